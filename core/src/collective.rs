@@ -45,7 +45,9 @@ use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
-use crate::select::automatic::{self, Bits, Known};
+use crate::select::automatic::{self, Bits, Known, Mode};
+#[cfg(feature = "alloc")]
+use crate::select::trials::Trials;
 use crate::select::{self, Network};
 use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
@@ -89,6 +91,8 @@ pub struct Communicator<X: Transport> {
     pub(crate) ranks_per_node: usize,
     #[cfg(feature = "alloc")]
     links: Links,
+    #[cfg(feature = "alloc")]
+    trials: Trials,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -123,6 +127,8 @@ impl<X: Transport> Communicator<X> {
             ranks_per_node: 1,
             #[cfg(feature = "alloc")]
             links: Links::default(),
+            #[cfg(feature = "alloc")]
+            trials: Trials::default(),
         })
     }
 
@@ -141,6 +147,8 @@ impl<X: Transport> Communicator<X> {
             // Some may have learnt less.
             #[cfg(feature = "alloc")]
             links: Links::default(),
+            #[cfg(feature = "alloc")]
+            trials: Trials::default(),
             ..self
         }
     }
@@ -280,7 +288,7 @@ impl<X: Transport> Communicator<X> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Terms<'s>, Error> {
-        self.terms_given(request, plan, None)
+        self.terms_given(request, plan, None, None)
     }
 
     /// What a call would be refused for, whatever its values.
@@ -295,12 +303,14 @@ impl<X: Transport> Communicator<X> {
         if needs_values { Ok(()) } else { resolve(&terms, None).map(drop) }
     }
 
-    /// As [`terms`](Self::terms), where samples have told what codecs make of the data.
+    /// As [`terms`](Self::terms), where samples have told what codecs make of the data, or a trial
+    /// says how the call is made.
     fn terms_given<'s, T: Element>(
         &mut self,
         request: &Request<'_, 's, T>,
         plan: &Plan,
         bits: Option<Bits>,
+        tried: Option<Mode>,
     ) -> Result<Terms<'s>, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
@@ -320,7 +330,9 @@ impl<X: Transport> Communicator<X> {
         if plan.is_auto {
             let (farthest, is_told) = (self.farthest(), self.told_rate().is_some());
             let speeds = self.config.speeds;
-            let known = Known { rows, network, farthest, is_told, speeds, bits };
+            #[cfg(feature = "alloc")]
+            let tried = tried.or_else(|| self.trials.found(&request.kind(&plan)));
+            let known = Known { rows, network, farthest, is_told, speeds, bits, mode: tried };
             let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }

@@ -62,6 +62,8 @@ pub(crate) mod automatic;
 mod model;
 mod rows;
 mod speeds;
+#[cfg(feature = "alloc")]
+pub(crate) mod trials;
 
 pub use automatic::{Choice, Reason, Weighed, plan};
 pub use rows::{Links, Row, first_of};

@@ -31,6 +31,8 @@ use crate::tune;
 use crate::usage::UsageError;
 use crate::values::{self, LinkRate};
 
+/// Calls after which an automatic plan has done its trials.
+const FIRST_CALLS: usize = 12;
 /// How many times as many rounds there are at most where it is doubtful what they say.
 const MOST_SETS: usize = 4;
 /// By how much of raw's time a choice may be later than raw.
@@ -317,6 +319,14 @@ impl Stand<'_> {
             time = 0.0;
             for player in &mut players {
                 time += stage.run(player)?.0;
+            }
+        }
+        // Where nobody tells the rate of links, an automatic plan's first calls are trials.
+        if stage.comm.config_mut().link_rate.or(stage.comm.transport().link_rate()).is_none()
+            && let Some(auto) = players.last_mut()
+        {
+            for _ in 2..FIRST_CALLS {
+                stage.run(auto)?;
             }
         }
         let round_time = stage.largest(time)?;

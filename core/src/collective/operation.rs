@@ -1,7 +1,7 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
 #[cfg(feature = "alloc")]
-use super::probe::Probe;
+use super::probe::{Probe, Trial};
 use super::survey;
 use super::terms::Terms;
 use super::{Communicator, Request};
@@ -22,6 +22,7 @@ use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounding::Pass;
+use crate::select::automatic::Mode;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
@@ -148,6 +149,9 @@ pub(crate) struct Underway<'s, F, T: Element> {
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
     pub(super) open: Option<Plan>,
+    /// The call is a trial.
+    #[cfg(feature = "alloc")]
+    pub(super) trial: Option<Trial>,
 }
 
 /// What the engine runs.
@@ -180,8 +184,24 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         Ok(call)
     }
 
-    /// Begins by measuring links if it is time to, with a look at the data, or without.
+    /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
+    /// without.
     fn begin<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "alloc")]
+        if self.is_trial_due(comm, request, plan) {
+            self.open = Some(*plan);
+            return self.start_trial(comm, request, plan);
+        }
+        self.begin_untried(comm, request, plan)
+    }
+
+    /// As [`begin`](Self::begin) where the call is no trial.
+    pub(super) fn begin_untried<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
@@ -263,7 +283,18 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             pass: None,
             before: Report::default(),
             open: None,
+            #[cfg(feature = "alloc")]
+            trial: None,
         }
+    }
+
+    /// The way that the call is a trial of.
+    const fn tried(&self) -> Option<Mode> {
+        #[cfg(feature = "alloc")]
+        if let Some(Trial { mode, .. }) = self.trial {
+            return Some(mode);
+        }
+        None
     }
 
     /// What a look is for: the call, or of an automatic plan that is still open the call within its
@@ -450,6 +481,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         }
         let Phase::Look { values, sampled } = self.phase else {
             request.place_result(comm.size(), comm.rank());
+            #[cfg(feature = "alloc")]
+            self.end_trial(comm);
             return Ok(Step::Finished(report));
         };
         self.before = report;
@@ -468,7 +501,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         if let Some(plan) = self.open.take() {
             // Others may have found other strides, so these must not decide.
             let told = Plan { strides: self.terms.plan.strides, ..plan };
-            self.terms = comm.terms_given(request, &told, survey::bits(&terms, extent, bits))?;
+            let bits = survey::bits(&terms, extent, bits);
+            self.terms = comm.terms_given(request, &told, bits, self.tried())?;
             self.terms.plan.strides = plan.strides;
         }
         let own = request.own_values(comm.size(), comm.rank());

@@ -64,7 +64,9 @@ impl<'p, T: Element> Prepared<'p, T> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
-        let mut call = Underway::start(comm, &request, plan)?;
+        let terms = comm.terms(&request, plan)?;
+        let mut call = Underway::new(comm, terms);
+        call.begin_untried(comm, &request, plan)?;
         call.finish_looking(comm, &mut request)?;
         let Underway { terms, ref mut engine, phase, before, .. } = call;
         let (engine, codec) = (engine.take().ok_or(Error::Internal)?, phase.codec()?);

@@ -11,6 +11,9 @@
 //!
 //! A length waits until calls have had many times its bytes, so that it never costs much of what it
 //! is to save.
+//!
+//! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long the
+//! one before took.
 
 use super::operation::{Phase, Underway};
 use super::{Communicator, Request};
@@ -19,6 +22,9 @@ use crate::element::Element;
 use crate::engine::Frame;
 use crate::error::Error;
 use crate::frame::Measure;
+use crate::plan::Plan;
+use crate::select::automatic::Mode;
+use crate::select::trials::CallKind;
 use crate::transport::Transport;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -105,6 +111,30 @@ enum Step {
     Round(Duration),
     /// Ranks exchange how long it took.
     Agree,
+    /// Ranks meet for a trial of calls of this kind, and exchange how long the last one took.
+    Try(CallKind),
+}
+
+/// A call that is timed.
+pub(super) struct Trial {
+    kind: CallKind,
+    pub(super) mode: Mode,
+    /// Since when.
+    began: Duration,
+}
+
+impl<T: Element> Request<'_, '_, T> {
+    /// Which calls by this plan take as long as this one.
+    pub(super) fn kind(&self, plan: &Plan) -> CallKind {
+        let n_bytes = self.shares.count().saturating_mul(T::BYTES);
+        CallKind {
+            collective: self.collective,
+            op: self.op_code(),
+            dtype: T::DTYPE,
+            bound: plan.bound,
+            log2_bytes: n_bytes.max(1).ilog2(),
+        }
+    }
 }
 
 impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
@@ -126,7 +156,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let n_values = probe.values.len();
         let (terms, n_bytes) = match probe.step {
             Step::Round(_) => (self.terms.of_round(n_values), n_values * f64::BYTES),
-            Step::Meet | Step::Agree => (self.terms.of_look(n_values), 0),
+            Step::Meet | Step::Agree | Step::Try(_) => (self.terms.of_look(n_values), 0),
         };
         let codec = comm.codec::<f64>(&terms, Quantum::LOSSLESS, &[]);
         let header = self.terms.header(Measure::Links, n_bytes as f64);
@@ -147,6 +177,15 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         probe: Probe,
     ) -> Result<(), Error> {
         let next = match probe.step {
+            Step::Try(kind) => {
+                let plan = self.open.ok_or(Error::Internal)?;
+                let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
+                let mode = comm.trials.note(&kind, longest);
+                self.terms = comm.terms_given(request, &plan, None, mode)?;
+                let began = comm.transport.now();
+                self.trial = mode.map(|mode| Trial { kind, mode, began });
+                return self.begin_with_links(comm, request, &plan);
+            }
             Step::Round(began) => {
                 let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
                 let array = probe.values;
@@ -171,6 +210,39 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let plan = self.open.ok_or(Error::Internal)?;
         self.terms = comm.terms(request, &plan)?;
         self.begin_with_links(comm, request, &plan)
+    }
+
+    /// Counts the call. Whether it should be a trial.
+    pub(super) fn is_trial_due<X: Transport<Frame = F>>(
+        &self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> bool {
+        let is_close = self.terms.choice.is_some_and(|choice| choice.is_close());
+        is_close && comm.told_rate().is_none() && comm.trials.is_due(request.kind(plan))
+    }
+
+    /// Begins a trial: ranks meet.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn start_trial<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let kind = request.kind(plan);
+        let values = vec![comm.trials.last(&kind).into()];
+        self.run_probe(comm, Probe { values, step: Step::Try(kind), ..Probe::default() })
+    }
+
+    /// Notes how long a trial took that has ended.
+    pub(super) fn end_trial<X: Transport<Frame = F>>(&mut self, comm: &mut Communicator<X>) {
+        if let Some(Trial { kind, began, .. }) = self.trial.take() {
+            let seconds = comm.transport.now().saturating_sub(began).as_secs_f32();
+            comm.trials.end(&kind, seconds);
+        }
     }
 
     /// Whether it is time to measure links before this call.

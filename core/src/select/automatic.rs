@@ -91,6 +91,12 @@ const UNKNOWN_NEAR: f64 = 3e9;
 const LEAST_COPIED: f64 = 0.25;
 /// Raw bytes per wire byte at best.
 const BEST_RATIO: f64 = 60.0;
+/// Between ranks that share a process calls that do not reduce are tried from so many bytes on.
+const TRIED_NEAR_FROM: usize = 1 << 20;
+/// The model is taken at its word where one way takes so many times as long as the other, and so
+/// many seconds longer.
+#[cfg(feature = "alloc")]
+const FAR_APART: (f32, f32) = (3.0, 0.05);
 
 /// A codec that an automatic plan may choose.
 #[derive(Clone, Copy)]
@@ -129,6 +135,15 @@ pub(crate) struct Known<'a> {
     pub(crate) speeds: Speeds,
     /// `None`: nobody has looked at the data.
     pub(crate) bits: Option<Bits>,
+    /// What a trial has found, or needs; `None`: the model decides.
+    pub(crate) mode: Option<Mode>,
+}
+
+/// The two ways to make a call by an automatic plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Exact,
+    Compressed,
 }
 
 /// Why an [automatic plan](Plan::auto) has chosen what the report says.
@@ -151,7 +166,7 @@ pub enum Reason {
     Unbounded,
     /// There is one rank.
     Alone,
-    /// All ranks share a process, so that fewer bytes save nothing.
+    /// All ranks share a process, so that fewer bytes save little.
     Near,
     /// It is so short that a codec takes longer than its bytes on a link.
     Short,
@@ -159,6 +174,9 @@ pub enum Reason {
     Soonest,
     /// It was expected soonest, by the ratios of a sample of all ranks' data.
     Sampled,
+    /// Calls like it were made both exactly and compressed, and this was sooner; or it is one of
+    /// those calls.
+    Tried,
 }
 
 /// What an automatic plan expects of a codec.
@@ -171,6 +189,13 @@ pub struct Weighed {
     /// How long the call takes, in seconds; infinite for a codec that is not for it, or of which a
     /// message alone takes longer than the exact call.
     pub seconds: f32,
+}
+
+impl Weighed {
+    /// Whether it takes less than this part of what another takes.
+    fn is_sooner(&self, other: &Self, margin: f64) -> bool {
+        f64::from(self.seconds) < margin * f64::from(other.seconds)
+    }
 }
 
 impl Choice {
@@ -187,7 +212,23 @@ impl Choice {
     /// Another rate of links could change the choice.
     #[cfg(feature = "alloc")]
     pub(crate) const fn depends_on_links(&self) -> bool {
-        matches!(self.reason, Reason::Short | Reason::Soonest | Reason::Sampled)
+        match self.reason {
+            Reason::Short | Reason::Soonest | Reason::Sampled => true,
+            Reason::Tried => self.link_rate.is_finite(),
+            Reason::Unbounded | Reason::Alone | Reason::Near => false,
+        }
+    }
+
+    /// By the model an exact call and a compressed one take about as long, or neither takes long.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn is_close(&self) -> bool {
+        let [exact, others @ ..] = &self.weighed;
+        let compressed = others.iter().fold(f32::INFINITY, |least, next| least.min(next.seconds));
+        let (times, longer) = FAR_APART;
+        let is_near = |a: f32, b: f32| a.is_finite() && a < (times * b).max(b + longer);
+        // Nothing is weighed any more where calls are known to be sooner exactly.
+        self.reason == Reason::Tried
+            || is_near(exact.seconds, compressed) && is_near(compressed, exact.seconds)
     }
 
     /// On how many lanes of so many the call goes by this codec, and in segments of how many chunks
@@ -211,11 +252,19 @@ impl Choice {
     /// this factor.
     fn soonest(&self, margin: f64) -> &Weighed {
         let [exact, fz_light, others @ ..] = &self.weighed;
-        let is_sooner = |next: &Weighed, best: &Weighed, margin: f64| {
-            f64::from(next.seconds) < margin * f64::from(best.seconds)
-        };
-        let best = if is_sooner(fz_light, exact, MARGIN) { fz_light } else { exact };
-        others.iter().fold(best, |best, next| match is_sooner(next, best, margin) {
+        let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
+        Self::sooner(best, others, margin)
+    }
+
+    /// The same of those that compress; the exact one if none is for the call.
+    fn soonest_compressed(&self, margin: f64) -> &Weighed {
+        let [exact, fz_light, others @ ..] = &self.weighed;
+        let best = Self::sooner(fz_light, others, margin);
+        if best.seconds.is_finite() { best } else { exact }
+    }
+
+    fn sooner<'a>(first: &'a Weighed, others: &'a [Weighed], margin: f64) -> &'a Weighed {
+        others.iter().fold(first, |best, next| match next.is_sooner(best, margin) {
             true => next,
             false => best,
         })
@@ -227,10 +276,17 @@ impl fmt::Display for Choice {
         f.write_str(match self.reason {
             Reason::Unbounded => return f.write_str("exact: no bound can be kept"),
             Reason::Alone => return f.write_str("exact: one rank"),
-            Reason::Near => return f.write_str("exact: ranks share a process"),
+            Reason::Near if self.weighed[0].seconds.is_infinite() => {
+                return f.write_str("exact: ranks share a process");
+            }
+            Reason::Near => "exact, as ranks share a process; expected: ",
             Reason::Short => return f.write_str("exact: a short array"),
             Reason::Soonest => "expected by usual ratios: ",
             Reason::Sampled => "expected by a sample: ",
+            Reason::Tried if self.weighed[0].seconds.is_infinite() => {
+                return f.write_str("exact: sooner when both were tried");
+            }
+            Reason::Tried => "compressed: sooner when both were tried; expected: ",
         })?;
         let weighed = self.weighed.iter().filter(|weighed| weighed.seconds.is_finite());
         for (nth, &Weighed { codec, ratio, seconds }) in weighed.enumerate() {
@@ -283,9 +339,10 @@ pub(crate) struct Chosen {
 /// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
 /// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
 /// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks of a process,
-/// which hand frames over, nothing is gained by fewer bytes, so calls are exact. Links of which
+/// which hand frames over, little is gained by fewer bytes, so calls are exact. Links of which
 /// nobody tells count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s, until
-/// [first calls](Plan::auto) measure them.
+/// [first calls](Plan::auto) measure them; where calls both ways are timed, the clock decides
+/// between exact and compressed ([`Reason::Tried`]).
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
 /// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
@@ -304,7 +361,7 @@ pub fn plan(
 ) -> (Plan, Option<Choice>) {
     let speeds = Speeds::default();
     let (farthest, is_told) = (Distance::Network, network.link_rate.is_some());
-    let known = Known { rows: &[], network, farthest, is_told, speeds, bits: None };
+    let known = Known { rows: &[], network, farthest, is_told, speeds, bits: None, mode: None };
     let Chosen { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
@@ -350,11 +407,14 @@ pub(crate) fn choose(
         let (saved, exact) = (on_links * (1.0 - pace.ratio.recip()), n_hops * exact_s + on_links);
         n_bytes < pace.from || saved <= beside + (1.0 - MARGIN) * exact
     };
+    let is_near = link_rate == f64::INFINITY;
+    let may_try_near = n_bytes >= TRIED_NEAR_FROM && !call.collective.reduces();
     let reason = match op {
         OpCode::Prod | OpCode::User => Some(Reason::Unbounded),
         _ if call.size == 1 => Some(Reason::Alone),
-        _ if link_rate == f64::INFINITY => Some(Reason::Near),
-        _ if (1..N_CANDIDATES).all(is_short) => Some(Reason::Short),
+        _ if is_near && !may_try_near => Some(Reason::Near),
+        _ if known.mode == Some(Mode::Exact) => Some(Reason::Tried),
+        _ if !is_near && (1..N_CANDIDATES).all(is_short) => Some(Reason::Short),
         _ => None,
     };
     if let Some(reason) = reason {
@@ -375,7 +435,13 @@ pub(crate) fn choose(
         let looks = if at > 0 { looks } else { 0.0 };
         looks + model.least_seconds(by)
     };
-    let reason = if known.bits.is_some() { Reason::Sampled } else { Reason::Soonest };
+    let is_exact = is_near && known.mode.is_none();
+    let reason = match known.bits {
+        _ if known.mode.is_some() => Reason::Tried,
+        _ if is_near => Reason::Near,
+        Some(_) => Reason::Sampled,
+        None => Reason::Soonest,
+    };
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
@@ -397,9 +463,14 @@ pub(crate) fn choose(
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
     }
-    let best = *choice.soonest(if is_told { MARGIN } else { MARGIN_UNTOLD });
+    let margin = if is_told { MARGIN } else { MARGIN_UNTOLD };
+    let best = *match known.mode {
+        _ if is_exact => &choice.weighed[0],
+        Some(_) => choice.soonest_compressed(margin),
+        None => choice.soonest(margin),
+    };
     let chosen = plan_of(best.codec);
-    let asks = known.bits.is_none() && {
+    let asks = known.bits.is_none() && !is_exact && {
         let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };
         let exact_s = f64::from(choice.weighed[0].seconds);
         let may_win =

@@ -262,6 +262,7 @@ fn known(network: Network) -> automatic::Known<'static> {
         is_told: true,
         speeds: Speeds::default(),
         bits: None,
+        mode: None,
     }
 }
 

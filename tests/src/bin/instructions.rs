@@ -19,14 +19,26 @@ struct Cli {
     /// How many calls
     #[arg(long)]
     calls: usize,
-    /// Compress within 1e-3, by the ring and fz-light; else exact
+    /// By which plan, within 1e-3
     #[arg(long)]
-    compressed: bool,
+    plan: Preset,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Preset {
+    Raw,
+    Foldwire,
+    Auto,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let plan = if cli.compressed { Plan::foldwire(Bound::Absolute(1e-3)) } else { Plan::raw() };
+    let bound = Bound::Absolute(1e-3);
+    let plan = match cli.plan {
+        Preset::Raw => Plan::raw(),
+        Preset::Foldwire => Plan::foldwire(bound),
+        Preset::Auto => Plan::auto(bound),
+    };
     let mut comms = World::new(cli.ranks).communicators();
     let mut values: Vec<Vec<f32>> =
         (0..cli.ranks).map(|rank| data::smooth(rank, cli.count)).collect();

@@ -1,16 +1,19 @@
 //! Automatic plans keep their bound whatever they choose, and say what they chose.
 
 use foldwire::codec::CodecId;
+use foldwire::frame::{Header, Kind};
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::select::{Reason, Speeds};
 use foldwire::threads::{Scoped, Threads};
 use foldwire::{
-    Bound, Communicator, Config, Distance, Error, Op, Plan, Rank, Report, SharedCommunicator,
+    Bound, Communicator, Config, Distance, Element, Error, Op, Plan, Rank, Report,
+    SharedCommunicator,
 };
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
 use foldwire_sim::{End, Net, World as Simulated};
 use foldwire_tests::data;
 use foldwire_threads::World;
+use std::cell::Cell;
 use std::time::Duration;
 
 const SIZE: usize = 3;
@@ -295,7 +298,7 @@ fn memory_that_ranks_share_is_measured_before_it_is_believed() {
             let mut comm = Communicator::new(Wrapped::new(endpoint, Near(distance)))?;
             let plan = Plan::auto(Bound::Relative(BOUND));
             let mut taken = Vec::new();
-            for count in [1 << 20, 2 << 20, 2 << 20, 1 << 20, 1 << 20, 1000] {
+            for count in [1 << 20, 2 << 20, 2 << 20, 1 << 20, 4 << 20, 1000] {
                 let mut x: Vec<f32> = data::smooth(comm.rank().index(), count);
                 let report = comm.start_all_reduce(&mut x, Op::Avg, &plan)?.await?;
                 let rate = report.plan.map_or(0.0, |choice| f64::from(choice.link_rate));
@@ -475,4 +478,79 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
     // Segments this short are done sooner than threads wake up.
     let many = report_of(Plan::foldwire(bound), short);
     assert_eq!((many.lanes, many.segment, many.threads), (2, 1 << 16, 1));
+}
+
+/// Frames of one kind come late, by this rank's clock.
+struct Late {
+    is_exact: bool,
+    by: Cell<Duration>,
+}
+
+impl Hooks for Late {
+    fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
+        let header = Header::parse(&frame[..n_bytes], false).expect("a frame");
+        let is_of_array = header.kind == Kind::Data && header.call.dtype == f32::DTYPE;
+        if is_of_array && header.call.codec.is_exact() == self.is_exact {
+            self.by.update(|by| by + Duration::from_millis(1));
+        }
+        n_bytes
+    }
+
+    fn time(&self, now: Duration) -> Duration {
+        now + self.by.get()
+    }
+
+    fn link_rate(&self, _: Option<f64>) -> Option<f64> {
+        None
+    }
+
+    fn distance(&self) -> Distance {
+        Distance::Loopback
+    }
+}
+
+/// The model knows nothing of what makes some frames late.
+#[test]
+fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
+    let net = Net { bandwidth: 3e9, jitter: Duration::ZERO, ..Net::default() };
+    for is_exact in [true, false] {
+        let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
+            let late = Late { is_exact, by: Cell::default() };
+            let mut comm = Communicator::new(Wrapped::new(endpoint, late))?;
+            let plan = Plan::auto(Bound::Relative(BOUND));
+            let mut taken = Vec::new();
+            for _ in 0..14 {
+                let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 16);
+                let report = comm.start_all_reduce(&mut x, Op::Avg, &plan)?.await?;
+                let reason = report.plan.map(|choice| choice.reason);
+                taken.push((report.codec.is_exact(), reason == Some(Reason::Tried)));
+            }
+            Ok::<_, Error>(taken)
+        });
+        let [End::Returned(Ok(taken)), End::Returned(Ok(other))] = &run.ends[..] else {
+            panic!("{:?}", run.ends)
+        };
+        assert_eq!(taken, other, "ranks choose alike");
+        let alternately: Vec<_> = (0..8).map(|nth| (nth % 2 == 0, true)).collect();
+        assert!(!taken[0].1 && !taken[1].1, "{taken:?}");
+        assert_eq!(taken[2..10], alternately);
+        assert_eq!(taken[10..], [(!is_exact, true); 4]);
+    }
+}
+
+/// Between ranks that share a process only long arrays that nobody reduces are tried, and all ranks
+/// take the same.
+#[test]
+fn ranks_of_a_process_try_what_may_pay() {
+    let plan = Plan::auto(Bound::Relative(BOUND));
+    let all = World::new(2).run(|mut comm| {
+        let own: Vec<f32> = data::smooth(comm.rank().index(), 1 << 18);
+        let mut all = vec![0.0; 2 << 18];
+        [0; 12].map(|_| comm.all_gather(&own, &mut all, &plan).expect("all-gather"))
+    });
+    let taken = |reports: &[Report]| -> Vec<bool> {
+        reports.iter().map(|report| report.codec.is_exact()).collect()
+    };
+    assert_eq!(taken(&all[0]), taken(&all[1]));
+    assert_eq!(taken(&all[0])[..8], [true, true, true, false, true, false, true, false]);
 }

@@ -1,0 +1,233 @@
+//! Trials: calls made both exactly and compressed, to find out which is sooner.
+//!
+//! What a call takes depends on more than the model knows: cores that ranks share, caches, what a
+//! transport does with a message. So where the model expects both to take about as long, the
+//! communicator makes calls both ways, and keeps to compression if that was clearly sooner.
+//!
+//! Calls are alike if they have the same [`CallKind`]. Of each kind call number [`FIRST`] and those
+//! after it are the trial: exact, compressed, exact, and so on, [`N_TIMES`] each. Before each of
+//! them ranks meet, so that none is timed while it waits for a late rank, and exchange how long the
+//! one before took. The time of a call is the longest of all ranks'; of several calls the shortest
+//! counts. A later trial, after [`AGAIN`] times as many calls, finds out whether that still holds.
+
+use super::automatic::Mode;
+use crate::bound::Bound;
+use crate::element::DType;
+use crate::op::OpCode;
+use crate::schedule::Collective;
+use alloc::vec::Vec;
+
+/// The first calls touch memory for the first time, and links are not known yet.
+const FIRST: u32 = 3;
+/// After how many times as many calls the next trial begins.
+const AGAIN: u32 = 32;
+/// Calls each way in a trial.
+const N_TIMES: u8 = 4;
+/// Kinds of calls that a communicator remembers.
+const N_KINDS: usize = 16;
+/// A compressed call must take less than this part of an exact one's time.
+const CLEARLY: f32 = 0.95;
+
+/// Calls that take about as long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CallKind {
+    pub(crate) collective: Collective,
+    pub(crate) op: OpCode,
+    pub(crate) dtype: DType,
+    pub(crate) bound: Option<Bound>,
+    /// The largest power of two that is no more than the bytes of the array.
+    pub(crate) log2_bytes: u32,
+}
+
+/// What is known of calls of a kind.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    kind: CallKind,
+    n_calls: u32,
+    /// The number of the call with which the next trial begins.
+    next: u32,
+    /// Calls of the trial under way that have begun.
+    n_begun: u8,
+    /// How long the last of them took on this rank; 0 if it has not ended.
+    last: f32,
+    /// The shortest time in this trial, exact and compressed.
+    seconds: [f32; 2],
+    /// What the trial before has found.
+    found: Option<Mode>,
+}
+
+/// What a communicator has found out about its calls, the same on all ranks but for
+/// [`last`](Record::last).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trials {
+    records: Vec<Record>,
+    /// The record that a new kind replaces where there is no room.
+    oldest: usize,
+}
+
+impl Trials {
+    fn record(&self, kind: &CallKind) -> Option<&Record> {
+        self.records.iter().find(|record| record.kind == *kind)
+    }
+
+    fn record_mut(&mut self, kind: &CallKind) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.kind == *kind)
+    }
+
+    /// How calls of this kind are made outside of trials; `None`: as the model says.
+    pub(crate) fn found(&self, kind: &CallKind) -> Option<Mode> {
+        self.record(kind)?.found
+    }
+
+    /// Counts a call. Whether ranks meet before it, for a trial: then they exchange
+    /// [`last`](Self::last), and [`note`](Self::note) the longest.
+    pub(crate) fn is_due(&mut self, kind: CallKind) -> bool {
+        let Some(record) = self.record_mut(&kind) else {
+            self.insert(kind);
+            return false;
+        };
+        record.n_calls = record.n_calls.saturating_add(1);
+        record.n_calls >= record.next
+    }
+
+    fn insert(&mut self, kind: CallKind) {
+        let seconds = [f32::INFINITY; 2];
+        let record =
+            Record { kind, n_calls: 1, next: FIRST, n_begun: 0, last: 0.0, seconds, found: None };
+        if self.records.len() < N_KINDS {
+            self.records.push(record);
+        } else {
+            self.records[self.oldest] = record;
+            self.oldest = (self.oldest + 1) % N_KINDS;
+        }
+    }
+
+    /// Seconds that the last call of a trial took on this rank.
+    pub(crate) fn last(&self, kind: &CallKind) -> f32 {
+        self.record(kind).map_or(0.0, |record| record.last)
+    }
+
+    /// Notes how long the last call of a trial took on the slowest rank. Returns how the call that
+    /// now begins is made, if it is part of the trial.
+    pub(crate) fn note(&mut self, kind: &CallKind, seconds: f32) -> Option<Mode> {
+        let record = self.record_mut(kind)?;
+        // A call that failed has no time, and is made again.
+        if record.n_begun > 0 && !(seconds > 0.0) {
+            record.n_begun -= 1;
+        } else if record.n_begun > 0 {
+            let mode = usize::from((record.n_begun - 1) % 2);
+            record.seconds[mode] = record.seconds[mode].min(seconds);
+        }
+        record.last = 0.0;
+        if record.n_begun < 2 * N_TIMES {
+            record.n_begun += 1;
+            return Some(if record.n_begun % 2 == 1 { Mode::Exact } else { Mode::Compressed });
+        }
+        let [exact, compressed] = record.seconds;
+        let is_sooner = compressed < CLEARLY * exact;
+        record.found = Some(if is_sooner { Mode::Compressed } else { Mode::Exact });
+        record.next = record.n_calls.saturating_mul(AGAIN);
+        (record.n_begun, record.seconds) = (0, [f32::INFINITY; 2]);
+        None
+    }
+
+    /// A call of a trial has ended, so many seconds after ranks met.
+    pub(crate) fn end(&mut self, kind: &CallKind, seconds: f32) {
+        if let Some(record) = self.record_mut(kind) {
+            // A clock that has not moved is no failure.
+            record.last = seconds.max(f32::MIN_POSITIVE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls until the first trial has ended.
+    const N_FIRST: usize = FIRST as usize + 2 * N_TIMES as usize;
+
+    fn kind(log2_bytes: u32) -> CallKind {
+        let bound = Some(Bound::Relative(1e-3));
+        let (collective, op) = (Collective::AllReduce, OpCode::Sum);
+        CallKind { collective, op, dtype: DType::F32, bound, log2_bytes }
+    }
+
+    /// Makes a call that takes so long, exact or compressed. Returns how it was made, if it was part
+    /// of a trial.
+    fn call(trials: &mut Trials, kind: CallKind, seconds: [f32; 2]) -> Option<Mode> {
+        if !trials.is_due(kind) {
+            return None;
+        }
+        let last = trials.last(&kind);
+        let mode = trials.note(&kind, last)?;
+        trials.end(&kind, seconds[mode as usize]);
+        Some(mode)
+    }
+
+    /// How many of so many calls were part of a trial, exact and compressed.
+    fn calls(trials: &mut Trials, kind: CallKind, seconds: [f32; 2], n: usize) -> [usize; 2] {
+        let mut n_tried = [0; 2];
+        for _ in 0..n {
+            if let Some(mode) = call(trials, kind, seconds) {
+                n_tried[mode as usize] += 1;
+            }
+        }
+        n_tried
+    }
+
+    #[test]
+    fn compressed_calls_are_found_to_be_better_if_they_are_clearly_sooner() {
+        let ways = [
+            ([1.0, 0.9], Mode::Compressed),
+            ([1.0, 0.97], Mode::Exact),
+            ([0.9, 1.0], Mode::Exact),
+            ([0.0, 1.0], Mode::Exact),
+        ];
+        for (seconds, found) in ways {
+            let mut trials = Trials::default();
+            assert_eq!(calls(&mut trials, kind(20), seconds, N_FIRST), [4, 4]);
+            assert_eq!(trials.found(&kind(20)), Some(found), "{seconds:?}");
+            assert_eq!(trials.found(&kind(21)), None);
+        }
+    }
+
+    #[test]
+    fn a_later_trial_finds_what_has_changed() {
+        let mut trials = Trials::default();
+        calls(&mut trials, kind(20), [2.0, 1.0], N_FIRST);
+        assert_eq!(calls(&mut trials, kind(20), [1.0, 2.0], N_FIRST * 32 - N_FIRST - 1), [0, 0]);
+        assert_eq!(trials.found(&kind(20)), Some(Mode::Compressed));
+        assert_eq!(calls(&mut trials, kind(20), [1.0, 2.0], 9), [4, 4]);
+        assert_eq!(trials.found(&kind(20)), Some(Mode::Exact));
+    }
+
+    #[test]
+    fn a_call_of_a_trial_that_fails_is_made_again() {
+        let mut trials = Trials::default();
+        calls(&mut trials, kind(20), [2.0, 1.0], 4);
+        for _ in 0..3 {
+            assert!(trials.is_due(kind(20)));
+            let last = trials.last(&kind(20));
+            // The one before has ended, the ones from here on have not.
+            assert_eq!(trials.note(&kind(20), last), Some(Mode::Exact));
+        }
+        calls(&mut trials, kind(20), [2.0, 1.0], 7);
+        assert_eq!(trials.found(&kind(20)), Some(Mode::Compressed));
+    }
+
+    #[test]
+    fn no_more_kinds_are_remembered_than_there_is_room_for() {
+        let mut trials = Trials::default();
+        for _ in 0..N_FIRST {
+            for log2_bytes in 0..N_KINDS as u32 {
+                call(&mut trials, kind(log2_bytes), [2.0, 1.0]);
+            }
+        }
+        assert_eq!(trials.found(&kind(0)), Some(Mode::Compressed));
+        call(&mut trials, kind(99), [2.0, 1.0]);
+        assert_eq!(trials.found(&kind(0)), None);
+        assert_eq!(trials.found(&kind(1)), Some(Mode::Compressed));
+        assert_eq!(trials.records.len(), N_KINDS);
+    }
+}
