@@ -190,36 +190,54 @@ macro_rules! in_c {
                 call
             }
 
-            // Apart from the entry, which has nothing to save where it goes on at once.
-            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
-            #[inline(never)]
-            fn look(
-                $($arg: $crate::c_type!($abi, $count, $arg)),*
-            ) -> Option<::core::ffi::c_int> {
-                DOOR.collective(&made($($arg),*))
-            }
-
-            if !GATE.is_shut() {
-                let mut weight = Weight::of(Collective::$collective);
-                $($crate::weigh!($abi, weight, $arg, $arg);)*
-                if !DOOR.passes(GATE, &weight)
-                    && let Some(code) = look($($arg),*)
-                {
-                    return code;
-                }
-            }
-            #[allow(unused_variables, reason = "of those with large counts")]
-            let $made = || made($($arg),*);
-            let address = $address;
             type Function =
                 unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
                     -> ::core::ffi::c_int;
-            // SAFETY: the library's function of this name, or a tool's in place of it, which has
-            // these arguments, gets what the program gave.
+
+            /// A call that does not go on at once. Apart from the entry, which so has nothing to
+            /// save, and jumps.
+            ///
+            /// # Safety
+            /// As the entry's.
+            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
+            #[inline(never)]
+            unsafe extern "C" fn look(
+                $($arg: $crate::c_type!($abi, $count, $arg)),*
+            ) -> ::core::ffi::c_int {
+                if !GATE.is_shut() {
+                    let mut weight = Weight::of(Collective::$collective);
+                    $($crate::weigh!($abi, weight, $arg, $arg);)*
+                    if !DOOR.passes(GATE, &weight)
+                        && let Some(code) = DOOR.collective(&made($($arg),*))
+                    {
+                        return code;
+                    }
+                }
+                #[allow(unused_variables, reason = "of those with large counts")]
+                let $made = || made($($arg),*);
+                let address = $address;
+                // SAFETY: the library's function of this name, or a tool's in place of it, which
+                // has these arguments, gets what the program gave.
+                unsafe {
+                    ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address)(
+                        $($arg),*
+                    )
+                }
+            }
+
+            let known = ORIGINAL.known();
+            let passes = !known.is_null() && (GATE.is_shut() || {
+                let mut weight = Weight::of(Collective::$collective);
+                $($crate::weigh!($abi, weight, $arg, $arg);)*
+                DOOR.gates.passes(GATE, &weight)
+            });
+            // SAFETY: as in `look`.
             unsafe {
-                let original =
-                    ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
-                original($($arg),*)
+                let next = match passes {
+                    true => ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(known),
+                    false => look,
+                };
+                next($($arg),*)
             }
         }
     };
@@ -246,22 +264,56 @@ macro_rules! in_fortran {
             static GATE: &Gate =
                 DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
 
+            type Function = unsafe extern "C" fn(
+                $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
+            );
+
+            /// A call that does not go on at once. Apart from the entry, which so has nothing to
+            /// save, and jumps.
+            ///
             /// # Safety
-            /// Arguments must be as Fortran passes them: addresses of integers that are there.
+            /// Arguments must be as Fortran passes them: addresses of integers that are there. The
+            /// error is null, where Fortran 2008 leaves it out, or an integer to be written.
             #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
             #[inline(never)]
-            unsafe fn look($($arg: $crate::fortran_type!($arg)),*) -> Option<::core::ffi::c_int> {
-                let mut call = call(Collective::$collective);
-                // SAFETY: by the caller's promise.
-                unsafe {
-                    $($crate::set_argument!(
-                        $abi, call, $arg, $crate::from_fortran!($abi, $arg, $arg)
-                    );)*
+            unsafe extern "C" fn look(
+                $($arg: $crate::fortran_type!($arg),)*
+                error: *mut ::core::ffi::c_int,
+            ) {
+                if !GATE.is_shut() {
+                    let mut weight = Weight::of(Collective::$collective);
+                    // SAFETY: by the caller's promise.
+                    unsafe {
+                        $($crate::weigh!(
+                            $abi, weight, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                        );)*
+                    }
+                    if !DOOR.passes(GATE, &weight) {
+                        let mut call = call(Collective::$collective);
+                        // SAFETY: by the caller's promise.
+                        unsafe {
+                            $($crate::set_argument!(
+                                $abi, call, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                            );)*
+                            if let Some(code) = DOOR.collective(&call) {
+                                $crate::ffi::fortran::set_error(error, code);
+                                return;
+                            }
+                        }
+                    }
                 }
-                DOOR.collective(&call)
+                // SAFETY: the library's function of this name, or a tool's in place of it, which
+                // has these arguments, gets what the program gave.
+                unsafe {
+                    let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
+                        ORIGINAL.address::<$abi>(),
+                    );
+                    original($($arg,)* error)
+                }
             }
 
-            if !GATE.is_shut() {
+            let known = ORIGINAL.known();
+            let passes = !known.is_null() && (GATE.is_shut() || {
                 let mut weight = Weight::of(Collective::$collective);
                 // SAFETY: Fortran passes addresses of integers that are there.
                 unsafe {
@@ -269,27 +321,15 @@ macro_rules! in_fortran {
                         $abi, weight, $arg, $crate::from_fortran!($abi, $arg, $arg)
                     );)*
                 }
-                if !DOOR.passes(GATE, &weight) {
-                    // SAFETY: as above; the error is null, where Fortran 2008 leaves it out, or an
-                    // integer to be written.
-                    unsafe {
-                        if let Some(code) = look($($arg),*) {
-                            $crate::ffi::fortran::set_error(error, code);
-                            return;
-                        }
-                    }
-                }
-            }
-            type Function = unsafe extern "C" fn(
-                $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
-            );
-            // SAFETY: the library's function of this name, or a tool's in place of it, which has
-            // these arguments, gets what the program gave.
+                DOOR.gates.passes(GATE, &weight)
+            });
+            // SAFETY: as in `look`.
             unsafe {
-                let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
-                    ORIGINAL.address::<$abi>(),
-                );
-                original($($arg,)* error)
+                let next = match passes {
+                    true => ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(known),
+                    false => look,
+                };
+                next($($arg,)* error)
             }
         }
     };

@@ -32,11 +32,18 @@ impl Original {
         Self { name, behind, address, is_missing: AtomicBool::new(false) }
     }
 
+    /// Its address if it was found before, else null.
+    #[must_use]
+    #[inline]
+    pub fn known(&self) -> *mut c_void {
+        self.address.load(Ordering::Relaxed)
+    }
+
     /// Its address, never null; `None` if the library has none.
     #[must_use]
     #[inline]
     pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
-        let known = self.address.load(Ordering::Relaxed);
+        let known = self.known();
         if known.is_null() { self.look::<A>() } else { Some(known) }
     }
 
