@@ -173,6 +173,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
+    #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport<Frame = F>>(
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,

@@ -143,6 +143,7 @@ pub(crate) struct Known<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exact,
+    #[cfg_attr(not(feature = "alloc"), expect(dead_code, reason = "nothing is tried there"))]
     Compressed,
 }
 

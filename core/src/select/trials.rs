@@ -111,8 +111,8 @@ impl Trials {
     /// now begins is made, if it is part of the trial.
     pub(crate) fn note(&mut self, kind: &CallKind, seconds: f32) -> Option<Mode> {
         let record = self.record_mut(kind)?;
-        // A call that failed has no time, and is made again.
-        if record.n_begun > 0 && !(seconds > 0.0) {
+        if record.n_begun > 0 && seconds <= 0.0 {
+            // A call that failed has no time, and is made again.
             record.n_begun -= 1;
         } else if record.n_begun > 0 {
             let mode = usize::from((record.n_begun - 1) % 2);
