@@ -100,13 +100,10 @@ impl fmt::Display for LinkRate {
 
 /// Parses a bound that is no wider than the range of the values.
 pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
-    match text.parse::<Bound>() {
-        Ok(Bound::Relative(part)) if part > 1.0 => Err(UsageError::new(format!(
-            "`{text}` allows errors larger than the range of all values, which leaves nothing of \
-             them: write a part of the range, as in rel:1e-3"
-        ))),
-        Ok(bound) => Ok(bound),
-        Err(error) => Err(UsageError::new(error.to_string())),
+    let parsed = text.parse::<Bound>().map_err(|error| UsageError::new(error.to_string()))?;
+    match parsed.check_on_operands() {
+        Ok(()) => Ok(parsed),
+        Err(error) => Err(UsageError::new(format!("`{text}`: {error}"))),
     }
 }
 

@@ -91,6 +91,15 @@ pub enum BoundError {
         /// What was given.
         value: f64,
     },
+    /// Errors larger than the range of all values, which leave nothing of them.
+    #[error(
+        "a bound of {value} times the range leaves nothing of the values; \
+         give a fraction of the range, such as rel:1e-3"
+    )]
+    BeyondRange {
+        /// What was given, in units of the range.
+        value: f64,
+    },
     /// A bound on the result of an operation whose errors depend on the values.
     #[error("products and user operations have no bound on their result; bound the operands")]
     Unbounded,
@@ -155,12 +164,33 @@ impl Bound {
     }
 
     /// Finds what is wrong with the bound whatever the data.
-    fn check(self) -> Result<(), BoundError> {
+    pub(crate) fn check(self) -> Result<(), BoundError> {
         let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
         if value > 0.0 && value.is_finite() {
             Ok(())
         } else {
             Err(BoundError::NotPositive { value })
+        }
+    }
+
+    /// Finds what is wrong with the bound on each operand whatever the data. (A relative bound on a
+    /// result may be above 1: the range of a sum can be wider than that of the operands.)
+    ///
+    /// # Errors
+    /// [`BoundError::NotPositive`], [`BoundError::BeyondRange`].
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::Bound;
+    ///
+    /// assert!(Bound::Relative(1e-3).check_on_operands().is_ok());
+    /// assert!(Bound::Relative(2.0).check_on_operands().is_err());
+    /// ```
+    pub fn check_on_operands(self) -> Result<(), BoundError> {
+        self.check()?;
+        match self {
+            Self::Relative(value) if value > 1.0 => Err(BoundError::BeyondRange { value }),
+            _ => Ok(()),
         }
     }
 

@@ -176,7 +176,10 @@ pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Er
         return Err(Error::Setting { codec, dtype, setting });
     }
     let Some(bound) = plan.bound else { return Ok(()) };
-    bound.absolute(None)?;
+    match plan.scope {
+        Scope::PerOperand => bound.check_on_operands()?,
+        Scope::Result => bound.check()?,
+    }
     if codec.loss() == Loss::Setting {
         return Err(Error::NoBound { codec });
     }

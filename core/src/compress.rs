@@ -122,7 +122,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// 1).
 ///
 /// # Errors
-/// [`BoundError::NotPositive`].
+/// [`BoundError::NotPositive`], [`BoundError::BeyondRange`].
 ///
 /// # Examples
 /// ```
@@ -136,6 +136,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
+    bound.check_on_operands()?;
     let extent = if bound.needs_extent() { Extent::of(values) } else { None };
     Ok(compress_with(values, bound.quantum::<T>(extent)?))
 }

@@ -41,9 +41,13 @@ impl FromStr for Way {
             "off" => Self::Off,
             "raw" => Self::Raw,
             "lossless" => Self::Lossless,
-            _ => Self::Lossy(text.parse().map_err(|error| {
-                format!("{error}; or write off, raw (values as they are) or lossless")
-            })?),
+            _ => {
+                let bound: Bound = text.parse().map_err(|error| {
+                    format!("{error}; or write off, raw (values as they are) or lossless")
+                })?;
+                bound.check_on_operands().map_err(|error| error.to_string())?;
+                Self::Lossy(bound)
+            }
         })
     }
 }

@@ -33,8 +33,10 @@ macro_rules! with_float {
 fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, Fault> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
     let extent = if bound.needs_extent() { Extent::of(values) } else { None };
-    let quantum = bound.absolute(extent).and_then(Quantum::new::<T>);
-    quantum.map_err(|error| Fault::new(FW_INVALID_ARGUMENT, error.to_string()))
+    let checked = bound.check_on_operands().and_then(|()| bound.absolute(extent));
+    checked
+        .and_then(Quantum::new::<T>)
+        .map_err(|error| Fault::new(FW_INVALID_ARGUMENT, error.to_string()))
 }
 
 fn unreadable(error: DecompressError) -> Fault {

@@ -58,6 +58,12 @@ class Arguments(unittest.TestCase):
             self.refused(lambda b=bound, p=plan: comm.all_reduce(np.zeros(3), bound=b, plan=p),
                          "plan")
 
+    def test_bounds_beyond_the_range_are_refused(self):
+        (comm,) = foldwire.threads(1)
+        for call in (lambda: comm.all_reduce(np.zeros(3), bound="rel:2"),
+                     lambda: foldwire.compress(np.zeros(3), "rel:2")):
+            self.assertRaisesRegex(foldwire.Error, "leaves nothing", call)
+
     def test_wrong_keywords_name_the_call(self):
         comm = foldwire.threads(1)[0]
         for call, name in (

@@ -89,6 +89,8 @@ fn a_bad_bound_is_refused() {
         let refused = compress(&[1.0f32], Bound::Absolute(value));
         assert!(matches!(refused, Err(BoundError::NotPositive { .. })), "{value}");
     }
+    let refused = compress(&[1.0f32], Bound::Relative(2.0));
+    assert!(matches!(refused, Err(BoundError::BeyondRange { value: 2.0 })));
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
     failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
 }
 
-const MISUSES: [Misuse; 16] = [
+const MISUSES: [Misuse; 17] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -79,6 +79,11 @@ const MISUSES: [Misuse; 16] = [
         "infinite PSNR",
         |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Psnr(f64::INFINITY))),
         |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound beyond the range",
+        |comm| all_reduce_with(comm, &Plan::auto(Bound::Relative(2.0))),
+        |e| matches!(e, Error::Bound(BoundError::BeyondRange { value: 2.0 })),
     ),
     (
         "bound of 0 for the raw codec",

@@ -135,6 +135,9 @@ static void misuse(void) {
     config = (fwConfig)FW_CONFIG_INIT;
     config.timeout = -1;
     FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, 1, &config));
+    plan = (fwPlan)FW_PLAN_INIT;
+    OK(fwPlanParse("rel:2", &plan));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
     /* Plans: nothing is lost but by consent. */
     const char *refused[] = {"", "fast", "rel", "rel:0", "rel:1,abs:1", "auto", "exact,rel:1e-3",
                              "lossless,abs:1", "codec:dense", "codec:zip", "schedule:round",
