@@ -225,6 +225,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn constant_data_have_an_extent_and_none_have_none() {
+        let extent = Extent::of(&[1.5f32; 3]).expect("finite values");
+        assert_eq!((extent.min, extent.max, extent.range()), (1.5, 1.5, 0.0));
+        assert_eq!(Extent::of::<f32>(&[]), None);
+        assert_eq!(Extent::of(&[f32::NAN, f32::INFINITY]), None);
+    }
+
+    #[test]
+    fn rounding_grows_with_operands_and_magnitude() {
+        let unit = f64::from(f32::EPSILON) / 2.0;
+        assert_eq!(rounding::<f32>(1, 1.0), 5.0 * unit);
+        assert_eq!(rounding::<f32>(12, 0.5), 8.0 * unit);
+        assert_eq!(rounding::<f64>(4, 3.0), 12.0 * f64::EPSILON);
+    }
+
+    #[test]
     fn what_is_not_a_number_bounds_nothing() {
         let extent = Some(Extent { min: f64::NAN, max: 1.0, grid: 0.0, increment: 0.0 });
         let bound = Bound::Relative(0.1).absolute(extent);

@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn bounds_without_a_normal_step_are_lossless_and_infinite_ones_finite() {
         for spacing in [Spacing::Widest, Spacing::PowerOfTwo] {
-            for small in [0.0, -0.0, 5e-324, 1e-39] {
+            // The reciprocal of the last one's step is normal.
+            for small in [0.0, -0.0, 5e-324, 1e-39, 4e-39] {
                 assert_eq!(Quantum::with_spacing::<f32>(small, spacing), Ok(Quantum::LOSSLESS));
             }
             let largest = Quantum::with_spacing::<f32>(f64::INFINITY, spacing);

@@ -5,7 +5,7 @@ use super::*;
 use crate::codec::CodecId;
 use crate::element::DType;
 use crate::error::Field;
-use crate::frame::{HEADER_BYTES, Header, Kind, Measure};
+use crate::frame::{FrameError, HEADER_BYTES, Header, Kind, Measure};
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
@@ -341,6 +341,72 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
         notices.begin(&mut transport, &ours, false).expect("the same call");
     }
     assert_eq!(transport.sent_to, [Rank(1)]);
+}
+
+#[test]
+fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
+    // Also where numbers wrap: nobody has asked about call 0 before.
+    for first in [5, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
+        for asked in [[1, 2], [2, 1]] {
+            let mut transport = Memory::new(3, 9);
+            let ours = CallHeader { sequence: first, ..call(OpCode::Sum) };
+            let mut notices = Notices::default();
+            notices.begin(&mut transport, &ours, false).expect("nothing has come");
+            for (rank, ahead) in [1, 2].into_iter().zip(asked) {
+                let later = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
+                transport.says(rank, later, Content::Asks(Calls::default()));
+                assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
+            }
+            for ahead in [1, 2] {
+                assert_eq!(transport.sent_to, [], "{asked:?} ahead of {first}");
+                let ours = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
+                notices.begin(&mut transport, &ours, false).expect("the same call");
+            }
+            assert_eq!(transport.sent_to, [Rank(1), Rank(2)], "{asked:?} ahead of {first}");
+        }
+    }
+}
+
+#[test]
+fn a_question_with_calls_that_its_sender_cannot_have_made_before_is_damaged() {
+    let read = |frame: &[u8]| {
+        let header = Header::parse(frame, false).expect("a header");
+        Message::read(&header, frame)
+    };
+    let mut past = Calls::default();
+    (3..5).for_each(|sequence| past.insert(CallHeader { sequence, ..call(OpCode::Sum) }));
+    let question = Message { call: call(OpCode::Sum), content: Content::Asks(past) };
+    let mut frame = vec![0; 3 * HEADER_BYTES];
+    assert_eq!(question.emit(Rank(1), &mut frame, false), Some(3 * HEADER_BYTES));
+    assert_eq!(read(&frame), Some(question));
+    let sound = Header::parse(&frame[HEADER_BYTES..2 * HEADER_BYTES], false).expect("a header");
+    let CallHeader { context, epoch, sequence, .. } = sound.call;
+    for damaged in [
+        Header { kind: Kind::Data, ..sound },
+        Header { from: Rank(0), ..sound },
+        Header { call: CallHeader { context: context + 1, ..sound.call }, ..sound },
+        Header { call: CallHeader { epoch: epoch + 1, ..sound.call }, ..sound },
+        Header { call: CallHeader { sequence: sequence + 1, ..sound.call }, ..sound },
+        Header { call: CallHeader { sequence: sequence - 1, ..sound.call }, ..sound },
+    ] {
+        let mut frame = frame.clone();
+        damaged.emit(&mut frame[HEADER_BYTES..2 * HEADER_BYTES], false);
+        assert_eq!(read(&frame), None, "{damaged:?}");
+    }
+}
+
+#[test]
+fn nobody_beyond_the_group_is_to_blame() {
+    for (culprit, is_member) in [(2, true), (3, false), (4, false)] {
+        let mut transport = Memory::new(3, 0);
+        let culprit = Rank::new(culprit);
+        let content = Content::GaveUp { reason: Reason::Dropped, culprit, said: 0 };
+        transport.says(1, call(OpCode::Sum), content);
+        let found = Notices::default().listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
+        let damaged = Err(Error::Frame { rank: Rank(1), error: FrameError::Damaged });
+        let expected = if is_member { aborted(Reason::Dropped, culprit) } else { damaged };
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]
