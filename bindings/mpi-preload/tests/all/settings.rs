@@ -33,6 +33,7 @@ fn values_that_mean_nothing_are_refused_by_name() {
     for (name, value) in [
         ("FOLDWIRE_BOUND", "1e-3"),
         ("FOLDWIRE_BOUND", "rel:-1"),
+        ("FOLDWIRE_BOUND", "rel:2"),
         ("FOLDWIRE_BOUND_ALLREDUCE", "yes"),
         ("FOLDWIRE_MIN_BYTES", "many"),
         ("FOLDWIRE_MIN_BYTES", "99999999999999999999G"),
