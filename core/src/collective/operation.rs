@@ -25,7 +25,7 @@ use crate::rounding::Pass;
 use crate::select::automatic::Mode;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::future::Future;
 #[cfg(feature = "alloc")]
 use core::mem;
@@ -149,9 +149,9 @@ pub(crate) struct Underway<'s, F, T: Element> {
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
     pub(super) open: Option<Plan>,
-    /// The call is a trial.
+    /// The call is a trial, which few are.
     #[cfg(feature = "alloc")]
-    pub(super) trial: Option<Trial>,
+    pub(super) trial: Option<Box<Trial>>,
 }
 
 /// What the engine runs.
@@ -290,11 +290,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     }
 
     /// The way that the call is a trial of.
-    const fn tried(&self) -> Option<Mode> {
+    fn tried(&self) -> Option<Mode> {
         #[cfg(feature = "alloc")]
-        if let Some(Trial { mode, .. }) = self.trial {
-            return Some(mode);
-        }
+        return self.trial.as_ref().map(|trial| trial.mode);
+        #[cfg(not(feature = "alloc"))]
         None
     }
 

@@ -26,6 +26,7 @@ use crate::plan::Plan;
 use crate::select::automatic::Mode;
 use crate::select::trials::CallKind;
 use crate::transport::Transport;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -111,8 +112,8 @@ enum Step {
     Round(Duration),
     /// Ranks exchange how long it took.
     Agree,
-    /// Ranks meet for a trial of calls of this kind, and exchange how long the last one took.
-    Try(CallKind),
+    /// Ranks meet for a trial, and exchange how long the last call of its kind took.
+    Try,
 }
 
 /// A call that is timed.
@@ -156,7 +157,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let n_values = probe.values.len();
         let (terms, n_bytes) = match probe.step {
             Step::Round(_) => (self.terms.of_round(n_values), n_values * f64::BYTES),
-            Step::Meet | Step::Agree | Step::Try(_) => (self.terms.of_look(n_values), 0),
+            Step::Meet | Step::Agree | Step::Try => (self.terms.of_look(n_values), 0),
         };
         let codec = comm.codec::<f64>(&terms, Quantum::LOSSLESS, &[]);
         let header = self.terms.header(Measure::Links, n_bytes as f64);
@@ -177,13 +178,14 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         probe: Probe,
     ) -> Result<(), Error> {
         let next = match probe.step {
-            Step::Try(kind) => {
+            Step::Try => {
                 let plan = self.open.ok_or(Error::Internal)?;
+                let kind = request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
                 let mode = comm.trials.note(&kind, longest);
                 self.terms = comm.terms_given(request, &plan, None, mode)?;
                 let began = comm.transport.now();
-                self.trial = mode.map(|mode| Trial { kind, mode, began });
+                self.trial = mode.map(|mode| Box::new(Trial { kind, mode, began }));
                 return self.begin_with_links(comm, request, &plan);
             }
             Step::Round(began) => {
@@ -232,16 +234,15 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let kind = request.kind(plan);
-        let values = vec![comm.trials.last(&kind).into()];
-        self.run_probe(comm, Probe { values, step: Step::Try(kind), ..Probe::default() })
+        let values = vec![comm.trials.last(&request.kind(plan)).into()];
+        self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
     }
 
     /// Notes how long a trial took that has ended.
     pub(super) fn end_trial<X: Transport<Frame = F>>(&mut self, comm: &mut Communicator<X>) {
-        if let Some(Trial { kind, began, .. }) = self.trial.take() {
-            let seconds = comm.transport.now().saturating_sub(began).as_secs_f32();
-            comm.trials.end(&kind, seconds);
+        if let Some(Trial { kind, began, .. }) = self.trial.take().as_deref() {
+            let seconds = comm.transport.now().saturating_sub(*began).as_secs_f32();
+            comm.trials.end(kind, seconds);
         }
     }
 
