@@ -511,3 +511,19 @@ fn as_published_movement_is_within_the_worst_case_of_all_hops() {
         }
     }
 }
+
+/// A sum's last holder sends it round, and each rank that passes it on encodes it anew.
+#[test]
+fn as_published_sums_count_the_errors_of_all_hops() {
+    let (size, count) = (4, 9_001);
+    for (codec, n_errors) in [(CodecId::FzLight, size), (CodecId::Szx, size + size - 1)] {
+        let plan = plan(PER_HOP, &Ring, Division::Blocks).with_codec(codec).as_published();
+        let reports = Threads::default().run(size, |mut comm| {
+            let mut values: Vec<f64> = data::smooth(comm.rank().index(), count);
+            comm.all_reduce(&mut values, Op::Sum, &plan).expect("the call")
+        });
+        for report in reports {
+            assert_eq!(report.worst_case, Some(n_errors as f64 * BOUND), "{plan:?}");
+        }
+    }
+}
