@@ -46,14 +46,14 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, Known, Mode};
-#[cfg(feature = "alloc")]
-use crate::select::trials::Trials;
 use crate::select::{self, Network};
 use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::time::Duration;
 #[cfg(feature = "alloc")]
-use probe::Links;
+use probe::Measured;
 use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
@@ -89,10 +89,9 @@ pub struct Communicator<X: Transport> {
     n_frames: usize,
     /// So many ranks in a row are known to share a node.
     pub(crate) ranks_per_node: usize,
+    /// Apart, as a communicator is large as it is.
     #[cfg(feature = "alloc")]
-    links: Links,
-    #[cfg(feature = "alloc")]
-    trials: Trials,
+    measured: Box<Measured>,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -126,9 +125,7 @@ impl<X: Transport> Communicator<X> {
             n_frames: 0,
             ranks_per_node: 1,
             #[cfg(feature = "alloc")]
-            links: Links::default(),
-            #[cfg(feature = "alloc")]
-            trials: Trials::default(),
+            measured: Box::default(),
         })
     }
 
@@ -146,9 +143,7 @@ impl<X: Transport> Communicator<X> {
             n_tags: 0,
             // Some may have learnt less.
             #[cfg(feature = "alloc")]
-            links: Links::default(),
-            #[cfg(feature = "alloc")]
-            trials: Trials::default(),
+            measured: Box::default(),
             ..self
         }
     }
@@ -331,7 +326,7 @@ impl<X: Transport> Communicator<X> {
             let (farthest, is_told) = (self.farthest(), self.told_rate().is_some());
             let speeds = self.config.speeds;
             #[cfg(feature = "alloc")]
-            let tried = tried.or_else(|| self.trials.found(&request.kind(&plan)));
+            let tried = tried.or_else(|| self.measured.trials.found(&request.kind(&plan)));
             let known = Known { rows, network, farthest, is_told, speeds, bits, mode: tried };
             let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
@@ -482,7 +477,7 @@ impl<X: Transport> Communicator<X> {
     fn network(&self) -> Network {
         let link_rate = self.told_rate();
         #[cfg(feature = "alloc")]
-        let link_rate = link_rate.or_else(|| self.links.rate());
+        let link_rate = link_rate.or_else(|| self.measured.links.rate());
         let frame_bytes = self.transport.frame_capacity();
         Network { link_rate, frame_bytes }
     }

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::frame::Measure;
 use crate::plan::Plan;
 use crate::select::automatic::Mode;
-use crate::select::trials::CallKind;
+use crate::select::trials::{CallKind, Trials};
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -38,6 +38,13 @@ const N_TIMES: u8 = 2;
 const WORTH: usize = 32;
 /// Seconds after which a round was long enough.
 const ENOUGH: f32 = 2e-3;
+
+/// What a communicator has measured, the same on all ranks.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) links: Links,
+    pub(super) trials: Trials,
+}
 
 /// What a communicator has learnt of its links.
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,7 +189,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
                 let plan = self.open.ok_or(Error::Internal)?;
                 let kind = request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
-                let mode = comm.trials.note(&kind, longest);
+                let mode = comm.measured.trials.note(&kind, longest);
                 self.terms = comm.terms_given(request, &plan, None, mode)?;
                 let began = comm.transport.now();
                 self.trial = mode.map(|mode| Box::new(Trial { kind, mode, began }));
@@ -195,9 +202,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             }
             Step::Meet | Step::Agree => {
                 if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
-                    comm.links.note(comm.size(), seconds as f32);
+                    comm.measured.links.note(comm.size(), seconds as f32);
                 }
-                comm.links.next().map(|n_bytes| {
+                comm.measured.links.next().map(|n_bytes| {
                     let mut values = probe.array;
                     // The clock starts when there is memory, which may take longer than a copy.
                     values.resize(n_bytes / f64::BYTES, 0.0);
@@ -222,7 +229,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         plan: &Plan,
     ) -> bool {
         let is_close = self.terms.choice.is_some_and(|choice| choice.is_close());
-        is_close && comm.told_rate().is_none() && comm.trials.is_due(request.kind(plan))
+        is_close && comm.told_rate().is_none() && comm.measured.trials.is_due(request.kind(plan))
     }
 
     /// Begins a trial: ranks meet.
@@ -234,7 +241,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let values = vec![comm.trials.last(&request.kind(plan)).into()];
+        let values = vec![comm.measured.trials.last(&request.kind(plan)).into()];
         self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
     }
 
@@ -242,7 +249,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     pub(super) fn end_trial<X: Transport<Frame = F>>(&mut self, comm: &mut Communicator<X>) {
         if let Some(Trial { kind, began, .. }) = self.trial.take().as_deref() {
             let seconds = comm.transport.now().saturating_sub(*began).as_secs_f32();
-            comm.trials.end(kind, seconds);
+            comm.measured.trials.end(kind, seconds);
         }
     }
 
@@ -254,7 +261,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let n_bytes = self.terms.shares.count().saturating_mul(T::BYTES);
         // Also where a call is exact by what is known so far, which may be wrong.
         let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
-        depends && comm.told_rate().is_none() && comm.links.has_time(n_bytes)
+        depends && comm.told_rate().is_none() && comm.measured.links.has_time(n_bytes)
     }
 }
 
