@@ -482,6 +482,12 @@ impl<X: Transport> Communicator<X> {
         Network { link_rate, frame_bytes }
     }
 
+    /// How the call under way is made, if it is a trial.
+    #[cfg(not(feature = "alloc"))]
+    const fn tried(&self) -> Option<Mode> {
+        None
+    }
+
     pub(crate) fn checksum(&self) -> bool {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
     }

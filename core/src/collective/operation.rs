@@ -1,7 +1,7 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
 #[cfg(feature = "alloc")]
-use super::probe::{Probe, Trial};
+use super::probe::Probe;
 use super::survey;
 use super::terms::Terms;
 use super::{Communicator, Request};
@@ -22,10 +22,9 @@ use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounding::Pass;
-use crate::select::automatic::Mode;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::future::Future;
 #[cfg(feature = "alloc")]
 use core::mem;
@@ -149,9 +148,6 @@ pub(crate) struct Underway<'s, F, T: Element> {
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
     pub(super) open: Option<Plan>,
-    /// The call is a trial, which few are.
-    #[cfg(feature = "alloc")]
-    pub(super) trial: Option<Box<Trial>>,
 }
 
 /// What the engine runs.
@@ -284,17 +280,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             pass: None,
             before: Report::default(),
             open: None,
-            #[cfg(feature = "alloc")]
-            trial: None,
         }
-    }
-
-    /// The way that the call is a trial of.
-    fn tried(&self) -> Option<Mode> {
-        #[cfg(feature = "alloc")]
-        return self.trial.as_ref().map(|trial| trial.mode);
-        #[cfg(not(feature = "alloc"))]
-        None
     }
 
     /// What a look is for: the call, or of an automatic plan that is still open the call within its
@@ -482,7 +468,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let Phase::Look { values, sampled } = self.phase else {
             request.place_result(comm.size(), comm.rank());
             #[cfg(feature = "alloc")]
-            self.end_trial(comm);
+            comm.end_trial();
             return Ok(Step::Finished(report));
         };
         self.before = report;
@@ -502,7 +488,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             // Others may have found other strides, so these must not decide.
             let told = Plan { strides: self.terms.plan.strides, ..plan };
             let bits = survey::bits(&terms, extent, bits);
-            self.terms = comm.terms_given(request, &told, bits, self.tried())?;
+            self.terms = comm.terms_given(request, &told, bits, comm.tried())?;
             self.terms.plan.strides = plan.strides;
         }
         let own = request.own_values(comm.size(), comm.rank());
@@ -516,6 +502,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
         error: Option<&Error>,
     ) {
+        #[cfg(feature = "alloc")]
+        comm.forget_trial();
         if let Some(mut engine) = self.engine.take() {
             let Communicator { transport, notices, .. } = &mut *comm;
             engine.abort(transport, notices, error);

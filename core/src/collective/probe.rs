@@ -26,7 +26,6 @@ use crate::plan::Plan;
 use crate::select::automatic::Mode;
 use crate::select::trials::{CallKind, Trials};
 use crate::transport::Transport;
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,11 +38,13 @@ const WORTH: usize = 32;
 /// Seconds after which a round was long enough.
 const ENOUGH: f32 = 2e-3;
 
-/// What a communicator has measured, the same on all ranks.
+/// What a communicator has measured.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) links: Links,
     pub(super) trials: Trials,
+    /// The call under way is one.
+    trial: Option<Trial>,
 }
 
 /// What a communicator has learnt of its links.
@@ -124,11 +125,32 @@ enum Step {
 }
 
 /// A call that is timed.
-pub(super) struct Trial {
+#[derive(Debug)]
+struct Trial {
     kind: CallKind,
-    pub(super) mode: Mode,
+    mode: Mode,
     /// Since when.
     began: Duration,
+}
+
+impl<X: Transport> Communicator<X> {
+    /// How the call under way is made, if it is a trial.
+    pub(super) fn tried(&self) -> Option<Mode> {
+        self.measured.trial.as_ref().map(|trial| trial.mode)
+    }
+
+    /// Notes how long the call took that has ended, if it was a trial.
+    pub(super) fn end_trial(&mut self) {
+        if let Some(Trial { kind, began, .. }) = self.measured.trial.take() {
+            let seconds = self.transport.now().saturating_sub(began).as_secs_f32();
+            self.measured.trials.end(&kind, seconds);
+        }
+    }
+
+    /// A call that has failed has no time.
+    pub(super) fn forget_trial(&mut self) {
+        self.measured.trial = None;
+    }
 }
 
 impl<T: Element> Request<'_, '_, T> {
@@ -192,7 +214,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
                 let mode = comm.measured.trials.note(&kind, longest);
                 self.terms = comm.terms_given(request, &plan, None, mode)?;
                 let began = comm.transport.now();
-                self.trial = mode.map(|mode| Box::new(Trial { kind, mode, began }));
+                comm.measured.trial = mode.map(|mode| Trial { kind, mode, began });
                 return self.begin_with_links(comm, request, &plan);
             }
             Step::Round(began) => {
@@ -243,14 +265,6 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) -> Result<(), Error> {
         let values = vec![comm.measured.trials.last(&request.kind(plan)).into()];
         self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
-    }
-
-    /// Notes how long a trial took that has ended.
-    pub(super) fn end_trial<X: Transport<Frame = F>>(&mut self, comm: &mut Communicator<X>) {
-        if let Some(Trial { kind, began, .. }) = self.trial.take().as_deref() {
-            let seconds = comm.transport.now().saturating_sub(*began).as_secs_f32();
-            comm.measured.trials.end(kind, seconds);
-        }
     }
 
     /// Whether it is time to measure links before this call.
