@@ -159,15 +159,15 @@ impl Plan {
     /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
     /// sample of all ranks' data says of its ratio. Where nobody tells the rate of links, first
     /// calls measure it, which takes a 16th of their bytes at most (with the feature `alloc`; until
-    /// then links count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s). There, too, where
-    /// exact and compressed calls are expected to take about as long, the third to tenth call of
-    /// the same collective, operation, type, bound and length (by powers of two) are made exactly
-    /// and compressed in turn and timed; later ones keep to what was sooner. Ranks of one process,
-    /// which hand frames over, measure no links: their calls are exact, but for arrays of a MiB or
-    /// more that nobody reduces, which are tried so. What was chosen
-    /// is in the [report](crate::Report::codec), and [why](crate::Report::plan). Products and
-    /// operations of the user's, of which no bound can be kept, are exact. Messages between two
-    /// ranks go as by [`foldwire`](Plan::foldwire).
+    /// then links count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s). There, too,
+    /// where exact and compressed calls are expected to take about as long, the third to tenth call
+    /// of the same collective, operation, type, bound and length (by powers of two) are made
+    /// exactly and compressed in turn and timed; later ones keep to what was sooner. Ranks of one
+    /// process, which hand frames over, measure no links: their calls are exact, but for arrays of
+    /// a MiB or more that nobody reduces, which are tried so. What was chosen is in the
+    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of
+    /// the user's, of which no bound can be kept, are exact. Messages between two ranks go as by
+    /// [`foldwire`](Plan::foldwire).
     ///
     /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
     /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the

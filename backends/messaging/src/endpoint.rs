@@ -56,8 +56,8 @@ pub struct Options {
     /// How long frames of a rank that has ended may still come; 0.5 s unless set.
     pub grace: Duration,
     /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and
-    /// none has given up; 60 s unless set. Otherwise it waits for `grace`, and ten times as long for
-    /// what it tells others of that.
+    /// none has given up; 60 s unless set. Otherwise it waits for `grace`, and ten times as long
+    /// for what it tells others of that.
     pub linger: Duration,
     /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a
     /// schedule. What the message layer says unless set.
@@ -525,7 +525,9 @@ impl<N: Net> Drop for Endpoint<N> {
             let is_well = !self.given_up && !self.peers.any_disorder();
             let limit = match is_well {
                 true => self.options.linger,
-                false if self.has_undelivered_notices() => self.options.grace * NOTICE_GRACES,
+                false if self.has_undelivered_notices() => {
+                    self.options.grace.saturating_mul(NOTICE_GRACES)
+                }
                 false => self.options.grace,
             };
             if start.elapsed() >= limit {

@@ -12,8 +12,8 @@
 //! A length waits until calls have had many times its bytes, so that it never costs much of what it
 //! is to save.
 //!
-//! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long the
-//! one before took.
+//! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long
+//! the one before took.
 
 use super::operation::{Phase, Underway};
 use super::{Communicator, Request};

@@ -153,8 +153,8 @@ mod tests {
         CallKind { collective, op, dtype: DType::F32, bound, log2_bytes }
     }
 
-    /// Makes a call that takes so long, exact or compressed. Returns how it was made, if it was part
-    /// of a trial.
+    /// Makes a call that takes so long, exact or compressed. Returns how it was made, if it was
+    /// part of a trial.
     fn call(trials: &mut Trials, kind: CallKind, seconds: [f32; 2]) -> Option<Mode> {
         if !trials.is_due(kind) {
             return None;
