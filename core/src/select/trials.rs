@@ -35,7 +35,7 @@ pub(crate) struct CallKind {
     pub(crate) op: OpCode,
     pub(crate) dtype: DType,
     pub(crate) bound: Option<Bound>,
-    /// The largest power of two that is no more than the bytes of the array.
+    /// The exponent of the largest power of two that is no more than the bytes of the array.
     pub(crate) log2_bytes: u32,
 }
 
@@ -87,7 +87,8 @@ impl Trials {
             return false;
         };
         record.n_calls = record.n_calls.saturating_add(1);
-        record.n_calls >= record.next
+        // Calls beyond those that are counted are no trials.
+        record.next < u32::MAX && record.n_calls >= record.next
     }
 
     fn insert(&mut self, kind: CallKind) {
@@ -214,6 +215,17 @@ mod tests {
         }
         calls(&mut trials, kind(20), [2.0, 1.0], 7);
         assert_eq!(trials.found(&kind(20)), Some(Mode::Compressed));
+    }
+
+    #[test]
+    fn calls_beyond_those_that_are_counted_are_no_trials() {
+        let mut trials = Trials::default();
+        calls(&mut trials, kind(20), [2.0, 1.0], N_FIRST);
+        trials.records[0].n_calls = u32::MAX / AGAIN;
+        trials.records[0].next = 0;
+        assert_eq!(calls(&mut trials, kind(20), [2.0, 1.0], 9), [4, 4]);
+        trials.records[0].n_calls = u32::MAX - 1;
+        assert_eq!(calls(&mut trials, kind(20), [2.0, 1.0], 9), [0, 0]);
     }
 
     #[test]
