@@ -10,8 +10,7 @@ pub use cover::{all, pairwise, pairwise_of};
 pub use deal::{Counts, Deal};
 
 use crate::data::{self, Random};
-use crate::with_type;
-use foldwire::codec::{CodecId, CodecParams, Loss};
+use foldwire::codec::{CodecId, CodecParams, Loss, Sizes};
 use foldwire::kernel::Level;
 use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
@@ -313,11 +312,8 @@ impl Case {
         let call = Call::new(self.collective, self.size, Rank(0)).with_nodes(self.per_node);
         let n_parts = self.schedule.min_run(call);
         let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
-        let need = with_type!(self.dtype, T => {
-            let codec = self.codec.instance::<T>(&params);
-            layout::max_segment(codec.as_dyn(), 0, n_parts)
-        });
-        match need {
+        let codec = Sizes::new(self.codec, self.dtype, params);
+        match layout::max_segment(&codec, 0, n_parts) {
             Err(Error::FrameTooSmall { need, .. }) => need.max(MIN_FRAME_BYTES),
             other => panic!("no frame fits in no bytes: {other:?}"),
         }

@@ -3,9 +3,11 @@
 //! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to
 //! be polled. Both only describe the call; [`Operation`] runs it.
 
+mod call;
 mod config;
 mod exchange;
 mod feedback;
+mod operands;
 mod operation;
 mod prepared;
 #[cfg(feature = "alloc")]
@@ -16,6 +18,9 @@ pub(crate) mod table;
 mod terms;
 mod tuning;
 
+pub(crate) use call::Call;
+#[cfg(feature = "alloc")]
+pub(crate) use call::Owned;
 pub use config::Config;
 #[cfg(feature = "alloc")]
 pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
@@ -33,8 +38,8 @@ use crate::bound::Quantum;
 use crate::budget::check_plan;
 #[cfg(feature = "alloc")]
 use crate::budget::resolve;
-use crate::codec::{AnyCodec, CodecParams};
-use crate::element::Element;
+use crate::codec::{CodecParams, Sizes};
+use crate::element::{DType, Element};
 use crate::engine::{Notices, Program};
 use crate::error::Error;
 use crate::frame::CallHeader;
@@ -205,7 +210,7 @@ macro_rules! methods {
     ($(
         $(#[$doc:meta])*
         $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $request:expr;
+            |$own:ident| $call:expr;
     )*) => {
         impl<X: Transport> Communicator<X> {
             $(
@@ -218,11 +223,11 @@ macro_rules! methods {
                     $($arg: borrowed!('a 'a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Report, Error> {
-                    let request = {
+                    let call = {
                         let $own = self.rank();
-                        $request
+                        $call
                     };
-                    Operation::run(self, request, plan)
+                    Operation::run(self, call, plan)
                 }
 
                 #[doc = starts!($name)]
@@ -234,11 +239,11 @@ macro_rules! methods {
                     $($arg: borrowed!('a 'a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Operation<'a, X, T>, Error> {
-                    let request = {
+                    let call = {
                         let $own = self.rank();
-                        $request
+                        $call
                     };
-                    Operation::new(self, request, plan)
+                    Operation::new(self, call, plan)
                 }
             )*
         }
@@ -278,9 +283,9 @@ impl<X: Transport> Communicator<X> {
 
 impl<X: Transport> Communicator<X> {
     /// Checks a call, and chooses its schedule.
-    pub(crate) fn terms<'s, T: Element>(
+    pub(crate) fn terms<'s>(
         &mut self,
-        request: &Request<'_, 's, T>,
+        request: &Request<'s>,
         plan: &Plan,
     ) -> Result<Terms<'s>, Error> {
         self.terms_given(request, plan, None, None)
@@ -288,11 +293,7 @@ impl<X: Transport> Communicator<X> {
 
     /// What a call would be refused for, whatever its values.
     #[cfg(feature = "alloc")]
-    pub(crate) fn check<T: Element>(
-        &mut self,
-        request: &Request<'_, '_, T>,
-        plan: &Plan,
-    ) -> Result<(), Error> {
+    pub(crate) fn check(&mut self, request: &Request<'_>, plan: &Plan) -> Result<(), Error> {
         let terms = self.terms(request, plan)?;
         let needs_values = terms.asks || terms.plan.needs_extent();
         if needs_values { Ok(()) } else { resolve(&terms, None).map(drop) }
@@ -300,9 +301,9 @@ impl<X: Transport> Communicator<X> {
 
     /// As [`terms`](Self::terms), where samples have told what codecs make of the data, or a trial
     /// says how the call is made.
-    fn terms_given<'s, T: Element>(
+    fn terms_given<'s>(
         &mut self,
-        request: &Request<'_, 's, T>,
+        request: &Request<'s>,
         plan: &Plan,
         bits: Option<Bits>,
         tried: Option<Mode>,
@@ -312,12 +313,12 @@ impl<X: Transport> Communicator<X> {
         }
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
-        let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
+        let (op, dtype, n_bytes) = (request.op, request.dtype, request.n_bytes());
         // Whatever the data, a bad bound shows before anything is sent.
-        check_plan(plan, op, T::DTYPE)?;
+        check_plan(plan, op, dtype)?;
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
-        let mut plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
+        let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rows, network) = (self.config.select, self.network());
@@ -328,7 +329,7 @@ impl<X: Transport> Communicator<X> {
             #[cfg(feature = "alloc")]
             let tried = tried.or_else(|| self.measured.trials.found(&request.kind(&plan)));
             let known = Known { rows, network, farthest, is_told, speeds, bits, mode: tried };
-            let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
+            let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }
         let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
@@ -345,15 +346,15 @@ impl<X: Transport> Communicator<X> {
         if collective.is_scan() && op == OpCode::Avg {
             return Err(Error::NoAverage { collective });
         }
-        if !T::DTYPE.is_float() && op == OpCode::Avg {
-            return Err(Error::NoIntegerAverage { dtype: T::DTYPE });
+        if !dtype.is_float() && op == OpCode::Avg {
+            return Err(Error::NoIntegerAverage { dtype: dtype });
         }
         let (lanes, shortest) = match choice {
             Some(choice) => choice.cut(collective, plan.codec, self.lanes()),
             None => (self.lanes(), select::shortest(plan.codec)),
         };
         let (lanes, shortest) = (lanes as u8, shortest as u16);
-        let (shares, window) = (request.shares, request.buffers.window());
+        let (shares, window) = (request.shares, request.window);
         match collective {
             // Inside a node everything is exact.
             Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
@@ -366,7 +367,7 @@ impl<X: Transport> Communicator<X> {
         let rounds_first = request.begins_with_pass(&plan, size, rank)?;
         // All-gathers then find their own values among the results.
         let window = if rounds_first { Window::Whole } else { window };
-        let (call, dtype) = (call.by(schedule), T::DTYPE);
+        let call = call.by(schedule);
         let terms = Terms {
             schedule,
             call,
@@ -382,8 +383,8 @@ impl<X: Transport> Communicator<X> {
             rounds_first,
         };
         // So does a bad frame size.
-        let probe = self.codec::<T>(&terms, Quantum::LOSSLESS, &[]);
-        max_segment(probe.as_dyn(), self.transport.frame_capacity(), schedule.min_run(call))?;
+        let codec = self.sizes(&terms, Quantum::LOSSLESS);
+        max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(terms)
     }
@@ -391,11 +392,10 @@ impl<X: Transport> Communicator<X> {
     /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
     /// frame could have so many.
     #[cfg(feature = "alloc")]
-    pub(crate) fn most_bytes<T: Element>(&self, terms: &Terms<'_>) -> Option<usize> {
-        let count = terms.shares.count();
-        let encoded =
-            self.codec::<T>(terms, Quantum::LOSSLESS, &[]).as_dyn().max_encoded_len(count)?;
-        Some(encoded.max(count.checked_mul(T::BYTES)?))
+    pub(crate) fn most_bytes(&self, terms: &Terms<'_>) -> Option<usize> {
+        let (codec, count) = (self.sizes(terms, Quantum::LOSSLESS), terms.shares.count());
+        let encoded = codec.max_encoded_len(count)?;
+        Some(encoded.max(count.checked_mul(codec.bytes_per_value())?))
     }
 
     /// Before a call, sees that the pool has frames for all lanes, which would wait for them in
@@ -416,8 +416,8 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// The codec of a call in which the rank has these values.
-    fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum, own: &[T]) -> AnyCodec<T> {
+    /// What the codec of a call is made from.
+    fn params(&self, terms: &Terms<'_>, quantum: Quantum) -> CodecParams {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
         let params = CodecParams::new(quantum)
             .with_setting(terms.plan.setting)
@@ -425,13 +425,15 @@ impl<X: Transport> Communicator<X> {
             .with_prediction(terms.plan.prediction)
             .at(self.config.level)
             .on(self.threads(terms));
-        let params = match terms.op {
+        match terms.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),
-        };
-        let codec = terms.plan.codec;
-        let finds = codec.takes_shape() && terms.plan.strides == [0; 2] && own.len() >= FINDS_FROM;
-        codec.instance(&if finds { T::with_shape_of(own, params) } else { params })
+        }
+    }
+
+    /// How long a call's codec makes its values.
+    fn sizes(&self, terms: &Terms<'_>, quantum: Quantum) -> Sizes {
+        Sizes::new(terms.plan.codec, terms.dtype, self.params(terms, quantum))
     }
 
     /// Who computes in a call: of an automatic plan no more threads than this rank's share of its
@@ -447,10 +449,10 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Whether an automatic plan's look may take the time to find strides in these values.
-    fn has_time_to_find<T: Element>(&self, own: &[T]) -> bool {
-        let n_bytes = size_of_val(own) as f64;
+    fn has_time_to_find(&self, n_values: usize, dtype: DType) -> bool {
+        let n_bytes = (n_values * dtype.n_bytes()) as f64;
         let is_slow = |rate: f64| n_bytes >= rate * FINDS_WITHIN.as_secs_f64();
-        own.len() >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
+        n_values >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
     /// How far ranks are from each other at most, which all of them know.
@@ -505,15 +507,14 @@ impl<X: Transport> Communicator<X> {
     /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes
     /// it runs. Each has a sequence number of its own, or a frame of one could be taken for one of
     /// the other.
-    fn program<'s, T: Element>(
+    fn program<'s>(
         &mut self,
         terms: &Terms<'s>,
-        codec: &AnyCodec<T>,
+        codec: &Sizes,
         header: CallHeader,
     ) -> Result<(Program<'s>, usize), Error> {
         let &Terms { schedule, call, op, ref plan, shares, window, .. } = terms;
-        let (codec, rank) = (codec.as_dyn(), self.rank());
-        let capacity = self.transport.frame_capacity();
+        let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // All of each array goes in one frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {

@@ -103,6 +103,26 @@ impl fmt::Display for DType {
     }
 }
 
+/// The value of `$body`, in which `$T` is the type that `$dtype` names.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        $crate::element::with_type!(
+            $dtype, $T, $body;
+            F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16, I8 i8, U8 u8, I16 i16, U16 u16,
+            I32 i32, U32 u32, I64 i64, U64 u64
+        )
+    };
+    ($dtype:expr, $T:ident, $body:expr; $($variant:ident $type:path),*) => {
+        match $dtype {
+            $($crate::element::DType::$variant => {
+                type $T = $type;
+                $body
+            })*
+        }
+    };
+}
+pub(crate) use with_type;
+
 /// A type that Foldwire can move and reduce: the [floats](Float) `f32`, `f64`,
 /// [`f16`](struct@f16) and [`bf16`], and integers from `i8` to `u64`.
 ///

@@ -27,9 +27,7 @@ pub(crate) use notices::Memory;
 pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
 pub use work::Buffers;
-#[cfg(feature = "alloc")]
-pub(crate) use work::Each;
-pub(crate) use work::{Work, floats_mut};
+pub(crate) use work::{Coding, Work, floats_mut};
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};

@@ -13,8 +13,7 @@
 //! the parts in turn, so that all parts weigh about the same in every round.
 
 use crate::bundle;
-use crate::codec::Codec;
-use crate::element::Element;
+use crate::codec::Sizes;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::CHUNK;
@@ -62,23 +61,20 @@ impl Division {
 ///
 /// # Errors
 /// [`Error::FrameTooSmall`] if not even one value of each fits a frame.
-pub fn max_segment<T: Element>(
-    codec: &dyn Codec<T>,
-    capacity: usize,
-    n_parts: usize,
-) -> Result<usize, Error> {
+pub fn max_segment(codec: &Sizes, capacity: usize, n_parts: usize) -> Result<usize, Error> {
+    let per_value = codec.bytes_per_value();
     let room = bundle::max_segment_bytes(n_parts, capacity.saturating_sub(HEADER_BYTES));
     // Partial sums are kept in frames as floats, so those must fit as well.
     let fits = |n: usize| {
-        n * T::BYTES <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
+        n * per_value <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
     };
-    let (mut low, mut high) = (0, room / T::BYTES + 1);
+    let (mut low, mut high) = (0, room / per_value + 1);
     while high - low > 1 {
         let middle = low.midpoint(high);
         if fits(middle) { low = middle } else { high = middle }
     }
     if low == 0 {
-        let least = codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
+        let least = codec.max_encoded_len(1).unwrap_or(per_value).max(per_value);
         let need = HEADER_BYTES + bundle::n_bytes(core::iter::repeat_n(least, n_parts));
         return Err(Error::FrameTooSmall { need, have: capacity });
     }

@@ -2,8 +2,9 @@
 //! lasts, such as an event loop, or MPI's progress.
 
 use crate::Communicator;
-use crate::collective::{Request, Step, Underway};
+use crate::collective::{Call, Owned, Step, Underway};
 use crate::element::Element;
+use crate::engine::Coding;
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
@@ -13,6 +14,7 @@ use crate::transport::{Rank, Transport};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem;
 use core::task::Poll;
 
 /// A communicator and the calls that it is to make, one after the other.
@@ -55,15 +57,14 @@ pub struct Queue<'f, X: Transport, T: Element> {
     comm: Option<Communicator<X>>,
     calls: VecDeque<Submitted<'f, T>>,
     /// The first of them, once it has begun.
-    first: Option<Underway<'f, X::Frame, T>>,
+    first: Option<Underway<'f, X::Frame>>,
 }
 
 /// A call in place.
-struct Submitted<'f, T> {
-    collective: Collective,
+struct Submitted<'f, T: Element> {
+    owned: Owned<'f, T>,
+    coding: Coding<T>,
     data: Vec<T>,
-    op: Option<Op<'f, T>>,
-    root: Rank,
     plan: Plan,
 }
 
@@ -84,17 +85,6 @@ impl<B> Finished<B> {
     /// That.
     pub fn into_result(self) -> Result<(B, Report), Error> {
         self.outcome.map(|report| (self.data, report))
-    }
-}
-
-impl<'f, T: Element> Submitted<'f, T> {
-    fn request(&mut self) -> Request<'_, 'f, T> {
-        let request = Request::new(self.collective, self.data.len()).root(self.root);
-        let request = match self.op {
-            Some(op) => request.op(op),
-            None => request,
-        };
-        request.in_place(&mut self.data)
     }
 }
 
@@ -152,7 +142,13 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
         root: Rank,
         plan: &Plan,
     ) {
-        self.calls.push_back(Submitted { collective, data, op, root, plan: *plan });
+        let mut data = data;
+        let mut call = Call::new(collective, data.len()).root(root).in_place(&mut data);
+        if let Some(op) = op {
+            call = call.op(op);
+        }
+        let (owned, coding) = (Owned::of(&call), Coding::default());
+        self.calls.push_back(Submitted { owned, coding, data, plan: *plan });
     }
 
     /// Calls that are not finished.
@@ -231,16 +227,18 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
 
     fn advance(&mut self) -> Option<Result<Step, Error>> {
         let (comm, call) = (self.comm.as_mut()?, self.calls.front_mut()?);
-        let plan = call.plan;
-        let mut request = call.request();
+        let Submitted { owned, coding, data, plan } = call;
+        let mut work = owned.work(&[], data, mem::take(coding));
         let first = match &mut self.first {
             Some(first) => first,
-            none => match Underway::start(comm, &request, &plan) {
+            none => match Underway::start(comm, &owned.request, &mut work, plan) {
                 Ok(first) => none.insert(first),
                 Err(error) => return Some(Err(error)),
             },
         };
-        Some(first.advance(comm, &mut request))
+        let step = first.advance(comm, &mut work);
+        *coding = work.coding;
+        Some(step)
     }
 
     fn finish(&mut self, outcome: Result<Report, Error>) -> Option<Finished<Vec<T>>> {

@@ -74,8 +74,7 @@ pub use rows::{VARIABLE, from_env};
 pub use speeds::{ParseSpeedsError, Speeds};
 
 use crate::bundle;
-use crate::codec::{Codec, CodecId};
-use crate::element::Element;
+use crate::codec::{CodecId, Sizes};
 use crate::frame::HEADER_BYTES;
 use crate::layout::Layout;
 use crate::op::OpCode;
@@ -165,23 +164,18 @@ pub const fn shortest(codec: CodecId) -> usize {
 /// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
 /// several rounds travel alone, and so do those of other collectives. Every rank must ask with the
 /// same arguments.
-pub fn max_run<T: Element>(
-    call: Call,
-    codec: &dyn Codec<T>,
-    capacity: usize,
-    layout: &Layout<'_>,
-) -> u16 {
+pub fn max_run(call: Call, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;
     }
-    let n_bytes = layout.count().saturating_mul(T::BYTES);
+    let n_bytes = layout.count().saturating_mul(codec.bytes_per_value());
     let longest = layout.longest_short_part();
     let Some(longest) = longest.filter(|_| runs_pay(codec.id(), call.size, n_bytes)) else {
         return 1;
     };
     let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
     // Floats must fit as well.
-    let n_bytes = encoded.max(longest * T::BYTES);
+    let n_bytes = encoded.max(longest * codec.bytes_per_value());
     let n_parts = bundle::max_parts(n_bytes, capacity.saturating_sub(HEADER_BYTES));
     u16::try_from(n_parts).unwrap_or(u16::MAX)
 }

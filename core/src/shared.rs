@@ -19,7 +19,7 @@ pub use split::Split;
 pub use stopper::Stopper;
 
 use crate::collective::table::{borrowed, each_collective, starts};
-use crate::collective::{Communicator, Config, Request};
+use crate::collective::{Call, Communicator, Config, Owned};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::{Shares, share};
@@ -34,7 +34,6 @@ use alloc::rc::Rc;
 use check::Checking;
 use core::cell::Cell;
 use core::fmt;
-use core::marker::PhantomData;
 use mailbox::Mailbox;
 
 /// A communicator that makes several calls at once, and from which others can be made.
@@ -230,20 +229,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Starts a call on the next seat.
     fn start<T: Element, R: AsMut<[T]> + 'a>(
         &self,
-        request: Box<pending::MakeRequest<'a, T>>,
+        owned: Owned<'a, T>,
         send: Box<dyn AsRef<[T]> + 'a>,
         recv: R,
         plan: &Plan,
     ) -> Result<Pending<'a, X, T, R>, Error> {
         if self.is_checking() {
-            let (send, mut recv) = (send, recv);
-            let request = request((*send).as_ref(), recv.as_mut(), PhantomData);
-            return Err(self.checked(|comm| comm.check(&request, plan)));
+            return Err(self.checked(|comm| comm.check(&owned.request, plan)));
         }
         let pending = Pending::start(
             Rc::clone(&self.node),
             Rc::clone(self.seat()?),
-            request,
+            owned,
             send,
             recv,
             plan,
@@ -251,22 +248,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.advance();
         Ok(pending)
     }
-}
-
-/// The slice that an argument of this kind stands for, while a call is being driven.
-macro_rules! lent {
-    (data, $argument:ident, $send:ident, $recv:ident) => {
-        $recv
-    };
-    (recv, $argument:ident, $send:ident, $recv:ident) => {
-        $recv
-    };
-    (send, $argument:ident, $send:ident, $recv:ident) => {
-        $send
-    };
-    ($kind:ident, $argument:ident, $send:ident, $recv:ident) => {
-        $argument
-    };
 }
 
 /// The type of an argument of this kind that a pending call keeps.
@@ -289,7 +270,7 @@ macro_rules! start_method {
     ([read_only $data:ident] $($rest:tt)*) => {};
     (
         [in_place $data:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*) $own:ident
-        $request:expr
+        $call:expr
     ) => {
         #[doc = starts!($name)]
         ///
@@ -301,17 +282,17 @@ macro_rules! start_method {
             plan: &Plan,
         ) -> Result<Pending<'a, X, T, R>, Error> {
             let $own = self.rank();
-            let kept = $data;
-            let request: Box<pending::MakeRequest<'a, T>> = Box::new(move |_send, recv, _| {
-                $(let $arg = lent!($kind, $arg, _send, recv);)*
-                $request
-            });
-            self.start(request, Box::new([]), kept, plan)
+            let mut kept = $data;
+            let owned = {
+                let $data = kept.as_mut();
+                Owned::of(&$call)
+            };
+            self.start(owned, Box::new([]), kept, plan)
         }
     };
     (
         [split $send:ident $recv:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*)
-        $own:ident $request:expr
+        $own:ident $call:expr
     ) => {
         #[doc = starts!($name)]
         ///
@@ -323,12 +304,12 @@ macro_rules! start_method {
             plan: &Plan,
         ) -> Result<Pending<'a, X, T, R>, Error> {
             let $own = self.rank();
-            let (kept_send, kept_recv) = ($send, $recv);
-            let request: Box<pending::MakeRequest<'a, T>> = Box::new(move |send, recv, _| {
-                $(let $arg = lent!($kind, $arg, send, recv);)*
-                $request
-            });
-            self.start(request, Box::new(kept_send), kept_recv, plan)
+            let (kept_send, mut kept_recv) = ($send, $recv);
+            let owned = {
+                let ($send, $recv) = (kept_send.as_ref(), kept_recv.as_mut());
+                Owned::of(&$call)
+            };
+            self.start(owned, Box::new(kept_send), kept_recv, plan)
         }
     };
 }
@@ -337,7 +318,7 @@ macro_rules! methods {
     ($(
         $(#[$doc:meta])*
         $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $request:expr;
+            |$own:ident| $call:expr;
     )*) => {
         impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             $(
@@ -357,7 +338,7 @@ macro_rules! methods {
                     })
                 }
 
-                start_method! { [$($buffers)*] $start $name ($($arg: $kind),*) $own $request }
+                start_method! { [$($buffers)*] $start $name ($($arg: $kind),*) $own $call }
             )*
         }
     };

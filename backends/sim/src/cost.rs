@@ -59,7 +59,7 @@ mod work;
 
 pub use speeds::{Speeds, Wire};
 
-use foldwire::codec::CodecParams;
+use foldwire::codec::{CodecParams, Sizes};
 use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window};
@@ -417,14 +417,13 @@ fn divide<T: Float>(
 ) -> Result<(Call, Layout<'static>), Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
-    let codec = case.plan.codec.instance::<T>(&params);
-    let max_segment =
-        layout::max_segment(codec.as_dyn(), case.frame_bytes, schedule.min_run(call))?;
+    let codec = Sizes::new(case.plan.codec, T::DTYPE, params);
+    let max_segment = layout::max_segment(&codec, case.frame_bytes, schedule.min_run(call))?;
     let n_parts = schedule.n_parts(call);
     let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));
     let cut = Cut { n_parts, division, max_segment, lanes, shortest };
     // Lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
-    let max_run = select::max_run(call, codec.as_dyn(), case.frame_bytes, &layout);
+    let max_run = select::max_run(call, &codec, case.frame_bytes, &layout);
     Ok((call.with_runs(max_run).with_runs_of(schedule), layout))
 }

@@ -309,6 +309,9 @@ impl<T: Element> Raw<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::Quantum;
+    use crate::codec::{CodecParams, Sizes};
+    use crate::element::DType;
     use crate::frame::HEADER_BYTES;
     use crate::layout::max_segment;
 
@@ -321,8 +324,10 @@ mod tests {
         assert_eq!(codec.max_encoded_len(most), Some(8 * most));
         assert_eq!(codec.max_encoded_len(most + 1), None);
         assert_eq!(codec.max_encoded_len(usize::MAX), None);
-        assert_eq!(max_segment(&codec, 1 << 40, 1), Ok(most));
-        assert_eq!(max_segment(&codec, HEADER_BYTES + 8000, 1), Ok(1000));
+        let params = CodecParams::new(Quantum::LOSSLESS);
+        let sizes = Sizes::new(CodecId::Raw, DType::F64, params);
+        assert_eq!(max_segment(&sizes, 1 << 40, 1), Ok(most));
+        assert_eq!(max_segment(&sizes, HEADER_BYTES + 8000, 1), Ok(1000));
         let too_long = EncodeError::TooLong { n_values: most + 1 };
         assert_eq!(room::<f64>(most + 1, &mut []), Err(too_long));
     }

@@ -9,7 +9,7 @@
 //! Source: F. Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); S. P.
 //! Karimireddy et al., "Error feedback fixes SignSGD" (ICML 2019).
 
-use super::{Communicator, Operation, Request};
+use super::{Call, Communicator, Operation};
 use crate::element::Element;
 use crate::error::Error;
 use crate::op::Op;
@@ -109,16 +109,16 @@ fn all_reduce<'a, T: Element>(
     data: &'a mut [T],
     feedback: &'a mut [T::Residue],
     op: Op<'a, T>,
-) -> Request<'a, 'a, T> {
-    let request = Request::new(Collective::AllReduce, data.len());
-    request.op(op).in_place(data).with_feedback(feedback)
+) -> Call<'a, 'a, T> {
+    let call = Call::new(Collective::AllReduce, data.len());
+    call.op(op).in_place(data).with_feedback(feedback)
 }
 
 fn reduce_scatter<'a, T: Element>(
     data: &'a mut [T],
     feedback: &'a mut [T::Residue],
     op: Op<'a, T>,
-) -> Request<'a, 'a, T> {
-    let request = Request::new(Collective::ReduceScatter, data.len());
-    request.op(op).in_place(data).in_front().with_feedback(feedback)
+) -> Call<'a, 'a, T> {
+    let call = Call::new(Collective::ReduceScatter, data.len());
+    call.op(op).in_place(data).in_front().with_feedback(feedback)
 }

@@ -1,23 +1,24 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
+use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::Probe;
 use super::survey;
 use super::terms::Terms;
-use super::{Communicator, Request};
+use super::{Call, Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
+#[cfg(feature = "alloc")]
 use crate::codec::AnyCodec;
+use crate::codec::Sizes;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
-use crate::engine::Each;
+use crate::engine::Coding;
 use crate::engine::{Buffers, Engine, Frame, Limits, Notices, Program, Progress, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
 use crate::group::Group;
-#[cfg(feature = "alloc")]
-use crate::layout::Shares;
 use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
@@ -41,34 +42,36 @@ use core::time::Duration;
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
     pub(super) comm: &'a mut Communicator<X>,
-    pub(super) request: Request<'a, 'a, T>,
-    pub(super) call: Underway<'a, X::Frame, T>,
+    pub(super) work: Work<'a, 'a, T>,
+    pub(super) call: Underway<'a, X::Frame>,
 }
 
 impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     pub(super) fn new(
         comm: &'a mut Communicator<X>,
-        request: Request<'a, 'a, T>,
+        call: Call<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
+        let Call { request, work } = call;
         let terms = comm.terms(&request, plan)?;
-        let call = Underway::new(comm, terms);
+        let call = Underway::new(comm, request, terms);
         // In place: an engine is large.
-        let mut operation = Self { comm, request, call };
-        operation.call.begin(operation.comm, &operation.request, plan)?;
+        let mut operation = Self { comm, work, call };
+        operation.call.begin(operation.comm, &mut operation.work, plan)?;
         Ok(operation)
     }
 
     /// Starts a call and drives it to its end, all in one place.
     pub(super) fn run(
         comm: &'a mut Communicator<X>,
-        request: Request<'a, 'a, T>,
+        call: Call<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Report, Error> {
+        let Call { request, work } = call;
         let terms = comm.terms(&request, plan)?;
-        let call = Underway::new(comm, terms);
-        let mut operation = Self { comm, request, call };
-        operation.call.begin(operation.comm, &operation.request, plan)?;
+        let call = Underway::new(comm, request, terms);
+        let mut operation = Self { comm, work, call };
+        operation.call.begin(operation.comm, &mut operation.work, plan)?;
         operation.finish()
     }
 
@@ -129,18 +132,19 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     fn advance(&mut self) -> Result<Step, Error> {
-        self.call.advance(self.comm, &mut self.request)
+        self.call.advance(self.comm, &mut self.work)
     }
 }
 
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
-pub(crate) struct Underway<'s, F, T: Element> {
+pub(crate) struct Underway<'s, F> {
+    pub(super) request: Request<'s>,
     pub(super) terms: Terms<'s>,
     pub(crate) limits: Limits,
     /// What is being run; none once the result has been returned.
     pub(super) engine: Option<Engine<'s, F>>,
-    pub(super) phase: Phase<T>,
+    pub(super) phase: Phase,
     /// Own values are to be rounded by it before the call itself moves.
     pass: Option<Pass>,
     /// What looks at the data have cost.
@@ -151,20 +155,17 @@ pub(crate) struct Underway<'s, F, T: Element> {
 }
 
 /// What the engine runs.
-pub(super) enum Phase<T: Element> {
+pub(super) enum Phase {
     /// Measuring links, before an automatic plan chooses.
     #[cfg(feature = "alloc")]
     Probe(Probe),
     /// Exchanging what each rank saw of its data, in a sample or in all.
     Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
     /// The call itself.
-    Call(AnyCodec<T>),
-    /// A call on several arrays, with a codec for each.
-    #[cfg(feature = "alloc")]
-    Group(Vec<AnyCodec<T>>),
+    Call,
 }
 
-impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
+impl<'s, F: Frame> Underway<'s, F> {
     /// Starts a call.
     ///
     /// # Errors
@@ -172,12 +173,13 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport<Frame = F>>(
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        request: &Request<'s>,
+        work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<Self, Error> {
         let terms = comm.terms(request, plan)?;
-        let mut call = Self::new(comm, terms);
-        call.begin(comm, request, plan)?;
+        let mut call = Self::new(comm, *request, terms);
+        call.begin(comm, work, plan)?;
         Ok(call)
     }
 
@@ -186,22 +188,22 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     fn begin<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
-        if self.is_trial_due(comm, request, plan) {
+        if self.is_trial_due(comm, plan) {
             self.open = Some(*plan);
-            return self.start_trial(comm, request, plan);
+            return self.start_trial(comm, plan);
         }
-        self.begin_untried(comm, request, plan)
+        self.begin_untried(comm, work, plan)
     }
 
     /// As [`begin`](Self::begin) where the call is no trial.
     pub(super) fn begin_untried<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
@@ -209,7 +211,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             self.open = Some(*plan);
             return self.start_probe(comm);
         }
-        self.begin_with_links(comm, request, plan)
+        self.begin_with_links(comm, work, plan)
     }
 
     /// The same where links are as known as they will be.
@@ -217,66 +219,75 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     pub(super) fn begin_with_links<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
         self.open = self.terms.asks.then_some(*plan);
         let asked = self.asked().plan;
         if self.open.is_some() || asked.needs_extent() {
             let sampled = !asked.needs_extent() || asked.samples(self.terms.shares.count());
-            self.start_look(comm, request, sampled)
+            self.start_look(comm, work, sampled)
         } else {
             let budget = resolve(&self.terms, None)?;
-            self.start_call(comm, &budget, request.own_values(comm.size(), comm.rank()))
+            self.start_call(comm, &budget, work)
         }
     }
 
     /// Starts a call on arrays that follow each other in the buffers and end there, of which each
     /// has been checked and could be a call of these terms, within these budgets. Several share
-    /// frames; one alone has these values of the rank's own.
+    /// frames.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     #[cfg(feature = "alloc")]
-    pub(crate) fn start_group<X: Transport<Frame = F>>(
+    pub(crate) fn start_group<X: Transport<Frame = F>, T: Element>(
         comm: &mut Communicator<X>,
+        request: &Request<'s>,
+        work: &mut Work<'_, 's, T>,
         terms: Terms<'s>,
         ends: &'s [usize],
         budgets: &[Budget],
-        own: &[T],
     ) -> Result<Self, Error> {
         comm.use_lanes()?;
         if let [budget] = budgets {
-            let mut call = Self::new(comm, terms);
-            call.start_call(comm, budget, own)?;
+            let mut call = Self::new(comm, *request, terms);
+            call.start_call(comm, budget, work)?;
             // Whoever makes such a call has rounded its arrays.
             call.pass = None;
             return Ok(call);
         }
-        let mut call = Self::new(comm, terms.of_group(ends));
-        let codecs: Vec<AnyCodec<T>> =
-            budgets.iter().map(|budget| comm.codec(&call.terms, budget.quantum, &[])).collect();
+        let mut call = Self::new(comm, *request, terms.of_group(ends));
+        let codecs: Vec<AnyCodec<T>> = budgets
+            .iter()
+            .map(|budget| call.terms.plan.codec.instance(&comm.params(&call.terms, budget.quantum)))
+            .collect();
         let quanta = budgets.iter().map(|budget| budget.quantum.step());
         let header = call.terms.header(Measure::Group, digest(ends, quanta));
-        let codec = codecs.first().ok_or(Error::Internal)?;
-        let program = comm.program(&call.terms, codec, header)?;
+        let first = budgets.first().ok_or(Error::Internal)?;
+        let sizes = comm.sizes(&call.terms, first.quantum);
+        let program = comm.program(&call.terms, &sizes, header)?;
         call.run(comm, program);
-        call.phase = Phase::Group(codecs);
+        work.ends = ends;
+        work.coding = Coding::by_each(codecs, call.divisor());
         Ok(call)
     }
 
     /// A call that is to [begin](Self::begin).
     #[inline]
-    pub(super) fn new<X: Transport<Frame = F>>(comm: &Communicator<X>, terms: Terms<'s>) -> Self {
+    pub(super) fn new<X: Transport<Frame = F>>(
+        comm: &Communicator<X>,
+        request: Request<'s>,
+        terms: Terms<'s>,
+    ) -> Self {
         let deadline = |left| comm.transport.now().saturating_add(left);
         let limits =
             Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
-        let phase = Phase::Call(AnyCodec::raw(T::ONE));
         Self {
+            request,
             terms,
             limits,
             engine: None,
-            phase,
+            phase: Phase::Call,
             pass: None,
             before: Report::default(),
             open: None,
@@ -290,34 +301,40 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         Terms { plan, ..self.terms }
     }
 
+    /// What an average is divided by, else 1.
+    const fn divisor(&self) -> u32 {
+        if matches!(self.terms.op, OpCode::Avg) { self.terms.call.size as u32 } else { 1 }
+    }
+
     /// Others are told of the call itself, and what it asks of each operand.
     fn start_look<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        work: &dyn Operands,
         sampled: bool,
     ) -> Result<(), Error> {
-        let own = request.own_values(comm.size(), comm.rank());
+        let own = self.request.own(comm.size(), comm.rank());
         let terms = self.asked();
         let needs_extent = terms.plan.needs_extent();
         let mut values = [survey::NOTHING; survey::N_WITH_BITS];
         let (extents, bits) = values.split_at_mut(survey::N_VALUES);
         let mut extent = None;
         if needs_extent {
-            let seen = T::look(own, comm.config.level, sampled);
+            let seen = work.look(own.clone(), comm.config.level, sampled);
             extents.copy_from_slice(&seen);
             // Its own is enough to tell how short its values become.
             extent = survey::conclude(seen, false).flatten();
         }
         if let Some(open) = &mut self.open {
-            let finds = comm.has_time_to_find(own).then_some(comm.config.level);
-            let (weights, strides) = survey::weigh(&terms, own, extent, finds);
+            let finds = comm.has_time_to_find(own.len(), terms.dtype);
+            let finds = finds.then_some(comm.config.level);
+            let (weights, strides) = work.weigh(own, &terms, extent, finds);
             bits.copy_from_slice(&weights);
             open.strides = strides;
         }
         let (measure, asked) = ask(&terms, sampled);
         let look = terms.of_look(self.n_looked());
-        let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS, &[]);
+        let codec = comm.sizes(&look, Quantum::LOSSLESS);
         let program = comm.program(&look, &codec, terms.header(measure, asked))?;
         self.run(comm, program);
         self.phase = Phase::Look { values, sampled };
@@ -333,17 +350,22 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         &mut self,
         comm: &mut Communicator<X>,
         budget: &Budget,
-        own: &[T],
+        work: &mut dyn Operands,
     ) -> Result<(), Error> {
-        let codec = comm.codec::<T>(&self.terms, budget.quantum, own);
-        let header = self.terms.own_header(budget.quantum);
-        let program = comm.program(&self.terms, &codec, header)?;
+        let (terms, quantum) = (&self.terms, budget.quantum);
+        let id = terms.plan.codec;
+        let own = self.request.own(comm.size(), comm.rank());
+        let shape_of = if terms.finds_shape_in(own.len()) { own } else { 0..0 };
+        let params = comm.params(terms, quantum);
+        work.compute_by(id, &params, shape_of, self.divisor(), terms.rounds_first);
+        let codec = Sizes::new(id, terms.dtype, params);
+        let program = comm.program(&self.terms, &codec, self.terms.own_header(quantum))?;
         let choice = self.terms.choice;
         let report = &mut self.run(comm, program).report;
         report.plan = choice;
-        report.threads = codec.as_dyn().n_threads(report.segment as usize) as u16;
+        report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(report);
-        self.phase = Phase::Call(codec);
+        self.phase = Phase::Call;
         self.pass = self.terms.pass(budget, comm.rank());
         Ok(())
     }
@@ -354,24 +376,23 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
         mut program: Program<'s>,
         n_lanes: usize,
-        codec: AnyCodec<T>,
         report: Report,
     ) {
         program.header.sequence = comm.next_sequence();
         let engine = self.run(comm, (program, n_lanes));
         let Report { as_published, schedule, codec: id, lanes, segment, .. } = engine.report;
         engine.report = Report { as_published, schedule, codec: id, lanes, segment, ..report };
-        self.phase = Phase::Call(codec);
+        self.phase = Phase::Call;
     }
 
     /// Drives the call until the call itself is next, of which nothing has been sent.
     pub(super) fn finish_looking<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &mut Request<'_, 's, T>,
+        work: &mut dyn Operands,
     ) -> Result<(), Error> {
-        while !self.phase.is_call() {
-            if let Step::Waiting = self.advance(comm, request)? {
+        while !matches!(self.phase, Phase::Call) {
+            if let Step::Waiting = self.advance(comm, work)? {
                 self.idle(comm);
             }
         }
@@ -405,9 +426,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     pub(crate) fn advance<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &mut Request<'_, 's, T>,
+        work: &mut dyn Operands,
     ) -> Result<Step, Error> {
-        let result = self.try_advance(comm, request);
+        let result = self.try_advance(comm, work);
         if let Err(error) = &result {
             self.give_up(comm, Some(error));
         }
@@ -417,17 +438,16 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     fn try_advance<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &mut Request<'_, 's, T>,
+        work: &mut dyn Operands,
     ) -> Result<Step, Error> {
+        let (size, rank) = (comm.size(), comm.rank());
         if let Some(pass) = self.pass.take() {
-            request.round(&pass, comm.size(), comm.rank(), comm.config.level);
+            let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
+            work.round(own, &pass, comm.config.level);
         }
         let Communicator { transport, notices, .. } = &mut *comm;
         let n_looked = self.n_looked();
         let engine = self.engine.as_mut().ok_or(Error::Finished)?;
-        let op = request.op.unwrap_or(Op::Sum);
-        let buffers = &mut request.buffers.lent(self.terms.rounds_first);
-        let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
         let limits = self.limits;
         let progress = match &mut self.phase {
             #[cfg(feature = "alloc")]
@@ -437,16 +457,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             Phase::Look { values, .. } => {
                 exchange(engine, transport, notices, limits, &mut values[..n_looked])?
             }
-            Phase::Call(codec) => {
-                let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
-                engine.poll(transport, &mut work, limits, notices)?
-            }
-            #[cfg(feature = "alloc")]
-            Phase::Group(codecs) => {
-                let Shares::Arrays(ends) = self.terms.shares else { return Err(Error::Internal) };
-                let mut work = Each { codecs, ends, op, divisor, buffers };
-                engine.poll(transport, &mut work, limits, notices)?
-            }
+            Phase::Call => engine.poll(transport, work, limits, notices)?,
         };
         match progress {
             Progress::Moved => return Ok(Step::Moved),
@@ -462,11 +473,14 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         if let Phase::Probe(probe) = &mut self.phase {
             self.before = report;
             let probe = mem::take(probe);
-            self.advance_probe(comm, request, probe)?;
+            self.advance_probe(comm, work, probe)?;
             return Ok(Step::Moved);
         }
         let Phase::Look { values, sampled } = self.phase else {
-            request.place_result(comm.size(), comm.rank());
+            if self.request.to_front {
+                let result = self.request.call(size).output(rank);
+                work.move_to_front(self.request.shares.within_whole(result, size, rank));
+            }
             #[cfg(feature = "alloc")]
             comm.end_trial();
             return Ok(Step::Finished(report));
@@ -479,7 +493,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let mut extent = None;
         if terms.plan.needs_extent() {
             let Some(seen) = survey::conclude(extents, sampled) else {
-                self.start_look(comm, request, false)?;
+                self.start_look(comm, work, false)?;
                 return Ok(Step::Moved);
             };
             extent = seen;
@@ -488,11 +502,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             // Others may have found other strides, so these must not decide.
             let told = Plan { strides: self.terms.plan.strides, ..plan };
             let bits = survey::bits(&terms, extent, bits);
-            self.terms = comm.terms_given(request, &told, bits, comm.tried())?;
+            self.terms = comm.terms_given(&self.request, &told, bits, comm.tried())?;
             self.terms.plan.strides = plan.strides;
         }
-        let own = request.own_values(comm.size(), comm.rank());
-        self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
+        self.start_call(comm, &resolve(&self.terms, extent)?, work)?;
         Ok(Step::Moved)
     }
 
@@ -521,30 +534,8 @@ fn exchange<X: Transport>(
     limits: Limits,
     values: &mut [f64],
 ) -> Result<Progress, Error> {
-    let codec = AnyCodec::raw(1.0);
-    let buffers = &mut Buffers::InPlace(values);
-    let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
+    let mut work = Work::new(Op::Max, Buffers::InPlace(values));
     engine.poll(transport, &mut work, limits, notices)
-}
-
-impl<T: Element> Phase<T> {
-    /// Whether it is the call itself, or what goes before it.
-    const fn is_call(&self) -> bool {
-        match self {
-            #[cfg(feature = "alloc")]
-            Self::Probe(_) => false,
-            Self::Look { .. } => false,
-            _ => true,
-        }
-    }
-
-    /// The codec of a call that is no group's.
-    pub(super) fn codec(&self) -> Result<AnyCodec<T>, Error> {
-        match self {
-            Self::Call(codec) => Ok(*codec),
-            _ => Err(Error::Internal),
-        }
-    }
 }
 
 /// What ranks must agree on of the arrays of a group, as a number that is no NaN.
@@ -606,7 +597,8 @@ impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
             (_, Phase::Probe(_)) => "measuring links",
             _ => "running",
         };
-        let (name, count) = (self.request.collective.name(), self.request.shares.count());
+        let request = &self.call.request;
+        let (name, count) = (request.collective.name(), request.shares.count());
         write!(f, "{name} of {count} values, {state}")
     }
 }

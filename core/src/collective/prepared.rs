@@ -7,10 +7,9 @@
 
 use super::operation::Underway;
 use super::table::{borrowed, each_collective};
-use super::{Communicator, Operation, Request, Terms};
-use crate::codec::AnyCodec;
+use super::{Call, Communicator, Operation, Request, Terms};
 use crate::element::Element;
-use crate::engine::{Buffers, Program};
+use crate::engine::{Buffers, Coding, Program, Work};
 use crate::error::Error;
 use crate::layout::Shares;
 use crate::op::Op;
@@ -45,10 +44,10 @@ use crate::transport::Transport;
 /// }
 /// ```
 pub struct Prepared<'p, T: Element> {
+    request: Request<'p>,
     terms: Terms<'p>,
-    op: Option<Op<'p, T>>,
-    to_front: bool,
-    codec: AnyCodec<T>,
+    op: Op<'p, T>,
+    coding: Coding<T>,
     program: Program<'p>,
     n_lanes: usize,
     capacity: usize,
@@ -60,24 +59,25 @@ impl<'p, T: Element> Prepared<'p, T> {
     /// Prepares a call, which takes a look at the data if its bound needs that.
     fn new<X: Transport>(
         comm: &mut Communicator<X>,
-        mut request: Request<'_, 'p, T>,
+        call: Call<'_, 'p, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
+        let Call { request, mut work } = call;
         let terms = comm.terms(&request, plan)?;
-        let mut call = Underway::new(comm, terms);
-        call.begin_untried(comm, &request, plan)?;
-        call.finish_looking(comm, &mut request)?;
-        let Underway { terms, ref mut engine, phase, before, .. } = call;
-        let (engine, codec) = (engine.take().ok_or(Error::Internal)?, phase.codec()?);
+        let mut call = Underway::new(comm, request, terms);
+        call.begin_untried(comm, &mut work, plan)?;
+        call.finish_looking(comm, &mut work)?;
+        let Underway { terms, ref mut engine, before, .. } = call;
+        let engine = engine.take().ok_or(Error::Internal)?;
         let noted = engine.report;
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let (program, n_lanes) = engine.into_program();
         let capacity = comm.transport.frame_capacity();
-        let Request { op, to_front, .. } = request;
-        Ok(Self { terms, op, to_front, codec, program, n_lanes, capacity, before, noted })
+        let Work { op, coding, .. } = work;
+        Ok(Self { request, terms, op, coding, program, n_lanes, capacity, before, noted })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.
@@ -99,9 +99,9 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let request = self.request(comm, buffers.into())?;
-        let call = Underway::new(comm, self.terms);
-        let mut operation = Operation { comm, request, call };
+        let Call { request, work } = self.call(comm, buffers.into())?;
+        let call = Underway::new(comm, request, self.terms);
+        let mut operation = Operation { comm, work, call };
         self.begin(&mut operation);
         Ok(operation)
     }
@@ -119,31 +119,30 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let request = self.request(comm, buffers.into())?;
-        let call = Underway::new(comm, self.terms);
-        let mut operation = Operation { comm, request, call };
+        let Call { request, work } = self.call(comm, buffers.into())?;
+        let call = Underway::new(comm, request, self.terms);
+        let mut operation = Operation { comm, work, call };
         self.begin(&mut operation);
         operation.finish()
     }
 
     /// The call on these buffers, if they are as it was prepared for.
-    fn request<'a, X: Transport>(
+    fn call<'a, X: Transport>(
         &self,
         comm: &Communicator<X>,
         buffers: Buffers<'a, T>,
-    ) -> Result<Request<'a, 'p, T>, Error> {
+    ) -> Result<Call<'a, 'p, T>, Error> {
         if comm.poisoned {
             return Err(Error::Poisoned);
         }
-        let Terms { call, shares, window, .. } = self.terms;
-        let (collective, root) = (call.collective, call.root);
-        let &Self { op, to_front, .. } = self;
-        let request = Request { collective, shares, op, root, buffers, to_front, residues: None };
-        if !self.is_of(comm) || request.buffers.window() != window {
+        let work = Work { coding: self.coding.clone(), ..Work::new(self.op, buffers) };
+        let window = work.buffers.window();
+        let request = Request { lengths: work.buffers.lengths(), ..self.request };
+        if !self.is_of(comm) || window != self.request.window {
             return Err(Error::NotAsPrepared);
         }
         request.check(comm.size(), comm.rank())?;
-        Ok(request)
+        Ok(Call { request, work })
     }
 
     /// Begins the call, where it is.
@@ -152,7 +151,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         'p: 'a,
     {
         let Operation { comm, call, .. } = operation;
-        call.start_program(comm, self.program, self.n_lanes, self.codec, self.noted);
+        call.start_program(comm, self.program, self.n_lanes, self.noted);
     }
 
     /// Whether a communicator is the one that prepared it, or like that in all that matters.
@@ -191,7 +190,7 @@ macro_rules! methods {
     ($(
         $(#[$doc:meta])*
         $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $request:expr;
+            |$own:ident| $call:expr;
     )*) => {
         impl<X: Transport> Preparing<'_, X> {
             $(
@@ -205,11 +204,11 @@ macro_rules! methods {
                     $($arg: borrowed!('_ 'p, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Prepared<'p, T>, Error> {
-                    let request = {
+                    let call = {
                         let $own = self.comm.rank();
-                        $request
+                        $call
                     };
-                    Prepared::new(self.comm, request, plan)
+                    Prepared::new(self.comm, call, plan)
                 }
             )*
         }

@@ -15,6 +15,7 @@
 //! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long
 //! the one before took.
 
+use super::operands::Operands;
 use super::operation::{Phase, Underway};
 use super::{Communicator, Request};
 use crate::bound::Quantum;
@@ -153,21 +154,20 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-impl<T: Element> Request<'_, '_, T> {
+impl Request<'_> {
     /// Which calls by this plan take as long as this one.
     pub(super) fn kind(&self, plan: &Plan) -> CallKind {
-        let n_bytes = self.shares.count().saturating_mul(T::BYTES);
         CallKind {
             collective: self.collective,
-            op: self.op_code(),
-            dtype: T::DTYPE,
+            op: self.op,
+            dtype: self.dtype,
             bound: plan.bound,
-            log2_bytes: n_bytes.max(1).ilog2(),
+            log2_bytes: self.n_bytes().max(1).ilog2(),
         }
     }
 }
 
-impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
+impl<F: Frame> Underway<'_, F> {
     /// Begins to measure links.
     #[cold]
     #[inline(never)]
@@ -188,7 +188,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             Step::Round(_) => (self.terms.of_round(n_values), n_values * f64::BYTES),
             Step::Meet | Step::Agree | Step::Try => (self.terms.of_look(n_values), 0),
         };
-        let codec = comm.codec::<f64>(&terms, Quantum::LOSSLESS, &[]);
+        let codec = comm.sizes(&terms, Quantum::LOSSLESS);
         let header = self.terms.header(Measure::Links, n_bytes as f64);
         let program = comm.program(&terms, &codec, header)?;
         self.run(comm, program);
@@ -203,19 +203,19 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     pub(super) fn advance_probe<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
+        work: &mut dyn Operands,
         probe: Probe,
     ) -> Result<(), Error> {
         let next = match probe.step {
             Step::Try => {
                 let plan = self.open.ok_or(Error::Internal)?;
-                let kind = request.kind(&plan);
+                let kind = self.request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
                 let mode = comm.measured.trials.note(&kind, longest);
-                self.terms = comm.terms_given(request, &plan, None, mode)?;
+                self.terms = comm.terms_given(&self.request, &plan, None, mode)?;
                 let began = comm.transport.now();
                 comm.measured.trial = mode.map(|mode| Trial { kind, mode, began });
-                return self.begin_with_links(comm, request, &plan);
+                return self.begin_with_links(comm, work, &plan);
             }
             Step::Round(began) => {
                 let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
@@ -239,19 +239,20 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             return self.run_probe(comm, next);
         }
         let plan = self.open.ok_or(Error::Internal)?;
-        self.terms = comm.terms(request, &plan)?;
-        self.begin_with_links(comm, request, &plan)
+        self.terms = comm.terms(&self.request, &plan)?;
+        self.begin_with_links(comm, work, &plan)
     }
 
     /// Counts the call. Whether it should be a trial.
     pub(super) fn is_trial_due<X: Transport<Frame = F>>(
         &self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> bool {
         let is_close = self.terms.choice.is_some_and(|choice| choice.is_close());
-        is_close && comm.told_rate().is_none() && comm.measured.trials.is_due(request.kind(plan))
+        is_close
+            && comm.told_rate().is_none()
+            && comm.measured.trials.is_due(self.request.kind(plan))
     }
 
     /// Begins a trial: ranks meet.
@@ -260,10 +261,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     pub(super) fn start_trial<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let values = vec![comm.measured.trials.last(&request.kind(plan)).into()];
+        let values = vec![comm.measured.trials.last(&self.request.kind(plan)).into()];
         self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
     }
 
@@ -272,7 +272,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         &self,
         comm: &mut Communicator<X>,
     ) -> bool {
-        let n_bytes = self.terms.shares.count().saturating_mul(T::BYTES);
+        let n_bytes = self.request.n_bytes();
         // Also where a call is exact by what is known so far, which may be wrong.
         let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
         depends && comm.told_rate().is_none() && comm.measured.links.has_time(n_bytes)

@@ -1,66 +1,46 @@
-//! A call before its arguments are checked: what the caller gave.
+//! What a call is, before its arguments are checked.
 
-use crate::element::Element;
-use crate::engine::Buffers;
+use crate::element::DType;
 use crate::error::{Buffer, Error};
-use crate::kernel::Level;
 use crate::layout::{Shares, Window};
-use crate::op::{Op, OpCode};
+use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::rounding::{self, Pass};
+use crate::rounding;
 use crate::schedule::{Call, Collective, Portion};
 use crate::transport::Rank;
+use core::ops::Range;
 
-/// A call before its arguments are checked.
-pub(crate) struct Request<'b, 's, T: Element> {
-    pub(super) collective: Collective,
-    pub(super) shares: Shares<'s>,
-    pub(super) op: Option<Op<'s, T>>,
-    pub(super) root: Rank,
-    pub(super) buffers: Buffers<'b, T>,
+/// What a call is, all but its values.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'s> {
+    pub(crate) collective: Collective,
+    pub(crate) shares: Shares<'s>,
+    pub(crate) dtype: DType,
+    pub(crate) op: OpCode,
+    pub(crate) root: Rank,
+    pub(crate) window: Window,
+    /// Values that there are to send, and that there is room for.
+    pub(crate) lengths: [usize; 2],
     /// The result of a call in place is moved to the front of its buffer.
-    pub(super) to_front: bool,
-    /// What earlier calls lost of each own value, for error feedback.
-    pub(super) residues: Option<&'b mut [T::Residue]>,
+    pub(crate) to_front: bool,
+    /// For how many values error feedback is kept.
+    pub(crate) n_residues: Option<usize>,
 }
 
-impl<'b, 's, T: Element> Request<'b, 's, T> {
-    pub(crate) fn new(collective: Collective, count: usize) -> Self {
-        let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
-        let (op, root, to_front, residues) = (None, Rank(0), false, None);
-        Self { collective, shares, op, root, buffers, to_front, residues }
-    }
-
-    pub(crate) fn shares(self, shares: Shares<'s>) -> Self {
-        Self { shares, ..self }
-    }
-
-    pub(crate) fn op(self, op: Op<'s, T>) -> Self {
-        Self { op: Some(op), ..self }
-    }
-
-    pub(crate) fn root(self, root: Rank) -> Self {
-        Self { root, ..self }
-    }
-
-    pub(crate) fn in_place(self, data: &'b mut [T]) -> Self {
-        Self { buffers: Buffers::InPlace(data), ..self }
-    }
-
-    pub(crate) fn split(self, send: &'b [T], recv: &'b mut [T]) -> Self {
-        Self { buffers: Buffers::Split { send, recv }, ..self }
-    }
-
-    pub(crate) fn read_only(self, send: &'b [T]) -> Self {
-        Self { buffers: Buffers::ReadOnly(send), ..self }
-    }
-
-    pub(crate) fn in_front(self) -> Self {
-        Self { to_front: true, ..self }
-    }
-
-    pub(crate) fn with_feedback(self, residues: &'b mut [T::Residue]) -> Self {
-        Self { residues: Some(residues), ..self }
+impl<'s> Request<'s> {
+    /// On no values yet.
+    pub(crate) const fn new(collective: Collective, shares: Shares<'s>, dtype: DType) -> Self {
+        Self {
+            collective,
+            shares,
+            dtype,
+            op: OpCode::None,
+            root: Rank(0),
+            window: Window::Whole,
+            lengths: [0; 2],
+            to_front: false,
+            n_residues: None,
+        }
     }
 
     /// Whether the call begins with a pass over own values; what is wrong if it cannot.
@@ -70,49 +50,31 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
         size: usize,
         rank: Rank,
     ) -> Result<bool, Error> {
-        if let Some(residues) = &self.residues {
-            let (need, have) = (self.own_values(size, rank).len(), residues.len());
+        if let Some(have) = self.n_residues {
+            let need = self.own(size, rank).len();
             if need != have {
                 return Err(Error::Length { buffer: Buffer::Feedback, need, have });
             }
         }
-        let (window, keeps_feedback) = (self.buffers.window(), self.residues.is_some());
-        rounding::begins_with_pass(plan, self.collective, window, keeps_feedback)
-    }
-
-    /// Rounds own values, where results will be.
-    pub(super) fn round(&mut self, pass: &Pass, size: usize, rank: Rank, level: Level) {
-        let own = self.shares.within_whole(self.call(size).input(rank), size, rank);
-        let (from, data) = match &mut self.buffers {
-            Buffers::InPlace(data) => (None, &mut **data),
-            Buffers::Split { send, recv } => (Some(*send), &mut **recv),
-            Buffers::ReadOnly(_) => return,
-        };
-        if let Some(values) = data.get_mut(own) {
-            T::round(pass, from, values, self.residues.as_deref_mut(), level);
-        }
-    }
-
-    /// Puts the result where the caller wants it, once it is complete.
-    pub(super) fn place_result(&mut self, size: usize, rank: Rank) {
-        let portion = self.call(size).output(rank);
-        if let (true, Buffers::InPlace(data)) = (self.to_front, &mut self.buffers) {
-            data.copy_within(self.shares.within_whole(portion, size, rank), 0);
-        }
+        rounding::begins_with_pass(plan, self.collective, self.window, self.n_residues.is_some())
     }
 
     pub(super) fn call(&self, size: usize) -> Call {
         Call::new(self.collective, size, self.root)
     }
 
-    /// The values that this rank contributes.
-    pub(crate) fn own_values(&self, size: usize, rank: Rank) -> &[T] {
-        let (portion, own) = (self.call(size).input(rank), self.buffers.all_own());
-        let range = match self.buffers.window() {
+    /// Where the values that this rank contributes are among those to send.
+    pub(crate) fn own(&self, size: usize, rank: Rank) -> Range<usize> {
+        let portion = self.call(size).input(rank);
+        match self.window {
             Window::Whole => self.shares.within_whole(portion, size, rank),
             Window::Own | Window::Input => 0..self.shares.len(portion, size, rank),
-        };
-        own.get(range).unwrap_or_default()
+        }
+    }
+
+    /// Bytes of the whole array.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.shares.count().saturating_mul(self.dtype.n_bytes())
     }
 
     /// Checks root and lengths. Buffers that a rank does not use may have any.
@@ -131,19 +93,20 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
             return Err(Error::Length { buffer: Buffer::Counts, need: size, have });
         }
         let call = self.call(size);
-        let lengths = match &self.buffers {
-            Buffers::InPlace(data) => {
+        let [n_sent, n_received] = self.lengths;
+        let lengths = match self.window {
+            Window::Whole => {
                 // What comes must fit where what went was.
                 let portion = match call.output(rank) {
                     Portion::Column => Portion::Column,
                     _ => Portion::Whole,
                 };
-                [(Buffer::Recv, portion, data.len()); 2]
+                [(Buffer::Recv, portion, n_received); 2]
             }
-            Buffers::ReadOnly(send) => [(Buffer::Send, call.input(rank), send.len()); 2],
-            Buffers::Split { send, recv } => [
-                (Buffer::Send, call.input(rank), send.len()),
-                (Buffer::Recv, call.output(rank), recv.len()),
+            Window::Input => [(Buffer::Send, call.input(rank), n_sent); 2],
+            Window::Own => [
+                (Buffer::Send, call.input(rank), n_sent),
+                (Buffer::Recv, call.output(rank), n_received),
             ],
         };
         for (buffer, portion, have) in lengths {
@@ -153,9 +116,5 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn op_code(&self) -> OpCode {
-        self.op.as_ref().map_or(OpCode::None, Op::code)
     }
 }

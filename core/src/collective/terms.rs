@@ -1,5 +1,6 @@
 //! A call whose arguments were checked and whose schedule was chosen: all but its values.
 
+use super::FINDS_FROM;
 use crate::bound::Quantum;
 use crate::budget::Budget;
 use crate::element::{DType, Element};
@@ -50,6 +51,12 @@ impl Terms<'_> {
     pub(super) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
         Terms { plan, shares: Shares::Arrays(ends), ..*self }
+    }
+
+    /// Whether the shape of so many own values is looked for in them.
+    pub(super) fn finds_shape_in(&self, n_own: usize) -> bool {
+        let plan = &self.plan;
+        plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= FINDS_FROM
     }
 
     /// The pass over own values that the call itself begins with.

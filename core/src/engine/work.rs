@@ -14,6 +14,8 @@ use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};
 use crate::op::{Op, weigh};
 use crate::primitive::{Primitive, Slot};
+#[cfg(feature = "alloc")]
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
 
@@ -73,6 +75,15 @@ impl<T: Element> Buffers<'_, T> {
             Self::InPlace(_) => Window::Whole,
             Self::Split { .. } => Window::Own,
             Self::ReadOnly(_) => Window::Input,
+        }
+    }
+
+    /// Values that there are to send, and that there is room for.
+    pub(crate) const fn lengths(&self) -> [usize; 2] {
+        match self {
+            Self::InPlace(data) => [data.len(); 2],
+            Self::Split { send, recv } => [send.len(), recv.len()],
+            Self::ReadOnly(send) => [send.len(), 0],
         }
     }
 
@@ -170,13 +181,71 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// Codec, operation and buffers of a call.
-pub(crate) struct Work<'w, 'b, T: Element> {
-    pub(crate) codec: &'w dyn Codec<T>,
-    pub(crate) op: Op<'w, T>,
+/// How a call computes, apart from the buffers it is lent.
+#[derive(Clone, Debug)]
+pub(crate) struct Coding<T: Element> {
+    codec: AnyCodec<T>,
+    /// Of arrays that follow each other in the buffers: the codec of each.
+    #[cfg(feature = "alloc")]
+    codecs: Vec<AnyCodec<T>>,
     /// An average divides by this when the result is stored; 1 otherwise.
-    pub(crate) divisor: u32,
-    pub(crate) buffers: &'w mut Buffers<'b, T>,
+    divisor: u32,
+    /// The buffer for results holds own values already.
+    is_in_place: bool,
+}
+
+impl<T: Element> Default for Coding<T> {
+    fn default() -> Self {
+        Self {
+            codec: AnyCodec::raw(T::ONE),
+            #[cfg(feature = "alloc")]
+            codecs: Vec::new(),
+            divisor: 1,
+            is_in_place: false,
+        }
+    }
+}
+
+impl<T: Element> Coding<T> {
+    /// By this codec; an average divides by this, else 1.
+    pub(crate) fn by(codec: AnyCodec<T>, divisor: u32, is_in_place: bool) -> Self {
+        Self { codec, divisor, is_in_place, ..Self::default() }
+    }
+
+    /// By a codec for each of several arrays.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn by_each(codecs: Vec<AnyCodec<T>>, divisor: u32) -> Self {
+        Self { codecs, divisor, ..Self::default() }
+    }
+
+    /// The codec of a segment.
+    fn codec(&self, _segment: &Segment, _ends: &[usize]) -> AnyCodec<T> {
+        #[cfg(feature = "alloc")]
+        if let Some(last) = self.codecs.len().checked_sub(1) {
+            // What is empty may be computed as of any array.
+            let at = _ends.partition_point(|&end| end <= _segment.input);
+            return self.codecs[at.min(last)];
+        }
+        self.codec
+    }
+}
+
+/// Operation and buffers of a call, and how it computes.
+pub(crate) struct Work<'b, 's, T: Element> {
+    pub(crate) op: Op<'s, T>,
+    pub(crate) buffers: Buffers<'b, T>,
+    /// What earlier calls lost of each own value, for error feedback.
+    pub(crate) residues: Option<&'b mut [T::Residue]>,
+    /// Where each array of several ends.
+    pub(crate) ends: &'s [usize],
+    pub(crate) coding: Coding<T>,
+}
+
+impl<'b, 's, T: Element> Work<'b, 's, T> {
+    /// On these buffers, as they are.
+    pub(crate) fn new(op: Op<'s, T>, buffers: Buffers<'b, T>) -> Self {
+        Self { op, buffers, residues: None, ends: &[], coding: Coding::default() }
+    }
 }
 
 impl<T: Element> Compute for Work<'_, '_, T> {
@@ -186,10 +255,14 @@ impl<T: Element> Compute for Work<'_, '_, T> {
 
     fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
         if codec == CodecId::Raw {
-            Raw::<T>::new().n_values(payload)
-        } else {
-            self.codec.n_values(payload)
+            return Raw::<T>::new().n_values(payload);
         }
+        // What a payload says of itself, any codec of the kind can read.
+        #[cfg(feature = "alloc")]
+        if let Some(first) = self.coding.codecs.first() {
+            return first.as_dyn().n_values(payload);
+        }
+        self.coding.codec.as_dyn().n_values(payload)
     }
 
     fn compute(
@@ -199,12 +272,13 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         segment: &Segment,
         pace: &dyn Pace,
     ) -> Poll<Result<Written, Error>> {
-        let Self { codec, op, divisor, .. } = *self;
+        let any = self.coding.codec(segment, self.ends);
+        let (codec, op, divisor) = (any.as_dyn(), self.op, self.coding.divisor);
         let raw = AnyCodec::raw(codec.weight());
         let by = |id| if id == codec.id() { codec } else { raw.as_dyn() };
         // The one that folds and combines in place.
         let in_place = if codec.id().is_in_place() { codec } else { raw.as_dyn() };
-        let buffers = &mut *self.buffers;
+        let buffers = &mut self.buffers.lent(self.coding.is_in_place);
         let n = segment.len;
         let mut written = Written::default();
         match primitive {
@@ -289,54 +363,5 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             | Primitive::Replace { .. } => return Poll::Ready(Err(Error::Internal)),
         }
         Poll::Ready(Ok(written))
-    }
-}
-
-/// As [`Work`], on arrays that follow each other in the buffers, each with a codec of its own. A
-/// segment is of one array.
-#[cfg(feature = "alloc")]
-pub(crate) struct Each<'w, 'b, T: Element> {
-    pub(crate) codecs: &'w [AnyCodec<T>],
-    /// Where each array ends.
-    pub(crate) ends: &'w [usize],
-    pub(crate) op: Op<'w, T>,
-    pub(crate) divisor: u32,
-    pub(crate) buffers: &'w mut Buffers<'b, T>,
-}
-
-#[cfg(feature = "alloc")]
-impl<'b, T: Element> Each<'_, 'b, T> {
-    /// The work on the array at this place.
-    fn work(&mut self, at: usize) -> Result<Work<'_, 'b, T>, Error> {
-        let codec = self.codecs.get(at).ok_or(Error::Internal)?.as_dyn();
-        let Self { op, divisor, .. } = *self;
-        Ok(Work { codec, op, divisor, buffers: self.buffers })
-    }
-}
-
-#[cfg(feature = "alloc")]
-impl<T: Element> Compute for Each<'_, '_, T> {
-    fn bytes_per_value(&self) -> usize {
-        T::BYTES
-    }
-
-    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        // What a payload says of itself, any codec of the kind can read.
-        let first = self.codecs.first().filter(|_| codec != CodecId::Raw);
-        first
-            .map_or_else(|| Raw::<T>::new().n_values(payload), |any| any.as_dyn().n_values(payload))
-    }
-
-    fn compute(
-        &mut self,
-        primitive: Primitive,
-        payloads: &mut Payloads<'_>,
-        segment: &Segment,
-        pace: &dyn Pace,
-    ) -> Poll<Result<Written, Error>> {
-        // What is empty may be computed as of any array.
-        let at = self.ends.partition_point(|&end| end <= segment.input);
-        let at = at.min(self.ends.len().saturating_sub(1));
-        self.work(at)?.compute(primitive, payloads, segment, pace)
     }
 }

@@ -6,7 +6,7 @@
 //! is over.
 
 use super::{Node, Port};
-use crate::collective::{Communicator, Request, Underway};
+use crate::collective::{Call, Communicator, Underway};
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
@@ -100,8 +100,8 @@ impl<'a, X: Transport> Seat<'a, X> {
 
 /// Gives up the next call on a channel, for this error or for none, unless that is done.
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
-    let request = Request::<f32>::new(Collective::AllReduce, 0).op(Op::Max);
-    if let Ok(mut call) = Underway::start(comm, &request, &Plan::raw()) {
+    let Call { request, mut work } = Call::<f32>::new(Collective::AllReduce, 0).op(Op::Max);
+    if let Ok(mut call) = Underway::start(comm, &request, &mut work, &Plan::raw()) {
         call.give_up(comm, error);
     }
 }

@@ -17,8 +17,9 @@ use super::SharedCommunicator;
 use crate::bound::{Bound, Extent};
 use crate::budget::{Budget, resolve};
 use crate::bundle;
-use crate::collective::{Communicator, Request, Step, Terms, Underway, survey};
+use crate::collective::{Call, Communicator, Step, Terms, Underway, survey};
 use crate::element::Element;
+use crate::engine::Work;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
 use crate::node::{Node, Port, Seat};
@@ -85,8 +86,8 @@ struct Running<'s, 'a, 'b, X: Transport, T: Element> {
     at: usize,
     seat: &'s Seat<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: Underway<'s, X::Frame, T>,
-    request: Request<'b, 's, T>,
+    call: Underway<'s, X::Frame>,
+    work: Work<'b, 's, T>,
     /// Why the group's calls are given up, if one has failed.
     error: Option<Error>,
 }
@@ -299,15 +300,15 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 };
                 let Some((arrays, ends, data)) = waiting.next() else { break };
                 let at = arrays.start;
-                let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
+                let Call { request, mut work } =
+                    Call::new(Collective::AllReduce, data.len()).op(op).in_place(data);
                 let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
                 let on = comm.as_mut().ok_or(Error::Poisoned)?;
                 let (terms, budgets) = (terms[at], &budgets[arrays]);
-                let own = request.own_values(on.size(), on.rank());
-                let call = Underway::start_group(on, terms, ends, budgets, own)?;
+                let call = Underway::start_group(on, &request, &mut work, terms, ends, budgets)?;
                 seat.is_taken.set(true);
                 self.advance();
-                running.push(Running { at, seat, comm, call, request, error: None });
+                running.push(Running { at, seat, comm, call, work, error: None });
             }
             if running.is_empty() {
                 if waiting.peek().is_none() {
@@ -348,13 +349,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
-            let mut request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
+            let mut call = Call::new(Collective::AllReduce, data.len()).op(op).in_place(data);
             if let Some(residues) = feedback.next() {
-                request = request.with_feedback(residues);
+                call = call.with_feedback(residues);
             }
-            let of_one = comm.terms(&request, plan)?;
+            let of_one = comm.terms(&call.request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
-            let most_bytes = comm.most_bytes::<T>(&of_one).filter(|_| is_whole);
+            let most_bytes = comm.most_bytes(&of_one).filter(|_| is_whole);
             lens.extend(most_bytes);
             let is_alike = |first: &Terms<'_>| {
                 first.schedule.name() == of_one.schedule.name()
@@ -424,14 +425,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     seat => break seat?,
                 }
             };
-            let request = Request::new(Collective::AllReduce, values.len());
-            let request = request.op(Op::Max).in_place(values);
+            let call = Call::new(Collective::AllReduce, values.len());
+            let Call { request, mut work } = call.op(Op::Max).in_place(values);
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let on = comm.as_mut().ok_or(Error::Poisoned)?;
-            let call = Underway::start(on, &request, &Plan::raw())?;
+            let call = Underway::start(on, &request, &mut work, &Plan::raw())?;
             seat.is_taken.set(true);
             self.advance();
-            vec![Running { at: 0, seat, comm, call, request, error: None }]
+            vec![Running { at: 0, seat, comm, call, work, error: None }]
         };
         while !running.is_empty() {
             pace.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
@@ -555,7 +556,7 @@ fn advance_all<X: Transport, T: Element>(
     let (mut moved, mut failed) = (false, None);
     running.retain_mut(|one| {
         let Some(comm) = one.comm.as_mut().filter(|_| failed.is_none()) else { return true };
-        match one.call.advance(comm, &mut one.request) {
+        match one.call.advance(comm, &mut one.work) {
             Ok(Step::Waiting) => true,
             Ok(Step::Moved) => {
                 moved = true;

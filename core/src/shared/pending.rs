@@ -1,8 +1,8 @@
 //! A call under way that owns its buffers.
 
-use crate::collective::{Request, Step, Underway};
+use crate::collective::{Owned, Step, Underway};
 use crate::element::Element;
-use crate::engine::Limits;
+use crate::engine::{Coding, Limits};
 use crate::error::{Buffer, Error};
 use crate::node::{Drive, Node, Seat};
 use crate::plan::Plan;
@@ -15,15 +15,10 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
 use core::marker::PhantomData;
+use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-
-/// Makes the call of its buffers, anew for each time that it is driven.
-pub(super) type MakeRequest<'a, T> =
-    dyn for<'b> Fn(&'b [T], &'b mut [T], Within<'b, 'a>) -> Request<'b, 'a, T> + 'a;
-/// Says that `'a` outlasts `'b`, so that what is borrowed for `'a` can go into a request.
-pub(super) type Within<'b, 'a> = PhantomData<&'b &'a ()>;
 
 /// A call under way that owns its buffers, or borrows them for longer than the communicator lives.
 ///
@@ -63,8 +58,9 @@ pub(super) trait Lends<R>: UnderWay {
 /// A collective call, as the node drives it.
 struct Flight<'a, X: Transport, T: Element, R> {
     seat: Rc<Seat<'a, X>>,
-    call: Underway<'a, X::Frame, T>,
-    request: Box<MakeRequest<'a, T>>,
+    call: Underway<'a, X::Frame>,
+    owned: Owned<'a, T>,
+    coding: Coding<T>,
     send: Box<dyn AsRef<[T]> + 'a>,
     /// `None` once it has been given back.
     recv: Option<R>,
@@ -77,21 +73,23 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
     pub(super) fn start(
         node: Rc<Node<'a, X>>,
         seat: Rc<Seat<'a, X>>,
-        request: Box<MakeRequest<'a, T>>,
+        owned: Owned<'a, T>,
         send: Box<dyn AsRef<[T]> + 'a>,
         mut recv: R,
         plan: &Plan,
     ) -> Result<Self, Error> {
         let (sent, received) = ((*send).as_ref(), recv.as_mut());
         let lengths = [sent.len(), received.len()];
+        let mut work = owned.work(sent, received, Coding::default());
         let call = {
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-            Underway::start(comm, &request(sent, received, PhantomData), plan)?
+            Underway::start(comm, &owned.request, &mut work, plan)?
         };
         seat.is_taken.set(true);
-        let recv = Some(recv);
-        Ok(Self::of(node, Flight { seat, call, request, send, recv, lengths, outcome: None }))
+        let (coding, recv) = (work.coding, Some(recv));
+        let flight = Flight { seat, call, owned, coding, send, recv, lengths, outcome: None };
+        Ok(Self::of(node, flight))
     }
 }
 
@@ -216,7 +214,10 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Flight<'a, X, T, R> 
                 return Err(error);
             }
         }
-        self.call.advance(comm, &mut (self.request)(send, recv, PhantomData))
+        let mut work = self.owned.work(send, recv, mem::take(&mut self.coding));
+        let result = self.call.advance(comm, &mut work);
+        self.coding = work.coding;
+        result
     }
 }
 

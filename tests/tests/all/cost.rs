@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use foldwire::codec::{Codec, CodecId, CodecParams};
+use foldwire::codec::{CodecId, CodecParams, Sizes};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
@@ -68,18 +68,17 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let model = model(case);
     let call = Call::new(case.collective, case.size, model.root);
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
-    let codec = case.codec.instance::<T>(&params);
-    let codec: &dyn Codec<T> = codec.as_dyn();
+    let codec = Sizes::new(case.codec, T::DTYPE, params);
     let all_reduces = case.collective == Collective::AllReduce;
     let division = if all_reduces { case.division } else { Division::Blocks };
     let n_parts = case.schedule.n_parts(call);
-    let max_segment = max_segment(codec, FRAME_BYTES, case.schedule.min_run(call))
+    let max_segment = max_segment(&codec, FRAME_BYTES, case.schedule.min_run(call))
         .expect("frames are large enough");
     let shortest = select::shortest(case.codec);
     let cut = Cut { n_parts, division, max_segment, lanes: LANES, shortest };
     let shares = Shares::Even(case.count);
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
-    let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
+    let call = call.with_runs(select::max_run(call, &codec, FRAME_BYTES, &layout));
     let call = call.with_runs_of(case.schedule);
     let rules = Rules::of_plan(case.collective, &model.plan, model.op);
     let rank = Rank::new(rank);

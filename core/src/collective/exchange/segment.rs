@@ -4,7 +4,7 @@ use super::super::{Communicator, Terms, survey};
 use super::Rows;
 use crate::bound::{Extent, Quantum};
 use crate::budget::{check_plan, resolve};
-use crate::codec::{AnyCodec, CodecId, CodecParams, Stores};
+use crate::codec::{AnyCodec, CodecId, CodecParams, Sizes, Stores};
 use crate::element::Element;
 use crate::engine::{
     Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
@@ -185,8 +185,13 @@ impl<X: Transport> Communicator<X> {
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
         let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &data[run]);
-        send.codec = self.codec(&terms, budget.quantum, own);
-        let segment = max_segment(send.codec.as_dyn(), self.transport.frame_capacity(), 1)?;
+        let mut params = self.params(&terms, budget.quantum);
+        if terms.finds_shape_in(own.len()) {
+            params = T::with_shape_of(own, params);
+        }
+        send.codec = terms.plan.codec.instance(&params);
+        let codec = Sizes::new(terms.plan.codec, terms.dtype, params);
+        let segment = max_segment(&codec, self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         let bound = report.bound.max(budget.bound);
         (report.bound, report.worst_case) = (bound, Some(bound));

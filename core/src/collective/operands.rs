@@ -1,0 +1,99 @@
+//! The values of a call, whatever their type: what a call asks of them beside what lanes compute.
+
+use super::survey;
+use super::terms::Terms;
+use crate::bound::Extent;
+use crate::codec::{CodecId, CodecParams};
+use crate::element::Element;
+use crate::engine::{Buffers, Coding, Compute, Work};
+use crate::kernel::Level;
+use crate::rounding::Pass;
+use crate::select::automatic::N_LOSSY;
+use core::ops::Range;
+
+/// A call's operation and buffers, lent to it at each poll, so that all of a call but its values is
+/// compiled once for each transport. Ranges are of the values to send.
+pub(crate) trait Operands: Compute {
+    /// A look at own values, or a sample of them ([`survey::look`]).
+    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES];
+
+    /// How many bits codecs make of own values ([`survey::weigh`]).
+    fn weigh(
+        &self,
+        own: Range<usize>,
+        terms: &Terms<'_>,
+        extent: Option<Extent>,
+        finds: Option<Level>,
+    ) -> ([f64; N_LOSSY], [u32; 2]);
+
+    /// From now on computes by this codec, which looks for the shape of these values if there are
+    /// some; averages are divided by `divisor`. `is_in_place`: the buffer for results will hold own
+    /// values.
+    fn compute_by(
+        &mut self,
+        codec: CodecId,
+        params: &CodecParams,
+        shape_of: Range<usize>,
+        divisor: u32,
+        is_in_place: bool,
+    );
+
+    /// Rounds own values, where results will be.
+    fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level);
+
+    /// Moves the result of a call in place to the front of its buffer.
+    fn move_to_front(&mut self, result: Range<usize>);
+}
+
+/// Values at a range, or none where it lies outside.
+fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
+    values.get(range).unwrap_or_default()
+}
+
+impl<T: Element> Operands for Work<'_, '_, T> {
+    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES] {
+        T::look(at(self.buffers.all_own(), own), level, sampled)
+    }
+
+    fn weigh(
+        &self,
+        own: Range<usize>,
+        terms: &Terms<'_>,
+        extent: Option<Extent>,
+        finds: Option<Level>,
+    ) -> ([f64; N_LOSSY], [u32; 2]) {
+        survey::weigh(terms, at(self.buffers.all_own(), own), extent, finds)
+    }
+
+    fn compute_by(
+        &mut self,
+        codec: CodecId,
+        params: &CodecParams,
+        shape_of: Range<usize>,
+        divisor: u32,
+        is_in_place: bool,
+    ) {
+        let mut params = *params;
+        if !shape_of.is_empty() {
+            params = T::with_shape_of(at(self.buffers.all_own(), shape_of), params);
+        }
+        self.coding = Coding::by(codec.instance(&params), divisor, is_in_place);
+    }
+
+    fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level) {
+        let (from, data) = match &mut self.buffers {
+            Buffers::InPlace(data) => (None, &mut **data),
+            Buffers::Split { send, recv } => (Some(*send), &mut **recv),
+            Buffers::ReadOnly(_) => return,
+        };
+        if let Some(values) = data.get_mut(own) {
+            T::round(pass, from, values, self.residues.as_deref_mut(), level);
+        }
+    }
+
+    fn move_to_front(&mut self, result: Range<usize>) {
+        if let Buffers::InPlace(data) = &mut self.buffers {
+            data.copy_within(result, 0);
+        }
+    }
+}
