@@ -13,6 +13,8 @@ mod prepared;
 #[cfg(feature = "alloc")]
 mod probe;
 mod request;
+mod resolved;
+mod state;
 pub(crate) mod survey;
 pub(crate) mod table;
 mod terms;
@@ -35,9 +37,9 @@ pub use terms::EXTENT_SCHEDULE;
 pub(crate) use terms::Terms;
 
 use crate::bound::Quantum;
-use crate::budget::check_plan;
 #[cfg(feature = "alloc")]
 use crate::budget::resolve;
+use crate::budget::{Budget, check_plan};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
 use crate::engine::{Notices, Program};
@@ -54,11 +56,10 @@ use crate::select::automatic::{self, Bits, Known, Mode};
 use crate::select::{self, Network};
 use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
-#[cfg(feature = "alloc")]
-use alloc::boxed::Box;
+use core::fmt;
 use core::time::Duration;
-#[cfg(feature = "alloc")]
-use probe::Measured;
+use resolved::Resolved;
+use state::Placed;
 use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
@@ -75,7 +76,6 @@ const FINDS_WITHIN: Duration = Duration::from_millis(8);
 ///
 /// Lengths: a collective works on a logical array of `count` values; a rank's *share* of it is
 /// [`layout::share`](crate::layout::share).
-#[derive(Debug)]
 pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
     pub(crate) config: Config,
@@ -94,9 +94,7 @@ pub struct Communicator<X: Transport> {
     n_frames: usize,
     /// So many ranks in a row are known to share a node.
     pub(crate) ranks_per_node: usize,
-    /// Apart, as a communicator is large as it is.
-    #[cfg(feature = "alloc")]
-    measured: Box<Measured>,
+    state: Placed<X::Frame>,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -129,8 +127,7 @@ impl<X: Transport> Communicator<X> {
             n_tags: 0,
             n_frames: 0,
             ranks_per_node: 1,
-            #[cfg(feature = "alloc")]
-            measured: Box::default(),
+            state: Placed::default(),
         })
     }
 
@@ -147,8 +144,7 @@ impl<X: Transport> Communicator<X> {
             poisoned: false,
             n_tags: 0,
             // Some may have learnt less.
-            #[cfg(feature = "alloc")]
-            measured: Box::default(),
+            state: Placed::default(),
             ..self
         }
     }
@@ -175,7 +171,8 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// The configuration; changes take effect with the next call.
-    pub const fn config_mut(&mut self) -> &mut Config {
+    pub fn config_mut(&mut self) -> &mut Config {
+        self.forget_calls();
         &mut self.config
     }
 
@@ -191,7 +188,8 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// The transport, for what only it can do. Do not send or receive on it.
-    pub const fn transport_mut(&mut self) -> &mut X {
+    pub fn transport_mut(&mut self) -> &mut X {
+        self.forget_calls();
         self.transport.inner_mut()
     }
 
@@ -203,6 +201,19 @@ impl<X: Transport> Communicator<X> {
     /// This rank's share of `count` values.
     pub fn share(&self, count: usize) -> core::ops::Range<usize> {
         share(count, self.size(), self.rank().index())
+    }
+}
+
+impl<X: Transport + fmt::Debug> fmt::Debug for Communicator<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("transport", self.transport())
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("config", &self.config)
+            .field("epoch", &self.epoch)
+            .field("is_poisoned", &self.poisoned)
+            .finish_non_exhaustive()
     }
 }
 
@@ -327,7 +338,7 @@ impl<X: Transport> Communicator<X> {
             let (farthest, is_told) = (self.farthest(), self.told_rate().is_some());
             let speeds = self.config.speeds;
             #[cfg(feature = "alloc")]
-            let tried = tried.or_else(|| self.measured.trials.found(&request.kind(&plan)));
+            let tried = tried.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
             let known = Known { rows, network, farthest, is_told, speeds, bits, mode: tried };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
@@ -387,6 +398,24 @@ impl<X: Transport> Communicator<X> {
         max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(terms)
+    }
+
+    /// All of a call but its values, which are within this budget.
+    fn resolve<'s>(&self, terms: &Terms<'s>, budget: &Budget) -> Result<Resolved<'s>, Error> {
+        let params = self.params(terms, budget.quantum);
+        let codec = Sizes::new(terms.plan.codec, terms.dtype, params);
+        let (program, n_lanes) = self.program(terms, &codec, terms.own_header(budget.quantum))?;
+        let mut report = program.report(n_lanes);
+        report.plan = terms.choice;
+        report.threads = codec.n_threads(report.segment as usize) as u16;
+        budget.note_in(&mut report);
+        Ok(Resolved { terms: *terms, params, program, n_lanes, report })
+    }
+
+    /// The configuration, or what was measured, is about to change: calls are resolved anew.
+    fn forget_calls(&mut self) {
+        #[cfg(feature = "alloc")]
+        self.state.recent.forget();
     }
 
     /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
@@ -479,7 +508,7 @@ impl<X: Transport> Communicator<X> {
     fn network(&self) -> Network {
         let link_rate = self.told_rate();
         #[cfg(feature = "alloc")]
-        let link_rate = link_rate.or_else(|| self.measured.links.rate());
+        let link_rate = link_rate.or_else(|| self.state.measured.links.rate());
         let frame_bytes = self.transport.frame_capacity();
         Network { link_rate, frame_bytes }
     }
@@ -498,17 +527,17 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// The number of a call that begins.
+    /// The number of a call that begins, or of a look at its data: each has its own, or a frame of
+    /// one could be taken for one of the other.
     const fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
     }
 
-    /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes
-    /// it runs. Each has a sequence number of its own, or a frame of one could be taken for one of
-    /// the other.
+    /// Makes the program of a call, or of a look at the extent of its data, but for its number; and
+    /// on how many lanes it runs.
     fn program<'s>(
-        &mut self,
+        &self,
         terms: &Terms<'s>,
         codec: &Sizes,
         header: CallHeader,
@@ -531,12 +560,7 @@ impl<X: Transport> Communicator<X> {
             call: call.with_runs(max_run).with_runs_of(schedule),
             n_arrays,
             rules: if window == Window::Input { rules.reading_only() } else { rules },
-            header: CallHeader {
-                context: self.context,
-                epoch: self.epoch,
-                sequence: self.next_sequence(),
-                ..header
-            },
+            header: CallHeader { context: self.context, epoch: self.epoch, ..header },
             layout,
             checksum: self.checksum(),
             rank,

@@ -32,6 +32,8 @@ pub(crate) use work::{Coding, Work, floats_mut};
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};
 use crate::layout::Layout;
+#[cfg(feature = "alloc")]
+use crate::layout::Shares;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Part, Schedule, Step};
@@ -39,8 +41,9 @@ use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, Transpor
 use crate::wait::{Wait, rest};
 use core::time::Duration;
 use heapless::Vec;
+pub(crate) use lane::Lane;
+use lane::Turn;
 pub(crate) use lane::misuse;
-use lane::{Lane, Turn};
 
 /// Everything about a call that does not change while it runs.
 #[derive(Clone, Copy)]
@@ -76,10 +79,28 @@ impl Program<'_> {
         CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
     }
 
+    /// The same where lengths of shares live longer.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn of_shares<'s>(&self, shares: Shares<'s>) -> Program<'s> {
+        Program { layout: self.layout.of_shares(shares), ..*self }
+    }
+
     /// A step of this rank's program. Several arrays that are moved as a whole are a run of parts.
     fn step(&self, index: usize) -> Step {
         let step = self.schedule.step(self.call, self.rank, index);
         if self.n_arrays > 1 { Step { n_parts: self.n_arrays, ..step } } else { step }
+    }
+
+    /// What a report of the call begins with.
+    pub(crate) fn report(&self, n_lanes: usize) -> Report {
+        Report {
+            schedule: self.schedule.name(),
+            codec: self.rules.codec(),
+            lanes: n_lanes.min(self.layout.n_rounds()) as u8,
+            segment: self.layout.longest_segment() as u32,
+            as_published: !self.rules.same_bits(),
+            ..Report::default()
+        }
     }
 
     fn n_steps(&self) -> usize {
@@ -120,11 +141,10 @@ impl Limits {
 }
 
 /// A running call.
-pub(crate) struct Engine<'a, F> {
+pub(crate) struct Engine<'a> {
     program: Program<'a>,
     /// Lanes of every rank; one that has nothing to do is not here.
     n_lanes: usize,
-    lanes: Vec<Lane<F>, MAX_LANES>,
     has_begun: bool,
     started: Duration,
     wait: Wait,
@@ -143,19 +163,24 @@ pub(crate) enum Progress {
     Waiting,
 }
 
-impl<'a, F: Frame> Engine<'a, F> {
-    pub(crate) fn new(program: Program<'a>, n_lanes: usize, now: Duration) -> Self {
+/// The lanes of the call under way; none if there is none. They are large, and stay where they are
+/// while calls move.
+pub(crate) type Lanes<F> = Vec<Lane<F>, MAX_LANES>;
+
+impl<'a> Engine<'a> {
+    /// Begins a call on these lanes, of which no other call has anything.
+    pub(crate) fn new<F: Frame>(
+        program: Program<'a>,
+        n_lanes: usize,
+        now: Duration,
+        on: &mut Lanes<F>,
+    ) -> Self {
         let lanes = n_lanes.min(program.layout.n_rounds());
+        on.clear();
+        on.extend((0..lanes).map(|i| Lane::new(Tag(i as u16), i)));
         Self {
             n_lanes,
-            lanes: (0..lanes).map(|i| Lane::new(Tag(i as u16), i)).collect(),
-            report: Report {
-                schedule: program.schedule.name(),
-                codec: program.rules.codec(),
-                lanes: lanes as u8,
-                segment: program.layout.longest_segment() as u32,
-                ..Report::default()
-            },
+            report: program.report(n_lanes),
             program,
             has_begun: false,
             started: now,
@@ -171,15 +196,16 @@ impl<'a, F: Frame> Engine<'a, F> {
 
     /// Advances every lane by at most one step. Once a rank is found lost, lanes only take what it
     /// sent before: that, or what it told, may say why.
-    pub(crate) fn poll<X: Transport<Frame = F>>(
+    pub(crate) fn poll<X: Transport>(
         &mut self,
         transport: &mut X,
+        lanes: &mut Lanes<X::Frame>,
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Progress, Error> {
         if self.lost.is_none() {
-            match self.advance(transport, compute, limits, notices) {
+            match self.advance(transport, lanes, compute, limits, notices) {
                 Err(error) => self.lost = Some(Loss::of(error, transport.now())?),
                 result => return result,
             }
@@ -187,23 +213,24 @@ impl<'a, F: Frame> Engine<'a, F> {
         let Some(loss) = self.lost else { return Ok(Progress::Waiting) };
         // That the network as a whole fails is no news.
         let _ = transport.progress();
-        let has_all = self.take_last(transport, compute, notices, loss.rank)?;
+        let has_all = self.take_last(transport, lanes, compute, notices, loss.rank)?;
         loss.explain(transport, notices, &self.program.header, limits, has_all)?;
         Ok(Progress::Waiting)
     }
 
     /// Takes what a lost rank sent before, of which a lane may be without while another's is on its
     /// way: an error if that says more than that the rank is gone. Whether all of it has come.
-    fn take_last<X: Transport<Frame = F>>(
+    fn take_last<X: Transport>(
         &mut self,
         transport: &mut X,
+        lanes: &mut Lanes<X::Frame>,
         compute: &mut dyn Compute,
         notices: &mut Notices,
         lost: Rank,
     ) -> Result<bool, Error> {
         let (program, n_lanes, report) = (&self.program, self.n_lanes, &mut self.report);
         let mut has_all = true;
-        for lane in &mut self.lanes {
+        for lane in lanes {
             if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
                 continue;
             }
@@ -218,9 +245,10 @@ impl<'a, F: Frame> Engine<'a, F> {
     }
 
     /// As [`poll`](Self::poll) while nobody is lost.
-    fn advance<X: Transport<Frame = F>>(
+    fn advance<X: Transport>(
         &mut self,
         transport: &mut X,
+        lanes: &mut Lanes<X::Frame>,
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
@@ -237,7 +265,7 @@ impl<'a, F: Frame> Engine<'a, F> {
         let (mut moved, mut finished) = (false, true);
         // What the lane before passed since the last look is not counted in this one's.
         let mut is_look_due = false;
-        for lane in &mut self.lanes {
+        for lane in &mut *lanes {
             if core::mem::take(&mut is_look_due) {
                 transport.nudge();
             }
@@ -262,7 +290,7 @@ impl<'a, F: Frame> Engine<'a, F> {
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
         // To look at the clock costs as much as to add a few values.
         if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
-            let (rank, step) = self.blamed(to_deliver);
+            let (rank, step) = self.blamed(lanes, to_deliver);
             return Err(Error::Deadline { rank, step });
         }
         if moved {
@@ -270,7 +298,7 @@ impl<'a, F: Frame> Engine<'a, F> {
             return Ok(Progress::Moved);
         }
         let awaited: Vec<Rank, { MAX_LANES + 1 }> =
-            self.awaited().chain(to_deliver).map(|(rank, _)| rank).collect();
+            self.awaited(lanes).chain(to_deliver).map(|(rank, _)| rank).collect();
         let heard = notices.listen(transport, &ours, &awaited)?;
         notices.answer(transport, &ours, checksum);
         if heard {
@@ -278,7 +306,7 @@ impl<'a, F: Frame> Engine<'a, F> {
         }
         let waited = self.wait.look(transport.now(), limits.stall);
         if waited >= ask_after(limits.stall) {
-            let n_needed = self.lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
+            let n_needed = lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
             notices.ask(transport, &ours, &awaited, n_needed, checksum);
         }
         // Where all stall together, the rank that waits for the silent one should name it, and not
@@ -287,7 +315,7 @@ impl<'a, F: Frame> Engine<'a, F> {
             notices.listen_in_turn(transport, &ours)?;
         }
         if waited > limits.stall {
-            let (rank, step) = self.blamed(to_deliver);
+            let (rank, step) = self.blamed(lanes, to_deliver);
             return Err(Error::Stalled { rank, step });
         }
         Ok(Progress::Waiting)
@@ -299,28 +327,33 @@ impl<'a, F: Frame> Engine<'a, F> {
     }
 
     /// The ranks that lanes wait for, and the lanes' steps.
-    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> {
-        self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
+    fn awaited<F: Frame>(&self, lanes: &Lanes<F>) -> impl Iterator<Item = (Rank, usize)> {
+        lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
     /// The rank that an error of time names, and the step. A lane that lacks a free frame may get
     /// it when another lane's peer moves: that peer is to blame.
-    fn blamed(&self, to_deliver: Option<(Rank, usize)>) -> (Rank, usize) {
+    fn blamed<F: Frame>(
+        &self,
+        lanes: &Lanes<F>,
+        to_deliver: Option<(Rank, usize)>,
+    ) -> (Rank, usize) {
         let own = self.program.rank;
-        let mut all = self.awaited().chain(to_deliver);
+        let mut all = self.awaited(lanes).chain(to_deliver);
         let first = all.next().unwrap_or((own, 0));
         if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
     }
 
     /// Gives every frame back, and tells all other ranks that this one has given up: for this
     /// error, or because its caller wanted it.
-    pub(crate) fn abort<X: Transport<Frame = F>>(
+    pub(crate) fn abort<X: Transport>(
         &mut self,
         transport: &mut X,
+        lanes: &mut Lanes<X::Frame>,
         notices: &Notices,
         error: Option<&Error>,
     ) {
-        for lane in &mut self.lanes {
+        for lane in lanes {
             lane.release(transport);
         }
         let notice = notices.notice(self.program.header, error, self.program.rank);

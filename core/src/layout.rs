@@ -276,6 +276,12 @@ impl<'a> Layout<'a> {
         Self { call, rank, shares, n_parts, segment, n_rounds, division, input_start, output_start }
     }
 
+    /// The same division of equal shares.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn of_shares<'s>(&self, shares: Shares<'s>) -> Layout<'s> {
+        Layout { shares, ..*self }
+    }
+
     /// Rounds, at least one, so that even an empty call compares its parameters.
     #[must_use]
     pub const fn n_rounds(&self) -> usize {

@@ -57,7 +57,7 @@ pub struct Queue<'f, X: Transport, T: Element> {
     comm: Option<Communicator<X>>,
     calls: VecDeque<Submitted<'f, T>>,
     /// The first of them, once it has begun.
-    first: Option<Underway<'f, X::Frame>>,
+    first: Option<Underway<'f>>,
 }
 
 /// A call in place.
@@ -231,7 +231,7 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
         let mut work = owned.work(&[], data, mem::take(coding));
         let first = match &mut self.first {
             Some(first) => first,
-            none => match Underway::start(comm, &owned.request, &mut work, plan) {
+            none => match Underway::start(comm, owned.request, &mut work, plan) {
                 Ok(first) => none.insert(first),
                 Err(error) => return Some(Err(error)),
             },

@@ -3,6 +3,7 @@
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::Probe;
+use super::resolved::Resolved;
 use super::survey;
 use super::terms::Terms;
 use super::{Call, Communicator, Request};
@@ -10,11 +11,10 @@ use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
 #[cfg(feature = "alloc")]
 use crate::codec::AnyCodec;
-use crate::codec::Sizes;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Coding;
-use crate::engine::{Buffers, Engine, Frame, Limits, Notices, Program, Progress, Work};
+use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Progress, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
@@ -29,6 +29,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 #[cfg(feature = "alloc")]
 use core::mem;
+use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -43,7 +44,7 @@ use core::time::Duration;
 pub struct Operation<'a, X: Transport, T: Element> {
     pub(super) comm: &'a mut Communicator<X>,
     pub(super) work: Work<'a, 'a, T>,
-    pub(super) call: Underway<'a, X::Frame>,
+    pub(super) call: Underway<'a>,
 }
 
 impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
@@ -52,27 +53,18 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         call: Call<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let Call { request, work } = call;
-        let terms = comm.terms(&request, plan)?;
-        let call = Underway::new(comm, request, terms);
-        // In place: an engine is large.
-        let mut operation = Self { comm, work, call };
-        operation.call.begin(operation.comm, &mut operation.work, plan)?;
-        Ok(operation)
+        let Call { request, mut work } = call;
+        let call = Underway::start(comm, request, &mut work, plan)?;
+        Ok(Self { comm, work, call })
     }
 
-    /// Starts a call and drives it to its end, all in one place.
+    /// Starts a call and drives it to its end.
     pub(super) fn run(
         comm: &'a mut Communicator<X>,
         call: Call<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Report, Error> {
-        let Call { request, work } = call;
-        let terms = comm.terms(&request, plan)?;
-        let call = Underway::new(comm, request, terms);
-        let mut operation = Self { comm, work, call };
-        operation.call.begin(operation.comm, &mut operation.work, plan)?;
-        operation.finish()
+        Self::new(comm, call, plan)?.finish()
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
@@ -138,12 +130,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
-pub(crate) struct Underway<'s, F> {
+pub(crate) struct Underway<'s> {
     pub(super) request: Request<'s>,
     pub(super) terms: Terms<'s>,
     pub(crate) limits: Limits,
     /// What is being run; none once the result has been returned.
-    pub(super) engine: Option<Engine<'s, F>>,
+    pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
     /// Own values are to be rounded by it before the call itself moves.
     pass: Option<Pass>,
@@ -165,27 +157,32 @@ pub(super) enum Phase {
     Call,
 }
 
-impl<'s, F: Frame> Underway<'s, F> {
+impl<'s> Underway<'s> {
     /// Starts a call.
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
-    #[cfg(feature = "alloc")]
-    pub(crate) fn start<X: Transport<Frame = F>>(
+    pub(crate) fn start<X: Transport>(
         comm: &mut Communicator<X>,
-        request: &Request<'s>,
+        request: Request<'s>,
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let terms = comm.terms(request, plan)?;
-        let mut call = Self::new(comm, *request, terms);
+        #[cfg(feature = "alloc")]
+        if let Some(resolved) = comm.recent(&request, plan) {
+            let mut call = Self::new(comm, request, resolved.terms);
+            call.launch(comm, &resolved, 0..0, work);
+            return Ok(call);
+        }
+        let terms = comm.terms(&request, plan)?;
+        let mut call = Self::new(comm, request, terms);
         call.begin(comm, work, plan)?;
         Ok(call)
     }
 
     /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
     /// without.
-    fn begin<X: Transport<Frame = F>>(
+    fn begin<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -200,7 +197,7 @@ impl<'s, F: Frame> Underway<'s, F> {
     }
 
     /// As [`begin`](Self::begin) where the call is no trial.
-    pub(super) fn begin_untried<X: Transport<Frame = F>>(
+    pub(super) fn begin_untried<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -216,7 +213,7 @@ impl<'s, F: Frame> Underway<'s, F> {
 
     /// The same where links are as known as they will be.
     #[inline]
-    pub(super) fn begin_with_links<X: Transport<Frame = F>>(
+    pub(super) fn begin_with_links<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -229,7 +226,10 @@ impl<'s, F: Frame> Underway<'s, F> {
             self.start_look(comm, work, sampled)
         } else {
             let budget = resolve(&self.terms, None)?;
-            self.start_call(comm, &budget, work)
+            let _resolved = self.start_call(comm, &budget, work)?;
+            #[cfg(feature = "alloc")]
+            comm.keep(&self.request, plan, &_resolved);
+            Ok(())
         }
     }
 
@@ -240,7 +240,7 @@ impl<'s, F: Frame> Underway<'s, F> {
     /// # Errors
     /// As [`start`](Self::start).
     #[cfg(feature = "alloc")]
-    pub(crate) fn start_group<X: Transport<Frame = F>, T: Element>(
+    pub(crate) fn start_group<X: Transport, T: Element>(
         comm: &mut Communicator<X>,
         request: &Request<'s>,
         work: &mut Work<'_, 's, T>,
@@ -274,7 +274,7 @@ impl<'s, F: Frame> Underway<'s, F> {
 
     /// A call that is to [begin](Self::begin).
     #[inline]
-    pub(super) fn new<X: Transport<Frame = F>>(
+    pub(super) fn new<X: Transport>(
         comm: &Communicator<X>,
         request: Request<'s>,
         terms: Terms<'s>,
@@ -307,7 +307,7 @@ impl<'s, F: Frame> Underway<'s, F> {
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
-    fn start_look<X: Transport<Frame = F>>(
+    fn start_look<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &dyn Operands,
@@ -346,47 +346,49 @@ impl<'s, F: Frame> Underway<'s, F> {
         if self.open.is_some() { survey::N_WITH_BITS } else { survey::N_VALUES }
     }
 
-    fn start_call<X: Transport<Frame = F>>(
+    fn start_call<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         budget: &Budget,
         work: &mut dyn Operands,
-    ) -> Result<(), Error> {
-        let (terms, quantum) = (&self.terms, budget.quantum);
-        let id = terms.plan.codec;
+    ) -> Result<Resolved<'s>, Error> {
+        let resolved = comm.resolve(&self.terms, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
-        let shape_of = if terms.finds_shape_in(own.len()) { own } else { 0..0 };
-        let params = comm.params(terms, quantum);
-        work.compute_by(id, &params, shape_of, self.divisor(), terms.rounds_first);
-        let codec = Sizes::new(id, terms.dtype, params);
-        let program = comm.program(&self.terms, &codec, self.terms.own_header(quantum))?;
-        let choice = self.terms.choice;
-        let report = &mut self.run(comm, program).report;
-        report.plan = choice;
-        report.threads = codec.n_threads(report.segment as usize) as u16;
-        budget.note_in(report);
-        self.phase = Phase::Call;
+        let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
+        self.launch(comm, &resolved, shape_of, work);
         self.pass = self.terms.pass(budget, comm.rank());
-        Ok(())
+        Ok(resolved)
+    }
+
+    /// Runs a call, whose codec looks for the shape of these values if there are some.
+    fn launch<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        resolved: &Resolved<'s>,
+        shape_of: Range<usize>,
+        work: &mut dyn Operands,
+    ) {
+        let Resolved { terms, params, program, n_lanes, report } = resolved;
+        let divisor = self.divisor();
+        work.compute_by(terms.plan.codec, params, shape_of, divisor, terms.rounds_first);
+        self.run(comm, (*program, *n_lanes)).report = *report;
+        self.phase = Phase::Call;
     }
 
     /// Starts a call whose program has been made, and whose report begins with this.
-    pub(super) fn start_program<X: Transport<Frame = F>>(
+    pub(super) fn start_program<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        mut program: Program<'s>,
+        program: Program<'s>,
         n_lanes: usize,
         report: Report,
     ) {
-        program.header.sequence = comm.next_sequence();
-        let engine = self.run(comm, (program, n_lanes));
-        let Report { as_published, schedule, codec: id, lanes, segment, .. } = engine.report;
-        engine.report = Report { as_published, schedule, codec: id, lanes, segment, ..report };
+        self.run(comm, (program, n_lanes)).report = report;
         self.phase = Phase::Call;
     }
 
     /// Drives the call until the call itself is next, of which nothing has been sent.
-    pub(super) fn finish_looking<X: Transport<Frame = F>>(
+    pub(super) fn finish_looking<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -400,19 +402,18 @@ impl<'s, F: Frame> Underway<'s, F> {
     }
 
     /// Runs this program next, on so many lanes.
-    pub(super) fn run<X: Transport<Frame = F>>(
+    pub(super) fn run<X: Transport>(
         &mut self,
-        comm: &Communicator<X>,
-        (program, lanes): (Program<'s>, usize),
-    ) -> &mut Engine<'s, F> {
-        let as_published = !program.rules.same_bits();
-        let engine = self.engine.insert(Engine::new(program, lanes, comm.transport.now()));
-        engine.report.as_published = as_published;
-        engine
+        comm: &mut Communicator<X>,
+        (mut program, n_lanes): (Program<'s>, usize),
+    ) -> &mut Engine<'s> {
+        program.header.sequence = comm.next_sequence();
+        let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
+        self.engine.insert(Engine::new(program, n_lanes, now, on))
     }
 
     /// Rests until something comes, or until it is time to look.
-    pub(crate) fn idle<X: Transport<Frame = F>>(&self, comm: &mut Communicator<X>) {
+    pub(crate) fn idle<X: Transport>(&self, comm: &mut Communicator<X>) {
         let (rest, transport) = (self.rest(), &mut comm.transport);
         let left = self.limits.deadline.map(|at| at.saturating_sub(transport.now()));
         transport.idle(left.map_or(rest, |left| left.min(rest)));
@@ -423,7 +424,7 @@ impl<'s, F: Frame> Underway<'s, F> {
         self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(self.limits))
     }
 
-    pub(crate) fn advance<X: Transport<Frame = F>>(
+    pub(crate) fn advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -435,7 +436,7 @@ impl<'s, F: Frame> Underway<'s, F> {
         result
     }
 
-    fn try_advance<X: Transport<Frame = F>>(
+    fn try_advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -445,19 +446,20 @@ impl<'s, F: Frame> Underway<'s, F> {
             let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
             work.round(own, &pass, comm.config.level);
         }
-        let Communicator { transport, notices, .. } = &mut *comm;
+        let Communicator { transport, notices, state, .. } = &mut *comm;
+        let lanes = &mut state.lanes;
         let n_looked = self.n_looked();
         let engine = self.engine.as_mut().ok_or(Error::Finished)?;
         let limits = self.limits;
         let progress = match &mut self.phase {
             #[cfg(feature = "alloc")]
             Phase::Probe(Probe { values, .. }) => {
-                exchange(engine, transport, notices, limits, values)?
+                exchange(engine, (transport, lanes), notices, limits, values)?
             }
             Phase::Look { values, .. } => {
-                exchange(engine, transport, notices, limits, &mut values[..n_looked])?
+                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_looked])?
             }
-            Phase::Call => engine.poll(transport, work, limits, notices)?,
+            Phase::Call => engine.poll(transport, lanes, work, limits, notices)?,
         };
         match progress {
             Progress::Moved => return Ok(Step::Moved),
@@ -510,7 +512,7 @@ impl<'s, F: Frame> Underway<'s, F> {
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
-    pub(crate) fn give_up<X: Transport<Frame = F>>(
+    pub(crate) fn give_up<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         error: Option<&Error>,
@@ -518,8 +520,9 @@ impl<'s, F: Frame> Underway<'s, F> {
         #[cfg(feature = "alloc")]
         comm.forget_trial();
         if let Some(mut engine) = self.engine.take() {
-            let Communicator { transport, notices, .. } = &mut *comm;
-            engine.abort(transport, notices, error);
+            let Communicator { transport, notices, state, .. } = &mut *comm;
+            let lanes = &mut state.lanes;
+            engine.abort(transport, lanes, notices, error);
             comm.poisoned = true;
         }
     }
@@ -528,14 +531,14 @@ impl<'s, F: Frame> Underway<'s, F> {
 /// Advances what goes before a call: ranks exchange values exactly, and the largest count.
 #[inline]
 fn exchange<X: Transport>(
-    engine: &mut Engine<'_, X::Frame>,
-    transport: &mut Group<X>,
+    engine: &mut Engine<'_>,
+    (transport, lanes): (&mut Group<X>, &mut Lanes<X::Frame>),
     notices: &mut Notices,
     limits: Limits,
     values: &mut [f64],
 ) -> Result<Progress, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
-    engine.poll(transport, &mut work, limits, notices)
+    engine.poll(transport, lanes, &mut work, limits, notices)
 }
 
 /// What ranks must agree on of the arrays of a group, as a number that is no NaN.

@@ -20,7 +20,6 @@ use super::operation::{Phase, Underway};
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::element::Element;
-use crate::engine::Frame;
 use crate::error::Error;
 use crate::frame::Measure;
 use crate::plan::Plan;
@@ -137,20 +136,20 @@ struct Trial {
 impl<X: Transport> Communicator<X> {
     /// How the call under way is made, if it is a trial.
     pub(super) fn tried(&self) -> Option<Mode> {
-        self.measured.trial.as_ref().map(|trial| trial.mode)
+        self.state.measured.trial.as_ref().map(|trial| trial.mode)
     }
 
     /// Notes how long the call took that has ended, if it was a trial.
     pub(super) fn end_trial(&mut self) {
-        if let Some(Trial { kind, began, .. }) = self.measured.trial.take() {
+        if let Some(Trial { kind, began, .. }) = self.state.measured.trial.take() {
             let seconds = self.transport.now().saturating_sub(began).as_secs_f32();
-            self.measured.trials.end(&kind, seconds);
+            self.state.measured.trials.end(&kind, seconds);
         }
     }
 
     /// A call that has failed has no time.
     pub(super) fn forget_trial(&mut self) {
-        self.measured.trial = None;
+        self.state.measured.trial = None;
     }
 }
 
@@ -167,18 +166,18 @@ impl Request<'_> {
     }
 }
 
-impl<F: Frame> Underway<'_, F> {
+impl Underway<'_> {
     /// Begins to measure links.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_probe<X: Transport<Frame = F>>(
+    pub(super) fn start_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
     ) -> Result<(), Error> {
         self.run_probe(comm, Probe { values: vec![0.0], ..Probe::default() })
     }
 
-    fn run_probe<X: Transport<Frame = F>>(
+    fn run_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         probe: Probe,
@@ -200,7 +199,7 @@ impl<F: Frame> Underway<'_, F> {
     /// now the call, by a plan that is chosen anew.
     #[cold]
     #[inline(never)]
-    pub(super) fn advance_probe<X: Transport<Frame = F>>(
+    pub(super) fn advance_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -211,10 +210,10 @@ impl<F: Frame> Underway<'_, F> {
                 let plan = self.open.ok_or(Error::Internal)?;
                 let kind = self.request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
-                let mode = comm.measured.trials.note(&kind, longest);
+                let mode = comm.state.measured.trials.note(&kind, longest);
                 self.terms = comm.terms_given(&self.request, &plan, None, mode)?;
                 let began = comm.transport.now();
-                comm.measured.trial = mode.map(|mode| Trial { kind, mode, began });
+                comm.state.measured.trial = mode.map(|mode| Trial { kind, mode, began });
                 return self.begin_with_links(comm, work, &plan);
             }
             Step::Round(began) => {
@@ -224,9 +223,9 @@ impl<F: Frame> Underway<'_, F> {
             }
             Step::Meet | Step::Agree => {
                 if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
-                    comm.measured.links.note(comm.size(), seconds as f32);
+                    comm.state.measured.links.note(comm.size(), seconds as f32);
                 }
-                comm.measured.links.next().map(|n_bytes| {
+                comm.state.measured.links.next().map(|n_bytes| {
                     let mut values = probe.array;
                     // The clock starts when there is memory, which may take longer than a copy.
                     values.resize(n_bytes / f64::BYTES, 0.0);
@@ -244,7 +243,7 @@ impl<F: Frame> Underway<'_, F> {
     }
 
     /// Counts the call. Whether it should be a trial.
-    pub(super) fn is_trial_due<X: Transport<Frame = F>>(
+    pub(super) fn is_trial_due<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
         plan: &Plan,
@@ -252,30 +251,27 @@ impl<F: Frame> Underway<'_, F> {
         let is_close = self.terms.choice.is_some_and(|choice| choice.is_close());
         is_close
             && comm.told_rate().is_none()
-            && comm.measured.trials.is_due(self.request.kind(plan))
+            && comm.state.measured.trials.is_due(self.request.kind(plan))
     }
 
     /// Begins a trial: ranks meet.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_trial<X: Transport<Frame = F>>(
+    pub(super) fn start_trial<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let values = vec![comm.measured.trials.last(&self.request.kind(plan)).into()];
+        let values = vec![comm.state.measured.trials.last(&self.request.kind(plan)).into()];
         self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
     }
 
     /// Whether it is time to measure links before this call.
-    pub(super) fn should_measure<X: Transport<Frame = F>>(
-        &self,
-        comm: &mut Communicator<X>,
-    ) -> bool {
+    pub(super) fn should_measure<X: Transport>(&self, comm: &mut Communicator<X>) -> bool {
         let n_bytes = self.request.n_bytes();
         // Also where a call is exact by what is known so far, which may be wrong.
         let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
-        depends && comm.told_rate().is_none() && comm.measured.links.has_time(n_bytes)
+        depends && comm.told_rate().is_none() && comm.state.measured.links.has_time(n_bytes)
     }
 }
 

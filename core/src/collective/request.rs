@@ -11,7 +11,7 @@ use crate::transport::Rank;
 use core::ops::Range;
 
 /// What a call is, all but its values.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Request<'s> {
     pub(crate) collective: Collective,
     pub(crate) shares: Shares<'s>,

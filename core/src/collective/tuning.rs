@@ -53,7 +53,7 @@ impl<X: Transport> Communicator<X> {
             }
         };
         let rate = self.all_reduce_scalar(rate, Op::Min)?;
-        self.config.link_rate = (rate > 0.0).then_some(rate);
+        self.config_mut().link_rate = (rate > 0.0).then_some(rate);
         Ok(rate)
     }
 
@@ -65,7 +65,7 @@ impl<X: Transport> Communicator<X> {
     pub fn share_speeds(&mut self) -> Result<Report, Error> {
         let mut speeds = self.config.speeds;
         let report = self.all_reduce(speeds.values_mut(), Op::Min, &Plan::raw())?;
-        self.config.speeds = speeds;
+        self.config_mut().speeds = speeds;
         Ok(report)
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Turn {
     Done,
 }
 
-pub(super) struct Lane<F> {
+pub(crate) struct Lane<F> {
     tag: Tag,
     round: usize,
     step: usize,

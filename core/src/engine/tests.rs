@@ -51,7 +51,11 @@ impl Compute for Slow {
 }
 
 /// What rank 0 does in a call on 200 values.
-fn engine<F: Frame>(call: Call, schedule: &'static dyn Schedule) -> Engine<'static, F> {
+fn engine<F: Frame>(
+    call: Call,
+    schedule: &'static dyn Schedule,
+    lanes: &mut Lanes<F>,
+) -> Engine<'static> {
     let header = CallHeader {
         context: 0,
         epoch: 0,
@@ -76,7 +80,7 @@ fn engine<F: Frame>(call: Call, schedule: &'static dyn Schedule) -> Engine<'stat
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
     let (n_arrays, checksum, rank) = (1, false, Rank(0));
     let program = Program { schedule, call, n_arrays, rules, header, layout, checksum, rank };
-    Engine::new(program, 1, Duration::ZERO)
+    Engine::new(program, 1, Duration::ZERO, lanes)
 }
 
 #[test]
@@ -84,12 +88,13 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
     // rank 1 sends never comes.
     let mut transport = Memory::new(2, 8);
-    let mut engine = engine(Call::new(Collective::AllGather, 2, Rank(0)), &Pairwise);
+    let mut lanes = Lanes::new();
+    let mut engine = engine(Call::new(Collective::AllGather, 2, Rank(0)), &Pairwise, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
     for _ in 0..8 {
-        let found = engine.poll(&mut transport, &mut slow, limits, &mut notices);
+        let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
         progress.push(found.expect("nothing fails"));
     }
     use Progress::{Moved, Waiting};
@@ -106,11 +111,15 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     // The root of 4 scatters: it encodes parts 2 and 3 into one message, part 1 into another, and
     // copies part 0.
     let mut transport = Memory::new(4, 8);
-    let mut engine = engine(Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2), &Binomial);
+    let mut lanes = Lanes::new();
+    let call = Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
+    let mut engine = engine(call, &Binomial, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
-    while engine.poll(&mut transport, &mut slow, limits, &mut notices) != Ok(Progress::Finished) {
+    while engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices)
+        != Ok(Progress::Finished)
+    {
         n_polls += 1;
     }
     assert_eq!((slow.n_asked, n_polls), (12, 12), "each part is asked for three times");

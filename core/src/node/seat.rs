@@ -101,7 +101,7 @@ impl<'a, X: Transport> Seat<'a, X> {
 /// Gives up the next call on a channel, for this error or for none, unless that is done.
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
     let Call { request, mut work } = Call::<f32>::new(Collective::AllReduce, 0).op(Op::Max);
-    if let Ok(mut call) = Underway::start(comm, &request, &mut work, &Plan::raw()) {
+    if let Ok(mut call) = Underway::start(comm, request, &mut work, &Plan::raw()) {
         call.give_up(comm, error);
     }
 }

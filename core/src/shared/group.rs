@@ -86,7 +86,7 @@ struct Running<'s, 'a, 'b, X: Transport, T: Element> {
     at: usize,
     seat: &'s Seat<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: Underway<'s, X::Frame>,
+    call: Underway<'s>,
     work: Work<'b, 's, T>,
     /// Why the group's calls are given up, if one has failed.
     error: Option<Error>,
@@ -429,7 +429,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let Call { request, mut work } = call.op(Op::Max).in_place(values);
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let on = comm.as_mut().ok_or(Error::Poisoned)?;
-            let call = Underway::start(on, &request, &mut work, &Plan::raw())?;
+            let call = Underway::start(on, request, &mut work, &Plan::raw())?;
             seat.is_taken.set(true);
             self.advance();
             vec![Running { at: 0, seat, comm, call, work, error: None }]

@@ -58,7 +58,7 @@ pub(super) trait Lends<R>: UnderWay {
 /// A collective call, as the node drives it.
 struct Flight<'a, X: Transport, T: Element, R> {
     seat: Rc<Seat<'a, X>>,
-    call: Underway<'a, X::Frame>,
+    call: Underway<'a>,
     owned: Owned<'a, T>,
     coding: Coding<T>,
     send: Box<dyn AsRef<[T]> + 'a>,
@@ -84,7 +84,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         let call = {
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-            Underway::start(comm, &owned.request, &mut work, plan)?
+            Underway::start(comm, owned.request, &mut work, plan)?
         };
         seat.is_taken.set(true);
         let (coding, recv) = (work.coding, Some(recv));

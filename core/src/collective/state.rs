@@ -1,0 +1,36 @@
+//! What a communicator has beside its transport and its settings.
+
+#[cfg(feature = "alloc")]
+use super::probe::Measured;
+#[cfg(feature = "alloc")]
+use super::resolved::Recent;
+use crate::engine::Lanes;
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
+
+/// On the heap where there is one: a communicator is moved, and this is large.
+#[cfg(feature = "alloc")]
+pub(super) type Placed<F> = Box<State<F>>;
+#[cfg(not(feature = "alloc"))]
+pub(super) type Placed<F> = State<F>;
+
+/// The lanes of the call under way, and what is known from calls before.
+pub(super) struct State<F> {
+    pub(super) lanes: Lanes<F>,
+    #[cfg(feature = "alloc")]
+    pub(super) measured: Measured,
+    #[cfg(feature = "alloc")]
+    pub(super) recent: Recent,
+}
+
+impl<F> Default for State<F> {
+    fn default() -> Self {
+        Self {
+            lanes: Lanes::new(),
+            #[cfg(feature = "alloc")]
+            measured: Measured::default(),
+            #[cfg(feature = "alloc")]
+            recent: Recent::default(),
+        }
+    }
+}
