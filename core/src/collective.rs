@@ -44,7 +44,7 @@ use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
 use crate::engine::{Notices, Program};
 use crate::error::Error;
-use crate::frame::CallHeader;
+use crate::frame::{CallHeader, Template};
 use crate::group::{Group, RankSet};
 use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment, share};
 use crate::op::{Op, OpCode};
@@ -555,15 +555,19 @@ impl<X: Transport> Communicator<X> {
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, capacity, &layout);
         let rules = Rules::of_plan(call.collective, plan, op);
+        let call = call.with_runs(max_run).with_runs_of(schedule);
+        let header = CallHeader { context: self.context, epoch: self.epoch, ..header };
         let program = Program {
             schedule,
-            call: call.with_runs(max_run).with_runs_of(schedule),
+            call,
             n_arrays,
             rules: if window == Window::Input { rules.reading_only() } else { rules },
-            header: CallHeader { context: self.context, epoch: self.epoch, ..header },
+            header,
+            template: Template::new(&header),
             layout,
             checksum: self.checksum(),
             rank,
+            n_steps: schedule.n_steps(call, rank),
         };
         Ok((program, lanes))
     }

@@ -4,7 +4,8 @@
 //! The array is processed in rounds ([`Layout`]); a [`Lane`] runs the whole program for its rounds,
 //! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
 //! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane,
-//! and looks at the network within steps and between them ([`Looks`]).
+//! or of a short call all that it can, and looks at the network within steps and between them
+//! ([`Looks`]).
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for
 //! a free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a
@@ -15,6 +16,7 @@ mod compute;
 mod lane;
 mod looks;
 mod loss;
+mod memo;
 mod notices;
 mod slots;
 mod work;
@@ -22,6 +24,7 @@ mod work;
 pub(crate) use compute::Compute;
 pub(crate) use looks::Looks;
 pub(crate) use loss::Loss;
+pub(crate) use memo::Memo;
 #[cfg(test)]
 pub(crate) use notices::Memory;
 pub(crate) use notices::{Content, Message, Notices, tell};
@@ -30,7 +33,7 @@ pub use work::Buffers;
 pub(crate) use work::{Coding, Work, floats_mut};
 
 use crate::error::{Error, Field, Value};
-use crate::frame::{CallHeader, Header};
+use crate::frame::{CallHeader, Header, Template};
 use crate::layout::Layout;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
@@ -41,9 +44,11 @@ use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, Transpor
 use crate::wait::{Wait, rest};
 use core::time::Duration;
 use heapless::Vec;
-pub(crate) use lane::Lane;
-use lane::Turn;
 pub(crate) use lane::misuse;
+use lane::{Lane, Turn};
+
+/// Calls of one segment of at most so many values make all the steps in a poll that they can.
+const SHORT: usize = 1024;
 
 /// Everything about a call that does not change while it runs.
 #[derive(Clone, Copy)]
@@ -56,9 +61,13 @@ pub(crate) struct Program<'a> {
     /// What peers are told of the call, and must say as well. A look at the extent of the data has
     /// that of the call it belongs to.
     pub(crate) header: CallHeader,
+    /// The same as its messages begin with it.
+    pub(crate) template: Template,
     pub(crate) layout: Layout<'a>,
     pub(crate) checksum: bool,
     pub(crate) rank: Rank,
+    /// Steps of this rank's.
+    pub(crate) n_steps: usize,
 }
 
 impl Program<'_> {
@@ -103,8 +112,17 @@ impl Program<'_> {
         }
     }
 
-    fn n_steps(&self) -> usize {
-        self.schedule.n_steps(self.call, self.rank)
+    /// As the call of this number.
+    pub(crate) const fn numbered(mut self, sequence: u32) -> Self {
+        self.header.sequence = sequence;
+        self.template = self.template.numbered(sequence);
+        self
+    }
+
+    /// What messages of a part begin with.
+    fn template_of(&self, part: Part) -> Template {
+        let is_told = self.layout.told_len(part).is_some();
+        if is_told { Template::new(&self.header_of(part)) } else { self.template }
     }
 }
 
@@ -145,6 +163,10 @@ pub(crate) struct Engine<'a> {
     program: Program<'a>,
     /// Lanes of every rank; one that has nothing to do is not here.
     n_lanes: usize,
+    /// The lanes' memo is of this program.
+    has_memo: bool,
+    /// A poll makes all steps that it can.
+    is_short: bool,
     has_begun: bool,
     started: Duration,
     wait: Wait,
@@ -165,22 +187,37 @@ pub(crate) enum Progress {
 
 /// The lanes of the call under way; none if there is none. They are large, and stay where they are
 /// while calls move.
-pub(crate) type Lanes<F> = Vec<Lane<F>, MAX_LANES>;
+pub(crate) struct Lanes<F> {
+    lanes: Vec<Lane<F>, MAX_LANES>,
+    /// What is known of the steps of the call under way, or of the last one.
+    pub(crate) memo: Memo,
+}
+
+impl<F> Default for Lanes<F> {
+    fn default() -> Self {
+        Self { lanes: Vec::new(), memo: Memo::default() }
+    }
+}
 
 impl<'a> Engine<'a> {
-    /// Begins a call on these lanes, of which no other call has anything.
+    /// Begins a call on these lanes, of which no other call has anything. `has_memo`: their memo is
+    /// of the program.
     pub(crate) fn new<F: Frame>(
         program: Program<'a>,
         n_lanes: usize,
+        report: Report,
         now: Duration,
         on: &mut Lanes<F>,
+        has_memo: bool,
     ) -> Self {
         let lanes = n_lanes.min(program.layout.n_rounds());
-        on.clear();
-        on.extend((0..lanes).map(|i| Lane::new(Tag(i as u16), i)));
+        on.lanes.clear();
+        on.lanes.extend((0..lanes).map(|i| Lane::new(Tag(i as u16), i)));
         Self {
             n_lanes,
-            report: program.report(n_lanes),
+            has_memo: has_memo && program.layout.n_rounds() == 1,
+            is_short: lanes == 1 && report.segment as usize <= SHORT,
+            report,
             program,
             has_begun: false,
             started: now,
@@ -194,7 +231,7 @@ impl<'a> Engine<'a> {
         (self.program, self.n_lanes)
     }
 
-    /// Advances every lane by at most one step. Once a rank is found lost, lanes only take what it
+    /// Advances every lane by at most one step; of a short call the one lane as far as it goes. Once a rank is found lost, lanes only take what it
     /// sent before: that, or what it told, may say why.
     pub(crate) fn poll<X: Transport>(
         &mut self,
@@ -230,11 +267,11 @@ impl<'a> Engine<'a> {
     ) -> Result<bool, Error> {
         let (program, n_lanes, report) = (&self.program, self.n_lanes, &mut self.report);
         let mut has_all = true;
-        for lane in lanes {
+        for lane in &mut lanes.lanes {
             if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
                 continue;
             }
-            match lane.turn(program, n_lanes, transport, compute, notices, report) {
+            match lane.turn((program, n_lanes), transport, compute, notices, report, None) {
                 Ok(Turn::Done) => {}
                 Ok(Turn::Stepped | Turn::Waiting) => has_all = false,
                 Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
@@ -265,21 +302,24 @@ impl<'a> Engine<'a> {
         let (mut moved, mut finished) = (false, true);
         // What the lane before passed since the last look is not counted in this one's.
         let mut is_look_due = false;
-        for lane in &mut *lanes {
+        let (program, report) = (&self.program, &mut self.report);
+        let Lanes { lanes: all, memo } = &mut *lanes;
+        for lane in all {
             if core::mem::take(&mut is_look_due) {
                 transport.nudge();
             }
-            match lane.turn(
-                &self.program,
-                n_lanes,
-                transport,
-                compute,
-                notices,
-                &mut self.report,
-            )? {
-                Turn::Stepped => (moved, finished, is_look_due) = (true, false, true),
-                Turn::Waiting => finished = false,
-                Turn::Done => {}
+            loop {
+                let memo = self.has_memo.then_some(&mut *memo);
+                let on = (program, n_lanes);
+                match lane.turn(on, transport, compute, notices, report, memo)? {
+                    Turn::Stepped => (moved, is_look_due) = (true, true),
+                    Turn::Waiting => finished = false,
+                    Turn::Done => break,
+                }
+                if !(self.is_short && is_look_due && finished) {
+                    finished = false;
+                    break;
+                }
             }
         }
         let undelivered = if finished { transport.undelivered() } else { None };
@@ -287,7 +327,7 @@ impl<'a> Engine<'a> {
             self.report.total = transport.now().saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
-        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
+        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps));
         // To look at the clock costs as much as to add a few values.
         if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
             let (rank, step) = self.blamed(lanes, to_deliver);
@@ -306,7 +346,7 @@ impl<'a> Engine<'a> {
         }
         let waited = self.wait.look(transport.now(), limits.stall);
         if waited >= ask_after(limits.stall) {
-            let n_needed = lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
+            let n_needed = lanes.lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
             notices.ask(transport, &ours, &awaited, n_needed, checksum);
         }
         // Where all stall together, the rank that waits for the silent one should name it, and not
@@ -328,7 +368,7 @@ impl<'a> Engine<'a> {
 
     /// The ranks that lanes wait for, and the lanes' steps.
     fn awaited<F: Frame>(&self, lanes: &Lanes<F>) -> impl Iterator<Item = (Rank, usize)> {
-        lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
+        lanes.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
     /// The rank that an error of time names, and the step. A lane that lacks a free frame may get
@@ -353,7 +393,7 @@ impl<'a> Engine<'a> {
         notices: &Notices,
         error: Option<&Error>,
     ) {
-        for lane in lanes {
+        for lane in &mut lanes.lanes {
             lane.release(transport);
         }
         let notice = notices.notice(self.program.header, error, self.program.rank);

@@ -7,6 +7,7 @@
 //! docs/format.md. A rank that passes a frame on puts its own number into it ([`readdress`]).
 
 mod fields;
+mod template;
 
 use crate::codec::CodecId;
 use crate::element::DType;
@@ -14,6 +15,7 @@ use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
 use crate::transport::{MAX_LANES, Rank};
+pub(crate) use template::{Place, Template};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the header, a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN) so that

@@ -279,6 +279,15 @@ impl Primitive {
         }
     }
 
+    /// Whether it writes to a frame that may be empty so far.
+    pub(crate) const fn needs_frame(self, slot: Slot) -> bool {
+        let is_written = match self.target() {
+            Some(target) => target.index() == slot.index(),
+            None => false,
+        };
+        is_written && !matches!(self, Self::Move { .. })
+    }
+
     /// Whether it changes what is in its target, and leaves it where it is.
     #[must_use]
     pub const fn is_in_place(self) -> bool {

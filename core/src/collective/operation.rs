@@ -3,7 +3,7 @@
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::Probe;
-use super::resolved::Resolved;
+use super::resolved::{Known, Resolved};
 use super::survey;
 use super::terms::Terms;
 use super::{Call, Communicator, Request};
@@ -53,9 +53,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         call: Call<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let Call { request, mut work } = call;
-        let call = Underway::start(comm, request, &mut work, plan)?;
-        Ok(Self { comm, work, call })
+        let Call { request, work } = call;
+        let known = comm.known(&request, plan)?;
+        let call = Underway::new(comm, request, *known.terms());
+        let mut operation = Self { comm, work, call };
+        operation.call.go(operation.comm, known, &mut operation.work, plan)?;
+        Ok(operation)
     }
 
     /// Starts a call and drives it to its end.
@@ -140,7 +143,7 @@ pub(crate) struct Underway<'s> {
     /// Own values are to be rounded by it before the call itself moves.
     pass: Option<Pass>,
     /// What looks at the data have cost.
-    pub(super) before: Report,
+    pub(super) before: Option<Report>,
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
     pub(super) open: Option<Plan>,
@@ -162,22 +165,35 @@ impl<'s> Underway<'s> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
+    #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        #[cfg(feature = "alloc")]
-        if let Some(resolved) = comm.recent(&request, plan) {
-            let mut call = Self::new(comm, request, resolved.terms);
-            call.launch(comm, &resolved, 0..0, work);
-            return Ok(call);
-        }
-        let terms = comm.terms(&request, plan)?;
-        let mut call = Self::new(comm, request, terms);
-        call.begin(comm, work, plan)?;
+        let known = comm.known(&request, plan)?;
+        let mut call = Self::new(comm, request, *known.terms());
+        call.go(comm, known, work, plan)?;
         Ok(call)
+    }
+
+    /// Runs a call that was made before, or [begins](Self::begin) a new one.
+    fn go<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        known: Known<'s>,
+        work: &mut dyn Operands,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        match known {
+            #[cfg(feature = "alloc")]
+            Known::Before(kept) => {
+                self.launch(comm, kept.resolved(), 0..0, work, true);
+                Ok(())
+            }
+            Known::Terms(_) => self.begin(comm, work, plan),
+        }
     }
 
     /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
@@ -289,7 +305,7 @@ impl<'s> Underway<'s> {
             engine: None,
             phase: Phase::Call,
             pass: None,
-            before: Report::default(),
+            before: None,
             open: None,
         }
     }
@@ -355,7 +371,7 @@ impl<'s> Underway<'s> {
         let resolved = comm.resolve(&self.terms, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
         let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
-        self.launch(comm, &resolved, shape_of, work);
+        self.launch(comm, &resolved, shape_of, work, false);
         self.pass = self.terms.pass(budget, comm.rank());
         Ok(resolved)
     }
@@ -367,11 +383,12 @@ impl<'s> Underway<'s> {
         resolved: &Resolved<'s>,
         shape_of: Range<usize>,
         work: &mut dyn Operands,
+        has_memo: bool,
     ) {
         let Resolved { terms, params, program, n_lanes, report } = resolved;
         let divisor = self.divisor();
         work.compute_by(terms.plan.codec, params, shape_of, divisor, terms.rounds_first);
-        self.run(comm, (*program, *n_lanes)).report = *report;
+        self.run_as(comm, *program, *n_lanes, *report, has_memo);
         self.phase = Phase::Call;
     }
 
@@ -383,7 +400,7 @@ impl<'s> Underway<'s> {
         n_lanes: usize,
         report: Report,
     ) {
-        self.run(comm, (program, n_lanes)).report = report;
+        self.run_as(comm, program, n_lanes, report, false);
         self.phase = Phase::Call;
     }
 
@@ -405,11 +422,23 @@ impl<'s> Underway<'s> {
     pub(super) fn run<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        (mut program, n_lanes): (Program<'s>, usize),
-    ) -> &mut Engine<'s> {
-        program.header.sequence = comm.next_sequence();
+        (program, n_lanes): (Program<'s>, usize),
+    ) {
+        self.run_as(comm, program, n_lanes, program.report(n_lanes), false);
+    }
+
+    /// The same; its report begins with this one, and the lanes may have its memo.
+    fn run_as<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        program: Program<'s>,
+        n_lanes: usize,
+        report: Report,
+        has_memo: bool,
+    ) {
+        let program = program.numbered(comm.next_sequence());
         let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
-        self.engine.insert(Engine::new(program, n_lanes, now, on))
+        self.engine = Some(Engine::new(program, n_lanes, report, now, on, has_memo));
     }
 
     /// Rests until something comes, or until it is time to look.
@@ -467,13 +496,15 @@ impl<'s> Underway<'s> {
             Progress::Finished => {}
         }
         let mut report = engine.report;
-        report += self.before;
+        if let Some(before) = self.before {
+            report += before;
+        }
         // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
         // the communicator lives.
         self.engine = None;
         #[cfg(feature = "alloc")]
         if let Phase::Probe(probe) = &mut self.phase {
-            self.before = report;
+            self.before = Some(report);
             let probe = mem::take(probe);
             self.advance_probe(comm, work, probe)?;
             return Ok(Step::Moved);
@@ -487,7 +518,7 @@ impl<'s> Underway<'s> {
             comm.end_trial();
             return Ok(Step::Finished(report));
         };
-        self.before = report;
+        self.before = Some(report);
         let terms = self.asked();
         let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
             return Err(Error::Internal);

@@ -51,7 +51,7 @@ pub struct Prepared<'p, T: Element> {
     program: Program<'p>,
     n_lanes: usize,
     capacity: usize,
-    before: Report,
+    before: Option<Report>,
     noted: Report,
 }
 
@@ -83,7 +83,9 @@ impl<'p, T: Element> Prepared<'p, T> {
     /// What preparing the call has cost, and the bounds that each start will keep.
     pub fn report(&self) -> Report {
         let mut report = self.noted;
-        report += self.before;
+        if let Some(before) = self.before {
+            report += before;
+        }
         report
     }
 

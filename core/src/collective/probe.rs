@@ -72,6 +72,11 @@ impl Links {
         (self.n_bytes >= n_bytes.saturating_mul(WORTH)).then_some(n_bytes)
     }
 
+    /// Whether nothing is measured any more.
+    pub(super) const fn is_settled(&self) -> bool {
+        (self.n_rounds / N_TIMES) as usize >= LENGTHS.len()
+    }
+
     /// Whether a call of so many bytes should measure before it begins.
     pub(super) fn has_time(&mut self, n_bytes: usize) -> bool {
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
@@ -224,6 +229,7 @@ impl Underway<'_> {
             Step::Meet | Step::Agree => {
                 if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
                     comm.state.measured.links.note(comm.size(), seconds as f32);
+                    comm.forget_calls();
                 }
                 comm.state.measured.links.next().map(|n_bytes| {
                     let mut values = probe.array;

@@ -6,20 +6,26 @@
 //! arguments is the configuration and what has been measured; whoever changes those forgets the
 //! calls.
 
-use super::terms::Terms;
 #[cfg(feature = "alloc")]
+use super::state::State;
+use super::terms::Terms;
 use super::{Communicator, Request};
 use crate::codec::CodecParams;
+#[cfg(feature = "alloc")]
+use crate::engine::Memo;
 use crate::engine::Program;
+use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
-#[cfg(feature = "alloc")]
 use crate::plan::Plan;
 use crate::report::Report;
 #[cfg(feature = "alloc")]
+use crate::select::Choice;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::sync::Arc;
+#[cfg(feature = "alloc")]
+use core::mem;
 
 /// A call but for its values and its number.
 pub(crate) struct Resolved<'s> {
@@ -32,13 +38,16 @@ pub(crate) struct Resolved<'s> {
     pub(super) report: Report,
 }
 
+/// Calls of fewer bytes need not be counted to know when it is time to measure links.
+#[cfg(feature = "alloc")]
+const FORGETTABLE: usize = 4096;
 /// Calls that are kept.
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
 
 /// A call that was made before.
 #[cfg(feature = "alloc")]
-struct Known {
+struct Made {
     request: Request<'static>,
     plan: Plan,
     resolved: Resolved<'static>,
@@ -48,9 +57,11 @@ struct Known {
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 pub(super) struct Recent {
-    calls: heapless::Vec<Arc<Known>, N_RECENT>,
+    calls: heapless::Vec<(Arc<Made>, Memo), N_RECENT>,
     /// Where the next one goes.
     next: usize,
+    /// Whose memo the lanes have.
+    lent: Option<usize>,
 }
 
 #[cfg(feature = "alloc")]
@@ -58,23 +69,45 @@ impl Recent {
     /// What the communicator's calls depend on has changed.
     pub(super) fn forget(&mut self) {
         self.calls.clear();
+        self.lent = None;
+    }
+
+    /// Gives the lanes the memo of this call.
+    fn lend(&mut self, at: usize, memo: &mut Memo) {
+        if self.lent == Some(at) {
+            return;
+        }
+        let lent = mem::take(memo);
+        if let Some((_, place)) = self.lent.and_then(|before| self.calls.get_mut(before)) {
+            *place = lent;
+        }
+        if let Some((_, kept)) = self.calls.get_mut(at) {
+            *memo = mem::take(kept);
+            self.lent = Some(at);
+        }
+    }
+
+    fn insert(&mut self, known: Arc<Made>) {
+        if let Err(new) = self.calls.push((known, Memo::default())) {
+            self.calls[self.next] = new;
+            self.lent = self.lent.filter(|&lent| lent != self.next);
+            self.next = (self.next + 1) % N_RECENT;
+        }
     }
 }
 
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
-    /// The call, if it was made before.
-    pub(super) fn recent(
-        &self,
-        request: &Request<'_>,
-        plan: &Plan,
-    ) -> Option<impl core::ops::Deref<Target = Resolved<'static>> + use<X>> {
+    /// The call, if it was made before; the lanes have its memo then.
+    fn recent(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Kept> {
         if self.poisoned {
             return None;
         }
-        let known = self.state.recent.calls.iter();
-        let mut alike = known.filter(|known| known.request == *request && known.plan == *plan);
-        alike.next().map(|known| Kept(Arc::clone(known)))
+        let State { lanes, recent, .. } = &mut *self.state;
+        let is_alike = |made: &Made| made.request == *request && made.plan == *plan;
+        let at = recent.calls.iter().position(|(made, _)| is_alike(made))?;
+        recent.lend(at, &mut lanes.memo);
+        Some(Kept(Arc::clone(&recent.calls[at].0)))
     }
 
     /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
@@ -82,8 +115,11 @@ impl<X: Transport> Communicator<X> {
     pub(super) fn keep(&mut self, request: &Request<'_>, plan: &Plan, resolved: &Resolved<'_>) {
         let Resolved { terms, params, program, n_lanes, report } = resolved;
         let Shares::Even(count) = terms.shares else { return };
-        let is_open = |choice: &crate::select::Choice| {
-            self.told_rate().is_none() && (choice.is_close() || choice.depends_on_links())
+        let is_short = request.n_bytes() < FORGETTABLE;
+        let is_measured = is_short || self.state.measured.links.is_settled();
+        let is_open = |choice: &Choice| {
+            let depends_on_links = !is_measured && choice.depends_on_links();
+            self.told_rate().is_none() && (choice.is_close() || depends_on_links)
         };
         let own = request.own(self.size(), self.rank());
         let depends_on_values = terms.rounds_first || terms.finds_shape_in(own.len());
@@ -99,24 +135,53 @@ impl<X: Transport> Communicator<X> {
             report: *report,
         };
         let known =
-            Arc::new(Known { request: Request { shares, ..*request }, plan: *plan, resolved });
-        let recent = &mut self.state.recent;
-        if let Err(known) = recent.calls.push(known) {
-            recent.calls[recent.next] = known;
-            recent.next = (recent.next + 1) % N_RECENT;
-        }
+            Arc::new(Made { request: Request { shares, ..*request }, plan: *plan, resolved });
+        self.state.recent.insert(known);
     }
 }
 
 /// A call that was made before, and is kept as long as this.
 #[cfg(feature = "alloc")]
-struct Kept(Arc<Known>);
+pub(super) struct Kept(Arc<Made>);
 
 #[cfg(feature = "alloc")]
-impl core::ops::Deref for Kept {
-    type Target = Resolved<'static>;
-
-    fn deref(&self) -> &Resolved<'static> {
+impl Kept {
+    pub(super) fn resolved(&self) -> &Resolved<'static> {
         &self.0.resolved
+    }
+}
+
+/// What is known of a call that is about to begin.
+#[cfg_attr(feature = "alloc", expect(clippy::large_enum_variant, reason = "it is read at once"))]
+pub(super) enum Known<'s> {
+    /// All: it was made before.
+    #[cfg(feature = "alloc")]
+    Before(Kept),
+    /// Its terms.
+    Terms(Terms<'s>),
+}
+
+impl<'s> Known<'s> {
+    pub(super) fn terms(&self) -> &Terms<'s> {
+        match self {
+            #[cfg(feature = "alloc")]
+            Self::Before(kept) => &kept.resolved().terms,
+            Self::Terms(terms) => terms,
+        }
+    }
+}
+
+impl<X: Transport> Communicator<X> {
+    /// What is known of a call. Checks it unless it was made before.
+    pub(super) fn known<'s>(
+        &mut self,
+        request: &Request<'s>,
+        plan: &Plan,
+    ) -> Result<Known<'s>, Error> {
+        #[cfg(feature = "alloc")]
+        if let Some(kept) = self.recent(request, plan) {
+            return Ok(Known::Before(kept));
+        }
+        self.terms(request, plan).map(Known::Terms)
     }
 }

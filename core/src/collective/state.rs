@@ -26,7 +26,7 @@ pub(super) struct State<F> {
 impl<F> Default for State<F> {
     fn default() -> Self {
         Self {
-            lanes: Lanes::new(),
+            lanes: Lanes::default(),
             #[cfg(feature = "alloc")]
             measured: Measured::default(),
             #[cfg(feature = "alloc")]

@@ -7,12 +7,13 @@
 
 use super::compute::Compute;
 use super::looks::Looks;
+use super::memo::{Known, Memo};
 use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
 use crate::bundle;
 use crate::codec::{CodecId, DecodeError};
 use crate::error::{Error, Field, Reason, Value};
-use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind, Place};
 use crate::layout::Run;
 use crate::primitive::{Content, Links, Primitive, Primitives, Slot};
 use crate::report::Report;
@@ -21,6 +22,9 @@ use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind
 use core::ops::RangeInclusive;
 use core::task::Poll;
 use core::time::Duration;
+
+/// Steps on so many values are timed: to look at the clock costs as much as to add some of them.
+const TIMED_FROM: usize = 1024;
 
 const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
@@ -50,9 +54,13 @@ impl<F: Frame> Lane<F> {
         Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None, n_done: 0 }
     }
 
+    /// Whether steps are left.
+    const fn is_done(&self, program: &Program<'_>) -> bool {
+        self.round >= program.layout.n_rounds() || self.step >= program.n_steps
+    }
+
     fn current(&self, program: &Program<'_>) -> Option<Step> {
-        (self.round < program.layout.n_rounds() && self.step < program.n_steps())
-            .then(|| program.step(self.step))
+        (!self.is_done(program)).then(|| program.step(self.step))
     }
 
     /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks
@@ -66,8 +74,11 @@ impl<F: Frame> Lane<F> {
 
     /// Frames that the lane may still want at the same time.
     pub(super) fn n_needed(&self, program: &Program<'_>) -> usize {
-        let is_done = self.current(program).is_none();
-        if is_done { 0 } else { FRAMES_PER_LANE.saturating_sub(self.slots.n_frames()) }
+        if self.is_done(program) {
+            0
+        } else {
+            FRAMES_PER_LANE.saturating_sub(self.slots.n_frames())
+        }
     }
 
     /// Whom the lane receives from next, after the current step.
@@ -77,7 +88,7 @@ impl<F: Frame> Lane<F> {
             step.from.filter(|_| !program.layout.skips(step.part, round))
         };
         let (round, next) = (self.round, self.round + n_lanes);
-        (self.step + 1..program.n_steps()).find_map(|index| source(index, round)).or_else(|| {
+        (self.step + 1..program.n_steps).find_map(|index| source(index, round)).or_else(|| {
             let goes_on = next < program.layout.n_rounds();
             if goes_on { (0..=self.step).find_map(|index| source(index, next)) } else { None }
         })
@@ -91,25 +102,34 @@ impl<F: Frame> Lane<F> {
         }
     }
 
-    /// Completes the current step if nothing is missing for it.
+    /// Completes the current step if nothing is missing for it. What a program's steps came to
+    /// before is in `memo`, if it was run before.
     pub(super) fn turn<X: Transport<Frame = F>>(
         &mut self,
-        program: &Program<'_>,
-        n_lanes: usize,
+        (program, n_lanes): (&Program<'_>, usize),
         transport: &mut X,
         compute: &mut dyn Compute,
         notices: &mut Notices,
         report: &mut Report,
+        mut memo: Option<&mut Memo>,
     ) -> Result<Turn, Error> {
         let step = loop {
-            let Some(step) = self.current(program) else { return Ok(Turn::Done) };
+            if self.is_done(program) {
+                return Ok(Turn::Done);
+            }
+            let known = memo.as_deref().and_then(|memo| memo.get(self.step));
+            let step = known.map_or_else(|| program.step(self.step), |known| known.step);
             if !program.layout.skips(step.part, self.round) {
                 break step;
             }
             // Every round has a part, so this ends after two rounds' steps.
             self.next_step(program, n_lanes, transport);
         };
-        let run = program.layout.run(&step, self.round);
+        let known = memo.as_deref().and_then(|memo| memo.get(self.step));
+        let run = match known {
+            Some(known) => program.layout.run_from(&step, self.round, known.segment),
+            None => program.layout.run(&step, self.round),
+        };
         self.is_starved = false;
         if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
@@ -118,15 +138,17 @@ impl<F: Frame> Lane<F> {
                     self.put(Slot::In, frame, transport)?;
                     let message = self.slots.bytes(Slot::In)?.get(..n_bytes);
                     let message = message.ok_or(misuse())?;
-                    let header = self.check(program, notices, from, &step, &run, message)?;
-                    let n_bytes = header.n_bytes as usize;
-                    let payload = message.get(HEADER_BYTES..HEADER_BYTES + n_bytes);
-                    let payload = payload.ok_or(misuse())?;
-                    let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
+                    let (codec, operands) =
+                        self.check(program, notices, from, &step, &run, message)?;
+                    let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
                     check_payload(from, &run, codec, payload, compute)?;
-                    let content = Content::new(codec, header.operands, step.n_parts);
-                    self.slots.fill(Slot::In, content.received(), n_bytes);
-                    if let Some(next) = self.next_source(program, n_lanes) {
+                    let content = Content::new(codec, operands, step.n_parts);
+                    self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
+                    let next = match known {
+                        Some(known) => known.next_source,
+                        None => self.next_source(program, n_lanes),
+                    };
+                    if let Some(next) = next {
                         transport.expect(next, self.tag);
                     }
                 }
@@ -137,8 +159,26 @@ impl<F: Frame> Lane<F> {
         {
             return Ok(Turn::Waiting);
         }
+        if self.to_do.is_none() {
+            let given = [Slot::Held, Slot::In].map(|slot| self.slots.content(slot));
+            if step.from.is_none() && step.store {
+                self.check_complete(program, &step)?;
+            }
+            let to_do = match known.filter(|known| known.given == given) {
+                Some(known) => known.to_do.clone(),
+                None => self.primitives(program, &step, given),
+            };
+            let is_new = known.is_none();
+            if let Some(memo) = memo.as_mut().filter(|_| is_new) {
+                let (segment, to_do) = (run.segment(0), to_do.clone());
+                let next_source = self.next_source(program, n_lanes);
+                memo.insert(self.step, Known { step, segment, next_source, given, to_do });
+            }
+            self.to_do = Some(to_do);
+        }
         for slot in [Slot::Out, Slot::Spare] {
-            if self.slots.has_frame(slot) {
+            let is_written = |to_do: &Primitives| to_do.iter().any(|next| next.needs_frame(slot));
+            if self.slots.has_frame(slot) || !self.to_do.as_ref().is_some_and(is_written) {
                 continue;
             }
             match transport.poll_frame().map_err(transport_error)? {
@@ -149,7 +189,7 @@ impl<F: Frame> Lane<F> {
                 Poll::Ready(frame) => self.put(slot, frame, transport)?,
             }
         }
-        if self.compute(program, &step, &run, transport, compute, report)?.is_pending() {
+        if self.compute(&step, &run, transport, compute, report)?.is_pending() {
             return Ok(Turn::Waiting);
         }
         if let Some(to) = step.to {
@@ -162,9 +202,24 @@ impl<F: Frame> Lane<F> {
             report.n_messages += 1;
         }
         let held = self.slots.keep_held(&step)?;
-        self.slots.end_step(held).for_each(|frame| transport.recycle(frame));
+        for frame in self.slots.end_step(held).into_iter().flatten() {
+            transport.recycle(frame);
+        }
         self.next_step(program, n_lanes, transport);
         Ok(Turn::Stepped)
+    }
+
+    /// What the step computes, in reverse order, of what is held and received.
+    fn primitives(
+        &self,
+        program: &Program<'_>,
+        step: &Step,
+        [held, received]: [Option<Content>; 2],
+    ) -> Primitives {
+        let links = Links::of(program.call, program.rank, step, received, held);
+        let mut primitives = program.rules.primitives(step, held, links);
+        primitives.reverse();
+        primitives
     }
 
     fn next_step<X: Transport<Frame = F>>(
@@ -174,11 +229,11 @@ impl<F: Frame> Lane<F> {
         transport: &mut X,
     ) {
         self.step += 1;
-        if self.step == program.n_steps() {
+        if self.step == program.n_steps {
             self.step = 0;
             self.round += n_lanes;
         }
-        if self.current(program).is_none() {
+        if self.is_done(program) {
             self.release(transport);
         }
     }
@@ -200,29 +255,18 @@ impl<F: Frame> Lane<F> {
     /// left to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
-        program: &Program<'_>,
         step: &Step,
         run: &Run<'_>,
         transport: &mut X,
         compute: &mut dyn Compute,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
-        if self.to_do.is_none() {
-            if step.from.is_none() && step.store {
-                self.check_complete(program, step)?;
-            }
-            let held = self.slots.content(Slot::Held);
-            let received = self.slots.content(Slot::In);
-            let links = Links::of(program.call, program.rank, step, received, held);
-            let mut primitives = program.rules.primitives(step, held, links);
-            primitives.reverse();
-            self.to_do = Some(primitives);
-        }
         let looks = Looks::on(transport);
+        let is_timed = run.n_values() >= TIMED_FROM;
         // When the last primitive that takes time ended, if none has been carried out since.
         let mut ended = None;
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
-            let clock = clock(primitive);
+            let clock = if is_timed { clock(primitive) } else { None };
             let start = clock.and(ended.take()).or_else(|| clock.map(|_| looks.now()));
             let on = (run, step);
             let n_done = &mut self.n_done;
@@ -255,23 +299,16 @@ impl<F: Frame> Lane<F> {
         if content.as_received {
             frame::readdress(message, program.rank);
         } else {
-            let header = Header {
-                kind: Kind::Data,
-                call: program.header_of(step.part),
-                as_floats: content.codec != program.rules.codec(),
-                from: program.rank,
-                part,
-                round,
-                n_values: n_values as u32,
-                n_bytes: (message.len() - HEADER_BYTES) as u32,
-                operands: content.operands,
-            };
-            header.emit(message, program.checksum);
+            let (n_values, as_floats) = (n_values as u32, content.codec != program.rules.codec());
+            let place = Place { from: program.rank, part, round, n_values };
+            let template = program.template_of(step.part);
+            template.emit(message, &place, content.operands, as_floats, program.checksum);
         }
         Ok(message.len())
     }
 
-    /// Checks a received message against what this step expects; its header.
+    /// Checks a received message against what this step expects; by what it is encoded, and how
+    /// many ranks' values it combines.
     fn check(
         &self,
         program: &Program<'_>,
@@ -280,7 +317,16 @@ impl<F: Frame> Lane<F> {
         step: &Step,
         run: &Run<'_>,
         message: &[u8],
-    ) -> Result<Header, Error> {
+    ) -> Result<(CodecId, u32), Error> {
+        let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
+        let place = Place { from: rank, part, round, n_values };
+        let codec = program.rules.codec();
+        if !program.checksum
+            && let Some(operands) = program.template_of(step.part).operands_of(message, &place)
+            && self.operands(program, step).contains(&operands)
+        {
+            return Ok((codec, operands));
+        }
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
@@ -324,7 +370,8 @@ impl<F: Frame> Lane<F> {
                 [*need.end(), header.operands].map(|n| Value::number(u64::from(n)));
             return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
         }
-        Ok(header)
+        let codec = if header.as_floats { CodecId::Raw } else { codec };
+        Ok((codec, header.operands))
     }
 
     /// How many ranks' values are in what the rank has for a step: in its first part, and in the

@@ -73,9 +73,8 @@ pub(crate) struct Notices {
     answered: RankSet,
     /// Who asked last about a call that this rank had not begun, and so waits for it there.
     ahead: Option<Rank>,
-    /// Who has asked, and is to be answered when this rank has come to the call of number `until`.
-    owed: RankSet,
-    until: u32,
+    /// Who has asked, and is to be answered when this rank has come to the call of this number.
+    owed: Option<(RankSet, u32)>,
 }
 
 impl Notices {
@@ -90,8 +89,7 @@ impl Notices {
         Self {
             earliest,
             gave_up: renumbered(&self.gave_up),
-            owed: renumbered(&self.owed),
-            until: self.until,
+            owed: self.owed.map(|(ranks, until)| (renumbered(&ranks), until)),
             ..Self::default()
         }
     }
@@ -109,10 +107,11 @@ impl Notices {
                 }
             }
             Content::Asks(_) => {
-                if self.owed == RankSet::EMPTY || is_later(sequence, self.until) {
-                    self.until = sequence;
+                let (ranks, until) = self.owed.get_or_insert((RankSet::EMPTY, sequence));
+                if is_later(sequence, *until) {
+                    *until = sequence;
                 }
-                self.owed.insert(rank);
+                ranks.insert(rank);
             }
             Content::Answers => {}
         }
@@ -169,7 +168,7 @@ impl Notices {
         ours: &CallHeader,
     ) -> Result<bool, Error> {
         let mut any = false;
-        for _ in 0..N_OTHERS.min(transport.size()) {
+        for _ in 0..N_OTHERS.min(transport.size() - 1) {
             let rank = self.next_in_turn(transport);
             if let Some(heard) = hear(transport, rank, ours)? {
                 self.weigh(rank, &heard, ours)?;
@@ -237,18 +236,20 @@ impl Notices {
         ours: &CallHeader,
         checksum: bool,
     ) {
-        if self.owed == RankSet::EMPTY || is_later(self.until, ours.sequence) {
+        let Some((mut ranks, until)) = self.owed else { return };
+        if is_later(until, ours.sequence) {
             return;
         }
-        for to in self.owed.iter() {
+        for to in ranks.iter() {
             if !is_ready(transport, to) {
                 continue;
             }
-            let Some(frame) = empty_frame(transport) else { return };
+            let Some(frame) = empty_frame(transport) else { break };
             let answer = Message { call: *ours, content: Content::Answers };
             answer.send(transport, to, frame, checksum);
-            self.owed.remove(to);
+            ranks.remove(to);
         }
+        self.owed = (ranks != RankSet::EMPTY).then_some((ranks, until));
     }
 
     /// What a message means for this call.
@@ -367,11 +368,14 @@ impl Notices {
         Error::Aborted { rank, culprit, reason }
     }
 
-    /// Another rank, or this one, of which nothing is ever heard.
+    /// Another rank; there is one.
     fn next_in_turn<X: Transport>(&mut self, transport: &X) -> Rank {
-        let rank = Rank::new(self.next % transport.size());
-        self.next = rank.index() + 1;
-        rank
+        let (own, size) = (transport.rank().index(), transport.size());
+        let after = |rank: usize| if rank + 1 < size { rank + 1 } else { 0 };
+        let next = if self.next < size { self.next } else { 0 };
+        let rank = if next == own { after(next) } else { next };
+        self.next = after(rank);
+        Rank::new(rank)
     }
 }
 

@@ -113,22 +113,25 @@ impl<F: Frame> Slots<F> {
 
     /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
     /// Returns the frames that are too many.
-    pub(super) fn end_step(&mut self, held: Option<Content>) -> impl Iterator<Item = F> {
+    pub(super) fn end_step(&mut self, held: Option<Content>) -> [Option<F>; 2] {
+        let [is_received, was_held] =
+            [Slot::In, Slot::Held].map(|slot| self.frames[slot.index()].is_some());
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
-        let mut surplus = [None, None];
-        for (slot, surplus) in [Slot::In, Slot::Held].into_iter().zip(&mut surplus) {
-            if self.contents[slot.index()].is_some() {
-                continue;
-            }
-            let frame = self.frames[slot.index()].take();
-            let spares = [Slot::Out, Slot::Spare].map(Slot::index);
-            match spares.into_iter().find(|&spare| self.frames[spare].is_none()) {
-                Some(spare) => self.frames[spare] = frame,
-                None => *surplus = frame,
-            }
-        }
-        surplus.into_iter().flatten()
+        let received = if is_received { self.spare(Slot::In) } else { None };
+        let freed = if was_held && held.is_none() { self.spare(Slot::Held) } else { None };
+        [received, freed]
+    }
+
+    /// Makes the frame of a slot a spare of the next step's; returns it if there are enough.
+    fn spare(&mut self, slot: Slot) -> Option<F> {
+        let frame = self.frames[slot.index()].take();
+        let spares = [Slot::Out, Slot::Spare].map(Slot::index);
+        let Some(spare) = spares.into_iter().find(|&spare| self.frames[spare].is_none()) else {
+            return frame;
+        };
+        self.frames[spare] = frame;
+        None
     }
 
     /// Carries a primitive of a step out on its run, of whose parts it is done with `n_done`. An

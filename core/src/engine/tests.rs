@@ -46,13 +46,16 @@ impl Compute for Slow {
         }
         self.done.push(primitive);
         self.places.push(segment.input);
-        Poll::Ready(Ok(Written { n_bytes: 4 * segment.len, ..Written::default() }))
+        // Frames here are small.
+        let n_bytes = segment.len / 100;
+        Poll::Ready(Ok(Written { n_bytes, ..Written::default() }))
     }
 }
 
-/// What rank 0 does in a call on 200 values.
+/// What rank 0 does in a call on so many values.
 fn engine<F: Frame>(
     call: Call,
+    count: usize,
     schedule: &'static dyn Schedule,
     lanes: &mut Lanes<F>,
 ) -> Engine<'static> {
@@ -69,18 +72,31 @@ fn engine<F: Frame>(
         schedule: 0,
         lanes: 1,
         root: 0,
-        count: 200,
+        count: count as u64,
         measure: Measure::Lattice,
         step: 1e-3,
     };
-    let (shares, window) = (Shares::Even(200), Window::Own);
+    let (shares, window) = (Shares::Even(count), Window::Own);
     let n_parts = schedule.n_parts(call);
-    let cut = Cut { n_parts, division: Division::Blocks, max_segment: 200, lanes: 1, shortest: 2 };
+    let (division, max_segment) = (Division::Blocks, count);
+    let cut = Cut { n_parts, division, max_segment, lanes: 1, shortest: 2 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
     let (n_arrays, checksum, rank) = (1, false, Rank(0));
-    let program = Program { schedule, call, n_arrays, rules, header, layout, checksum, rank };
-    Engine::new(program, 1, Duration::ZERO, lanes)
+    let (template, n_steps) = (Template::new(&header), schedule.n_steps(call, rank));
+    let program = Program {
+        schedule,
+        call,
+        n_arrays,
+        rules,
+        header,
+        template,
+        layout,
+        checksum,
+        rank,
+        n_steps,
+    };
+    Engine::new(program, 1, program.report(1), Duration::ZERO, lanes, false)
 }
 
 #[test]
@@ -88,8 +104,9 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
     // rank 1 sends never comes.
     let mut transport = Memory::new(2, 8);
-    let mut lanes = Lanes::new();
-    let mut engine = engine(Call::new(Collective::AllGather, 2, Rank(0)), &Pairwise, &mut lanes);
+    let mut lanes = Lanes::default();
+    let mut engine =
+        engine(Call::new(Collective::AllGather, 2, Rank(0)), 4000, &Pairwise, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
@@ -107,13 +124,31 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
+    let mut transport = Memory::new(2, 8);
+    let mut lanes = Lanes::default();
+    let mut engine =
+        engine(Call::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
+    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+    let mut polls = (0..6).map(|_| {
+        let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
+        found.expect("nothing fails")
+    });
+    use Progress::{Moved, Waiting};
+    // What is next is asked for in the poll that has made a step.
+    assert!(polls.by_ref().eq([Waiting, Waiting, Moved, Waiting, Moved, Waiting]));
+    assert_eq!((slow.n_asked, transport.sent_to), (6, vec![Rank(1)]));
+}
+
+#[test]
 fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     // The root of 4 scatters: it encodes parts 2 and 3 into one message, part 1 into another, and
     // copies part 0.
     let mut transport = Memory::new(4, 8);
-    let mut lanes = Lanes::new();
+    let mut lanes = Lanes::default();
     let call = Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
-    let mut engine = engine(call, &Binomial, &mut lanes);
+    let mut engine = engine(call, 8000, &Binomial, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
@@ -123,6 +158,6 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
         n_polls += 1;
     }
     assert_eq!((slow.n_asked, n_polls), (12, 12), "each part is asked for three times");
-    assert_eq!(slow.places, [100, 150, 50, 0]);
+    assert_eq!(slow.places, [4000, 6000, 2000, 0]);
     assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
 }

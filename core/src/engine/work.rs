@@ -219,14 +219,14 @@ impl<T: Element> Coding<T> {
     }
 
     /// The codec of a segment.
-    fn codec(&self, _segment: &Segment, _ends: &[usize]) -> AnyCodec<T> {
+    fn codec(&self, _segment: &Segment, _ends: &[usize]) -> &AnyCodec<T> {
         #[cfg(feature = "alloc")]
         if let Some(last) = self.codecs.len().checked_sub(1) {
             // What is empty may be computed as of any array.
             let at = _ends.partition_point(|&end| end <= _segment.input);
-            return self.codecs[at.min(last)];
+            return &self.codecs[at.min(last)];
         }
-        self.codec
+        &self.codec
     }
 }
 

@@ -44,10 +44,9 @@ fn main() -> ExitCode {
         (0..cli.ranks).map(|rank| data::smooth(rank, cli.count)).collect();
     for _ in 0..cli.calls {
         let operations = comms.iter_mut().zip(&mut values);
-        let started: Result<Vec<_>, _> =
-            operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan)).collect();
-        let done = started.map(|operations| drive(operations).into_iter().find_map(Result::err));
-        if let Some(error) = done.unwrap_or_else(Some) {
+        let started = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan));
+        let done = drive(started.map(|operation| operation.expect("calls are as they should be")));
+        if let Some(error) = done.into_iter().find_map(Result::err) {
             eprintln!("error: {error}");
             return ExitCode::FAILURE;
         }

@@ -63,8 +63,8 @@ fn model(case: &Case) -> cost::Case {
     }
 }
 
-/// What the rules say that a rank computes.
-fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
+/// What the rules say that a rank computes, and of how many values.
+fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     let model = model(case);
     let call = Call::new(case.collective, case.size, model.root);
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
@@ -83,7 +83,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let rules = Rules::of_plan(case.collective, &model.plan, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();
-    for _round in 0..layout.n_rounds() {
+    for round in 0..layout.n_rounds() {
         let mut held: Option<Content> = None;
         for index in 0..case.schedule.n_steps(call, rank) {
             let step = case.schedule.step(call, rank, index);
@@ -96,10 +96,11 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
             contents[Slot::In.index()] = received;
             let links = Links::of(call, rank, &step, received, held);
             contents[Slot::Held.index()] = held;
+            let n_values = layout.run(&step, round).n_values();
             for primitive in rules.primitives(&step, held, links) {
                 contents =
                     primitive.after(contents, n_parts).expect("a list that can be carried out");
-                all.push(primitive);
+                all.push((primitive, n_values));
             }
             held = held_after(&step, &contents);
         }
@@ -108,10 +109,13 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     all
 }
 
+/// The engine does not look at its clock for steps on fewer values.
+const TIMED_FROM: usize = 1024;
+
 /// How often the engine looks at its clock for these: encoding, folding, decoding.
-fn timed(primitives: &[Primitive]) -> [u64; 3] {
+fn timed(primitives: &[(Primitive, usize)]) -> [u64; 3] {
     let mut sums = [0; 3];
-    for primitive in primitives {
+    for (primitive, _) in primitives.iter().filter(|(_, n_values)| *n_values >= TIMED_FROM) {
         let clock = match primitive {
             Primitive::EncodeOwn { codec: CodecId::Raw, .. } => 1,
             Primitive::Transcode { codecs: [_, CodecId::Raw], .. }
