@@ -2,6 +2,7 @@
 //! for every type and transport) is compiled once, which is most of the time that testing takes. A
 //! file of its own for each claim; `cargo test -p foldwire-tests --test all shrink::` runs one.
 
+mod again;
 mod at_once;
 mod automatic;
 mod bounds;

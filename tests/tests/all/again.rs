@@ -1,0 +1,184 @@
+//! Calls that are made again. A communicator keeps its last calls as it resolved them, and what
+//! their steps came to, so the second and the third go another way than the first.
+
+use foldwire::codec::CodecId;
+use foldwire::error::Field;
+use foldwire::layout::share;
+use foldwire::pipeline::{HOMOMORPHIC, PER_HOP};
+use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Error, Op, Plan, Rank, Report, Transport};
+use foldwire_tests::{Backend, Threads, data};
+
+const N_TIMES: usize = 3;
+const COUNTS: [usize; 5] = [0, 1, 5, 1000, 30_000];
+
+fn plans() -> Vec<Plan> {
+    let bound = Bound::Absolute(1e-3);
+    vec![
+        Plan::raw(),
+        Plan::foldwire(bound),
+        Plan::foldwire(Bound::Relative(1e-3)),
+        Plan::auto(bound),
+        Plan::lossless(),
+        Plan::foldwire(bound).with_codec(CodecId::Dense),
+        Plan::raw().compressed(HOMOMORPHIC, bound),
+        Plan::raw().compressed(PER_HOP, bound),
+    ]
+}
+
+/// What of a report must be the same each time.
+fn counted(report: &Report) -> (u64, u64, u64, &'static str, CodecId, u64) {
+    let Report { raw_bytes, wire_bytes, n_messages, schedule, codec, .. } = *report;
+    (raw_bytes, wire_bytes, n_messages, schedule, codec, report.bound.to_bits())
+}
+
+/// One call of each kind on `count` values; the bytes that each leaves, and its report.
+fn calls<X: Transport>(
+    comm: &mut foldwire::Communicator<X>,
+    count: usize,
+    plan: &Plan,
+) -> Result<Vec<(Vec<u8>, Report)>, Error> {
+    let (size, rank) = (comm.size(), comm.rank().index());
+    let last = Rank::new(size - 1);
+    let whole: Vec<f32> = data::smooth(rank, count);
+    let own = share(count, size, rank);
+    let mut all = Vec::new();
+    let mut x = whole.clone();
+    let report = comm.all_reduce(&mut x, Op::Sum, plan)?;
+    all.push((data::bytes(&x), report));
+    let report = comm.all_reduce(&mut x, Op::Max, plan)?;
+    all.push((data::bytes(&x), report));
+    let mut mine = vec![0.0; own.len()];
+    let report = comm.reduce_scatter(&whole, &mut mine, Op::Avg, plan)?;
+    all.push((data::bytes(&mine), report));
+    let mut gathered = vec![0.0; count];
+    let report = comm.all_gather(&whole[own], &mut gathered, plan)?;
+    all.push((data::bytes(&gathered), report));
+    let mut x = whole.clone();
+    let report = comm.broadcast(&mut x, last, plan)?;
+    all.push((data::bytes(&x), report));
+    let report = comm.gather(count, &mine, &mut gathered, last, plan)?;
+    all.push((data::bytes(&gathered), report));
+    let report = comm.scatter(count, &whole, &mut mine, Rank(0), plan)?;
+    all.push((data::bytes(&mine), report));
+    let report = comm.scan(&mut x, Op::Sum, plan)?;
+    all.push((data::bytes(&x), report));
+    let mut column = vec![0.0; share(count, size, rank).len() * size];
+    let report = comm.all_to_all(&whole, &mut column, plan)?;
+    all.push((data::bytes(&column), report));
+    Ok(all)
+}
+
+#[test]
+fn a_call_that_is_made_again_does_the_same() {
+    for size in [1, 2, 3, 5, 8] {
+        for plan in plans() {
+            for count in COUNTS {
+                Threads { frame_bytes: Some(8192) }.run(size, |mut comm| {
+                    let made = |at: usize| format!("{plan:?}, {size} ranks, {count}, time {at}");
+                    let first = calls(&mut comm, count, &plan).unwrap_or_else(|error| {
+                        panic!("{}: {error}", made(0));
+                    });
+                    for at in 1..N_TIMES {
+                        let again = calls(&mut comm, count, &plan).expect("as before");
+                        for ((x, before), (y, after)) in first.iter().zip(&again) {
+                            assert!(x == y, "{}: {}", made(at), after.schedule);
+                            // An automatic plan may find out how to make the next call sooner.
+                            if !plan.is_auto {
+                                assert_eq!(counted(before), counted(after), "{}", made(at));
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_configured_anew_holds_for_calls_that_were_made_before() {
+    let plan = Plan::foldwire(Bound::Absolute(1e-3));
+    Threads { frame_bytes: None }.run(3, |mut comm| {
+        let mut lanes = Vec::new();
+        for configured in [1, 4, 2, 4] {
+            comm.config_mut().lanes = configured;
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), 200_000);
+            lanes.push(comm.all_reduce(&mut x, Op::Sum, &plan).expect("a sum").lanes);
+        }
+        assert!(lanes[0] == 1 && lanes[2] == 2 && lanes[1] == lanes[3], "{lanes:?}");
+    });
+}
+
+#[test]
+fn plans_that_differ_in_anything_are_other_calls() {
+    let abs = |bound| Plan::foldwire(Bound::Absolute(bound));
+    let plans = [
+        abs(1e-1),
+        abs(1e-3),
+        abs(1e-1).with_schedule(&Ring),
+        abs(1e-1).with_schedule(&RecursiveDoubling),
+        abs(1e-1).with_schedule(&Pairwise),
+        Plan::raw().with_schedule(&Chain),
+        Plan::raw(),
+    ];
+    Threads { frame_bytes: None }.run(2, |mut comm| {
+        let mut once = |plan: &Plan| {
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), 3000);
+            let collective = if plan.schedule.is_some_and(|s| s.name() == Chain.name()) {
+                comm.broadcast(&mut x, Rank(1), plan)
+            } else {
+                comm.all_reduce(&mut x, Op::Sum, plan)
+            };
+            let report = collective.expect("a call");
+            (report.schedule, report.codec, report.bound.to_bits())
+        };
+        let alone: Vec<_> = plans.iter().map(&mut once).collect();
+        for plan in plans.iter().rev().chain(&plans) {
+            let expected = alone[plans.iter().position(|other| other == plan).expect("of them")];
+            assert_eq!(once(plan), expected, "{plan:?}");
+        }
+    });
+}
+
+#[test]
+fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
+    // Calls 1 to 3 are alike; then rank 1 makes another, which it has made before as well.
+    let (count, others) = (10, 20);
+    let results = Threads { frame_bytes: None }.run(2, |mut comm| {
+        let mut call = |n: usize, op| comm.all_reduce(&mut vec![1.0_f32; n], op, &Plan::raw());
+        for _ in 0..N_TIMES {
+            call(count, Op::Sum).expect("alike");
+            call(others, Op::Sum).expect("alike");
+            call(count, Op::Max).expect("alike");
+        }
+        drop(call);
+        let is_other = comm.rank() == Rank(1);
+        let n = if is_other { others } else { count };
+        comm.all_reduce(&mut vec![1.0_f32; n], Op::Sum, &Plan::raw())
+    });
+    for (rank, result) in results.into_iter().enumerate() {
+        match result {
+            Err(Error::Mismatch { field: Field::Count, ours, theirs, .. }) => {
+                let [ours, theirs] = [ours, theirs].map(|value| value.to_string());
+                let expected = if rank == 0 { ["10", "20"] } else { ["20", "10"] };
+                assert_eq!([ours, theirs], expected, "rank {rank}");
+            }
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn more_kinds_of_calls_than_are_kept_are_right_in_any_order() {
+    Threads { frame_bytes: None }.run(4, |mut comm| {
+        let size = comm.size() as f32;
+        for round in 0..4 {
+            for kind in 0..20_usize {
+                let count = 1 + (kind * 7 + round * 3) % 20;
+                let mut x = vec![kind as f32; count];
+                comm.all_reduce(&mut x, Op::Sum, &Plan::raw()).expect("a sum");
+                assert_eq!(x, vec![kind as f32 * size; count], "{kind} in round {round}");
+            }
+        }
+    });
+}
