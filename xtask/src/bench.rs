@@ -26,8 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     let out = steps.root().join(OUT);
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
-    steps.run("build", &mut steps.cargo("build --release -p foldwire-bench"))?;
-    let foldwire = "run --quiet --release -p foldwire-bench --";
+    steps.run("build", &mut steps.cargo("build --release -p foldwire-command"))?;
+    let foldwire = "run --quiet --release -p foldwire-command --";
 
     let data = steps.root().join(&args.data);
     let fields = arrays(&data);

@@ -17,12 +17,12 @@ struct Part {
 
 const MPI: Part = Part {
     members: &["foldwire-mpi", "foldwire-mpi-native"],
-    features: "foldwire-bench/mpi,foldwire-tests/mpi",
+    features: "foldwire-command/mpi,foldwire-tests/mpi",
 };
 
 const LIBFABRIC: Part = Part {
     members: &["foldwire-libfabric", "foldwire-libfabric-sys"],
-    features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
+    features: "foldwire-command/libfabric,foldwire-tests/libfabric",
 };
 
 /// Programs over TCP, the C interface, the package for Python, and libraries to preload, which need
@@ -36,12 +36,12 @@ const DOORS: Part = Part {
         "foldwire-preload-openmpi",
         "foldwire-python",
     ],
-    features: "foldwire-bench/tcp,foldwire-tests/tcp",
+    features: "foldwire-command/tcp,foldwire-tests/tcp",
 };
 
 /// Features of what is always built.
 const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
-     foldwire-bench/plots";
+     foldwire-command/plots";
 
 /// What of the workspace a command is about, as far as it can be built here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,20 +21,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use foldwire::layout::share;
 use foldwire::{Communicator, Error, Op, Plan, Report, Transport};
+use foldwire_arguments::CgArgs;
+use foldwire_fields::dims::Dims;
+use foldwire_fields::usage::UsageError;
 use foldwire_fields::with_values;
+use foldwire_workbench::memory::middle;
+#[cfg(feature = "plots")]
+use foldwire_workbench::plot::{Curves, Legend};
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::{input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::CgArgs;
-use crate::input;
-use crate::memory::middle;
-#[cfg(feature = "plots")]
-use crate::plot::{Curves, Legend};
-use crate::progress;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
-use crate::values;
 use solver::{Grid, Slab};
 
 /// How dot products are summed up.
@@ -131,7 +129,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        crate::plot::draw!(file, picture(args, &grid, &rows))
+        foldwire_workbench::draw!(file, picture(args, &grid, &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -156,7 +154,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
 }
 
 fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
-    let wants_three = |dims: &values::Dims| {
+    let wants_three = |dims: &Dims| {
         <[usize; 3]>::try_from(dims.sizes()).map_err(|_| {
             UsageError::new(format!("{dims}: a grid needs three dimensions, such as 64x64x64"))
         })
@@ -199,7 +197,7 @@ fn solve(
     progress: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
     progress.set_message(format!("{n_ranks} ranks, borders {}", way.borders));
-    let world = values::world(n_ranks, args.link.bytes_per_s());
+    let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|comm| {
         let planes = |rank| share(grid.shape[0], n_ranks, rank);
         let slab = Slab::new(grid, planes(comm.rank().index()));

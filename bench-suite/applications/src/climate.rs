@@ -22,21 +22,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::{Error, Rank, Report};
+use foldwire_arguments::{CaseArg, ClimateArgs};
+use foldwire_fields::dims::Dims;
+use foldwire_fields::usage::UsageError;
 use foldwire_sphere::{Case, Sphere};
+use foldwire_workbench::memory::median;
+use foldwire_workbench::picture::Gallery;
+#[cfg(feature = "plots")]
+use foldwire_workbench::plot::{Curves, Legend};
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::{progress, ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::{CaseArg, ClimateArgs};
-use crate::memory::median;
-use crate::picture::Gallery;
-#[cfg(feature = "plots")]
-use crate::plot::{Curves, Legend};
-use crate::progress;
-use crate::room;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
-use crate::values::{self, Dims};
 use growth::{FACTOR, Growth};
 use wire::{Method, Wire};
 
@@ -118,7 +116,7 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        crate::plot::draw!(file, picture(args, &perturbed, &rows))
+        foldwire_workbench::draw!(file, picture(args, &perturbed, &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -187,7 +185,7 @@ fn simulate(
     method: &Method,
     progress: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
-    let world = values::world(n_ranks, args.link.bytes_per_s());
+    let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let every = args.steps.div_ceil(MAX_SAMPLES);
     let ranks = world.run(|mut comm| -> Result<_, Error> {
         let rank = comm.rank();

@@ -11,20 +11,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::{Error, Plan, Rank, Report};
+use foldwire_arguments::HaloArgs;
+use foldwire_fields::usage::UsageError;
 use foldwire_wave::{Ground, Survey};
+use foldwire_workbench::memory::middle;
+use foldwire_workbench::picture::Gallery;
+use foldwire_workbench::quality::Quality;
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::{progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::borders::Halos;
-use crate::cli::HaloArgs;
-use crate::memory::middle;
-use crate::picture::Gallery;
-use crate::progress;
-use crate::quality::Quality;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
-use crate::values;
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
@@ -126,7 +124,7 @@ fn simulate(
     progress: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
     progress.set_message(format!("{n_ranks} ranks"));
-    let world = values::world(n_ranks, args.link.bytes_per_s());
+    let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| -> Result<_, Error> {
         let rank = comm.rank();
         let mut slab = ground.slab(n_ranks, rank.index()).ok_or(Error::Internal)?;

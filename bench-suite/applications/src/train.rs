@@ -23,20 +23,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::{DType, Error, Float, Rank, Report, SharedCommunicator, bf16, f16};
+use foldwire_arguments::TrainArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::memory::middle;
+#[cfg(feature = "plots")]
+use foldwire_workbench::plot::{Curves, Legend};
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::{progress, ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::bench::data::Source;
-use crate::cli::TrainArgs;
-use crate::memory::middle;
-#[cfg(feature = "plots")]
-use crate::plot::{Curves, Legend};
-use crate::progress;
-use crate::room;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
-use crate::values;
 use adam::Adam;
 use exchange::{Exchange, Gradients};
 use lesson::{Lesson, N_INPUTS};
@@ -151,7 +148,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     check(&rows)?;
     if let Some(file) = &args.plot {
         let path = file.path();
-        crate::plot::draw!(file, picture(lesson.about(), &rows))
+        foldwire_workbench::draw!(file, picture(lesson.about(), &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -181,7 +178,7 @@ fn train<T: Float>(
     exchange: &Exchange,
     progress: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
-    let world = values::world(args.ranks, args.link.bytes_per_s());
+    let world = ranks::world(args.ranks, args.link.bytes_per_s());
     let ranks = world.run_endpoints(|endpoint| -> Result<_, Error> {
         let comm = SharedCommunicator::new(endpoint, net.arrays().count())?;
         let (mut net, mut gradient, mut pass) = (net.clone(), net.zeroed(), net.pass());
@@ -361,8 +358,10 @@ mod tests {
 
     fn trained(loss_start: f64, loss_end: f64) -> Row {
         let args: &[&str] = &["foldwire", "train", "--steps", "3"];
-        let cli = <crate::cli::Cli as clap::Parser>::parse_from(args);
-        let crate::cli::Command::Train(args) = cli.command else { unreachable!("it is train") };
+        let cli = <foldwire_arguments::Cli as clap::Parser>::parse_from(args);
+        let foldwire_arguments::Command::Train(args) = cli.command else {
+            unreachable!("it is train")
+        };
         let outcome = Outcome {
             time: Duration::from_millis(6),
             exchanging: Duration::from_millis(3),

@@ -10,16 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use foldwire::layout::share;
 use foldwire::{Communicator, Error, Plan, Report, Transport};
+use foldwire_arguments::TransposeArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::memory::middle;
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::{progress, ranks, streams};
 use serde::Serialize;
-
-use crate::bench::data::Source;
-use crate::cli::TransposeArgs;
-use crate::memory::middle;
-use crate::progress;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
-use crate::values;
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
@@ -117,7 +114,7 @@ impl Matrix {
 
     /// x + xᵀ between so many ranks, each value compared with the sum.
     fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<Outcome> {
-        let world = values::world(args.ranks, args.link.bytes_per_s());
+        let world = ranks::world(args.ranks, args.link.bytes_per_s());
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
         let mut outcome = Outcome {
             time: Duration::ZERO,

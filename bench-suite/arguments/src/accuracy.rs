@@ -4,15 +4,14 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use foldwire::Bound;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Schedule};
+use foldwire::{Bound, Collective};
+use foldwire_workbench::plot::PlotFile;
 
 use super::bench::{DTypeArg, OpArg};
 use super::schedule::Named;
-use crate::accuracy::reduces;
 use crate::coding::Coding;
-use crate::plot::PlotFile;
 use crate::sizes::{self, Sizes};
 
 /// Most ranks, all of which one thread drives, and most values of each.
@@ -145,6 +144,12 @@ impl AccuracyArgs {
     }
 }
 
+/// Whether all ranks can get a reduction along a schedule.
+pub fn reduces(schedule: &dyn Schedule) -> bool {
+    let has = |collective| schedule.supports(collective);
+    has(Collective::AllReduce) || (has(Collective::Reduce) && has(Collective::Broadcast))
+}
+
 fn ranks(text: &str) -> Result<Sizes, String> {
     let list = text.parse::<Sizes>().ok();
     let list = list.filter(|list| list.n_bytes().iter().all(|n| (2..=MAX_RANKS).contains(n)));
@@ -183,7 +188,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::{Cli, Command};
 
     fn accuracy(args: &str) -> Result<AccuracyArgs, clap::Error> {
         let words = ["foldwire", "accuracy"].into_iter().chain(args.split_whitespace());

@@ -7,12 +7,12 @@ use clap::{Args, ValueEnum};
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::plot::PlotFile;
 
 use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::Coding;
-use crate::plot::PlotFile;
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
-use crate::usage::UsageError;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -480,7 +480,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::{Cli, Command};
     use foldwire::codec::CodecId;
     use foldwire::pipeline;
 

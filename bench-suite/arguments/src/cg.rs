@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::Bound;
+use foldwire_fields::dims::Dims;
+use foldwire_workbench::plot::PlotFile;
 
-use crate::plot::PlotFile;
-use crate::values::{Dims, LinkRate};
+use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +104,7 @@ pub struct CgArgs {
 
 impl CgArgs {
     /// What is solved, in a few words.
-    pub(crate) fn about(&self, [a, b, c]: &[usize; 3]) -> String {
+    pub fn about(&self, [a, b, c]: &[usize; 3]) -> String {
         let what = self
             .field
             .as_ref()

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::{Bound, Collective};
+use foldwire_fields::usage::UsageError;
 
 use super::bench::{BackendArg, array_sizes, collective};
 use crate::sizes::Sizes;
-use crate::usage::UsageError;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\

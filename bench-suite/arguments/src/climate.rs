@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use foldwire::Bound;
+use foldwire_fields::dims::Dims;
+use foldwire_workbench::plot::PlotFile;
 
-use crate::plot::PlotFile;
-use crate::values::{Dims, LinkRate};
+use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
 Examples:

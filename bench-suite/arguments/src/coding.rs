@@ -5,13 +5,14 @@ use std::str::FromStr;
 
 use foldwire::codec::{CodecId, CodecParams};
 use foldwire::{DType, Plan};
-
-use crate::usage::UsageError;
+use foldwire_fields::usage::UsageError;
 
 /// A codec and its setting; 0 is its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coding {
+    /// The codec.
     pub codec: CodecId,
+    /// Its setting.
     pub setting: u16,
 }
 
@@ -96,7 +97,7 @@ impl FromStr for Coding {
 }
 
 /// Codecs from the command line: a name, or `all`.
-pub(crate) fn codings(text: &str) -> Result<Vec<Coding>, String> {
+pub fn codings(text: &str) -> Result<Vec<Coding>, String> {
     if text == "all" { Ok(Coding::all().collect()) } else { Ok(vec![text.parse()?]) }
 }
 

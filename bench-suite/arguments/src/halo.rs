@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::Bound;
+use foldwire_fields::dims::Dims;
 
-use crate::values::{Dims, LinkRate};
+use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,8 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-
-use crate::usage::UsageError;
+use foldwire_fields::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

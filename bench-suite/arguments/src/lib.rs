@@ -1,15 +1,17 @@
-//! The command line of `foldwire`: subcommands, options, and the help that goes with them.
+//! The command line of `foldwire`: subcommands, options, and the help that goes with them. It is a
+//! package of its own because it is compiled without optimisation: a few words are parsed once.
 //!
 //! Everything that can be judged from one argument alone is judged here, by the parsers of
 //! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any
 //! file is opened. What needs a file to judge (its size, its type) is an error of
-//! [`input`](crate::input).
+//! [`input`](foldwire_workbench::input).
 
 mod accuracy;
 mod bench;
 mod cg;
 mod choose;
 mod climate;
+pub mod coding;
 mod guidelines;
 mod halo;
 mod info;
@@ -18,13 +20,17 @@ mod launch;
 mod p2p;
 #[cfg(unix)]
 mod preload;
-pub(crate) mod rows;
+pub mod rows;
 mod schedule;
+mod shape;
 mod sim;
+pub mod sizes;
+pub mod speeds;
 mod train;
 mod transpose;
 mod tune;
 pub mod unused;
+pub mod values;
 
 use std::path::PathBuf;
 
@@ -32,12 +38,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::codec::{CodecId, Prediction};
 use foldwire::{Bound, Preset};
+use foldwire_fields::dims::Dims;
+use foldwire_workbench::plot::PlotFile;
 
-use crate::codec::ShapeArg;
 use crate::coding::Coding;
-use crate::plot::PlotFile;
-use crate::values::{Dims, LinkRate};
-pub use accuracy::{AccuracyArgs, Way};
+use crate::values::LinkRate;
+pub use accuracy::{AccuracyArgs, Way, reduces};
 pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
@@ -53,6 +59,7 @@ pub use p2p::{P2pArgs, What};
 pub use preload::PreloadArgs;
 pub use rows::{PresetArg, ScheduleArg};
 pub use schedule::{Named, ScheduleArgs};
+pub use shape::ShapeArg;
 pub use sim::SimArgs;
 pub use train::{RoundingArg, TrainArgs};
 pub use transpose::TransposeArgs;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use foldwire::Bound;
+use foldwire_fields::usage::UsageError;
 use serde::Serialize;
 
 use super::BackendArg;
 use super::bench::below;
 use crate::sizes::{Size, Sizes};
-use crate::usage::UsageError;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\

@@ -67,7 +67,7 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
 }
 
 /// What is to be said of presets whose codec is not for this type: their calls go by the raw one.
-pub(crate) fn note(presets: &[Preset], dtype: &str) -> Option<String> {
+pub fn note(presets: &[Preset], dtype: &str) -> Option<String> {
     let dtype = DType::ALL.iter().copied().find(|known| known.name() == dtype)?;
     let codec = |preset: Preset| preset.plan(Collective::AllReduce, Bound::Absolute(1.0)).codec;
     let others = presets.iter().filter(|preset| !codec(**preset).is_for(dtype));

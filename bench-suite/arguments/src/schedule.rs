@@ -4,9 +4,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, T
 use clap::{Args, value_parser};
 use foldwire::Collective;
 use foldwire::schedule::{self, Schedule};
+use foldwire_workbench::plot::PlotFile;
 
 use super::bench::collective;
-use crate::plot::PlotFile;
 
 /// Most ranks whose programs are checked.
 const MAX_RANKS: u64 = 1024;

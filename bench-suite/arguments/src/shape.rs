@@ -1,9 +1,9 @@
 //! Which shape codecs are told of that predict values from other rows (`--shape`).
 
-use crate::usage::UsageError;
-use crate::values::Dims;
 use foldwire::Float;
 use foldwire::codec::CodecParams;
+use foldwire_fields::dims::Dims;
+use foldwire_fields::usage::UsageError;
 use std::str::FromStr;
 
 /// Where a shape comes from.

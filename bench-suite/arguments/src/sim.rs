@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::{Bound, Collective, Preset};
+use foldwire_workbench::plot::PlotFile;
 
 use super::bench::{DTypeArg, collective, frame, lanes};
 use super::rows::{PresetArg, preset};
 use super::schedule::Named;
-use crate::plot::PlotFile;
-use crate::sim::SpeedsArg;
 use crate::sizes::{self, Sizes};
+use crate::speeds::SpeedsArg;
 use crate::values::LinkRate;
 
 /// Most ranks that are simulated: steps are quadratic in them.
@@ -182,7 +182,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::{Cli, Command};
 
     fn sim(args: &str) -> Result<SimArgs, clap::Error> {
         let words = ["foldwire", "sim"].into_iter().chain(args.split_whitespace());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::usage::UsageError;
+use foldwire_fields::usage::UsageError;
 
 /// Largest size of an array, in bytes.
 pub const MAX_SIZE: usize = 1 << 40;

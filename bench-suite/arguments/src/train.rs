@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use foldwire::Bound;
+use foldwire_workbench::plot::PlotFile;
 use serde::Serialize;
 
 use super::bench::DTypeArg;
-use crate::plot::PlotFile;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\

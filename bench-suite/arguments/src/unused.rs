@@ -6,9 +6,9 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use foldwire::Preset;
+use foldwire_fields::usage::UsageError;
 
 use super::{BackendArg, BenchArgs, Command, What};
-use crate::usage::UsageError;
 
 /// Refuses an option without use.
 ///
@@ -77,7 +77,7 @@ mod tests {
     use clap::{CommandFactory, FromArgMatches};
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::Cli;
 
     fn checked(line: &str) -> Result<(), UsageError> {
         let words = ["foldwire"].into_iter().chain(line.split_whitespace());

@@ -8,17 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use foldwire::Bound;
-use foldwire_threads::World;
-
-use crate::usage::UsageError;
-pub use foldwire_fields::dims::Dims;
-
-/// Ranks that are threads of this process, over links of this rate in bytes per second, each way;
-/// `None`: of the speed of memory.
-pub(crate) fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
-    let world = World::new(n_ranks);
-    if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
-}
+use foldwire_fields::usage::UsageError;
 
 /// The rate of one rank's link, each way.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +26,7 @@ impl LinkRate {
 
 impl LinkRate {
     /// In a sentence: `at 10 Gbit/s`.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let Some(bytes_per_s) = self.bytes_per_s else { return "at the speed of memory".into() };
         let bits = 8.0 * bytes_per_s;
         let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
@@ -99,7 +89,7 @@ impl fmt::Display for LinkRate {
 }
 
 /// Parses a bound that is no wider than the range of the values.
-pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
+pub fn bound(text: &str) -> Result<Bound, UsageError> {
     let parsed = text.parse::<Bound>().map_err(|error| UsageError::new(error.to_string()))?;
     match parsed.check_on_operands() {
         Ok(()) => Ok(parsed),
@@ -108,7 +98,7 @@ pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
 }
 
 /// Parses a time with its unit: 2us, 1.5ms, 0s.
-pub(crate) fn time(text: &str) -> Result<f64, UsageError> {
+pub fn time(text: &str) -> Result<f64, UsageError> {
     let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let scale = match unit {
@@ -129,7 +119,7 @@ pub(crate) fn time(text: &str) -> Result<f64, UsageError> {
 }
 
 /// Parses the peak frequency of a simulated shot in Hz.
-pub(crate) fn frequency(text: &str) -> Result<f32, UsageError> {
+pub fn frequency(text: &str) -> Result<f32, UsageError> {
     let most = foldwire_wave::MAX_HZ;
     text.parse().ok().filter(|hz| (1.0..=most).contains(hz)).ok_or_else(|| {
         UsageError::new(format!(
@@ -139,7 +129,7 @@ pub(crate) fn frequency(text: &str) -> Result<f32, UsageError> {
 }
 
 /// Parses how far a simulated wave comes, in units of the way down.
-pub(crate) fn way_down(text: &str) -> Result<f32, UsageError> {
+pub fn way_down(text: &str) -> Result<f32, UsageError> {
     text.parse().ok().filter(|part| *part > 0.0 && *part <= 2.0).ok_or_else(|| {
         UsageError::new(format!(
             "`{text}` is no time above 0, 2 at most; 1 is when the bottom is reached"
@@ -148,14 +138,14 @@ pub(crate) fn way_down(text: &str) -> Result<f32, UsageError> {
 }
 
 /// Parses by what part something may take longer: 0 or more.
-pub(crate) fn tolerance(text: &str) -> Result<f64, UsageError> {
+pub fn tolerance(text: &str) -> Result<f64, UsageError> {
     text.parse().ok().filter(|part: &f64| part.is_finite() && *part >= 0.0).ok_or_else(|| {
         UsageError::new(format!("`{text}` is no part: write a number of 0 or more, such as 0.15"))
     })
 }
 
 /// Parses a number of rounds that do not count, which may be none.
-pub(crate) fn warmup(text: &str) -> Result<usize, UsageError> {
+pub fn warmup(text: &str) -> Result<usize, UsageError> {
     if text == "0" { Ok(0) } else { repeat(text) }
 }
 
@@ -163,7 +153,7 @@ pub(crate) fn warmup(text: &str) -> Result<usize, UsageError> {
 const MAX_RANKS: usize = 1024;
 
 /// Parses a number of ranks, 1…1024.
-pub(crate) fn ranks(text: &str) -> Result<usize, UsageError> {
+pub fn ranks(text: &str) -> Result<usize, UsageError> {
     count(text, MAX_RANKS).ok_or_else(|| {
         UsageError::new(format!(
             "a collective needs at least 1 rank, and this program plays at most {MAX_RANKS}"
@@ -172,7 +162,7 @@ pub(crate) fn ranks(text: &str) -> Result<usize, UsageError> {
 }
 
 /// Parses a number of repetitions, 1…10 000.
-pub(crate) fn repeat(text: &str) -> Result<usize, UsageError> {
+pub fn repeat(text: &str) -> Result<usize, UsageError> {
     count(text, 10_000).ok_or_else(|| UsageError::new("a whole number from 1 to 10000 is needed"))
 }
 
@@ -237,16 +227,6 @@ mod tests {
         );
         for wrong in ["", "2", "us", "-1us", "nans", "2h", "3601s"] {
             assert!(time(wrong).unwrap_err().to_string().contains("no time"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn dims_are_whole_and_positive() {
-        assert_eq!("4x14x48".parse::<Dims>().unwrap().sizes(), [4, 14, 48]);
-        assert_eq!("7".parse::<Dims>().unwrap().n_values(), 7);
-        assert_eq!("4x14x48".parse::<Dims>().unwrap().with_slowest(2).to_string(), "2x14x48");
-        for wrong in ["", "4x", "0x3", "4x-1", "4*3", "4294967296x4294967296x2"] {
-            assert!(wrong.parse::<Dims>().is_err(), "{wrong}");
         }
     }
 

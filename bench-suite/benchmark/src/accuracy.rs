@@ -26,19 +26,16 @@ use anyhow::{Context, bail};
 use foldwire::bound::{rounding, underflow};
 use foldwire::codec::Loss;
 use foldwire::pipeline::Pipeline;
-use foldwire::schedule::{Call, Schedule};
+use foldwire::schedule::Call;
 use foldwire::select::{self, Network};
 use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
+use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::plot::PlotFile;
+use foldwire_workbench::{progress, quality, room, streams};
 use serde::Serialize;
 
-use crate::bench::data::{Data, Source};
-use crate::cli::{AccuracyArgs, OpArg};
-use crate::plot::PlotFile;
-use crate::progress;
-use crate::quality;
-use crate::room;
-use crate::streams;
-use crate::usage::UsageError;
 use errors::{Errors, Histogram, Spread};
 use operands::Operands;
 use party::{MAX_FRAME, Party, Route};
@@ -102,11 +99,6 @@ pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Whether all ranks can get a reduction along a schedule.
-pub(crate) fn reduces(schedule: &'static dyn Schedule) -> bool {
-    Route::of(schedule).is_some()
-}
-
 fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::Result<()> {
     let codec = args.codec;
     if codec.codec.loss() != Loss::Bound || !codec.is_for(T::DTYPE) {
@@ -134,10 +126,14 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
         streams::write(&output::text(&setting, &rows))?;
     }
     if let Some(file) = &args.plot {
-        drawn(file, crate::plot::draw!(file, plot::Growth { setting: &setting, rows: &rows }))?;
+        drawn(
+            file,
+            foldwire_workbench::draw!(file, plot::Growth { setting: &setting, rows: &rows }),
+        )?;
     }
     if let Some(file) = &args.histogram {
-        let bars = crate::plot::draw!(file, bars::Distribution { setting: &setting, rows: &rows });
+        let bars =
+            foldwire_workbench::draw!(file, bars::Distribution { setting: &setting, rows: &rows });
         drawn(file, bars)?;
     }
     let faults = faults(&rows);
@@ -284,7 +280,7 @@ fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
 #[cfg(feature = "plots")]
 fn colour(name: &str) -> plotters::style::RGBColor {
     let is_it = |known: &Pipeline| known.name == name;
-    crate::plot::COLOURS[foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0)]
+    foldwire_workbench::plot::COLOURS[foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0)]
 }
 
 #[cfg(test)]

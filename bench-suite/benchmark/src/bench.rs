@@ -4,7 +4,6 @@
 //! | file | what it does |
 //! |---|---|
 //! | `problem` | one collective on arrays of one length: who has what, and the exact result |
-//! | `data` | the values that ranks send |
 //! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
 //! | `sweep` | every schedule as a contestant, and the one that is chosen |
 //! | `best` | a contestant that chooses the best of several ways by trial |
@@ -29,7 +28,6 @@ mod best;
 pub mod choose;
 pub(crate) mod contest;
 mod contestant;
-pub(crate) mod data;
 pub mod guidelines;
 #[cfg(any(feature = "libfabric", feature = "tcp"))]
 mod job;
@@ -53,17 +51,17 @@ mod verdict;
 
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
+use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::streams;
+use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 
-use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
-use crate::streams;
-use crate::threads::Pools;
 use crate::tune;
-use crate::usage::UsageError;
 use at_once::AtOnce;
 use contest::Settings;
 use contestant::{Contestant, OfPlan};
-use data::Source;
 use output::Results;
 use play::{OneByOne, Play};
 use sweep::Swept;
@@ -236,7 +234,11 @@ fn lanes(args: &BenchArgs) -> usize {
 
 /// A bar on stderr, where that is a terminal and this is rank 0.
 pub(crate) fn progress(rank: usize) -> ProgressBar {
-    if rank == 0 { crate::progress::bar("measuring", 0) } else { ProgressBar::hidden() }
+    if rank == 0 {
+        foldwire_workbench::progress::bar("measuring", 0)
+    } else {
+        ProgressBar::hidden()
+    }
 }
 
 /// Prints results; on rank 0 only.
@@ -246,7 +248,7 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
 fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
         let path = file.path();
-        crate::plot::draw!(file, plot::TimesPlot { results })
+        foldwire_workbench::draw!(file, plot::TimesPlot { results })
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }

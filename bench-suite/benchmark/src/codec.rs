@@ -12,9 +12,6 @@ mod measure;
 #[cfg(feature = "plots")]
 mod plot;
 mod report;
-mod shape;
-
-pub use shape::ShapeArg;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,23 +22,18 @@ use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
 use foldwire::{Bound, DType, Float, Quantum};
+use foldwire_arguments::coding::Coding;
+use foldwire_arguments::{CodecArgs, LevelArg, ShapeArg};
+use foldwire_fields::field::{Field, SMALLER};
+use foldwire_fields::usage::UsageError;
+use foldwire_fields::with_values;
+use foldwire_workbench::plot::PlotFile;
+use foldwire_workbench::{input, memory, progress, room, streams, threads};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::cli::{CodecArgs, LevelArg};
-use crate::coding::Coding;
-use crate::field::{Field, SMALLER};
-use crate::input;
-use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
-use crate::plot::PlotFile;
-use crate::progress;
-use crate::room;
-use crate::streams;
-use crate::threads;
-use crate::usage::UsageError;
 use curve::Point;
-use foldwire_fields::with_values;
 use measure::{Bench, Measured};
 
 /// The share of time lost to other programs above which speeds are not to be trusted.
@@ -184,7 +176,7 @@ fn draw(file: &PlotFile, fields: &[Field], points: &[Point]) -> anyhow::Result<(
         }
         let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
         let points: Vec<_> = points.iter().filter(|point| point.field == *name).collect();
-        crate::plot::draw!(file, plot::Distortion { field: name, points })
+        foldwire_workbench::draw!(file, plot::Distortion { field: name, points })
             .with_context(|| format!("{}: the plot cannot be written", file.path().display()))?;
         streams::remark(format_args!("plot: {}", file.path().display()));
     }

@@ -20,19 +20,18 @@ mod output;
 mod threads;
 
 use foldwire::{Plan, Transport};
+use foldwire_arguments::{BackendArg, P2pArgs};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::{room, streams};
 
 use crate::bench::contest::counts;
-use crate::bench::data::Source;
 #[cfg(feature = "libfabric")]
 use crate::bench::libfabric;
 #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 use crate::bench::not_built;
 #[cfg(feature = "tcp")]
 use crate::bench::tcp;
-use crate::cli::{BackendArg, P2pArgs};
-use crate::room;
-use crate::streams;
-use crate::usage::UsageError;
 use contestant::{Contestant, OfPlan};
 use output::Results;
 

@@ -6,9 +6,8 @@
 
 use std::path::Path;
 
+use foldwire_fields::usage::UsageError;
 use serde::Deserialize;
-
-use crate::usage::UsageError;
 
 /// Where the table is looked for when the user names none.
 pub const DEFAULT_PATH: &str = "../shared/reference/peers.csv";
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn the_shared_table_is_read() {
         let path =
-            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/reference/peers.csv"));
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/reference/peers.csv"));
         if !path.is_file() {
             let _ = writeln!(std::io::stdout(), "skipped: {} is absent", path.display());
             return;

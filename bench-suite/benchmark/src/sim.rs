@@ -21,13 +21,12 @@ mod validate;
 use anyhow::Context;
 use foldwire::codec::CodecId;
 use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
+use foldwire_arguments::SimArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::streams;
 
-use crate::bench::data::Source;
-use crate::cli::SimArgs;
-use crate::streams;
-use crate::usage::UsageError;
 use speeds::Speeds;
-pub use speeds::SpeedsArg;
 use sweep::{Setting, Sweep};
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -95,7 +94,7 @@ fn predict<T: Float>(
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        crate::plot::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })
+        foldwire_workbench::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }

@@ -9,22 +9,21 @@ mod papers;
 mod race;
 mod words;
 
-use serde::Serialize;
 use std::time::Duration;
 
-use crate::cli::{StackArgs, rows};
-use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes, with_volumes};
-use crate::picture::Gallery;
-use crate::progress;
-use crate::quality::{self, Quality};
-use crate::room;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::threads::Pools;
-use crate::usage::UsageError;
-use crate::values::Dims;
 use foldwire::{Bound, Float, Preset};
+use foldwire_arguments::{StackArgs, rows};
+use foldwire_fields::dims::Dims;
+use foldwire_fields::usage::UsageError;
 use foldwire_wave::Survey;
+use foldwire_workbench::input::{self, DEFAULT_RANKS, Inputs, Volumes};
+use foldwire_workbench::picture::Gallery;
+use foldwire_workbench::quality::{self, Quality};
+use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::threads::Pools;
+use foldwire_workbench::{progress, room, streams, with_volumes};
+use serde::Serialize;
+
 use race::{Outcome, Race};
 
 /// One preset's line.

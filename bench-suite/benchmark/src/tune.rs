@@ -21,17 +21,16 @@ use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::select::Speeds;
 use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, bf16, f16, schedule};
+use foldwire_arguments::TuneArgs;
+use foldwire_fields::usage::UsageError;
 use foldwire_threads::World;
+use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::{progress, streams};
 use serde::Serialize;
 
-use crate::bench::data::{Data, Source};
 use crate::bench::row::median;
-use crate::cli::TuneArgs;
-use crate::progress;
 use crate::sim::measure::Task;
-use crate::streams;
-use crate::table::{Align, Table};
-use crate::usage::UsageError;
 
 /// Bytes of a rank's array: more than its part of the caches.
 const ARRAY_BYTES: usize = 8 << 20;

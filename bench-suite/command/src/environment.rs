@@ -5,10 +5,10 @@
 use std::env;
 use std::ffi::OsStr;
 
-use crate::streams;
+use foldwire_workbench::streams;
 
 /// Writes the warnings on stderr; of several ranks, rank 0 does.
-pub fn warn_of_unknown() {
+pub(crate) fn warn_of_unknown() {
     if env::var_os("FOLDWIRE_RANK").is_some_and(|rank| rank != OsStr::new("0")) {
         return;
     }

@@ -15,10 +15,10 @@ mod section;
 mod tcp;
 mod threads;
 
+use foldwire_arguments::{InfoArgs, PresetsArgs};
+use foldwire_workbench::streams;
 use serde_json::{Map, Value};
 
-use crate::cli::{InfoArgs, PresetsArgs};
-use crate::streams;
 use section::Section;
 
 /// Runs the subcommand: everything goes to stdout.
@@ -26,7 +26,7 @@ use section::Section;
 /// # Errors
 ///
 /// When stdout cannot be written; what cannot be found out is told in its place.
-pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
     let sections: [Section; 10] = [
         machine::section(),
         kernels::section(),
@@ -55,7 +55,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When stdout cannot be written.
-pub fn run_presets(args: &PresetsArgs) -> anyhow::Result<()> {
+pub(crate) fn run_presets(args: &PresetsArgs) -> anyhow::Result<()> {
     let section = presets::section();
     streams::write(&if args.json { format!("{}\n", section.json()) } else { section.text() })?;
     Ok(())

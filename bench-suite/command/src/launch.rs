@@ -15,12 +15,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use foldwire_arguments::LaunchArgs;
 use foldwire_bootstrap::Token;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::streams::{self, OutputError};
 use nix::sys::signal::Signal;
 
-use crate::cli::LaunchArgs;
-use crate::streams::{self, OutputError};
-use crate::usage::UsageError;
 use ranks::{Ranks, ReservedRoot};
 
 /// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not
@@ -72,7 +72,7 @@ enum Stage {
 /// # Errors
 ///
 /// When a rank cannot be started, or the output cannot be written; all that were started are ended.
-pub fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     if let Some(rank) = args.env.iter().filter_map(|arg| arg.rank).find(|&rank| rank >= args.ranks)
     {
         let last = args.ranks - 1;

@@ -1,19 +1,36 @@
 //! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else
 //! 1; `launch` has its ranks').
+//!
+//! What it measures is in [`foldwire_benchmark`], and what it runs on several ranks to show them at
+//! work in [`foldwire_applications`]. The rest is here:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `info`, `schedule` | what this build and machine have; who sends what to whom |
+//! | `launch`, `preload` | starting ranks; Foldwire under MPI programs. They need Unix |
+//! | `environment` | variables that nobody reads |
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+// What only plots show is not looked at without them.
+#![cfg_attr(not(feature = "plots"), allow(unused))]
+
+mod environment;
+mod info;
+#[cfg(unix)]
+mod launch;
+#[cfg(unix)]
+mod preload;
+mod schedule;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use foldwire_bench::cli::{Cli, Command, unused};
-use foldwire_bench::streams::{self, OutputError};
-use foldwire_bench::usage::UsageError;
-use foldwire_bench::{
-    accuracy, bench, cg, climate, codec, environment, halo, info, p2p, schedule, sim, stack, train,
-    transpose, tune,
-};
-#[cfg(unix)]
-use foldwire_bench::{launch, preload};
+use foldwire_applications::{cg, climate, halo, train, transpose};
+use foldwire_arguments::{Cli, Command, unused};
+use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, stack, tune};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::streams::{self, OutputError};
 
 fn main() -> ExitCode {
     let given = Cli::command().try_get_matches();

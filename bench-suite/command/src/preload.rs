@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
+use foldwire_arguments::PreloadArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::streams;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
-
-use crate::cli::PreloadArgs;
-use crate::streams;
-use crate::usage::UsageError;
 
 /// A family of MPI libraries that take each other's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Family {
 ///
 /// # Errors
 /// When no library can be picked or found, or the command cannot be run.
-pub fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let launcher = launcher_of(&args.command[0]);
     let needed = args.command.iter().find_map(|word| family_of_program(&which(word)?));
     let Some(family) = needed.or(launcher) else {

@@ -11,12 +11,12 @@ use std::fmt::Write as _;
 use foldwire::schedule::check::{self, Message, Summary};
 use foldwire::schedule::{self, Call, Schedule, program};
 use foldwire::{Collective, Rank};
+use foldwire_arguments::ScheduleArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::streams;
+use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
 
-use crate::cli::ScheduleArgs;
-use crate::streams;
-use crate::table::{Align, Table};
-use crate::usage::UsageError;
 #[cfg(feature = "plots")]
 use picture::Picture;
 
@@ -25,7 +25,7 @@ use picture::Picture;
 /// # Errors
 ///
 /// When the schedule cannot do what is asked, or a file or stdout cannot be written.
-pub fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let Some(named) = args.schedule else { return overview(args) };
     let schedule = named.0;
     let first = Collective::ALL.into_iter().find(|&collective| schedule.supports(collective));
@@ -39,7 +39,7 @@ pub fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;
     if let Some(file) = &args.plot {
-        crate::plot::draw!(file, Picture { schedule, call, summary, messages: &messages })?;
+        foldwire_workbench::draw!(file, Picture { schedule, call, summary, messages: &messages })?;
         streams::remark(format_args!("drawn: {}", file.path().display()));
     }
     if args.json {

@@ -119,6 +119,8 @@ mod tests {
     #[test]
     fn dims_are_whole_and_have_values() {
         assert_eq!("4x14×48".parse::<Dims>().unwrap().sizes(), [4, 14, 48]);
+        assert_eq!("7".parse::<Dims>().unwrap().n_values(), 7);
+        assert_eq!("4x14x48".parse::<Dims>().unwrap().with_slowest(2).to_string(), "2x14x48");
         for wrong in ["", "4x", "0x3", "4x-1", "4*3", "18446744073709551616x0"] {
             let message = wrong.parse::<Dims>().unwrap_err().to_string();
             assert!(message.contains("no dimensions"), "{wrong}: {message}");

@@ -8,20 +8,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldwire::{DType, Float};
-
-use crate::cli::DTypeArg;
-use crate::field::{Field, SMALLER, Values};
-use crate::input;
-use crate::room;
-use crate::usage::UsageError;
+use foldwire_fields::field::{Field, SMALLER, Values};
+use foldwire_fields::usage::UsageError;
 use foldwire_fields::with_values;
 
+use crate::input;
+use crate::room;
+
 /// Rows and columns of the built-in field.
-pub(crate) const SIDE: usize = 1024;
+pub const SIDE: usize = 1024;
 
 /// The base array, and where ranks begin in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Data<T> {
+pub struct Data<T> {
     base: Arc<[T]>,
     magnitude: f64,
     size: usize,
@@ -33,7 +32,7 @@ pub(crate) struct Data<T> {
 impl<T: Float> Data<T> {
     /// # Panics
     /// If the base array is empty.
-    pub(crate) fn new(base: Vec<T>, size: usize, about: String) -> Self {
+    pub fn new(base: Vec<T>, size: usize, about: String) -> Self {
         assert!(!base.is_empty(), "there is a value to send");
         let magnitudes = base.iter().map(|x| x.to_f64().abs());
         let magnitude = magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max);
@@ -47,17 +46,17 @@ impl<T: Float> Data<T> {
     }
 
     /// The shape of the base array.
-    pub(crate) fn shape(&self) -> &[usize] {
+    pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// The same array for another number of ranks.
-    pub(crate) fn between(&self, size: usize) -> Self {
+    pub fn between(&self, size: usize) -> Self {
         Self { size, ..self.clone() }
     }
 
     /// The base array.
-    pub(crate) fn base(&self) -> &[T] {
+    pub fn base(&self) -> &[T] {
         &self.base
     }
 
@@ -66,7 +65,7 @@ impl<T: Float> Data<T> {
     }
 
     /// Writes the values of `rank` from place `first` on.
-    pub(crate) fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
+    pub fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
         let mut at = (self.start(rank) + first) % self.base.len();
         while !out.is_empty() {
             let n = out.len().min(self.base.len() - at);
@@ -77,25 +76,27 @@ impl<T: Float> Data<T> {
     }
 
     /// The largest magnitude of a finite value.
-    pub(crate) fn magnitude(&self) -> f64 {
+    pub fn magnitude(&self) -> f64 {
         self.magnitude
     }
 
     /// What the values are, for people.
-    pub(crate) fn about(&self) -> &str {
+    pub fn about(&self) -> &str {
         &self.about
     }
 }
 
 /// The user's field, before it is one of the element types.
-pub(crate) enum Source {
+pub enum Source {
+    /// In a file.
     File(Field),
+    /// Waves with a little noise.
     BuiltIn,
 }
 
 impl Source {
     /// Reads the file that the user named, if any.
-    pub(crate) fn open(field: Option<&Path>) -> Result<Self, UsageError> {
+    pub fn open(field: Option<&Path>) -> Result<Self, UsageError> {
         match field {
             None => Ok(Self::BuiltIn),
             Some(path) => {
@@ -110,7 +111,7 @@ impl Source {
     }
 
     /// The type asked for, else the field's own, else f32.
-    pub(crate) fn dtype(&self, asked: Option<DTypeArg>) -> DType {
+    pub fn dtype(&self, asked: Option<impl Into<DType>>) -> DType {
         match (asked, self) {
             (Some(dtype), _) => dtype.into(),
             (None, Self::File(field)) => match field.values {
@@ -124,7 +125,7 @@ impl Source {
     }
 
     /// The values as `T`, rounded if they are not.
-    pub(crate) fn data<T: Float>(&self, size: usize) -> Data<T> {
+    pub fn data<T: Float>(&self, size: usize) -> Data<T> {
         let (base, name, shape): (Vec<T>, _, &[usize]) = match self {
             Self::BuiltIn => {
                 let name = format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}");

@@ -9,12 +9,12 @@
 use std::path::{Path, PathBuf};
 
 use foldwire::{bf16, f16};
+use foldwire_fields::dims::Dims;
+use foldwire_fields::field::{Field, SMALLER, Values};
+use foldwire_fields::usage::UsageError;
 use rayon::prelude::*;
 
-use crate::field::{Field, SMALLER, Values};
 use crate::room;
-use crate::usage::UsageError;
-use crate::values::Dims;
 
 /// Ranks when neither `--ranks` nor the number of files says otherwise.
 pub const DEFAULT_RANKS: usize = 8;
@@ -33,6 +33,7 @@ pub enum Volumes {
 }
 
 /// Evaluates an expression with the ranks' values by a name, whatever their type.
+#[macro_export]
 macro_rules! with_volumes {
     ($all:expr, $volumes:ident => $body:expr) => {
         match $all {
@@ -43,8 +44,6 @@ macro_rules! with_volumes {
         }
     };
 }
-pub(crate) use with_volumes;
-
 impl Volumes {
     /// Number of ranks.
     pub fn n_ranks(&self) -> usize {
@@ -77,7 +76,7 @@ impl Volumes {
 }
 
 /// The sum of arrays of equal length, value by value, by compensated addition.
-pub(crate) fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
+pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
     let n_values = volumes.first().map_or(0, Vec::len);
     let sum_at = |at: usize| {
         let (mut sum, mut lost) = (0.0_f64, 0.0_f64);

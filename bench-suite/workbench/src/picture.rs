@@ -13,7 +13,7 @@ mod image;
 pub use gallery::Gallery;
 pub use image::Image;
 
-use crate::values::Dims;
+use foldwire_fields::dims::Dims;
 
 /// Small slices are enlarged by a whole factor to at least this width in pixels.
 const MIN_WIDTH: usize = 400;

@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use epaint_default_fonts::UBUNTU_LIGHT;
+use foldwire_fields::usage::UsageError;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::picture::Image;
-use crate::usage::UsageError;
 
-pub(crate) use curves::Curves;
-pub(crate) use look::{Look, Mark, legend, legend_height};
-pub(crate) use plotters::chart::SeriesLabelPosition as Legend;
+pub use curves::Curves;
+pub use look::{Look, Mark, legend, legend_height};
+pub use plotters::chart::SeriesLabelPosition as Legend;
 
 /// Pixels of a PNG for each of an SVG's, each way.
 const PNG_SCALE: u32 = 2;
@@ -40,13 +40,12 @@ pub const COLOURS: [RGBColor; 6] = [
 ];
 
 /// Draws a plot into a file; where this build has no plots, nobody has such a file.
+#[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
         $file.draw(&$plot)
     };
 }
-pub(crate) use draw;
-
 /// Something to be drawn.
 pub trait Plot {
     /// Width and height in pixels.

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar on stderr that counts to `n` and says what is done; it hides itself where stderr is no
 /// terminal.
-pub(crate) fn bar(what: &str, n: usize) -> ProgressBar {
+pub fn bar(what: &str, n: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} [{bar:40}] {pos}/{len} {eta} {msg}")
         .expect("the template is constant")
         .progress_chars("=> ");

@@ -2,15 +2,14 @@
 
 use foldwire::Preset;
 use foldwire::threads::{Threads, Workers};
-
-use crate::usage::UsageError;
+use foldwire_fields::usage::UsageError;
 
 /// A pool of so many threads; it stays until the program ends. With one thread there is none.
 ///
 /// # Errors
 ///
 /// What the system says where it has no threads left.
-pub(crate) fn of(n_threads: usize) -> Result<Threads, UsageError> {
+pub fn of(n_threads: usize) -> Result<Threads, UsageError> {
     if n_threads <= 1 {
         return Ok(Threads::ONE);
     }
@@ -21,7 +20,7 @@ pub(crate) fn of(n_threads: usize) -> Result<Threads, UsageError> {
 
 /// The threads that a rank computes on in a comparison.
 #[derive(Debug)]
-pub(crate) struct Pools {
+pub struct Pools {
     all: Option<Threads>,
     of_threaded: Threads,
 }
@@ -32,13 +31,13 @@ impl Pools {
     /// # Errors
     ///
     /// As [`of`].
-    pub(crate) fn new(asked: Option<usize>) -> Result<Self, UsageError> {
+    pub fn new(asked: Option<usize>) -> Result<Self, UsageError> {
         let all = asked.map(of).transpose()?;
         Ok(Self { all, of_threaded: all.map_or_else(|| of(2), Ok)? })
     }
 
     /// Those of a preset, or of a row that is none.
-    pub(crate) fn of(&self, preset: Option<Preset>) -> Threads {
+    pub fn of(&self, preset: Option<Preset>) -> Threads {
         let is_threaded = preset.is_some_and(Preset::is_threaded);
         if is_threaded { self.of_threaded } else { self.all.unwrap_or(Threads::ONE) }
     }

@@ -4,10 +4,10 @@
 use foldwire::{
     Bound, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, Transport,
 };
+use foldwire_arguments::{RoundingArg, TrainArgs};
 use serde::Serialize;
 
 use super::net::Net;
-use crate::cli::{RoundingArg, TrainArgs};
 
 /// One way to average.
 #[derive(Debug, Clone, Serialize)]

@@ -7,11 +7,11 @@
 
 use std::f64::consts::TAU;
 
+use foldwire_fields::usage::UsageError;
 use foldwire_sim::Random;
+use foldwire_workbench::data::{SIDE, Source};
 
 use super::net::{Net, Pass};
-use crate::bench::data::{SIDE, Source};
-use crate::usage::UsageError;
 
 /// Inputs of the network: a sine and a cosine for each direction.
 pub(super) const N_INPUTS: usize = 32;
@@ -152,10 +152,10 @@ fn direction(random: &mut Random) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::{Field, Values};
+    use foldwire_fields::field::{Field, Values};
 
     fn source(dims: &str, value: impl Fn(usize) -> f32) -> Source {
-        let dims: crate::values::Dims = dims.parse().unwrap();
+        let dims: foldwire_fields::dims::Dims = dims.parse().unwrap();
         let values = Values::F32((0..dims.n_values()).map(value).collect());
         Source::File(Field { name: "a".into(), dims, values })
     }

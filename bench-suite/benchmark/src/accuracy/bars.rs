@@ -1,11 +1,11 @@
 //! The picture of how errors are distributed: a panel for each pipeline, and what theories say.
 
+use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::errors::Histogram;
 use super::{Row, Setting, colour};
-use crate::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 
 const PANEL: (u32, u32) = (460, 290);
 const TITLE: u32 = 42;

@@ -1,11 +1,10 @@
 //! What ranks have, and what its reduction is exactly.
 
 use foldwire::Float;
+use foldwire_arguments::OpArg;
+use foldwire_workbench::data::Data;
+use foldwire_workbench::input::exact_sum;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-use crate::bench::data::Data;
-use crate::cli::OpArg;
-use crate::input::exact_sum;
 
 /// An array for each rank.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Rows for people (a head and a table) and for programs (one JSON object).
 
+use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
 
 use super::{Row, Setting};
-use crate::table::{Align, Table};
 
 /// Head and table.
 pub(super) fn text(setting: &Setting, rows: &[Row]) -> String {

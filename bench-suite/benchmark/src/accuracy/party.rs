@@ -8,10 +8,9 @@ use foldwire::{
     Bound, Collective, Communicator, Config, Error, Float, Op, Operation, Plan, Quantum, Rank,
     Report,
 };
+use foldwire_arguments::OpArg;
+use foldwire_arguments::coding::Coding;
 use foldwire_threads::{Endpoint, World, drive};
-
-use crate::cli::OpArg;
-use crate::coding::Coding;
 
 /// Bytes of a frame, at most: those of a world of threads.
 pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;

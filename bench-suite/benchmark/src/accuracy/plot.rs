@@ -1,10 +1,10 @@
 //! The picture of errors over ranks: a panel for each schedule, both axes logarithmic.
 
+use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::{Row, Setting, colour, distinct};
-use crate::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 
 const PANEL: (u32, u32) = (460, 330);
 const TITLE: u32 = 42;

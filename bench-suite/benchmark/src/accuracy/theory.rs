@@ -8,9 +8,8 @@
 //! data vary by many Δ. So of a sum it has the variance n·Δ²/12, and is about normal; of a minimum
 //! or maximum it is that of one operand.
 
+use foldwire_arguments::OpArg;
 use serde::Serialize;
-
-use crate::cli::OpArg;
 
 /// The share of a normal distribution within two deviations, as the paper rounds it.
 pub(super) const SHARE: f64 = 0.9544;

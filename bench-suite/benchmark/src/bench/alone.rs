@@ -1,13 +1,13 @@
 //! One preset on threads, for those who want only its time: the validation of the cost model.
 
 use foldwire::{Bound, Float, Preset, Rank};
+use foldwire_arguments::OpArg;
 use foldwire_threads::World;
+use foldwire_workbench::data::Data;
 
 use super::contestant::OfPlan;
-use super::data::Data;
 use super::problem::Problem;
 use super::stage::{Barrier, Stage, barrier};
-use crate::cli::OpArg;
 
 /// A collective over threads.
 #[derive(Debug, Clone)]

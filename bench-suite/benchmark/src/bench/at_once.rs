@@ -10,6 +10,7 @@ use anyhow::Context;
 use foldwire::{Collective, Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
 use foldwire::{Transport, schedule};
 use foldwire_fields::memory;
+use foldwire_fields::usage::UsageError;
 
 use super::contest::{Contest, Settings};
 use super::contestant::{Buffers, Contestant, Done, OfPlan, Start};
@@ -19,7 +20,6 @@ use super::play::{self, Extras, Play, Setting};
 use super::problem::Problem;
 use super::stage::{Stage, Team, barrier};
 use super::{config, plans, progress};
-use crate::usage::UsageError;
 
 /// Several calls at once. Of `f32` only: each type would have the engine compiled once more.
 pub(super) struct AtOnce;

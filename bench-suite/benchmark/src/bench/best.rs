@@ -144,10 +144,10 @@ mod tests {
     use foldwire::{Collective, Rank};
     use foldwire_threads::World;
 
-    use super::super::data::Data;
     use super::super::stage::barrier;
     use super::*;
-    use crate::cli::OpArg;
+    use foldwire_arguments::OpArg;
+    use foldwire_workbench::data::Data;
 
     /// Takes so many milliseconds on a rank, or fails there.
     struct Sleeper {

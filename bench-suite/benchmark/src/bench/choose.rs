@@ -12,24 +12,23 @@ use std::time::{Duration, Instant};
 use foldwire::codec::CodecId;
 use foldwire::select::{Reason, Speeds};
 use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
+use foldwire_arguments::sizes::Size;
+use foldwire_arguments::values::LinkRate;
+use foldwire_arguments::{BackendArg, ChooseArgs, OpArg};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::{ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::config_from_env;
 use super::contest::{counts, rounds, slowest};
 use super::contestant::OfPlan;
-use super::data::{Data, Source};
 use super::problem::Problem;
 use super::row::median;
 use super::stage::{Barrier, Stage, barrier, tell};
-use crate::cli::{BackendArg, ChooseArgs, OpArg};
-use crate::room;
-use crate::sizes::Size;
-use crate::streams;
-use crate::table::{Align, Table};
 use crate::tune;
-use crate::usage::UsageError;
-use crate::values::{self, LinkRate};
 
 /// Calls after which an automatic plan has done its trials.
 const FIRST_CALLS: usize = 12;
@@ -168,12 +167,12 @@ pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
 
 fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
-    let usual = values::world(size, None).speeds();
+    let usual = ranks::world(size, None).speeds();
     let task = Task::new(args, size, size, usual)?;
-    let progress = crate::progress::bar("measuring", task.n_rows());
+    let progress = foldwire_workbench::progress::bar("measuring", task.n_rows());
     let mut rows = Vec::new();
     for link in &task.links {
-        let world = values::world(size, link.bytes_per_s());
+        let world = ranks::world(size, link.bytes_per_s());
         let ranks = world.run(|mut comm| {
             *comm.config_mut() = task.config;
             let hidden = ProgressBar::hidden();

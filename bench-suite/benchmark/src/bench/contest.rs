@@ -11,22 +11,22 @@ use std::ops::Range;
 
 use anyhow::Context;
 use foldwire::{Collective, Float, Rank, Report};
+use foldwire_arguments::sizes::{Size, Sizes};
+use foldwire_arguments::{BenchArgs, FormArg, OpArg};
 use foldwire_fields::memory;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Data;
+use foldwire_workbench::memory::{Memcpy, gbps, median};
+use foldwire_workbench::room;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
-use super::data::Data;
 use super::overlap::Work;
 use super::problem::Problem;
 use super::row::{self, Row};
 use super::stage::{Barrier, Stage, Team, tell};
 use super::verdict::Verdict;
-use crate::cli::{BenchArgs, FormArg, OpArg};
-use crate::memory::{Memcpy, gbps, median};
-use crate::room;
-use crate::sizes::{Size, Sizes};
-use crate::usage::UsageError;
 
 /// Rounds of short calls end here, however little time they take.
 const MAX_ROUNDS: usize = 1000;

@@ -8,11 +8,11 @@ use foldwire::threads::Threads;
 use foldwire::{
     Bound, Collective, Communicator, Error, Float, Operation, Plan, Preset, Report, Transport,
 };
+use foldwire_arguments::sizes::Size;
 
 use super::overlap::Work;
 use super::problem::Problem;
 use super::stage::{Stage, Team};
-use crate::sizes::Size;
 
 /// One rank's buffers for a problem.
 #[derive(Debug)]

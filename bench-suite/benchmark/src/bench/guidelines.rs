@@ -7,21 +7,20 @@
 //! "Self-consistent MPI performance guidelines", IEEE Trans. Parallel Distrib. Syst. 21 (2010).
 
 use foldwire::{Collective, Communicator, Preset, Rank, Transport};
+use foldwire_arguments::sizes::Size;
+use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::{ranks, streams};
 use serde::Serialize;
 
 use super::contest::{counts, slowest};
 use super::contestant::{Contestant, OfPlan};
-use super::data::{Data, Source};
 use super::problem::Problem;
 use super::progress;
 use super::row::median;
 use super::stage::{Barrier, Stage, barrier, tell};
-use crate::cli::{BackendArg, GuidelinesArgs, OpArg};
-use crate::sizes::Size;
-use crate::streams;
-use crate::table::{Align, Table};
-use crate::usage::UsageError;
-use crate::values;
 
 /// A collective should take no longer than others, one after the other.
 type Guideline = (Collective, &'static [Collective]);
@@ -121,7 +120,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let counts = counts::<f32>(&args.sizes)?;
     let data = Source::open(None)?.data::<f32>(size);
-    let world = values::world(size, args.link.bytes_per_s());
+    let world = ranks::world(size, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| {
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
         let stand = Stand { counts: &counts, data: &data, players: presets(args) };

@@ -4,11 +4,11 @@
 use anyhow::Context;
 use foldwire::select::Speeds;
 use foldwire::{Float, Transport};
+use foldwire_arguments::{BenchArgs, ChooseArgs};
 use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 
 use super::play::{Extras, Play, Setting};
 use super::{Settings, Source, choose, show};
-use crate::cli::{BenchArgs, ChooseArgs};
 
 /// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
 /// name that results have for it.

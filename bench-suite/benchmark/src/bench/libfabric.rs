@@ -1,9 +1,8 @@
 //! How ranks are joined by libfabric.
 
+use foldwire_arguments::values::LinkRate;
 use foldwire_bootstrap::Party;
 use foldwire_libfabric::{Endpoint, Settings};
-
-use crate::values::LinkRate;
 
 /// Joins those who have met, by the environment and the command line; also gives the name that
 /// results have for it.

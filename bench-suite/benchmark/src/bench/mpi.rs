@@ -11,7 +11,10 @@ use std::time::Instant;
 use anyhow::Context;
 use foldwire::select::Speeds;
 use foldwire::{Collective, Float};
+use foldwire_arguments::values::LinkRate;
+use foldwire_arguments::{BenchArgs, ChooseArgs, GuidelinesArgs, OpArg};
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
+use foldwire_workbench::streams;
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
 
@@ -24,9 +27,6 @@ use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::Team;
 use super::{Settings, Source, choose, config_from_env, guidelines, show};
-use crate::cli::{BenchArgs, ChooseArgs, GuidelinesArgs, OpArg};
-use crate::streams;
-use crate::values::LinkRate;
 
 /// Plays this process's rank.
 pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use foldwire::kernel::Level;
 use foldwire::{Float, Transport};
+use foldwire_arguments::sizes::Size;
+use foldwire_workbench::table::{self, Align, Table};
 use serde::{Deserialize, Serialize};
 
 use super::contest::{Outcome, Settings};
 use super::play::Setting;
 use super::row::{self, MPI_BEST, MPI_DEFAULT, Row};
 use super::sweep;
-use crate::sizes::Size;
-use crate::table::{self, Align, Table};
 
 /// What a line of `--csv` holds.
 const CSV_COLUMNS: [&str; 30] = [

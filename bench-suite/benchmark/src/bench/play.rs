@@ -1,14 +1,14 @@
 //! From one rank's endpoint to results: the same on every backend.
 
 use foldwire::{Communicator, Float, Transport};
+use foldwire_arguments::BenchArgs;
+use foldwire_workbench::data::Data;
 
 use super::contest::{Contest, Settings};
 use super::contestant::Contestant;
-use super::data::Data;
 use super::output::{Head, Results};
 use super::stage::{Barrier, barrier};
 use super::{config, presets, progress};
-use crate::cli::BenchArgs;
 
 /// What ranks know before they meet.
 #[derive(Clone, Copy)]

@@ -1,12 +1,12 @@
 //! The picture: times over sizes, one line a contestant, both axes logarithmic.
 
+use foldwire_arguments::sizes::Size;
+use foldwire_workbench::plot::{self, COLOURS, FONT, Plot};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::output::Results;
 use super::row::Row;
-use crate::plot::{self, COLOURS, FONT, Plot};
-use crate::sizes::Size;
 
 const SIZE: (u32, u32) = (760, 460);
 
@@ -90,7 +90,7 @@ impl Plot for TimesPlot<'_> {
 mod tests {
     use super::super::output::tests::results;
     use super::*;
-    use crate::plot::PlotFile;
+    use foldwire_workbench::plot::PlotFile;
 
     #[test]
     fn every_contestant_has_a_line_and_an_array_of_no_bytes_has_none() {

@@ -6,9 +6,8 @@ use foldwire::bound::{rounding, underflow};
 use foldwire::layout::share;
 use foldwire::schedule::Call;
 use foldwire::{Collective, Float, Rank};
-
-use super::data::Data;
-use crate::cli::OpArg;
+use foldwire_arguments::OpArg;
+use foldwire_workbench::data::Data;
 
 /// A collective between `size` ranks on an array of `count` values, as `rank` sees it.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! One line of results: a contestant at a size, over all ranks.
 
 use foldwire::Collective;
+use foldwire_arguments::OpArg;
 use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
@@ -8,7 +9,6 @@ use super::contestant::Shown;
 use super::overlap;
 use super::problem::Problem;
 use super::verdict::Verdict;
-use crate::cli::OpArg;
 
 /// The contestant that sends values as they are.
 pub(super) const RAW: &str = "raw";

@@ -8,14 +8,14 @@ use foldwire::layout::share;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Report, Transport};
 use foldwire_fields::memory::{self, NoMemory};
+use foldwire_workbench::data::Data;
+use foldwire_workbench::memory::Memcpy;
 
 use super::contestant::{Buffers, Contestant, Done};
-use super::data::Data;
 use super::overlap::{self, Work};
 use super::problem::Problem;
 use super::row::median;
 use super::verdict::Verdict;
-use crate::memory::Memcpy;
 
 /// One rank's end of those that take part, by whichever communicator.
 pub(crate) trait Team {

@@ -9,14 +9,14 @@ use foldwire::op::OpCode;
 use foldwire::schedule::{Call, Schedule};
 use foldwire::select::{self, Network};
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
+use foldwire_arguments::sizes::Size;
+use foldwire_workbench::table::{Align, Table};
 
 use super::contestant::{Buffers, Contestant, Done, OfPlan, Shown, Start};
 use super::overlap::Work;
 use super::problem::Problem;
 use super::row::Row;
 use super::stage::Stage;
-use crate::sizes::Size;
-use crate::table::{Align, Table};
 
 /// A schedule among all.
 pub(super) struct Swept {

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use foldwire::Float;
+use foldwire_arguments::BenchArgs;
+use foldwire_arguments::values::LinkRate;
 use foldwire_threads::World;
+use foldwire_workbench::ranks;
 
 use super::output::Results;
 use super::play::{Extras, Play, Setting};
 use super::{Settings, Source, show};
-use crate::cli::BenchArgs;
-use crate::values::{self, LinkRate};
 
 /// Ranks unless told otherwise.
 const DEFAULT_RANKS: usize = 4;
@@ -40,6 +41,6 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
 pub(super) fn world(args: &BenchArgs) -> World {
     let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let latency = Duration::from_secs_f64(args.latency.unwrap_or_default());
-    let world = values::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
+    let world = ranks::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
     if let Some(n_bytes) = args.frame { world.frame_bytes(n_bytes) } else { world }
 }

@@ -1,11 +1,11 @@
 //! How far a rank's result is from the exact one.
 
 use foldwire::Float;
+use foldwire_workbench::data::Data;
+use foldwire_workbench::quality::{self, Quality};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::data::Data;
 use super::problem::Problem;
-use crate::quality::{self, Quality};
 
 /// Values that are compared at a time, so that exact results need not be stored.
 const PIECE: usize = 1 << 16;
@@ -97,7 +97,7 @@ mod tests {
     use foldwire::{Collective, Rank};
 
     use super::*;
-    use crate::cli::OpArg;
+    use foldwire_arguments::OpArg;
 
     /// 3e38 + 3e38 − 3e38 is infinite, or not, by the order; what cannot overflow is judged.
     #[test]

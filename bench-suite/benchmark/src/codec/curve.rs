@@ -4,14 +4,14 @@
 use foldwire::bound::Extent;
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::{Bound, Float, Quantum};
+use foldwire_arguments::CodecArgs;
+use foldwire_arguments::coding::Coding;
+use foldwire_fields::field::Field;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::measure::Bench;
 use super::report;
-use crate::cli::CodecArgs;
-use crate::coding::Coding;
-use crate::field::Field;
 
 /// Bounds of a curve, in units of the range of the values.
 const BOUNDS: [f64; 11] = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6];

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecParams, Loss};
 use foldwire::{Float, Op, Quantum};
+use foldwire_arguments::coding::Coding;
+use foldwire_workbench::memory::{self, Memcpy};
+use foldwire_workbench::quality::{self, Quality};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::coding::Coding;
-use crate::memory::{self, Memcpy};
-use crate::quality::{self, Quality};
 
 /// Operands that codes leave head-room for, as in a group of this many ranks.
 const MAX_OPERANDS: u32 = 8;

@@ -2,12 +2,12 @@
 //! exact has no PSNR: an exact codec is a line upwards at its rate, and where another one loses
 //! nothing it has a mark at the top.
 
+use foldwire_arguments::coding::Coding;
+use foldwire_workbench::plot::{FONT, Look, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::curve::Point;
-use crate::coding::Coding;
-use crate::plot::{FONT, Look, Plot, legend, legend_height};
 
 const CHART: (u32, u32) = (760, 460);
 /// Entries of the legend side by side.

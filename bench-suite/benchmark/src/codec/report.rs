@@ -7,12 +7,12 @@ use std::path::Path;
 
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Loss};
+use foldwire_workbench::table::{Align, Table, scientific};
 use serde::{Serialize as _, Serializer};
 
 use super::Row;
 use super::curve::Point;
 use crate::peers::Peers;
-use crate::table::{Align, Table, scientific};
 
 /// The compressor that the project measures itself against: the same block size, no entropy coder.
 const RIVAL: &str = "SZp-b32";

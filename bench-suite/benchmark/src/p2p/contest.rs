@@ -9,15 +9,15 @@ use std::time::Instant;
 
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
+use foldwire_arguments::{P2pArgs, What};
 use foldwire_fields::memory;
+use foldwire_workbench::data::Data;
 use indicatif::ProgressBar;
 
 use super::contestant::Contestant;
 use super::output::{Row, compare};
 use crate::bench::contest::counts;
-use crate::bench::data::Data;
 use crate::bench::stage::{Barrier, tell};
-use crate::cli::{P2pArgs, What};
 
 /// Seconds that a measurement takes, about.
 const MEASUREMENT_S: f64 = 1e-3;

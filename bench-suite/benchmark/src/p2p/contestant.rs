@@ -1,8 +1,7 @@
 //! What takes part: anything that can send values from rank to rank, and wait for all ranks.
 
 use foldwire::{Communicator, Incoming, Outgoing, Plan, Rank, Report, Transport};
-
-use crate::cli::What;
+use foldwire_arguments::What;
 
 /// The contestant that sends values as they are.
 pub(super) const RAW: &str = "raw";

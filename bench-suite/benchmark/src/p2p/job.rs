@@ -3,15 +3,15 @@
 
 use anyhow::Context;
 use foldwire::{Communicator, Transport};
+use foldwire_arguments::P2pArgs;
 use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
+use foldwire_workbench::data::Source;
 
 use super::contest::Contest;
 use super::output::{Head, Results};
 use super::{check, plans, show};
-use crate::bench::data::Source;
 use crate::bench::stage::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
-use crate::cli::P2pArgs;
 
 /// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
 /// name that results have for it.

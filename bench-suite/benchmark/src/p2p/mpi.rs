@@ -2,7 +2,11 @@
 
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
+use foldwire_arguments::values::LinkRate;
+use foldwire_arguments::{P2pArgs, What};
 use foldwire_mpi_native as native;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::streams;
 use mpi::point_to_point::{self, Destination, Source as _};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
@@ -11,12 +15,8 @@ use super::contest::Contest;
 use super::contestant::{Contestant, MPI};
 use super::output::{Head, Results};
 use super::{check, plans, show};
-use crate::bench::data::Source;
 use crate::bench::stage::Barrier;
 use crate::bench::{config_from_env, progress};
-use crate::cli::{P2pArgs, What};
-use crate::streams;
-use crate::values::LinkRate;
 
 /// Plays this process's rank.
 pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {

@@ -3,16 +3,16 @@
 
 use foldwire::kernel::Level;
 use foldwire::{Communicator, Transport};
+use foldwire_arguments::sizes::Size;
+use foldwire_arguments::{P2pArgs, What};
+use foldwire_workbench::data::Data;
+use foldwire_workbench::table::{Align, Table};
 use serde::Serialize;
 
 use super::contest::Entry;
 use super::contestant::{MPI, RAW};
 use crate::bench::contest::slowest;
-use crate::bench::data::Data;
 use crate::bench::row::{median, percentile};
-use crate::cli::{P2pArgs, What};
-use crate::sizes::Size;
-use crate::table::{Align, Table};
 
 /// What a line of `--csv` holds.
 const CSV_COLUMNS: [&str; 16] = [

@@ -1,16 +1,17 @@
 //! Ranks that are threads of this process.
 
 use foldwire::Communicator;
+use foldwire_arguments::P2pArgs;
+use foldwire_arguments::values::LinkRate;
 use foldwire_threads::Endpoint;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::ranks;
 
 use super::contest::Contest;
 use super::output::{Head, Results};
 use super::{check, plans, show};
-use crate::bench::data::Source;
 use crate::bench::stage::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
-use crate::cli::P2pArgs;
-use crate::values::{self, LinkRate};
 
 /// Ranks unless told otherwise.
 const DEFAULT_RANKS: usize = 2;
@@ -20,7 +21,7 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     check(args, size, size)?;
     let data = source.data::<f32>(size);
-    let world = values::world(size, args.link.as_ref().and_then(LinkRate::bytes_per_s));
+    let world = ranks::world(size, args.link.as_ref().and_then(LinkRate::bytes_per_s));
     let ranks = world.run_endpoints(|endpoint| -> anyhow::Result<Results> {
         let comm = Communicator::with_config(endpoint, config_from_env()?)?;
         let head = Head::new(args, &comm, "threads", &data);

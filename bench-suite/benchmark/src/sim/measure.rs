@@ -23,9 +23,8 @@ use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, sample};
 use foldwire::{Bound, Float, Op, Quantum};
 use foldwire_sim::cost::{Costs, Speeds, Wire};
+use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::bench::data::Data;
 
 /// Bytes of the arrays that are streamed over, each, at least and at most.
 const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use foldwire_arguments::sizes::Size;
+use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 use serde_json::json;
 
 use super::speeds::Speeds;
 use super::sweep::{Setting, Sweep};
-use crate::sizes::Size;
-use crate::table::{self, Align, Table};
 
 /// Head and table.
 pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str) -> String {

@@ -1,12 +1,12 @@
 //! The picture: speed-up over raw by ranks, one line a preset.
 
 use foldwire::Preset;
+use foldwire_workbench::plot::{self, COLOURS, FONT, Plot};
+use foldwire_workbench::table;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::sweep::{Setting, Sweep};
-use crate::plot::{self, COLOURS, FONT, Plot};
-use crate::table;
 
 const SIZE: (u32, u32) = (760, 460);
 

@@ -5,68 +5,26 @@
 //! ratio that of the field is measured; without speeds for raw it has those of memory.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use anyhow::Context;
 use foldwire::codec::CodecId;
 use foldwire::{Float, Plan};
+use foldwire_arguments::SimArgs;
+use foldwire_arguments::sizes::Size;
+use foldwire_arguments::speeds::{PUBLISHED, SpeedsArg};
+use foldwire_fields::usage::UsageError;
 use foldwire_sim::cost::{self, Costs, Wire};
+use foldwire_workbench::data::Data;
 use serde::{Deserialize, Serialize};
 
 use super::measure::Task;
 use super::sweep::Setting;
-use crate::bench::data::Data;
-use crate::cli::SimArgs;
-use crate::sizes::Size;
-use crate::usage::UsageError;
 
 /// Largest frame whose primitives and ratio are measured: of these some hundred are needed.
 const MAX_FRAME: usize = 16 << 20;
 /// Operands of the sums that speeds are measured on, at most.
 const MOST_OPERANDS: usize = 64;
-
-/// Codec speeds of publications, as files.
-const PUBLISHED: [(&str, &str); 7] = [
-    ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
-    ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
-    ("zccl-multi-thread-slow", include_str!("published/zccl-multi-thread-slow.toml")),
-    ("zccl-multi-thread-fast", include_str!("published/zccl-multi-thread-fast.toml")),
-    ("hzccl-18-threads-slow", include_str!("published/hzccl-18-threads-slow.toml")),
-    ("hzccl-18-threads-fast", include_str!("published/hzccl-18-threads-fast.toml")),
-    ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
-];
-
-/// What the user says of speeds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SpeedsArg {
-    /// This machine's.
-    Measure,
-    /// A publication's: its name.
-    Published(&'static str),
-    /// In a file.
-    File(PathBuf),
-}
-
-impl FromStr for SpeedsArg {
-    type Err = UsageError;
-
-    fn from_str(text: &str) -> Result<Self, UsageError> {
-        let published = PUBLISHED.iter().find(|(name, _)| *name == text);
-        let path = Path::new(text);
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        match (text, published, extension) {
-            ("measure", ..) => Ok(Self::Measure),
-            (_, Some((name, _)), _) => Ok(Self::Published(name)),
-            (_, _, Some("toml" | "json")) => Ok(Self::File(path.to_owned())),
-            _ => Err(UsageError::new(format!(
-                "`{text}` is neither `measure`, a file NAME.toml or NAME.json, nor one of {}",
-                PUBLISHED.map(|(name, _)| name).join(", ")
-            ))),
-        }
-    }
-}
 
 /// Speeds in 1e9 bytes of values per second, as they stand in a file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
+use foldwire_arguments::{Named, SimArgs};
 use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
+use foldwire_workbench::progress;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::speeds::Speeds;
-use crate::cli::{Named, SimArgs};
-use crate::progress;
 
 /// What all predictions have in common.
 #[derive(Debug, Clone)]

@@ -11,14 +11,13 @@ mod results;
 mod threads;
 
 use foldwire::{DType, bf16, f16};
+use foldwire_arguments::SimArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::Source;
+use foldwire_workbench::streams;
+use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::bench::data::Source;
-use crate::cli::SimArgs;
-use crate::streams;
-use crate::table::{self, Align, Table};
-use crate::usage::UsageError;
 
 /// Runs the comparison that the user asked for: results on stdout, everything else on stderr.
 ///

@@ -3,9 +3,8 @@
 //! Their machines, networks, images and baselines are others, so no figure of theirs is one to
 //! reproduce; docs/codecs.md compares.
 
+use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
-
-use crate::table::{self, Align, Table};
 
 /// One paper's figures.
 #[derive(Debug, Serialize)]

@@ -6,13 +6,12 @@
 
 use foldwire::schedule::Pairwise;
 use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Report};
+use foldwire_workbench::memory::median;
+use foldwire_workbench::ranks;
+use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
-
-use crate::memory::median;
-use crate::threads::Pools;
-use crate::values;
 
 /// What to run.
 #[derive(Debug)]
@@ -85,7 +84,7 @@ impl Race {
         volumes: &[Vec<T>],
         progress: &ProgressBar,
     ) -> Result<Vec<Outcome<T>>, Error> {
-        let world = values::world(volumes.len(), self.link);
+        let world = ranks::world(volumes.len(), self.link);
         let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
         let plans: Vec<Plan> =
             self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();

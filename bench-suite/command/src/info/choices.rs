@@ -4,12 +4,12 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Call;
 use foldwire::select::{self, Network, Row};
 use foldwire::{Bound, Collective, Plan, Rank};
+use foldwire_arguments::InfoArgs;
+use foldwire_workbench::table::Align;
 
 use serde_json::Value;
 
 use super::section::{Cell, Section};
-use crate::cli::InfoArgs;
-use crate::table::Align;
 
 const COLUMNS: &[(&str, Align)] = &[
     ("collective", Align::Left),

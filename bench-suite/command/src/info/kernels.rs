@@ -1,9 +1,9 @@
 //! Kernel levels: which is used, and which instructions the others miss.
 
 use foldwire::kernel::Level;
+use foldwire_workbench::table::Align;
 
 use super::section::{Cell, Section};
-use crate::table::Align;
 
 const COLUMNS: &[(&str, Align)] =
     &[("level", Align::Left), ("available", Align::Left), ("why not", Align::Left)];

@@ -17,7 +17,7 @@ mod built_in {
     use foldwire_libfabric::{Provider, Settings, Version, providers};
 
     use crate::info::section::{Cell, Section};
-    use crate::table::Align;
+    use foldwire_workbench::table::Align;
 
     const COLUMNS: &[(&str, Align)] = &[
         ("provider", Align::Left),

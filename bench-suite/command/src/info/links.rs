@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use foldwire_workbench::table::{self, Align};
+
 use super::section::{Cell, Section};
-use crate::table::{self, Align};
 
 const COLUMNS: &[(&str, Align)] = &[
     ("interface", Align::Left),

@@ -3,8 +3,9 @@
 use std::fs;
 use std::thread;
 
+use foldwire_workbench::table;
+
 use super::section::{Cell, Section};
-use crate::table;
 
 pub(super) fn section() -> Section {
     let plots = if cfg!(feature = "plots") {

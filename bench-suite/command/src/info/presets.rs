@@ -2,10 +2,10 @@
 
 use foldwire::schedule::Schedule;
 use foldwire::{Bound, Collective, Preset};
+use foldwire_arguments::coding::Coding;
+use foldwire_workbench::table::Align;
 
 use super::section::Section;
-use crate::coding::Coding;
-use crate::table::Align;
 
 const COLUMNS: &[(&str, Align)] = &[
     ("preset", Align::Left),

@@ -1,8 +1,7 @@
 //! A part of the report: properties or rows, as text and as JSON.
 
+use foldwire_workbench::table::{Align, Table};
 use serde_json::{Map, Value, json};
-
-use crate::table::{Align, Table};
 
 /// A part of the report.
 pub(super) struct Section {

@@ -8,7 +8,9 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use anyhow::Context;
+use foldwire_arguments::LaunchArgs;
 use foldwire_bootstrap::{Root, Token};
+use foldwire_fields::usage::UsageError;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -18,8 +20,6 @@ use socket2::{Domain, Socket, Type};
 use super::Event;
 use super::forward::forward;
 use super::keeper::Keeper;
-use crate::cli::LaunchArgs;
-use crate::usage::UsageError;
 
 /// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without
 /// libfabric too).
@@ -185,8 +185,10 @@ mod tests {
         use clap::Parser;
 
         let words = format!("foldwire launch {words} -- true");
-        let cli = crate::cli::Cli::try_parse_from(words.split(' ')).unwrap();
-        let crate::cli::Command::Launch(args) = cli.command else { unreachable!("it is launch") };
+        let cli = foldwire_arguments::Cli::try_parse_from(words.split(' ')).unwrap();
+        let foldwire_arguments::Command::Launch(args) = cli.command else {
+            unreachable!("it is launch")
+        };
         args
     }
 

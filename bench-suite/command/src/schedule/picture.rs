@@ -2,12 +2,12 @@
 
 use foldwire::schedule::check::{Message, Summary};
 use foldwire::schedule::{Call, Schedule};
+use foldwire_workbench::plot::{COLOURS, FONT, Plot};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::title;
-use crate::plot::{COLOURS, FONT, Plot};
 
 /// Pixels between two ranks, between two units of time, and around.
 const ACROSS: u32 = 56;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use foldwire_fields::dims::Dims;
 
 use super::{Image, Scale, Slice};
-use crate::values::Dims;
 
 /// Results side by side in the overview.
 const PER_BAND: usize = 3;

@@ -4,16 +4,15 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::usage::UsageError;
+use foldwire_fields::usage::UsageError;
 
 /// In place of drawing: there is no file to draw into, so what would be drawn is not made.
+#[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
         $file.draw()
     };
 }
-pub(crate) use draw;
-
 /// A picture's file, of which there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlotFile {}

@@ -10,15 +10,17 @@ const SIZE: (u32, u32) = (760, 460);
 const LEAST: f64 = 1e-300;
 
 /// Lines from 0 on, upwards logarithmic.
-pub(crate) struct Curves<'a> {
-    pub(crate) caption: String,
-    /// What the axes are.
-    pub(crate) x: &'a str,
-    pub(crate) y: &'a str,
+pub struct Curves<'a> {
+    /// What stands above.
+    pub caption: String,
+    /// What the axis to the right is.
+    pub x: &'a str,
+    /// What the one upwards is.
+    pub y: &'a str,
     /// Names and points.
-    pub(crate) lines: Vec<(String, Vec<(f64, f64)>)>,
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
     /// Where there is room.
-    pub(crate) legend: SeriesLabelPosition,
+    pub legend: SeriesLabelPosition,
 }
 
 impl Plot for Curves<'_> {

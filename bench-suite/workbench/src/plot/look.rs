@@ -13,42 +13,48 @@ const SAMPLE: i32 = 26;
 
 /// What stands at a curve's points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub enum Mark {
+    /// Nothing.
     Nothing,
+    /// A filled circle.
     Dot,
+    /// A circle.
     Ring,
 }
 
 /// How a curve looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Look {
-    pub(crate) colour: RGBColor,
-    pub(crate) is_dashed: bool,
-    pub(crate) mark: Mark,
+pub struct Look {
+    /// Of the curve and its marks.
+    pub colour: RGBColor,
+    /// Whether the curve is dashed.
+    pub is_dashed: bool,
+    /// What stands at its points.
+    pub mark: Mark,
     /// Pixels across.
-    pub(crate) width: u32,
+    pub width: u32,
 }
 
 impl Look {
     /// That of the curve of this number, unlike that of all before it as far as there are colours.
-    pub(crate) fn nth(at: usize) -> Self {
+    pub fn nth(at: usize) -> Self {
         let is_dashed = (at / COLOURS.len()) % 2 == 1;
         let mark = if is_dashed { Mark::Ring } else { Mark::Dot };
         Self { is_dashed, ..Self::of(COLOURS[at % COLOURS.len()], mark) }
     }
 
     /// A measured curve, or one that is computed.
-    pub(crate) fn of(colour: RGBColor, mark: Mark) -> Self {
+    pub fn of(colour: RGBColor, mark: Mark) -> Self {
         Self { colour, is_dashed: mark == Mark::Nothing, mark, width: 2 }
     }
 
     /// Wider, so that it shows beneath a curve of the same points.
-    pub(crate) fn beneath(self, n_curves: usize) -> Self {
+    pub fn beneath(self, n_curves: usize) -> Self {
         Self { width: self.width + 2 * n_curves as u32, ..self }
     }
 
     /// The same without marks.
-    pub(crate) fn unmarked(self) -> Self {
+    pub fn unmarked(self) -> Self {
         Self { mark: Mark::Nothing, ..self }
     }
 
@@ -56,7 +62,7 @@ impl Look {
     ///
     /// # Errors
     /// When it cannot be drawn on.
-    pub(crate) fn draw_marks<B, X, Y>(
+    pub fn draw_marks<B, X, Y>(
         self,
         chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
         points: &[(f64, f64)],
@@ -77,7 +83,7 @@ impl Look {
     ///
     /// # Errors
     /// When it cannot be drawn on.
-    pub(crate) fn draw<B, X, Y>(
+    pub fn draw<B, X, Y>(
         self,
         chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
         points: &[(f64, f64)],
@@ -130,7 +136,7 @@ impl Look {
 }
 
 /// The pixels that a legend of so many entries in so many columns needs, downwards.
-pub(crate) fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
+pub fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
     n_entries.div_ceil(n_columns) as u32 * LINE + LINE / 2
 }
 
@@ -138,7 +144,7 @@ pub(crate) fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
 ///
 /// # Errors
 /// When it cannot be drawn on.
-pub(crate) fn legend<B: DrawingBackend<ErrorType: 'static>>(
+pub fn legend<B: DrawingBackend<ErrorType: 'static>>(
     area: &DrawingArea<B, Shift>,
     entries: &[(String, Look)],
     n_columns: usize,

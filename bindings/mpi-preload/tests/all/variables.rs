@@ -61,7 +61,11 @@ fn all_names_that_sources_read_are_known() {
         "bindings/python/src",
         "bindings/python/python",
         "bindings/mpi-preload/src",
-        "bench-suite/src",
+        "bench-suite/applications/src",
+        "bench-suite/arguments/src",
+        "bench-suite/benchmark/src",
+        "bench-suite/command/src",
+        "bench-suite/workbench/src",
         "xtask/src",
     ] {
         names_in(&root.join(folder), &mut found);

@@ -17,16 +17,16 @@ use std::path::PathBuf;
 use foldwire::codec::CodecId;
 use foldwire::transport::Rank;
 use foldwire::{DType, Float, Preset, bf16, f16};
+use foldwire_arguments::SimArgs;
+use foldwire_fields::usage::UsageError;
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
+use foldwire_workbench::data::Source;
+use foldwire_workbench::progress;
 use serde_json::json;
 
 use super::super::measure::Task;
 use super::results::{Results, Times};
 use super::{Comparison, Row, bisect};
-use crate::bench::data::Source;
-use crate::cli::SimArgs;
-use crate::progress;
-use crate::usage::UsageError;
 
 /// Predicts what is in the files.
 ///

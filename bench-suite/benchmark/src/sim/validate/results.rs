@@ -4,12 +4,12 @@ use std::path::Path;
 use std::str::FromStr;
 
 use foldwire::{Bound, Collective, DType, Preset};
+use foldwire_arguments::values::LinkRate;
+use foldwire_fields::usage::UsageError;
 
 use crate::bench::output::Results as Written;
 use crate::bench::row::Row;
 use crate::sim::is_priced;
-use crate::usage::UsageError;
-use crate::values::LinkRate;
 
 /// Times of a collective on a fabric.
 #[derive(Debug, Clone)]

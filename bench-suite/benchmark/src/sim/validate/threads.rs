@@ -13,19 +13,19 @@ use anyhow::anyhow;
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::{Bound, Collective, Float, Op, Plan, Preset};
+use foldwire_arguments::SimArgs;
+use foldwire_arguments::values::LinkRate;
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
 use foldwire_threads::{World, drive};
+use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::memory::median;
+use foldwire_workbench::{progress, ranks};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::super::measure::Task;
 use super::{Comparison, Row, bisect};
 use crate::bench::alone::Alone;
-use crate::bench::data::{Data, Source};
-use crate::cli::SimArgs;
-use crate::memory::median;
-use crate::progress;
-use crate::values::{self, LinkRate};
 
 /// Timed runs of each configuration.
 const RUNS: usize = 9;
@@ -136,7 +136,7 @@ fn message_cost() -> anyhow::Result<f64> {
 
 impl Shape {
     fn world(&self) -> anyhow::Result<World> {
-        Ok(values::world(self.ranks, self.rate()?).link_latency(self.latency))
+        Ok(ranks::world(self.ranks, self.rate()?).link_latency(self.latency))
     }
 
     fn rate(&self) -> anyhow::Result<Option<f64>> {

@@ -1,0 +1,47 @@
+//! Where the speeds come from that `foldwire sim` computes with (`--speeds`).
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use foldwire_fields::usage::UsageError;
+
+/// Codec speeds of publications, as files.
+pub const PUBLISHED: [(&str, &str); 7] = [
+    ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
+    ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
+    ("zccl-multi-thread-slow", include_str!("published/zccl-multi-thread-slow.toml")),
+    ("zccl-multi-thread-fast", include_str!("published/zccl-multi-thread-fast.toml")),
+    ("hzccl-18-threads-slow", include_str!("published/hzccl-18-threads-slow.toml")),
+    ("hzccl-18-threads-fast", include_str!("published/hzccl-18-threads-fast.toml")),
+    ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
+];
+
+/// What the user says of speeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpeedsArg {
+    /// This machine's.
+    Measure,
+    /// A publication's: its name.
+    Published(&'static str),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl FromStr for SpeedsArg {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        let published = PUBLISHED.iter().find(|(name, _)| *name == text);
+        let path = Path::new(text);
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match (text, published, extension) {
+            ("measure", ..) => Ok(Self::Measure),
+            (_, Some((name, _)), _) => Ok(Self::Published(name)),
+            (_, _, Some("toml" | "json")) => Ok(Self::File(path.to_owned())),
+            _ => Err(UsageError::new(format!(
+                "`{text}` is neither `measure`, a file NAME.toml or NAME.json, nor one of {}",
+                PUBLISHED.map(|(name, _)| name).join(", ")
+            ))),
+        }
+    }
+}
