@@ -70,7 +70,7 @@ impl<'a, X: Transport + 'a> Team for SharedCommunicator<'a, X> {
         self.all_reduce(data, Op::Sum, plan)
     }
 
-    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error> {
+    fn gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<Report, Error> {
         self.all_gather(mine, all, &Plan::raw())
     }
 }

@@ -8,6 +8,7 @@
 //! it had nothing to do but to read and write one array.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::Context;
 use foldwire::{Collective, Float, Rank, Report};
@@ -198,7 +199,7 @@ impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
             let times: Vec<_> = (0..5).map(|_| memcpy.run()).collect();
             rate = gbps(MEMCPY_BYTES, median(&times));
         }
-        Ok(tell(&mut self.comm, &[rate])?[0][0])
+        Ok(tell(&mut self.comm, &rate)?[0])
     }
 
     /// Measures one size.
@@ -258,8 +259,7 @@ impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
         let mut rows = Vec::new();
         let magnitude = data.magnitude();
         for Player { contestant, entry, .. } in &playing {
-            let ranks = tell(stage.comm, &entry.numbers())?;
-            let entries: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
+            let entries = tell(stage.comm, entry)?;
             let rounding = problem.rounding::<T>(magnitude);
             let n_bytes = count * T::BYTES;
             let names = (contestant.name(), contestant.title());
@@ -317,7 +317,7 @@ impl<C: Team, T: Float + Into<f64>> Player<'_, '_, C, T> {
         let Self { contestant, entry, work, .. } = self;
         let (time, done) = stage.run(contestant.as_mut())?;
         entry.times.push(time / n_calls);
-        entry.report = done.report;
+        entry.account = done.report.map(Account::from);
         if let Some(work) = work
             && let Some([alone, total]) = stage.run_beside(contestant.as_mut(), work)?
         {
@@ -341,7 +341,7 @@ pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
 }
 
 /// One contestant's runs on one rank.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Seconds, one a round.
     pub(super) times: Vec<f64>,
@@ -349,76 +349,52 @@ pub(super) struct Entry {
     pub(super) works: Vec<f64>,
     pub(super) totals: Vec<f64>,
     /// Of the last round.
-    pub(super) report: Option<Report>,
+    pub(super) account: Option<Account>,
     pub(super) verdict: Option<Verdict>,
 }
 
-/// Numbers of an entry before its times.
-const N_HEAD: usize = 16;
+/// What results need of a call's report.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Account {
+    pub(super) raw_bytes: u64,
+    pub(super) wire_bytes: u64,
+    pub(super) bound: f64,
+    pub(super) worst_case: Option<f64>,
+    pub(super) as_published: bool,
+    pub(super) encode: Duration,
+    pub(super) fold: Duration,
+    pub(super) decode: Duration,
+    pub(super) waiting: Duration,
+}
 
-impl Entry {
-    /// The entry as numbers, to tell other ranks.
-    fn numbers(&self) -> Vec<f64> {
-        let report = self.report.unwrap_or_default();
-        let verdict = self.verdict.unwrap_or_default();
-        let flag = |is: bool| f64::from(u8::from(is));
-        let head: [f64; N_HEAD] = [
-            flag(self.report.is_some()),
-            report.raw_bytes as f64,
-            report.wire_bytes as f64,
-            report.bound,
-            // NaN: no bound can be given.
-            report.worst_case.unwrap_or(f64::NAN),
-            report.encode.as_secs_f64(),
-            report.fold.as_secs_f64(),
-            report.decode.as_secs_f64(),
-            report.waiting().as_secs_f64(),
-            flag(self.verdict.is_some()),
-            verdict.max_error,
-            verdict.mismatched_nonfinite as f64,
-            verdict.lost_nans as f64,
-            verdict.n_beyond as f64,
-            verdict.digest as f64,
-            self.times.len() as f64,
-        ];
-        let times = self.times.iter().chain(&self.works).chain(&self.totals);
-        head.into_iter().chain(times.copied()).collect()
+impl Default for Account {
+    fn default() -> Self {
+        Report::default().into()
     }
+}
 
-    /// The entry that another rank has told.
-    fn from_numbers(numbers: &[f64]) -> Self {
-        let time = |at: usize| std::time::Duration::from_secs_f64(numbers[at]);
-        let mut report = Report::default();
-        report.raw_bytes = numbers[1] as u64;
-        report.wire_bytes = numbers[2] as u64;
-        report.bound = numbers[3];
-        report.worst_case = Some(numbers[4]).filter(|x| !x.is_nan());
-        report.encode = time(5);
-        report.fold = time(6);
-        report.decode = time(7);
-        report.total = time(5) + time(6) + time(7) + time(8);
-        let verdict = Verdict {
-            max_error: numbers[10],
-            mismatched_nonfinite: numbers[11] as usize,
-            lost_nans: numbers[12] as usize,
-            n_beyond: numbers[13] as usize,
-            digest: numbers[14] as u64,
-        };
-        let (times, more) = numbers[N_HEAD..].split_at(numbers[15] as usize);
-        let (works, totals) = more.split_at(more.len() / 2);
+impl From<Report> for Account {
+    fn from(report: Report) -> Self {
+        let waiting = report.waiting();
+        let Report { raw_bytes, wire_bytes, bound, worst_case, as_published, .. } = report;
+        let Report { encode, fold, decode, .. } = report;
         Self {
-            times: times.to_vec(),
-            works: works.to_vec(),
-            totals: totals.to_vec(),
-            report: (numbers[0] > 0.0).then_some(report),
-            verdict: (numbers[9] > 0.0).then_some(verdict),
+            raw_bytes,
+            wire_bytes,
+            bound,
+            worst_case,
+            as_published,
+            encode,
+            fold,
+            decode,
+            waiting,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use foldwire_threads::World;
 
     use super::*;
 
@@ -432,33 +408,21 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back_from_its_numbers() {
-        let ms = Duration::from_millis;
-        let mut report = Report::default();
-        report.raw_bytes = 1 << 40;
-        report.wire_bytes = 17;
-        report.bound = 0.5;
-        report.worst_case = None;
-        report.encode = ms(1);
-        report.fold = ms(2);
-        report.decode = ms(3);
-        report.total = ms(10);
-        let verdict = Verdict {
-            max_error: f64::INFINITY,
-            mismatched_nonfinite: 3,
-            lost_nans: 2,
-            n_beyond: 7,
-            digest: (1 << 52) - 1,
-        };
+    fn every_rank_hears_what_each_says_however_long_it_is() {
+        let verdict = Verdict { max_error: f64::INFINITY, n_beyond: 7, ..Verdict::default() };
+        let account = Account { bound: 0.1 + 0.2, waiting: Duration::MAX, ..Account::default() };
         let full = Entry {
-            times: vec![0.5, 0.25],
-            report: Some(report),
+            times: vec![0.5, 0.1 + 0.2],
+            works: vec![1.0, 2.0],
+            totals: vec![3.0, 1e-9],
+            account: Some(account),
             verdict: Some(verdict),
-            ..Entry::default()
         };
-        let beside = Entry { works: vec![1.0, 2.0], totals: vec![3.0, 4.0], ..full.clone() };
-        for entry in [Entry::default(), full, beside] {
-            assert_eq!(Entry::from_numbers(&entry.numbers()), entry);
-        }
+        let said = [Entry::default(), full, Entry { verdict: Some(verdict), ..Entry::default() }];
+        let heard = World::new(3).run(|mut comm| {
+            let mine = &said[comm.rank().index()];
+            tell(&mut comm, mine).unwrap()
+        });
+        assert!(heard.iter().all(|heard| *heard == said), "{heard:?}");
     }
 }

@@ -4,7 +4,7 @@ use foldwire::Collective;
 use foldwire_arguments::OpArg;
 use serde::{Deserialize, Serialize};
 
-use super::contest::Entry;
+use super::contest::{Account, Entry};
 use super::contestant::Shown;
 use super::overlap;
 use super::problem::Problem;
@@ -119,11 +119,11 @@ impl Row {
         let (work_s, total_s) = (beside(|entry| &entry.works), beside(|entry| &entry.totals));
         let hidden = |(work, total)| overlap::percent(time_s, work, total);
         let algbw_gbps = n_bytes as f64 / time_s.max(1e-9) / 1e9;
-        let reports: Option<Vec<_>> = ranks.iter().map(|r| r.report).collect();
-        let sum = |part: fn(&foldwire::Report) -> u64| {
+        let reports: Option<Vec<Account>> = ranks.iter().map(|r| r.account).collect();
+        let sum = |part: fn(&Account) -> u64| {
             reports.as_ref().map(|reports| reports.iter().map(part).sum::<u64>())
         };
-        let mean = |part: fn(&foldwire::Report) -> std::time::Duration| {
+        let mean = |part: fn(&Account) -> std::time::Duration| {
             let reports = reports.as_ref()?;
             let total: f64 = reports.iter().map(|r| part(r).as_secs_f64()).sum();
             Some(total / reports.len() as f64)
@@ -185,7 +185,7 @@ impl Row {
             encode_s: mean(|r| r.encode),
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),
-            wait_s: mean(foldwire::Report::waiting),
+            wait_s: mean(|r| r.waiting),
             speedup_raw: None,
             speedup_mpi_default: None,
             speedup_mpi_best: None,
@@ -321,7 +321,7 @@ pub(crate) fn median(times: &[f64]) -> f64 {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use foldwire::{Rank, Report};
+    use foldwire::Rank;
 
     use super::*;
 
@@ -338,12 +338,10 @@ pub(super) mod tests {
 
     fn entry(times: &[f64], wire_bytes: u64, max_error: f64) -> Entry {
         let encode = Duration::from_millis(4);
-        let mut report = Report::default();
-        (report.raw_bytes, report.wire_bytes) = (1000, wire_bytes);
-        (report.encode, report.total) = (encode, encode);
+        let account = Account { raw_bytes: 1000, wire_bytes, encode, ..Account::default() };
         let verdict = Verdict { max_error, ..Verdict::default() };
         let times = times.to_vec();
-        Entry { times, report: Some(report), verdict: Some(verdict), ..Entry::default() }
+        Entry { times, account: Some(account), verdict: Some(verdict), ..Entry::default() }
     }
 
     pub(in super::super) fn row(contestant: &str, time_s: f64) -> Row {
@@ -432,16 +430,14 @@ pub(super) mod tests {
     /// MPI leaves it open, so its own results are noted; Foldwire promises that NaN wins.
     #[test]
     fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
-        let of = |op, report: Option<Report>, lost_nans| {
+        let of = |op, account: Option<Account>, lost_nans| {
             let verdict = Verdict { mismatched_nonfinite: 3, lost_nans, ..Verdict::default() };
-            let entry = Entry { report, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) };
+            let entry = Entry { account, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) };
             let problem = Problem { op, ..PROBLEM };
             let row = Row::new((MPI_BEST, "MPI best".into()), 64, &problem, &[entry], 0.0);
             (row.fault().is_some(), row.note().is_some())
         };
-        let mut report = Report::default();
-        report.wire_bytes = 1;
-        let ours = Some(report);
+        let ours = Some(Account { wire_bytes: 1, ..Account::default() });
         for op in [OpArg::Min, OpArg::Max] {
             assert_eq!(of(op, None, 3), (false, true));
             assert_eq!(of(op, None, 2), (true, true), "an infinity is no NaN");
@@ -454,18 +450,20 @@ pub(super) mod tests {
 
     #[test]
     fn ranks_with_other_bits_are_counted_where_bits_are_promised() {
-        let of = |collective, report: Option<Report>| {
+        let of = |collective, account: Option<Account>| {
             let with_digest = |digest| {
                 let verdict = Verdict { digest, ..Verdict::default() };
-                Entry { report, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) }
+                Entry { account, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) }
             };
             let problem = Problem { collective, ..PROBLEM };
             let ranks = [5, 5, 6].map(with_digest);
             let row = Row::new(("a", "A".into()), 64, &problem, &ranks, 0.0);
             (row.n_wrong, row.fault().is_some())
         };
-        let ours = Some(Report::default());
+        let ours = Some(Account::default());
+        let as_published = Some(Account { as_published: true, ..Account::default() });
         assert_eq!(of(Collective::AllReduce, ours), (Some(1), true));
+        assert_eq!(of(Collective::AllReduce, as_published), (Some(0), false));
         assert_eq!(of(Collective::AllReduce, None), (Some(0), false));
         assert_eq!(of(Collective::ReduceScatter, ours), (Some(0), false));
     }

@@ -4,12 +4,13 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::layout::share;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Report, Transport};
 use foldwire_fields::memory::{self, NoMemory};
 use foldwire_workbench::data::Data;
 use foldwire_workbench::memory::Memcpy;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::contestant::{Buffers, Contestant, Done};
 use super::overlap::{self, Work};
@@ -27,7 +28,7 @@ pub(crate) trait Team {
     fn sum(&mut self, data: &mut [f32], plan: &Plan) -> Result<Report, Error>;
 
     /// `all` becomes what all ranks have, by their ranks.
-    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error>;
+    fn gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<Report, Error>;
 }
 
 impl<X: Transport> Team for Communicator<X> {
@@ -43,7 +44,7 @@ impl<X: Transport> Team for Communicator<X> {
         self.all_reduce(data, Op::Sum, plan)
     }
 
-    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error> {
+    fn gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<Report, Error> {
         self.all_gather(mine, all, &Plan::raw())
     }
 }
@@ -58,11 +59,38 @@ pub(crate) fn barrier<C: Team>(comm: &mut C) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells every rank every rank's numbers, in rank order; as many from each.
-pub(crate) fn tell<C: Team>(comm: &mut C, mine: &[f64]) -> anyhow::Result<Vec<Vec<f64>>> {
-    let mut all = vec![0.0; mine.len() * comm.size()];
-    comm.gather(mine, &mut all)?;
-    Ok((0..comm.size()).map(|rank| all[share(all.len(), comm.size(), rank)].to_vec()).collect())
+/// Tells every rank what every rank says, in rank order. It travels as JSON, whose floats have
+/// their bits again if they are finite; for others there is [`bits`].
+pub(crate) fn tell<V: Serialize + DeserializeOwned>(
+    comm: &mut dyn Team,
+    mine: &V,
+) -> anyhow::Result<Vec<V>> {
+    let all = gather(comm, serde_json::to_vec(mine)?)?;
+    all.iter().map(|said| Ok(serde_json::from_slice(said)?)).collect()
+}
+
+/// All ranks' texts, with blanks behind those that are shorter than others.
+fn gather(comm: &mut dyn Team, mut mine: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+    let mut lens = vec![[0; size_of::<u64>()]; comm.size()];
+    comm.gather(&(mine.len() as u64).to_le_bytes(), lens.as_flattened_mut())?;
+    let longest = lens.into_iter().map(u64::from_le_bytes).max().unwrap_or(0) as usize;
+    mine.resize(longest, b' ');
+    let mut all = vec![0; longest * comm.size()];
+    comm.gather(&mine, &mut all)?;
+    Ok(all.chunks_exact(longest).map(<[u8]>::to_vec).collect())
+}
+
+/// Floats as their bits (`#[serde(with = "bits")]`): JSON has neither NaN nor infinities.
+pub(crate) mod bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        x.to_bits().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }
 
 /// One rank's place in a benchmark of one problem.
@@ -207,7 +235,8 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
 
     /// The largest of all ranks' numbers.
     pub(super) fn largest(&mut self, mine: f64) -> anyhow::Result<f64> {
-        let all = tell(self.comm, &[mine])?;
-        Ok(all.into_iter().flatten().fold(f64::NEG_INFINITY, f64::max))
+        // What fails takes for ever, and that is no number of JSON's.
+        let all = tell(self.comm, &mine.to_bits())?;
+        Ok(all.into_iter().map(f64::from_bits).fold(f64::NEG_INFINITY, f64::max))
     }
 }

@@ -3,17 +3,20 @@
 use foldwire::Float;
 use foldwire_workbench::data::Data;
 use foldwire_workbench::quality::{self, Quality};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::problem::Problem;
+use super::stage::bits;
 
 /// Values that are compared at a time, so that exact results need not be stored.
 const PIECE: usize = 1 << 16;
 
 /// Errors of a result.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Verdict {
     /// Largest |result − exact| of the values that are finite in exact arithmetic.
+    #[serde(with = "bits")]
     pub(super) max_error: f64,
     /// Values that are NaN or infinite in exact arithmetic, and not the same in the result.
     pub(super) mismatched_nonfinite: usize,
@@ -21,12 +24,9 @@ pub(super) struct Verdict {
     pub(super) lost_nans: usize,
     /// Values that are farther off than is allowed, if something says how far that is.
     pub(super) n_beyond: usize,
-    /// Of all bits, as a number that floats hold exactly.
+    /// Of all bits.
     pub(super) digest: u64,
 }
-
-/// Bits of a digest.
-const DIGEST_BITS: u32 = 52;
 
 impl Verdict {
     /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
@@ -38,7 +38,7 @@ impl Verdict {
         result: &[T],
         allowed: Option<f64>,
     ) -> Self {
-        let digest = xxh3_64(bytemuck::cast_slice(result)) >> (u64::BITS - DIGEST_BITS);
+        let digest = xxh3_64(bytemuck::cast_slice(result));
         let mut verdict = Self { digest, ..Self::default() };
         let farther = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
         let most = quality::largest::<T>() - farther;
@@ -87,7 +87,7 @@ impl Verdict {
             mismatched_nonfinite: self.mismatched_nonfinite + other.mismatched_nonfinite,
             lost_nans: self.lost_nans + other.lost_nans,
             n_beyond: self.n_beyond + other.n_beyond,
-            digest: ((31 * self.digest) ^ other.digest) % (1 << DIGEST_BITS),
+            digest: self.digest.wrapping_mul(31) ^ other.digest,
         }
     }
 }

@@ -13,11 +13,12 @@ use foldwire_arguments::{P2pArgs, What};
 use foldwire_fields::memory;
 use foldwire_workbench::data::Data;
 use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
 use super::output::{Row, compare};
 use crate::bench::contest::counts;
-use crate::bench::stage::{Barrier, tell};
+use crate::bench::stage::{Barrier, bits, tell};
 
 /// Seconds that a measurement takes, about.
 const MEASUREMENT_S: f64 = 1e-3;
@@ -92,8 +93,7 @@ impl<X: Transport> Contest<'_, X> {
         }
         let mut rows = Vec::new();
         for (contestant, entry) in &entries {
-            let ranks = tell(seat.comm, &entry.numbers())?;
-            let ranks: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
+            let ranks = tell(seat.comm, entry)?;
             let n_bytes = count.map(|count| count * size_of::<f32>());
             rows.push(Row::new(what, n_bytes, contestant.name(what).unwrap_or_default(), &ranks));
         }
@@ -197,7 +197,7 @@ impl<'a, X: Transport> Seat<'a, X> {
     fn in_a_row(&mut self, contestant: &mut dyn Contestant<X>) -> anyhow::Result<usize> {
         let n_tried = if self.count * size_of::<f32>() <= SHORT { 10 } else { 1 };
         let time = self.time(contestant, 0..n_tried)?;
-        let slowest = tell(self.comm, &[time])?.into_iter().flatten().fold(0.0, f64::max);
+        let slowest = tell(self.comm, &time)?.into_iter().fold(0.0, f64::max);
         let enough = (MEASUREMENT_S / slowest.max(1e-9)).ceil() as usize;
         Ok(enough.clamp(1, MAX_IN_A_ROW))
     }
@@ -262,12 +262,13 @@ impl Arrival {
 }
 
 /// One contestant's measurements on one rank.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Messages of a measurement.
     pub(super) in_a_row: usize,
     /// Values of the messages that were looked at.
     pub(super) n_wrong: usize,
+    #[serde(with = "bits")]
     pub(super) max_err: f64,
     pub(super) bound: f64,
     /// Bytes of those messages before and after compression, if anybody tells.
@@ -286,41 +287,11 @@ impl Entry {
             self.bytes = Some([raw + report.raw_bytes, wire + report.wire_bytes]);
         }
     }
-
-    /// The entry as numbers, to tell other ranks.
-    fn numbers(&self) -> Vec<f64> {
-        // NaN: nobody tells.
-        let bytes = self.bytes.map_or([f64::NAN; 2], |bytes| bytes.map(|n| n as f64));
-        let head = [self.in_a_row as f64, self.n_wrong as f64, self.max_err, self.bound];
-        head.into_iter().chain(bytes).chain(self.times.iter().copied()).collect()
-    }
-
-    /// The entry that another rank has told.
-    fn from_numbers(numbers: &[f64]) -> Self {
-        let bytes = [numbers[4], numbers[5]];
-        Self {
-            in_a_row: numbers[0] as usize,
-            n_wrong: numbers[1] as usize,
-            max_err: numbers[2],
-            bound: numbers[3],
-            bytes: bytes.iter().all(|n| !n.is_nan()).then(|| bytes.map(|n| n as u64)),
-            times: numbers[6..].to_vec(),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_entry_comes_back_from_its_numbers() {
-        let (times, bytes) = (vec![0.5, 0.25], Some([1 << 40, 17]));
-        let full = Entry { in_a_row: 9, n_wrong: 3, max_err: 0.5, bound: 0.25, bytes, times };
-        for entry in [Entry::default(), full] {
-            assert_eq!(Entry::from_numbers(&entry.numbers()), entry);
-        }
-    }
 
     #[test]
     fn what_is_beyond_the_bound_is_wrong_and_without_one_every_other_bit() {
