@@ -22,7 +22,7 @@ mod net;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use foldwire::{DType, Error, Float, Rank, Report, SharedCommunicator, bf16, f16};
+use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Source;
@@ -35,7 +35,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use adam::Adam;
-use exchange::{Exchange, Gradients};
+use exchange::{Exchange, exchanged};
 use lesson::{Lesson, N_INPUTS};
 use net::Net;
 
@@ -101,12 +101,6 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let lesson = Lesson::new(&Source::open(args.field.as_deref())?)?;
     let net = Net::new(&widths);
     let loss_start = lesson.loss(&net);
-    let train = match DType::from(args.dtype) {
-        DType::F64 => train::<f64>,
-        DType::F16 => train::<f16>,
-        DType::Bf16 => train::<bf16>,
-        _ => train::<f32>,
-    };
     let exchanges = Exchange::all(args);
     let progress = progress::bar("training", exchanges.len() * args.repeat * args.steps);
     let mut runs: Vec<Vec<Outcome>> = exchanges.iter().map(|_| Vec::new()).collect();
@@ -171,7 +165,7 @@ struct Outcome {
 }
 
 /// Trains the network on all ranks.
-fn train<T: Float>(
+fn train(
     net: &Net,
     lesson: &Lesson,
     args: &TrainArgs,
@@ -182,7 +176,7 @@ fn train<T: Float>(
     let ranks = world.run_endpoints(|endpoint| -> Result<_, Error> {
         let comm = SharedCommunicator::new(endpoint, net.arrays().count())?;
         let (mut net, mut gradient, mut pass) = (net.clone(), net.zeroed(), net.pass());
-        let (mut adam, mut exchanged) = (Adam::new(&net), Gradients::<T>::new(&net));
+        let (mut adam, mut exchanged) = (Adam::new(&net), exchanged(&net, args.dtype.into()));
         let share = comm.share(args.batch);
         // The average over ranks is then that over the batch, also where shares differ.
         let weight = comm.size() as f32 / args.batch as f32;

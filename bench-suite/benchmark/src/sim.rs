@@ -86,7 +86,7 @@ fn predict<T: Float>(
     let setting = Setting::new::<T>(args, collective);
     let data = source.data::<T>(1);
     let speeds = Speeds::new(args, &setting, &data)?;
-    let sweep = Sweep::run::<T>(&setting, &speeds)?;
+    let sweep = Sweep::run(&setting, &speeds)?;
     if args.json {
         streams::write(&format!("{}\n", output::json(&setting, &speeds, &sweep, data.about())?))?;
     } else {

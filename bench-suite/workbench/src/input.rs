@@ -12,9 +12,8 @@ use foldwire::{bf16, f16};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, SMALLER, Values};
 use foldwire_fields::usage::UsageError;
-use rayon::prelude::*;
 
-use crate::room;
+use crate::{room, threads};
 
 /// Ranks when neither `--ranks` nor the number of files says otherwise.
 pub const DEFAULT_RANKS: usize = 8;
@@ -89,7 +88,11 @@ pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
         }
         if sum.is_finite() { sum + lost } else { sum }
     };
-    (0..n_values).into_par_iter().map(sum_at).collect()
+    let mut sums = vec![0.0; n_values];
+    threads::fill(&mut sums, &|first, piece| {
+        piece.iter_mut().zip(first..).for_each(|(sum, at)| *sum = sum_at(at));
+    });
+    sums
 }
 
 /// The operands and where they come from.

@@ -1,8 +1,10 @@
-//! Threads for a rank's computations, from the command line.
+//! Threads: for a rank's computations, as the command line asks for them, and for what is computed
+//! beside ranks.
 
 use foldwire::Preset;
 use foldwire::threads::{Threads, Workers};
 use foldwire_fields::usage::UsageError;
+use rayon::prelude::*;
 
 /// A pool of so many threads; it stays until the program ends. With one thread there is none.
 ///
@@ -16,6 +18,15 @@ pub fn of(n_threads: usize) -> Result<Threads, UsageError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
     let pool = pool.map_err(|error| UsageError::new(format!("{n_threads} threads: {error}")))?;
     Ok(Threads::of(Box::leak(Box::new(Pool(pool)))))
+}
+
+/// Values that a thread fills at a time.
+const PIECE: usize = 1 << 14;
+
+/// Fills an array on all cores, piece by piece; `fill` is told where its piece begins.
+pub fn fill(array: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync)) {
+    let pieces = array.par_chunks_mut(PIECE).enumerate();
+    pieces.for_each(|(nth, piece)| fill(nth * PIECE, piece));
 }
 
 /// The threads that a rank computes on in a comparison.

@@ -2,9 +2,10 @@
 //! bias, with what earlier steps lost or without, in a type of 16 bits or more.
 
 use foldwire::{
-    Bound, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, Transport,
+    Bound, DType, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, bf16, f16,
 };
 use foldwire_arguments::{RoundingArg, TrainArgs};
+use foldwire_threads::Endpoint;
 use serde::Serialize;
 
 use super::net::Net;
@@ -56,33 +57,59 @@ impl Exchange {
     }
 }
 
+/// A rank's gradient as it is exchanged, in whichever type.
+pub(super) trait Exchanged {
+    /// Takes this rank's gradient, rounded to the type.
+    fn take(&mut self, gradient: &Net);
+
+    /// Averages the gradients of all ranks, in one call.
+    fn average(
+        &mut self,
+        comm: &SharedCommunicator<'_, Endpoint>,
+        exchange: &Exchange,
+        step: usize,
+    ) -> Result<Report, Error>;
+
+    /// Gives what it holds.
+    fn give(&self, gradient: &mut Net);
+}
+
+/// Room for gradients of this network in this type; nothing has been lost.
+pub(super) fn exchanged(net: &Net, dtype: DType) -> Box<dyn Exchanged> {
+    match dtype {
+        DType::F64 => Box::new(Gradients::<f64>::new(net)),
+        DType::F16 => Box::new(Gradients::<f16>::new(net)),
+        DType::Bf16 => Box::new(Gradients::<bf16>::new(net)),
+        _ => Box::new(Gradients::<f32>::new(net)),
+    }
+}
+
 /// A rank's gradient as it is exchanged, and what earlier exchanges lost of it.
 #[derive(Debug)]
-pub(super) struct Gradients<T: Element> {
+struct Gradients<T: Element> {
     arrays: Vec<Vec<T>>,
     residues: Vec<Vec<T::Residue>>,
 }
 
 impl<T: Float> Gradients<T> {
-    /// Room for gradients of this network; nothing has been lost.
-    pub(super) fn new(net: &Net) -> Self {
+    fn new(net: &Net) -> Self {
         let lens: Vec<usize> = net.arrays().map(<[f32]>::len).collect();
         let arrays = lens.iter().map(|&n| vec![T::from_f64(0.0); n]).collect();
         let residues = lens.iter().map(|&n| vec![T::Residue::default(); n]).collect();
         Self { arrays, residues }
     }
+}
 
-    /// Takes this rank's gradient, rounded to the type.
-    pub(super) fn take(&mut self, gradient: &Net) {
+impl<T: Float> Exchanged for Gradients<T> {
+    fn take(&mut self, gradient: &Net) {
         for (to, from) in self.arrays.iter_mut().zip(gradient.arrays()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from.into()));
         }
     }
 
-    /// Averages the gradients of all ranks, in one call.
-    pub(super) fn average<X: Transport>(
+    fn average(
         &mut self,
-        comm: &SharedCommunicator<'_, X>,
+        comm: &SharedCommunicator<'_, Endpoint>,
         exchange: &Exchange,
         step: usize,
     ) -> Result<Report, Error> {
@@ -103,8 +130,7 @@ impl<T: Float> Gradients<T> {
         Ok(all)
     }
 
-    /// Gives what it holds.
-    pub(super) fn give(&self, gradient: &mut Net) {
+    fn give(&self, gradient: &mut Net) {
         for (to, from) in gradient.arrays_mut().zip(&self.arrays) {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f64() as f32);
         }

@@ -92,7 +92,8 @@ impl SpeedsFile {
         Ok(file)
     }
 
-    fn raw<T: Float>(&self) -> Costs {
+    /// Of values of so many bytes.
+    fn raw(&self, value_bytes: usize) -> Costs {
         let Memory { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
         // Values are added in the received frame; what is stored as well is copied from it.
         let speeds = cost::Speeds {
@@ -103,10 +104,15 @@ impl SpeedsFile {
             ..cost::Speeds::of_parts(copy, copy, add, add, copy)
         };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
-        Costs { speeds: speeds.times(1e9), wire: Wire::exact(T::BYTES), look, sample: look * 10.0 }
+        Costs {
+            speeds: speeds.times(1e9),
+            wire: Wire::exact(value_bytes),
+            look,
+            sample: look * 10.0,
+        }
     }
 
-    fn lossy<T: Float>(&self, measured: Wire) -> Costs {
+    fn lossy(&self, value_bytes: usize, measured: Wire) -> Costs {
         let Memory { copy, add, look, checksum } = self.memory;
         let Codec { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
             self.codec;
@@ -120,7 +126,7 @@ impl SpeedsFile {
             checksum: checksum.unwrap_or(f64::INFINITY),
             ..parts
         };
-        let widths = self.ratio.iter().map(|&(k, ratio)| (k, T::BYTES as f64 / ratio)).collect();
+        let widths = self.ratio.iter().map(|&(k, ratio)| (k, value_bytes as f64 / ratio)).collect();
         let wire = if self.ratio.is_empty() { measured } else { Wire::measured(0, widths) };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
         // A sample costs a tenth of a look at everything.
@@ -154,16 +160,36 @@ pub(super) struct InGbps {
     copy: f64,
 }
 
+/// Values of some type that codecs are measured on.
+pub(super) trait Operands {
+    /// As [`Task::wire`].
+    fn wire(&self, task: &Task) -> anyhow::Result<Wire>;
+
+    /// As [`Task::costs`].
+    fn costs(&self, task: &Task) -> anyhow::Result<Costs>;
+}
+
+impl<T: Float> Operands for Data<T> {
+    fn wire(&self, task: &Task) -> anyhow::Result<Wire> {
+        task.wire(self)
+    }
+
+    fn costs(&self, task: &Task) -> anyhow::Result<Costs> {
+        task.costs(self)
+    }
+}
+
 impl Speeds {
     /// What the user asked for. Measuring takes seconds.
     ///
     /// # Errors
     /// Files that are missing or no such table.
-    pub(super) fn new<T: Float>(
+    pub(super) fn new(
         args: &SimArgs,
         setting: &Setting,
-        data: &Data<T>,
+        data: &dyn Operands,
     ) -> anyhow::Result<Self> {
+        let value_bytes = setting.dtype.n_bytes();
         let counts = args.ranks.n_bytes();
         let most = counts.iter().copied().max().unwrap_or(1);
         let n_ranks = most.min(setting.cluster.host.ranks_per_node);
@@ -210,19 +236,22 @@ impl Speeds {
             .into());
         }
         let wires = if measures_ratio {
-            let wire = |&size: &usize| Ok((size, task(CodecId::FzLight, size).wire(data)?));
+            let wire = |&size: &usize| Ok((size, data.wire(&task(CodecId::FzLight, size))?));
             counts.iter().map(wire).collect::<anyhow::Result<Vec<_>>>()?
         } else {
             Vec::new()
         };
-        let some_wire = || wires.first().map_or(Wire::exact(T::BYTES), |(_, wire)| wire.clone());
+        let some_wire = || wires.first().map_or(Wire::exact(value_bytes), |(_, wire)| wire.clone());
         let (about, raw, lossy) = match &file {
-            Some(file) => (file.about.clone(), file.raw::<T>(), file.lossy::<T>(some_wire())),
+            Some(file) => {
+                let lossy = file.lossy(value_bytes, some_wire());
+                (file.about.clone(), file.raw(value_bytes), lossy)
+            }
             None => {
                 let size = most.min(MOST_OPERANDS);
                 let n = args.threads;
                 let measured = |codec| -> anyhow::Result<Costs> {
-                    let costs = task(codec, size).costs(data)?;
+                    let costs = data.costs(&task(codec, size))?;
                     let (speeds, factor) = (costs.speeds.times(n as f64), n as f64);
                     let (look, sample) = (costs.look * factor, costs.sample * factor);
                     Ok(Costs { speeds, look, sample, ..costs })
@@ -304,7 +333,7 @@ mod tests {
         let text = r#"{"about": "me", "memory": {"copy": 8, "add": 4},
             "codec": {"encode": 2, "decode": 4, "combine": 4, "fold": 5}, "ratio": [[1, 8], [4, 4]]}"#;
         let file = SpeedsFile::parse(text, true).unwrap();
-        let (raw, lossy) = (file.raw::<f32>(), file.lossy::<f32>(Wire::exact(4)));
+        let (raw, lossy) = (file.raw(4), file.lossy(4, Wire::exact(4)));
         assert_eq!((lossy.speeds.fold, lossy.speeds.encode), (5e9, 2e9));
         assert!((lossy.speeds.recode - 4e9 / 3.0).abs() < 1.0);
         assert_eq!(
@@ -321,7 +350,7 @@ mod tests {
         let text = "about = 'me'\nratio = [[1, 8]]\nmemory = { copy = 80, add = 40 }\n\
             raw = { copy = inf, add = 4 }\ncodec = { encode = 2, decode = 4, combine = 4 }";
         let file = SpeedsFile::parse(text, false).unwrap();
-        let (raw, lossy) = (file.raw::<f32>().speeds, file.lossy::<f32>(Wire::exact(4)).speeds);
+        let (raw, lossy) = (file.raw(4).speeds, file.lossy(4, Wire::exact(4)).speeds);
         assert_eq!((raw.encode, raw.fold, raw.fold_store), (f64::INFINITY, 4e9, 4e9));
         assert_eq!(lossy.copy, 80e9);
         assert!(SpeedsFile::parse(&text.replace("inf, add = 4", "0, add = 4"), false).is_err());

@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
 use foldwire_arguments::{Named, SimArgs};
-use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
+use foldwire_sim::cost::{Case, Cluster, CostError, Costs, Host, Network, Prediction, predict};
 use foldwire_workbench::progress;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::speeds::Speeds;
+
+/// A prediction for values of one type, so that what follows is compiled once for all types.
+type Predict = fn(&Case, &Cluster, &Costs) -> Result<Prediction, CostError>;
 
 /// What all predictions have in common.
 #[derive(Debug, Clone)]
@@ -21,6 +24,7 @@ pub(super) struct Setting {
     pub(super) schedule: Option<Named>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
+    predict: Predict,
     /// Size of the array.
     pub(super) n_bytes: usize,
     pub(super) link: String,
@@ -51,6 +55,7 @@ impl Setting {
             schedule: args.schedule,
             bound: args.bound,
             dtype: T::DTYPE,
+            predict: predict::<T>,
             n_bytes: args.size,
             link: args.link.to_string(),
             cluster: Cluster { network, host },
@@ -101,13 +106,13 @@ pub(super) struct Sweep {
 impl Sweep {
     /// # Errors
     /// [`CostError`].
-    pub(super) fn run<T: Float>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
+    pub(super) fn run(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
         let progress = progress::bar("simulating", cases.len());
         let run = |&(ranks, preset): &(usize, Preset)| -> Result<(Row, f64), CostError> {
             let started = Instant::now();
-            let row = one::<T>(setting, speeds, ranks, preset)?;
+            let row = one(setting, speeds, ranks, preset)?;
             progress.inc(1);
             Ok((row, started.elapsed().as_secs_f64()))
         };
@@ -124,20 +129,15 @@ impl Sweep {
     }
 }
 
-fn one<T: Float>(
-    setting: &Setting,
-    speeds: &Speeds,
-    ranks: usize,
-    preset: Preset,
-) -> Result<Row, CostError> {
+fn one(setting: &Setting, speeds: &Speeds, ranks: usize, preset: Preset) -> Result<Row, CostError> {
     let plan = setting.plan(preset);
     let case = Case {
         lanes: setting.lanes,
         frame_bytes: setting.frame_bytes,
         by_node: setting.by_node,
-        ..Case::new(setting.collective, plan, ranks, setting.n_bytes / T::BYTES)
+        ..Case::new(setting.collective, plan, ranks, setting.n_bytes / setting.dtype.n_bytes())
     };
-    let prediction = predict::<T>(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
+    let prediction = (setting.predict)(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
     let time = prediction.seconds.max(1e-12);
     let busiest = prediction.ranks.iter().map(|rank| rank.computing).fold(0.0, f64::max);
     let most = prediction.ranks.iter().map(|rank| rank.wire_bytes).max().unwrap_or(0);
