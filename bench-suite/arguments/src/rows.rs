@@ -5,7 +5,6 @@ use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule;
 use foldwire::{Bound, Collective, DType, Preset};
 
-use super::distinct;
 use super::schedule::Named;
 
 /// One schedule, or all of them.
@@ -47,6 +46,17 @@ impl PresetArg {
         };
         distinct(args.iter().flat_map(each))
     }
+}
+
+/// The presets in order, each once.
+fn distinct(asked: impl Iterator<Item = Preset>) -> Vec<Preset> {
+    let mut presets = Vec::new();
+    for preset in asked {
+        if !presets.contains(&preset) {
+            presets.push(preset);
+        }
+    }
+    presets
 }
 
 pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {

@@ -1,0 +1,167 @@
+//! The command line of `foldwire codec`.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use foldwire::Bound;
+use foldwire::codec::{CodecId, Prediction};
+use foldwire_workbench::plot::PlotFile;
+
+use super::ShapeArg;
+use crate::coding::Coding;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire codec --field temperature.f32 --bound rel:1e-3
+      Speed, ratio and error at 1/1000 of the value range, with the machine's best kernels.
+  foldwire codec --field *.f32 *.f64 --bound rel:1e-2 --bound rel:1e-3 --level scalar --level avx2
+      Every file, at two bounds and two kernel levels.
+  foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json
+      Bounds of other kinds; stdout holds one JSON object.
+  foldwire codec --field u.npy --bound rel:1e-3 --codec all --threads 1,2
+      Every codec there is, on one thread and on two.
+  foldwire codec --field u.npy --bound rel:1e-3 --codec dense,fz-nd --shape find
+      As programs do it that tell no shape: rows and planes are looked for in the values.
+  foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
+      What prediction in rows alone comes to, by both packings.
+  python3 make.py | foldwire codec --field f32:- --bound abs:0.5
+      Raw values from a pipe; of one that holds a .npy array, - says enough.
+  foldwire codec --field u.npy --codec all --plot u.svg
+      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
+
+Every value is checked against its bound; the exit code is 1 if one is beyond it.";
+
+/// Options of `foldwire codec`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CodecArgs {
+    /// Arrays to measure on, one or several: .f32, .f64, .f16, .bf16 (raw little-endian values) or
+    /// .npy; - is standard input, and f32:PATH tells the type whatever the name
+    #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
+    pub field: Vec<PathBuf>,
+
+    /// Error bounds to measure speeds and errors at: rel:X times the value range, abs:X, or psnr:X
+    /// in dB; may be given several times
+    #[arg(
+        long,
+        value_name = "KIND:X",
+        required_unless_present = "plot",
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = crate::values::bound)]
+    pub bound: Vec<Bound>,
+
+    /// Codecs to measure, or all; with a setting as truncate:40 [default: fz-light]
+    #[arg(long, value_name = "NAME[:N]|all", num_args = 1..)]
+    #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
+    pub codec: Vec<Vec<Coding>>,
+
+    /// The codecs that predict values from other rows, by how they pack what is left over: fast is
+    /// fz-nd
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', conflicts_with = "codec")]
+    pub packing: Vec<PackingArg>,
+
+    /// What these codecs predict values from, instead of what is best for each chunk
+    #[arg(long, default_value = "auto", value_parser = predictions())]
+    pub predictor: Prediction,
+
+    /// Shape that codecs are told of which predict values from other rows (dense, fz-nd): that of
+    /// the file, one to be found in the values, none, or these dimensions
+    #[arg(long, value_name = "file|find|none|DIMS", default_value = "file")]
+    pub shape: ShapeArg,
+
+    /// Numbers of threads that the codec may use
+    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',')]
+    #[arg(value_parser = crate::values::repeat)]
+    pub threads: Vec<usize>,
+
+    /// Kernel levels to measure; may be given several times [default: the machine's best]
+    #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
+    pub level: Vec<LevelArg>,
+
+    /// Timed runs of each operation; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it
+    /// exists]
+    #[arg(long, value_name = "FILE.csv")]
+    pub peers: Option<PathBuf>,
+
+    /// Draw PSNR over bits a value into this file, by its ending an SVG or a PNG; of several fields
+    /// each into a file of its own
+    ///
+    /// Codecs that keep a bound are tried at some from 1e-1 to 1e-6 of the value range, those that
+    /// go by a setting at several unless one is given; exact ones are lines at their rate, and
+    /// where another loses nothing it has a mark at the top.
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
+
+    /// Print one JSON object on stdout instead of the tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl CodecArgs {
+    /// Whether this codec was asked for by its name, not as one of all.
+    pub fn is_named(&self, coding: Coding) -> bool {
+        let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
+        self.codec.iter().any(|asked| asked[..] == [coding]) || by_packing()
+    }
+
+    /// The codecs asked for, once each.
+    pub fn codings(&self) -> Vec<Coding> {
+        let packings = self.packing.iter().map(|packing| packing.codec().into());
+        let mut asked: Vec<Coding> = self.codec.iter().flatten().copied().chain(packings).collect();
+        if asked.is_empty() {
+            asked.push(CodecId::FzLight.into());
+        }
+        let mut codings = Vec::new();
+        for coding in asked {
+            if !codings.contains(&coding) {
+                codings.push(coding);
+            }
+        }
+        codings
+    }
+}
+
+/// How codecs pack what prediction leaves over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PackingArg {
+    /// blocks as wide as their largest number
+    Fast,
+    /// Huffman codes
+    Dense,
+}
+
+impl PackingArg {
+    const fn codec(self) -> CodecId {
+        match self {
+            Self::Fast => CodecId::FzNd,
+            Self::Dense => CodecId::Dense,
+        }
+    }
+}
+
+/// What codecs may predict values from, by name.
+fn predictions() -> impl TypedValueParser<Value = Prediction> {
+    let of_name = |name: String| Prediction::ALL.into_iter().find(|each| each.name() == name);
+    PossibleValuesParser::new(Prediction::ALL.map(Prediction::name))
+        .try_map(move |name| of_name(name).ok_or("there is no such predictor"))
+}
+
+/// An instruction-set level of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelArg {
+    /// portable code, the specification
+    #[value(name = "scalar")]
+    Scalar,
+    /// AVX2 and BMI2
+    #[value(name = "avx2")]
+    Avx2,
+    /// AVX-512
+    #[value(name = "avx512")]
+    Avx512,
+}

@@ -1,0 +1,128 @@
+//! The command line of `foldwire stack`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use foldwire::{Bound, Preset};
+use foldwire_fields::dims::Dims;
+
+use super::rows::{PresetArg, preset};
+use crate::values::LinkRate;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire stack
+      Simulates one seismic image per rank (cached for the next time) and sums them.
+  foldwire stack --ranks 4 --bound abs:0.01 --input a.npy b.npy c.npy d.npy
+      One file per rank.
+  foldwire stack --ranks 8 --input P.f32 --dims 96x128x128
+      One file, cut into 8 pieces of 12x128x128 along its slowest dimension.
+  foldwire stack --bound rel:1e-3,rel:1e-4,rel:1e-5 --preset all --papers
+      A table for each bound, of all presets, and beside them what the papers report.
+  foldwire stack --shape 235x128x235 --hz 9 --time 0.5
+      Larger images, smoother and half as full.
+  foldwire stack --preset raw foldwire --link 1gbit --json > result.json
+      Two presets only; stdout holds one JSON object, everything else goes to stderr.";
+
+/// Options of `foldwire stack`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StackArgs {
+    /// Number of ranks [default: 8, or the number of input files if there are several]
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Error bounds of each operand, a table for each: rel:X times the value range, abs:X, or
+    /// psnr:X in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-4")]
+    #[arg(value_parser = crate::values::bound)]
+    pub bound: Vec<Bound>,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
+    #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
+    ///
+    /// Types go by the extension: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy is
+    /// NumPy's format (float32, float64 or float16, C order); or by a word before the path, as
+    /// f32:PATH. - is standard input. Several files are one operand per
+    /// rank. A single file is cut into one piece per rank along its slowest dimension; what does
+    /// not divide evenly is left out, with a note.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub input: Vec<PathBuf>,
+
+    /// Dimensions of each input file, slowest first, such as 128x160x160.
+    ///
+    /// Not needed for .npy, nor for names that end in them, such as P_4x14x48x48.f32.
+    #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
+    pub dims: Option<Dims>,
+
+    /// Points of a simulated image along y, depth and x, 10 m apart
+    #[arg(
+        long,
+        value_name = "AxBxC",
+        default_value = "176x128x176",
+        conflicts_with = "input",
+        allow_hyphen_values = true
+    )]
+    pub shape: Dims,
+
+    /// Peak frequency of simulated shots: lower ones, down to 1, give smoother images
+    #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ,
+        value_parser = crate::values::frequency, conflicts_with = "input",
+        allow_hyphen_values = true)]
+    pub hz: f32,
+
+    /// When simulated images are taken: 1 when the wave reaches the bottom, less before, when less
+    /// of an image is filled; at most 2
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down,
+        conflicts_with = "input", allow_hyphen_values = true)]
+    pub time: f32,
+
+    /// Presets to run, in this order
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
+        value_delimiter = ',', default_value = "main,auto")]
+    pub preset: Vec<PresetArg>,
+
+    /// Print what the papers report of image stacking, too
+    #[arg(long)]
+    pub papers: bool,
+
+    /// Timed runs of each preset; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Folder for the pictures; with several bounds a folder in it for each
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub out: PathBuf,
+
+    /// Folder for simulated images [default: the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
+    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    pub threads: Option<usize>,
+
+    /// Run presets as published: without the promise that all ranks get the same bits
+    #[arg(long)]
+    pub as_published: bool,
+
+    /// Write no pictures
+    #[arg(long)]
+    pub no_pictures: bool,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl StackArgs {
+    /// The presets to run: those asked for, once each.
+    pub fn presets(&self) -> Vec<Preset> {
+        PresetArg::list(&self.preset)
+    }
+}
