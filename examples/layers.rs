@@ -6,6 +6,7 @@
 //! each layer under way, and moves them all whenever it is asked to.
 
 use foldwire as fw;
+use foldwire::Call;
 use foldwire_threads::World;
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,7 @@ fn main() -> Result<(), fw::Error> {
                         std::thread::yield_now();
                     }
                 });
-                calls.push(comm.start_all_reduce(gradient, fw::Op::Avg, &plan)?);
+                calls.push(comm.start(Call::all_reduce(gradient, fw::Op::Avg), &plan)?);
             }
             for (call, expected) in calls.into_iter().zip(&first) {
                 let (average, _) = call.wait().into_result()?;

@@ -6,6 +6,7 @@
 //! (`wait` waits; `.await` suits executors.)
 
 use foldwire as fw;
+use foldwire::Call;
 use foldwire_threads::World;
 use std::task::Poll;
 
@@ -18,7 +19,7 @@ fn main() -> Result<(), fw::Error> {
         let mut pi = 0.0;
         let mut n_terms = 0;
 
-        let mut operation = comm.start_all_reduce(&mut gradient, fw::Op::Avg, &plan)?;
+        let mut operation = comm.start(Call::all_reduce(&mut gradient, fw::Op::Avg), &plan)?;
         let report = loop {
             if let Poll::Ready(outcome) = operation.poll() {
                 break outcome?;

@@ -4,7 +4,8 @@ use crate::case::Counts;
 use crate::suite::{PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
 use foldwire::{
-    Bound, Config, Error, Float, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
+    Bound, Call, Config, Error, Float, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator,
+    Transport,
 };
 
 /// Calls under way at once on a communicator.
@@ -74,7 +75,7 @@ fn batch<'a, X: Transport + 'a>(
         })));
     }
     if cases.len() == N_CALLS {
-        let one_more = world.start_all_reduce(vec![1.0f32], Op::Sum, &Plan::raw());
+        let one_more = world.start(Call::all_reduce(vec![1.0f32], Op::Sum), &Plan::raw());
         assert!(matches!(one_more, Err(Error::TooManyCalls { max: N_CALLS })));
     }
     let mut words = vec![0; cases.len()];
@@ -103,7 +104,8 @@ fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> 
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
     let apart = world.duplicate(1)?;
     for round in 0..4 {
-        let sum = || world.start_all_reduce(vec![rank as i32; 40_000], Op::Sum, &Plan::raw());
+        let sum =
+            || world.start(Call::all_reduce(vec![rank as i32; 40_000], Op::Sum), &Plan::raw());
         let pass = |comm: &SharedCommunicator<'a, X>| {
             let (own, mut got) = (vec![rank as f32; 30_000], vec![-1.0; 30_000]);
             let (send, recv) =
@@ -167,7 +169,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         }
         let mut calls = Vec::new();
         for (group, want) in &groups {
-            calls.push((group.start_all_reduce(input(), Op::Sum, plan)?, *want));
+            calls.push((group.start(Call::all_reduce(input(), Op::Sum), plan)?, *want));
         }
         // A call that waits drives the others.
         let mut together = input();

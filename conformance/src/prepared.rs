@@ -3,7 +3,9 @@
 use crate::Backend;
 use crate::data;
 use crate::suite::PATIENT;
-use foldwire::{Bound, Communicator, Error, Op, Plan, Prepared, Rank, Report, Transport, pipeline};
+use foldwire::{
+    Bound, Call, Communicator, Error, Op, Plan, Prepared, Rank, Report, Transport, pipeline,
+};
 use std::thread;
 use std::time::Duration;
 
@@ -59,15 +61,16 @@ fn start_all<X: Transport>(
 
     let mut first = values(0);
     let mut room = vec![0.0; n_all.max(count + size * size)];
-    let sum = comm.prepare().all_reduce(&mut first, Op::Sum, plan)?;
+    let sum = comm.prepare(Call::all_reduce(&mut first, Op::Sum), plan)?;
     let scatter = {
         let recv = &mut room[..share.len()];
-        comm.prepare().reduce_scatter(&first, recv, Op::Avg, plan)?
+        comm.prepare(Call::reduce_scatter(&first, recv, Op::Avg), plan)?
     };
-    let front = comm.prepare().reduce_scatter_to_front(&mut first, Op::Avg, plan)?;
-    let gather = comm.prepare().all_gather_v(&part(&first), &mut room[..n_all], &counts, plan)?;
-    let broadcast = comm.prepare().broadcast(&mut first, root, plan)?;
-    let scan = comm.prepare().scan(&mut first, Op::User(&larger), &Plan::raw())?;
+    let front = comm.prepare(Call::reduce_scatter_to_front(&mut first, Op::Avg), plan)?;
+    let gather =
+        comm.prepare(Call::all_gather_v(&part(&first), &mut room[..n_all], &counts), plan)?;
+    let broadcast = comm.prepare(Call::broadcast(&mut first, root), plan)?;
+    let scan = comm.prepare(Call::scan(&mut first, Op::User(&larger)), &Plan::raw())?;
     assert_eq!(first, values(0), "what a call is prepared with is not written");
 
     if rank == Rank(0) {
@@ -133,7 +136,7 @@ fn refuse<X: Transport>(
     count: usize,
 ) -> Result<(), Error> {
     let mut data = vec![1.0f32; count];
-    let sum = comm.prepare().all_reduce(&mut data, Op::Sum, plan)?;
+    let sum = comm.prepare(Call::all_reduce(&mut data, Op::Sum), plan)?;
     let send = data.clone();
     let apart = sum.run(comm, (&send[..], &mut data[..]));
     assert_eq!(apart, Err(Error::NotAsPrepared));

@@ -20,7 +20,7 @@ use crate::{
 use foldwire::frame::Kind;
 use foldwire::schedule::{Binomial, Linear, Pairwise, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Collective, Communicator, DType, Error, Op, Plan, Rank, Transport};
+use foldwire::{Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Rank, Transport};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -364,7 +364,7 @@ fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usiz
             comm.config_mut().timeout = PATIENT;
             let mut values = vec![1.5f32; 50_000];
             if comm.rank().index() == size - 1 {
-                let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan)?;
+                let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan)?;
                 for _ in 0..n_polls {
                     let _ = operation.poll();
                 }
@@ -441,7 +441,7 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
         let rank = comm.rank().index();
         if rank == size - 1 {
             let mut values = vec![1.5f32; 50_000];
-            let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan)?;
+            let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan)?;
             let _ = operation.poll();
             operation.cancel();
             if leaves {

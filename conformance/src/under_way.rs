@@ -5,7 +5,7 @@ use crate::Backend;
 use crate::data::{self, Random};
 use crate::suite::PATIENT;
 use foldwire::{
-    Bound, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
+    Bound, Call, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -105,7 +105,8 @@ fn in_any_order<'a, X: Transport + 'a>(
                         assert_eq!(world.all_reduce_scalar(1_i32, Op::Sum)?, size as i32);
                         continue;
                     }
-                    let sum = world.start_all_reduce(vec![1_i64; 5000], Op::Sum, &Plan::raw())?;
+                    let sum =
+                        world.start(Call::all_reduce(vec![1_i64; 5000], Op::Sum), &Plan::raw())?;
                     Box::pin(async move {
                         let (sum, _) = sum.await.into_result()?;
                         assert!(sum.iter().all(|&sum| sum == size as i64));

@@ -6,7 +6,7 @@
 mod call;
 mod config;
 mod exchange;
-mod feedback;
+pub(crate) mod named;
 mod operands;
 mod operation;
 mod prepared;
@@ -16,13 +16,10 @@ mod request;
 mod resolved;
 mod state;
 pub(crate) mod survey;
-pub(crate) mod table;
 mod terms;
 mod tuning;
 
-pub(crate) use call::Call;
-#[cfg(feature = "alloc")]
-pub(crate) use call::Owned;
+pub use call::{Call, NoValues};
 pub use config::Config;
 #[cfg(feature = "alloc")]
 pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
@@ -30,7 +27,7 @@ pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};
-pub use prepared::{Prepared, Preparing};
+pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use survey::N_VALUES as EXTENT_VALUES;
 pub use terms::EXTENT_SCHEDULE;
@@ -58,9 +55,9 @@ use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::fmt;
 use core::time::Duration;
+use named::named_methods;
 use resolved::Resolved;
 use state::Placed;
-use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
 /// that takes longer than it saves.
@@ -217,51 +214,62 @@ impl<X: Transport + fmt::Debug> fmt::Debug for Communicator<X> {
     }
 }
 
-macro_rules! methods {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $call:expr;
-    )*) => {
-        impl<X: Transport> Communicator<X> {
-            $(
-                $(#[$doc])*
-                ///
-                /// # Errors
-                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
-                pub fn $name<'a, T: Element>(
-                    &'a mut self,
-                    $($arg: borrowed!('a 'a, T, $kind),)*
-                    plan: &Plan,
-                ) -> Result<Report, Error> {
-                    let call = {
-                        let $own = self.rank();
-                        $call
-                    };
-                    Operation::run(self, call, plan)
-                }
+impl<X: Transport> Communicator<X> {
+    /// Makes a call, and returns when it is done.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn run<T, S, R>(&mut self, call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
+    where
+        T: Element,
+        S: AsRef<[T]>,
+        R: AsMut<[T]>,
+    {
+        let mut call = call;
+        let (request, work) = call.parts(self.rank());
+        Operation::new(self, request, work, plan)?.finish()
+    }
 
-                #[doc = starts!($name)]
-                ///
-                /// # Errors
-                /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
-                pub fn $start<'a, T: Element>(
-                    &'a mut self,
-                    $($arg: borrowed!('a 'a, T, $kind),)*
-                    plan: &Plan,
-                ) -> Result<Operation<'a, X, T>, Error> {
-                    let call = {
-                        let $own = self.rank();
-                        $call
-                    };
-                    Operation::new(self, call, plan)
-                }
-            )*
-        }
-    };
+    /// Starts a call, which moves when the operation is polled or waited for.
+    ///
+    /// # Errors
+    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    pub fn start<'a, T, S, R>(
+        &'a mut self,
+        call: Call<'a, T, &'a S, &'a mut R>,
+        plan: &Plan,
+    ) -> Result<Operation<'a, X, T>, Error>
+    where
+        T: Element,
+        S: AsRef<[T]> + ?Sized,
+        R: AsMut<[T]> + ?Sized,
+    {
+        let (request, work) = call.into_parts(self.rank());
+        Operation::new(self, request, work, plan)
+    }
+
+    /// Prepares a call that will be made many times, on data such as will be: they are read if the
+    /// bound refers to them, and not written.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn prepare<'p, T, S, R>(
+        &mut self,
+        call: Call<'p, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Prepared<'p, T>, Error>
+    where
+        T: Element,
+        S: AsRef<[T]>,
+        R: AsMut<[T]>,
+    {
+        let mut call = call;
+        let (request, work) = call.parts(self.rank());
+        Prepared::new(self, request, work, plan)
+    }
+
+    named_methods!(mut);
 }
-
-each_collective!(methods);
 
 impl<X: Transport> Communicator<X> {
     /// Returns when all ranks have called this.
@@ -278,7 +286,7 @@ impl<X: Transport> Communicator<X> {
     /// [`Error::Poisoned`].
     pub fn start_barrier(&mut self) -> Result<Operation<'_, X, f32>, Error> {
         // Nobody has a reduction, be it of nothing, before all others have begun it.
-        self.start_all_reduce(&mut [], Op::Max, &Plan::raw())
+        self.start(Call::all_reduce(&mut [], Op::Max), &Plan::raw())
     }
 
     /// The reduction of all ranks' `value`, exactly and the same bits on every rank.

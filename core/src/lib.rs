@@ -106,7 +106,7 @@ mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
 pub use collective::{
-    Communicator, Config, Exchange, Incoming, Operation, Outgoing, Prepared, Preparing, Rows,
+    Call, Communicator, Config, Exchange, Incoming, NoValues, Operation, Outgoing, Prepared, Rows,
 };
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};

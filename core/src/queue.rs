@@ -2,15 +2,13 @@
 //! lasts, such as an event loop, or MPI's progress.
 
 use crate::Communicator;
-use crate::collective::{Call, Owned, Step, Underway};
+use crate::collective::{Call, NoValues, Step, Underway};
 use crate::element::Element;
-use crate::engine::Coding;
+use crate::engine::{Coding, Work};
 use crate::error::Error;
-use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::schedule::Collective;
-use crate::transport::{Rank, Transport};
+use crate::transport::Transport;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -29,7 +27,7 @@ use core::task::Poll;
 /// # Examples
 /// ```
 /// use core::task::Poll;
-/// use foldwire::{Bound, Communicator, Error, Op, Plan, Queue, Transport};
+/// use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Queue, Transport};
 ///
 /// /// Sums gradients while the caller computes the next ones.
 /// fn train<X: Transport>(
@@ -40,7 +38,7 @@ use core::task::Poll;
 ///     let mut queue = Queue::new(comm);
 ///     let mut done = Vec::new();
 ///     for layer in 0..20 {
-///         queue.all_reduce(backward(layer), Op::Avg, &plan);
+///         queue.submit(Call::all_reduce(backward(layer), Op::Avg), &plan);
 ///         // Without waiting: as much as can be done now.
 ///         while let Poll::Ready(Some(finished)) = queue.poll() {
 ///             done.push(finished.into_result()?.0);
@@ -62,9 +60,8 @@ pub struct Queue<'f, X: Transport, T: Element> {
 
 /// A call in place.
 struct Submitted<'f, T: Element> {
-    owned: Owned<'f, T>,
+    call: Call<'f, T, NoValues<'f, T>, Vec<T>>,
     coding: Coding<T>,
-    data: Vec<T>,
     plan: Plan,
 }
 
@@ -94,61 +91,9 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
         Self { comm: Some(comm), calls: VecDeque::new(), first: None }
     }
 
-    /// Submits what [`Communicator::all_reduce`] does.
-    pub fn all_reduce(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
-        self.submit(Collective::AllReduce, data, Some(op), Rank(0), plan);
-    }
-
-    /// Submits what [`Communicator::reduce_scatter_in_place`] does.
-    pub fn reduce_scatter(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
-        self.submit(Collective::ReduceScatter, data, Some(op), Rank(0), plan);
-    }
-
-    /// Submits what [`Communicator::all_gather_in_place`] does.
-    pub fn all_gather(&mut self, data: Vec<T>, plan: &Plan) {
-        self.submit(Collective::AllGather, data, None, Rank(0), plan);
-    }
-
-    /// Submits what [`Communicator::broadcast`] does.
-    pub fn broadcast(&mut self, data: Vec<T>, root: Rank, plan: &Plan) {
-        self.submit(Collective::Broadcast, data, None, root, plan);
-    }
-
-    /// Submits what [`Communicator::reduce_in_place`] does.
-    pub fn reduce(&mut self, data: Vec<T>, op: Op<'f, T>, root: Rank, plan: &Plan) {
-        self.submit(Collective::Reduce, data, Some(op), root, plan);
-    }
-
-    /// Submits what [`Communicator::all_to_all_in_place`] does.
-    pub fn all_to_all(&mut self, data: Vec<T>, plan: &Plan) {
-        self.submit(Collective::AllToAll, data, None, Rank(0), plan);
-    }
-
-    /// Submits what [`Communicator::scan`] does.
-    pub fn scan(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
-        self.submit(Collective::Scan, data, Some(op), Rank(0), plan);
-    }
-
-    /// Submits what [`Communicator::exclusive_scan`] does.
-    pub fn exclusive_scan(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
-        self.submit(Collective::ExclusiveScan, data, Some(op), Rank(0), plan);
-    }
-
-    fn submit(
-        &mut self,
-        collective: Collective,
-        data: Vec<T>,
-        op: Option<Op<'f, T>>,
-        root: Rank,
-        plan: &Plan,
-    ) {
-        let mut data = data;
-        let mut call = Call::new(collective, data.len()).root(root).in_place(&mut data);
-        if let Some(op) = op {
-            call = call.op(op);
-        }
-        let (owned, coding) = (Owned::of(&call), Coding::default());
-        self.calls.push_back(Submitted { owned, coding, data, plan: *plan });
+    /// Submits a call in place.
+    pub fn submit(&mut self, call: Call<'f, T, NoValues<'f, T>, Vec<T>>, plan: &Plan) {
+        self.calls.push_back(Submitted { call, coding: Coding::default(), plan: *plan });
     }
 
     /// Calls that are not finished.
@@ -187,7 +132,7 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
     /// Never.
     pub fn into_parts(mut self) -> (Communicator<X>, Vec<Vec<T>>) {
         self.give_up();
-        let data = self.calls.drain(..).map(|call| call.data).collect();
+        let data = self.calls.drain(..).map(|next| next.call.into_result()).collect();
         (self.comm.take().expect("it is given back with the queue"), data)
     }
 
@@ -226,12 +171,13 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
     }
 
     fn advance(&mut self) -> Option<Result<Step, Error>> {
-        let (comm, call) = (self.comm.as_mut()?, self.calls.front_mut()?);
-        let Submitted { owned, coding, data, plan } = call;
-        let mut work = owned.work(&[], data, mem::take(coding));
+        let (comm, next) = (self.comm.as_mut()?, self.calls.front_mut()?);
+        let Submitted { call, coding, plan } = next;
+        let (request, work) = call.parts(comm.rank());
+        let mut work = Work { coding: mem::take(coding), ..work };
         let first = match &mut self.first {
             Some(first) => first,
-            none => match Underway::start(comm, owned.request, &mut work, plan) {
+            none => match Underway::start(comm, request, &mut work, plan) {
                 Ok(first) => none.insert(first),
                 Err(error) => return Some(Err(error)),
             },
@@ -243,7 +189,8 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
 
     fn finish(&mut self, outcome: Result<Report, Error>) -> Option<Finished<Vec<T>>> {
         self.first = None;
-        self.calls.pop_front().map(|call| Finished { data: call.data, outcome })
+        let data = self.calls.pop_front()?.call.into_result();
+        Some(Finished { data, outcome })
     }
 }
 

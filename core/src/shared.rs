@@ -18,18 +18,16 @@ pub use split::Split;
 #[cfg(feature = "std")]
 pub use stopper::Stopper;
 
-use crate::collective::table::{borrowed, each_collective, starts};
-use crate::collective::{Call, Communicator, Config, Owned};
+use crate::collective::named::named_methods;
+use crate::collective::{Call, Communicator, Config, Operation};
 use crate::element::Element;
 use crate::error::Error;
-use crate::layout::{Shares, share};
+use crate::layout::share;
 use crate::node::{Left, Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::schedule::Collective;
 use crate::transport::{Rank, Transport};
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use check::Checking;
 use core::cell::Cell;
@@ -59,8 +57,8 @@ use mailbox::Mailbox;
 ///
 /// fn sums<X: Transport>(transport: X, a: Vec<f32>, b: Vec<f32>) -> Result<(), Error> {
 ///     let world = SharedCommunicator::new(transport, 2)?;
-///     let a = world.start_all_reduce(a, Op::Sum, &Plan::raw())?;
-///     let b = world.start_all_reduce(b, Op::Sum, &Plan::raw())?;
+///     let a = world.start(Call::all_reduce(a, Op::Sum), &Plan::raw())?;
+///     let b = world.start(Call::all_reduce(b, Op::Sum), &Plan::raw())?;
 ///     // This drives both.
 ///     let (b, _) = b.wait().into_result()?;
 ///     let (mut a, _) = a.wait().into_result()?;
@@ -226,125 +224,51 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         result
     }
 
-    /// Starts a call on the next seat.
-    fn start<T: Element, R: AsMut<[T]> + 'a>(
+    /// Makes a call, and returns when it is done; drives the other calls meanwhile.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn run<T, S, R>(&self, call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
+    where
+        T: Element,
+        S: AsRef<[T]>,
+        R: AsMut<[T]>,
+    {
+        let mut call = call;
+        self.call(|comm, has_begun| {
+            let (request, work) = call.parts(comm.rank());
+            let operation = Operation::new(comm, request, work, plan)?;
+            has_begun();
+            operation.wait()
+        })
+    }
+
+    /// Starts a call, which keeps its buffers until it is done.
+    ///
+    /// # Errors
+    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    pub fn start<T, S, R>(
         &self,
-        owned: Owned<'a, T>,
-        send: Box<dyn AsRef<[T]> + 'a>,
-        recv: R,
+        call: Call<'a, T, S, R>,
         plan: &Plan,
-    ) -> Result<Pending<'a, X, T, R>, Error> {
+    ) -> Result<Pending<'a, X, T, R>, Error>
+    where
+        T: Element,
+        S: AsRef<[T]> + 'a,
+        R: AsMut<[T]> + 'a,
+    {
+        let mut call = call;
         if self.is_checking() {
-            return Err(self.checked(|comm| comm.check(&owned.request, plan)));
+            let (request, _) = call.parts(self.rank());
+            return Err(self.checked(|comm| comm.check(&request, plan)));
         }
-        let pending = Pending::start(
-            Rc::clone(&self.node),
-            Rc::clone(self.seat()?),
-            owned,
-            send,
-            recv,
-            plan,
-        )?;
+        let pending = Pending::start(Rc::clone(&self.node), Rc::clone(self.seat()?), call, plan)?;
         self.advance();
         Ok(pending)
     }
+
+    named_methods!();
 }
-
-/// The type of an argument of this kind that a pending call keeps.
-macro_rules! kept {
-    ($life:lifetime, $value:ident, $send:ident, $recv:ident, data) => {
-        $recv
-    };
-    ($life:lifetime, $value:ident, $send:ident, $recv:ident, recv) => {
-        $recv
-    };
-    ($life:lifetime, $value:ident, $send:ident, $recv:ident, send) => {
-        $send
-    };
-    ($life:lifetime, $value:ident, $send:ident, $recv:ident, $kind:ident) => {
-        borrowed!($life $life, $value, $kind)
-    };
-}
-
-macro_rules! start_method {
-    ([read_only $data:ident] $($rest:tt)*) => {};
-    (
-        [in_place $data:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*) $own:ident
-        $call:expr
-    ) => {
-        #[doc = starts!($name)]
-        ///
-        /// # Errors
-        /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
-        pub fn $start<T: Element, R: AsMut<[T]> + 'a>(
-            &self,
-            $($arg: kept!('a, T, S, R, $kind),)*
-            plan: &Plan,
-        ) -> Result<Pending<'a, X, T, R>, Error> {
-            let $own = self.rank();
-            let mut kept = $data;
-            let owned = {
-                let $data = kept.as_mut();
-                Owned::of(&$call)
-            };
-            self.start(owned, Box::new([]), kept, plan)
-        }
-    };
-    (
-        [split $send:ident $recv:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*)
-        $own:ident $call:expr
-    ) => {
-        #[doc = starts!($name)]
-        ///
-        /// # Errors
-        /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
-        pub fn $start<T: Element, S: AsRef<[T]> + 'a, R: AsMut<[T]> + 'a>(
-            &self,
-            $($arg: kept!('a, T, S, R, $kind),)*
-            plan: &Plan,
-        ) -> Result<Pending<'a, X, T, R>, Error> {
-            let $own = self.rank();
-            let (kept_send, mut kept_recv) = ($send, $recv);
-            let owned = {
-                let ($send, $recv) = (kept_send.as_ref(), kept_recv.as_mut());
-                Owned::of(&$call)
-            };
-            self.start(owned, Box::new(kept_send), kept_recv, plan)
-        }
-    };
-}
-
-macro_rules! methods {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $call:expr;
-    )*) => {
-        impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-            $(
-                $(#[$doc])*
-                ///
-                /// # Errors
-                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
-                pub fn $name<T: Element>(
-                    &self,
-                    $($arg: borrowed!('_ '_, T, $kind),)*
-                    plan: &Plan,
-                ) -> Result<Report, Error> {
-                    self.call(|comm, has_begun| {
-                        let operation = comm.$start($($arg,)* plan)?;
-                        has_begun();
-                        operation.wait()
-                    })
-                }
-
-                start_method! { [$($buffers)*] $start $name ($($arg: $kind),*) $own $call }
-            )*
-        }
-    };
-}
-
-each_collective!(methods);
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Returns when all ranks have called this.
@@ -360,7 +284,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Errors
     /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
     pub fn start_barrier(&self) -> Result<Pending<'a, X, f32, [f32; 0]>, Error> {
-        self.start_all_reduce([], Op::Max, &Plan::raw())
+        self.start(Call::all_reduce([], Op::Max), &Plan::raw())
     }
 
     /// The reduction of all ranks' `value`, exactly and the same bits on every rank.

@@ -180,7 +180,7 @@ impl Scenario<'_> {
     ) -> Result<Vec<f64>, Error> {
         let mut counts = vec![0.0; self.size];
         counts[own] = 1.0;
-        comm.start_all_reduce(&mut counts, Op::Sum, &Plan::raw())?.await?;
+        comm.start(foldwire::Call::all_reduce(&mut counts, Op::Sum), &Plan::raw())?.await?;
         Ok(counts)
     }
 

@@ -14,7 +14,7 @@ use crate::suite::SIZES;
 use crate::{Backend, data};
 use foldwire::schedule::Ring;
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Error, Op, Plan};
+use foldwire::{Bound, Call, Error, Op, Plan};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ pub fn lose_a_rank(backend: &impl Backend, size: usize) {
         let mut values: Vec<f32> = data::smooth(rank, 2_000_000);
         if rank + 1 == size {
             let mut operation =
-                comm.start_all_reduce(&mut values, Op::Sum, &plan).expect("a valid call");
+                comm.start(Call::all_reduce(&mut values, Op::Sum), &plan).expect("a valid call");
             for _ in 0..20 {
                 let _ = operation.poll();
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use foldwire::HeapFrame;
 use foldwire::error::Reason;
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, TransportError, TransportErrorKind};
-use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
+use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
 use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire};
 
 /// Messages, receives and events of all ranks.
@@ -214,7 +214,7 @@ fn all_reduce(
     let mut operations: Vec<_> = comms
         .iter_mut()
         .zip(values)
-        .map(|(comm, values)| Some(comm.start_all_reduce(values, Op::Sum, plan).unwrap()))
+        .map(|(comm, values)| Some(comm.start(Call::all_reduce(values, Op::Sum), plan).unwrap()))
         .collect();
     let mut results: Vec<_> = operations.iter().map(|_| None).collect();
     while results.iter().any(Option::is_none) {
@@ -400,8 +400,8 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
     let [first, second] = &mut comms[..] else { panic!("two") };
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
     let (mut a, mut b) = (vec![1.0f32; 1000], vec![1.0f32; 1000]);
-    let mut waiting = first.start_all_reduce(&mut a, Op::Sum, &plan).unwrap();
-    drop(second.start_all_reduce(&mut b, Op::Sum, &plan).unwrap());
+    let mut waiting = first.start(Call::all_reduce(&mut a, Op::Sum), &plan).unwrap();
+    drop(second.start(Call::all_reduce(&mut b, Op::Sum), &plan).unwrap());
     let outcome = loop {
         if let Poll::Ready(outcome) = waiting.poll() {
             break outcome;
@@ -432,7 +432,8 @@ fn sums(comms: &mut [Comm]) -> Vec<f32> {
     let plan = Plan::raw();
     let mut data: Vec<Vec<f32>> = (1..=comms.len()).map(|n| vec![n as f32; 7000]).collect();
     let operations = comms.iter_mut().zip(&mut data);
-    let start = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &plan).unwrap());
+    let start =
+        operations.map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Sum), &plan).unwrap());
     for result in drive_all(start.collect()) {
         result.expect("all are there");
     }
@@ -470,7 +471,7 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
             let mut operations: Vec<_> = comms
                 .iter_mut()
                 .zip(&mut data)
-                .map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &plan).unwrap())
+                .map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Sum), &plan).unwrap())
                 .collect();
             for _ in 0..5 {
                 for operation in &mut operations {
@@ -535,7 +536,7 @@ fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
         let start = Instant::now();
         hub.borrow_mut().opens = Some(start + opens_after);
         let mut values = [1.0f32; 100];
-        let mut call = comm.start_all_reduce(&mut values, Op::Sum, &Plan::raw()).unwrap();
+        let mut call = comm.start(Call::all_reduce(&mut values, Op::Sum), &Plan::raw()).unwrap();
         assert!(call.poll().is_pending());
         call.cancel();
         drop(comm);

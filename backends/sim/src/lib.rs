@@ -16,7 +16,7 @@
 //! # Examples
 //! Four ranks average, one of which dies when it has sent a frame:
 //! ```
-//! use foldwire::{Bound, Communicator, Op, Plan, Rank};
+//! use foldwire::{Bound, Call, Communicator, Op, Plan, Rank};
 //! use foldwire_sim::{End, Fault, Net, World};
 //!
 //! let plan = Plan::foldwire(Bound::Absolute(1e-3));
@@ -24,7 +24,7 @@
 //! let run = World::new(4, 7).net(Net::default()).faults([death]).run(|endpoint| async {
 //!     let mut comm = Communicator::new(endpoint)?;
 //!     let mut data = vec![1.0f32; 100];
-//!     comm.start_all_reduce(&mut data, Op::Avg, &plan)?.await
+//!     comm.start(Call::all_reduce(&mut data, Op::Avg), &plan)?.await
 //! });
 //! assert!(matches!(run.ends[2], End::Died));
 //! assert!(matches!(run.ends[0], End::Returned(Err(_))));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Mangling, PATIENCE, apart, endpoints, outcomes, ranks, settings, sums, token, ways};
 use foldwire::transport::{Distance, Rank};
-use foldwire::{Communicator, Op, Plan, Transport};
+use foldwire::{Call, Communicator, Op, Plan, Transport};
 use foldwire_bootstrap::Exchange;
 use foldwire_tcp::{JoinError, Options, Settings, join};
 
@@ -105,7 +105,7 @@ fn a_future_sleeps_until_the_network_wakes_it() {
             let start = Instant::now();
             {
                 let mut call =
-                    pin!(comm.start_all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap());
+                    pin!(comm.start(Call::all_reduce(&mut data, Op::Sum), &Plan::raw()).unwrap());
                 let mut n_polls = 0;
                 while call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                     n_polls += 1;

@@ -12,14 +12,15 @@ use foldwire::{Element, Error, Operation, Report, Transport};
 ///
 /// # Examples
 /// ```
-/// use foldwire::{Bound, Op, Plan};
+/// use foldwire::{Bound, Call, Op, Plan};
 /// use foldwire_threads::{World, drive};
 ///
 /// let plan = Plan::foldwire(Bound::Absolute(1e-3));
 /// let mut comms = World::new(3).communicators();
 /// let mut data = vec![vec![1.5f64; 100]; 3];
 /// let operations = comms.iter_mut().zip(&mut data);
-/// let operations = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan).unwrap());
+/// let operations = operations.map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Max), &plan));
+/// let operations = operations.map(Result::unwrap);
 /// assert!(drive(operations).iter().all(Result::is_ok));
 /// ```
 pub fn drive<'a, X: Transport + 'a, T: Element>(

@@ -33,7 +33,7 @@ struct Asked {
 /// Has all ranks tell each other their numbers.
 pub(crate) fn ask(numbers: Vec<i64>, then: Then) -> Ready {
     Box::new(move |ours: &Ours| {
-        let pending = ours.start_all_reduce(numbers, Op::Max, &Plan::raw())?;
+        let pending = ours.start(foldwire::Call::all_reduce(numbers, Op::Max), &Plan::raw())?;
         Ok(Box::new(Asked { pending, then }))
     })
 }

@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::transport::Rank;
@@ -169,55 +170,36 @@ impl Inside<'_> {
         let op = operation::<T>(checked.op);
         let collective = call.collective;
         Ok(Box::new(move |comm: &Ours| {
-            let plan = &plan;
             let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
-            let pending = match (collective, counts.lasting()) {
-                (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
-                (Collective::AllReduce, _) if in_place => comm.start_all_reduce(recv, op, plan),
-                (Collective::AllReduce, _) => comm.start_all_reduce_into(send, recv, op, plan),
-                (Collective::Reduce, _) if in_place => {
-                    comm.start_reduce_in_place(recv, op, root, plan)
+            let shares = match (collective, counts.lasting()) {
+                (Collective::AllToAll, Some([send, recv])) => Shares::Exchanged { send, recv },
+                (
+                    Collective::ReduceScatter
+                    | Collective::AllGather
+                    | Collective::Gather
+                    | Collective::Scatter,
+                    Some([shares, _]),
+                ) => Shares::Given(shares),
+                (Collective::Gather, None) if !is_root => Shares::Even(n_send * size),
+                (Collective::Scatter, None) if !is_root => Shares::Even(n_recv * size),
+                (Collective::ReduceScatter | Collective::Scatter, None) => Shares::Even(n_send),
+                (Collective::AllReduce | Collective::Reduce | Collective::AllToAll, _)
+                    if !in_place =>
+                {
+                    Shares::Even(n_send)
                 }
-                (Collective::Reduce, _) => comm.start_reduce(send, recv, op, root, plan),
-                (Collective::ReduceScatter, None) => {
-                    comm.start_reduce_scatter(send, recv, op, plan)
-                }
-                (Collective::ReduceScatter, Some([shares, _])) => {
-                    comm.start_reduce_scatter_v(send, recv, shares, op, plan)
-                }
-                (Collective::AllGather, None) if in_place => {
-                    comm.start_all_gather_in_place(recv, plan)
-                }
-                (Collective::AllGather, None) => comm.start_all_gather(send, recv, plan),
-                (Collective::AllGather, Some([shares, _])) if in_place => {
-                    comm.start_all_gather_v_in_place(recv, shares, plan)
-                }
-                (Collective::AllGather, Some([shares, _])) => {
-                    comm.start_all_gather_v(send, recv, shares, plan)
-                }
-                (Collective::AllToAll, None) if in_place => {
-                    comm.start_all_to_all_in_place(recv, plan)
-                }
-                (Collective::AllToAll, None) => comm.start_all_to_all(send, recv, plan),
-                (Collective::AllToAll, Some([sent, received])) => {
-                    comm.start_all_to_all_v(send, sent, recv, received, plan)
-                }
-                (Collective::Gather, None) => {
-                    let count = if is_root { n_recv } else { n_send * size };
-                    comm.start_gather(count, send, recv, root, plan)
-                }
-                (Collective::Gather, Some([shares, _])) => {
-                    comm.start_gather_v(shares, send, recv, root, plan)
-                }
-                (Collective::Scatter, None) => {
-                    let count = if is_root { n_send } else { n_recv * size };
-                    comm.start_scatter(count, send, recv, root, plan)
-                }
-                (Collective::Scatter, Some([shares, _])) => {
-                    comm.start_scatter_v(shares, send, recv, root, plan)
-                }
-                _ => unreachable!("only collectives of the table are taken"),
+                _ => Shares::Even(n_recv),
             };
+            let window = match collective {
+                Collective::Broadcast => Window::Whole,
+                // In place what is sent was copied.
+                Collective::ReduceScatter | Collective::Gather | Collective::Scatter => Window::Own,
+                Collective::AllToAll if matches!(shares, Shares::Exchanged { .. }) => Window::Own,
+                _ if in_place => Window::Whole,
+                _ => Window::Own,
+            };
+            let call = foldwire::Call::of(collective, shares, window, send, recv);
+            let pending = comm.start(call.with_op(op).with_root(root), &plan);
             Ok(Box::new(Flight { pending: pending?, to, _counts: counts, is_as_expected, way }))
         }))
     }

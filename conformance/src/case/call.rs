@@ -5,10 +5,12 @@
 
 use super::{Case, Counts, Deal};
 use crate::data;
+use foldwire::layout::{Shares, Window};
 use foldwire::{
-    Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, Rounding,
+    Call, Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, Rounding,
     SharedCommunicator, Transport,
 };
+use std::ops::Range;
 
 /// One rank's values before the call and after it.
 #[derive(Clone, Debug)]
@@ -55,71 +57,20 @@ impl Case {
     ///
     /// # Errors
     /// The call's.
-    ///
-    /// # Panics
-    /// If the suite does not know the collective.
     pub fn start<'a, T: Float, X: Transport>(
         &self,
         comm: &'a mut Communicator<X>,
         buffers: &'a mut Buffers<T>,
     ) -> Result<Operation<'a, X, T>, Error> {
-        let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
         let rank = comm.rank().index();
-        let (share, count) = (self.share(rank), self.count);
-        let Buffers { data, recv, counts: Counts { send: counts, recv: expected } } = buffers;
-        if self.deal != Deal::Even {
-            return match (self.collective, self.is_in_place()) {
-                (Collective::ReduceScatter, true) => {
-                    comm.start_reduce_scatter_v_in_place(data, counts, op, plan)
-                }
-                (Collective::ReduceScatter, false) => {
-                    comm.start_reduce_scatter_v(data, recv, counts, op, plan)
-                }
-                (Collective::AllGather, true) => {
-                    comm.start_all_gather_v_in_place(data, counts, plan)
-                }
-                (Collective::AllGather, false) => {
-                    comm.start_all_gather_v(&data[share], recv, counts, plan)
-                }
-                (Collective::Scatter, _) => {
-                    let send = if rank == self.root { &data[..] } else { &[] };
-                    comm.start_scatter_v(counts, send, recv, root, plan)
-                }
-                (Collective::Gather, _) => {
-                    comm.start_gather_v(counts, &data[share], recv, root, plan)
-                }
-                (Collective::AllToAll, _) => {
-                    comm.start_all_to_all_v(data, counts, recv, expected, plan)
-                }
-                (other, _) => panic!("the suite has no call by counts for {}", other.name()),
-            };
-        }
-        match (self.collective, self.is_in_place()) {
-            (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
-            (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
-            (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(data, op, plan),
-            (Collective::ReduceScatter, false) => comm.start_reduce_scatter(data, recv, op, plan),
-            (Collective::AllGather, true) => comm.start_all_gather_in_place(data, plan),
-            (Collective::AllGather, false) => comm.start_all_gather(&data[share], recv, plan),
-            (Collective::Broadcast, true) => comm.start_broadcast(data, root, plan),
-            (Collective::Broadcast, false) => comm.start_broadcast(recv, root, plan),
-            (Collective::Scatter, _) => {
-                let send = if rank == self.root { &data[..] } else { &[] };
-                comm.start_scatter(count, send, recv, root, plan)
-            }
-            (Collective::Gather, _) => comm.start_gather(count, &data[share], recv, root, plan),
-            (Collective::Reduce, true) => comm.start_reduce_in_place(data, op, root, plan),
-            (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
-            (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
-            (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
-            (Collective::Scan, true) => comm.start_scan(data, op, plan),
-            (Collective::Scan, false) => comm.start_scan_into(data, recv, op, plan),
-            (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(data, op, plan),
-            (Collective::ExclusiveScan, false) => {
-                comm.start_exclusive_scan_into(data, recv, op, plan)
-            }
-            (other, _) => panic!("the suite has no call for {}", other.name()),
-        }
+        let Buffers { data, recv, counts } = buffers;
+        let n_own = data.len();
+        let (send, recv): (&[T], &mut [T]) = match self.window() {
+            Window::Own => (&data[self.sent(rank, n_own)], recv),
+            _ if self.is_in_place() => (&[], data),
+            _ => (&[], recv),
+        };
+        comm.start(self.call(counts, n_own, send, recv), &self.plan())
     }
 
     /// Starts one rank's call beside others, which gives its [`counts`](Self::counts). What it
@@ -127,76 +78,57 @@ impl Case {
     ///
     /// # Errors
     /// The call's.
-    ///
-    /// # Panics
-    /// If the suite does not know the collective.
     pub fn start_at_once<'a, T: Float, X: Transport + 'a>(
         &self,
         comm: &SharedCommunicator<'a, X>,
         counts: &'a Counts,
     ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
-        let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
         let rank = comm.rank().index();
-        let (share, count) = (self.share(rank), self.count);
         let Buffers { data, recv, .. } = self.buffers::<T>(rank);
-        if self.deal != Deal::Even {
-            let Counts { send: counts, recv: expected } = counts;
-            let own = |data: Vec<T>| Vec::from(&data[share]);
-            return match (self.collective, self.is_in_place()) {
-                (Collective::ReduceScatter, true) => {
-                    comm.start_reduce_scatter_v_in_place(data, counts, op, plan)
-                }
-                (Collective::ReduceScatter, false) => {
-                    comm.start_reduce_scatter_v(data, recv, counts, op, plan)
-                }
-                (Collective::AllGather, true) => {
-                    comm.start_all_gather_v_in_place(data, counts, plan)
-                }
-                (Collective::AllGather, false) => {
-                    comm.start_all_gather_v(own(data), recv, counts, plan)
-                }
-                (Collective::Scatter, _) => {
-                    let send = if rank == self.root { data } else { Vec::new() };
-                    comm.start_scatter_v(counts, send, recv, root, plan)
-                }
-                (Collective::Gather, _) => comm.start_gather_v(counts, own(data), recv, root, plan),
-                (Collective::AllToAll, _) => {
-                    comm.start_all_to_all_v(data, counts, recv, expected, plan)
-                }
-                (other, _) => panic!("the suite has no call by counts for {}", other.name()),
-            };
+        let n_own = data.len();
+        let (send, recv) = match self.window() {
+            Window::Own => (data[self.sent(rank, n_own)].to_vec(), recv),
+            _ if self.is_in_place() => (Vec::new(), data),
+            _ => (Vec::new(), recv),
+        };
+        comm.start(self.call(counts, n_own, send, recv), &self.plan())
+    }
+
+    /// The call of a rank that has so many values.
+    fn call<'a, T: Float, S, R>(
+        &self,
+        counts: &'a Counts,
+        n_own: usize,
+        send: S,
+        recv: R,
+    ) -> Call<'a, T, S, R> {
+        let Counts { send: to, recv: from } = counts;
+        let shares = match (self.deal, self.collective) {
+            (Deal::Even, Collective::AllToAll) => Shares::Even(n_own),
+            (Deal::Even, _) => Shares::Even(self.count),
+            (_, Collective::AllToAll) => Shares::Exchanged { send: to, recv: from },
+            _ => Shares::Given(to),
+        };
+        let call = Call::of(self.collective, shares, self.window(), send, recv);
+        call.with_op(self.op.op()).with_root(Rank::new(self.root))
+    }
+
+    /// What the buffers of the call hold.
+    fn window(&self) -> Window {
+        match self.collective {
+            Collective::Broadcast => Window::Whole,
+            Collective::Scatter | Collective::Gather => Window::Own,
+            _ if self.is_in_place() => Window::Whole,
+            _ => Window::Own,
         }
-        match (self.collective, self.is_in_place()) {
-            (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
-            (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
-            (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(data, op, plan),
-            (Collective::ReduceScatter, false) => comm.start_reduce_scatter(data, recv, op, plan),
-            (Collective::AllGather, true) => comm.start_all_gather_in_place(data, plan),
-            (Collective::AllGather, false) => {
-                let own = Vec::from(&data[share]);
-                comm.start_all_gather(own, recv, plan)
-            }
-            (Collective::Broadcast, true) => comm.start_broadcast(data, root, plan),
-            (Collective::Broadcast, false) => comm.start_broadcast(recv, root, plan),
-            (Collective::Scatter, _) => {
-                let send = if rank == self.root { data } else { Vec::new() };
-                comm.start_scatter(count, send, recv, root, plan)
-            }
-            (Collective::Gather, _) => {
-                let own = Vec::from(&data[share]);
-                comm.start_gather(count, own, recv, root, plan)
-            }
-            (Collective::Reduce, true) => comm.start_reduce_in_place(data, op, root, plan),
-            (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
-            (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
-            (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
-            (Collective::Scan, true) => comm.start_scan(data, op, plan),
-            (Collective::Scan, false) => comm.start_scan_into(data, recv, op, plan),
-            (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(data, op, plan),
-            (Collective::ExclusiveScan, false) => {
-                comm.start_exclusive_scan_into(data, recv, op, plan)
-            }
-            (other, _) => panic!("the suite has no call for {}", other.name()),
+    }
+
+    /// Where what a rank sends lies among its `n_own` values.
+    fn sent(&self, rank: usize, n_own: usize) -> Range<usize> {
+        match self.collective {
+            Collective::AllGather | Collective::Gather => self.share(rank),
+            Collective::Scatter if rank != self.root => 0..0,
+            _ => 0..n_own,
         }
     }
 

@@ -6,7 +6,7 @@ use super::probe::Probe;
 use super::resolved::{Known, Resolved};
 use super::survey;
 use super::terms::Terms;
-use super::{Call, Communicator, Request};
+use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
 #[cfg(feature = "alloc")]
@@ -48,26 +48,17 @@ pub struct Operation<'a, X: Transport, T: Element> {
 }
 
 impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
-    pub(super) fn new(
+    pub(crate) fn new(
         comm: &'a mut Communicator<X>,
-        call: Call<'a, 'a, T>,
+        request: Request<'a>,
+        work: Work<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let Call { request, work } = call;
         let known = comm.known(&request, plan)?;
         let call = Underway::new(comm, request, *known.terms());
         let mut operation = Self { comm, work, call };
         operation.call.go(operation.comm, known, &mut operation.work, plan)?;
         Ok(operation)
-    }
-
-    /// Starts a call and drives it to its end.
-    pub(super) fn run(
-        comm: &'a mut Communicator<X>,
-        call: Call<'a, 'a, T>,
-        plan: &Plan,
-    ) -> Result<Report, Error> {
-        Self::new(comm, call, plan)?.finish()
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever

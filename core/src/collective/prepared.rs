@@ -6,17 +6,14 @@
 //! runs it. Nobody looks at the data again, and nothing is allocated.
 
 use super::operation::Underway;
-use super::table::{borrowed, each_collective};
-use super::{Call, Communicator, Operation, Request, Terms};
+use super::{Communicator, Operation, Request, Terms};
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Program, Work};
 use crate::error::Error;
-use crate::layout::Shares;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounding;
-use crate::schedule::Collective;
 use crate::transport::Transport;
 
 /// A call of one communicator's that is ready to be started, as often as its caller wants.
@@ -32,10 +29,10 @@ use crate::transport::Transport;
 ///
 /// # Examples
 /// ```
-/// # use foldwire::{Bound, Communicator, Error, Op, Plan, Transport};
+/// # use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Transport};
 /// fn diffuse<X: Transport>(comm: &mut Communicator<X>, x: &mut [f32]) -> Result<(), Error> {
 ///     let plan = Plan::foldwire(Bound::Relative(1e-4));
-///     let sum = comm.prepare().all_reduce(x, Op::Sum, &plan)?;
+///     let sum = comm.prepare(Call::all_reduce(&mut *x, Op::Sum), &plan)?;
 ///     for _ in 0..1000 {
 ///         x.iter_mut().for_each(|x| *x *= 0.5);
 ///         sum.run(comm, &mut *x)?;
@@ -57,13 +54,13 @@ pub struct Prepared<'p, T: Element> {
 
 impl<'p, T: Element> Prepared<'p, T> {
     /// Prepares a call, which takes a look at the data if its bound needs that.
-    fn new<X: Transport>(
+    pub(super) fn new<X: Transport>(
         comm: &mut Communicator<X>,
-        call: Call<'_, 'p, T>,
+        request: Request<'p>,
+        mut work: Work<'_, 'p, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
-        let Call { request, mut work } = call;
         let terms = comm.terms(&request, plan)?;
         let mut call = Underway::new(comm, request, terms);
         call.begin_untried(comm, &mut work, plan)?;
@@ -101,7 +98,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let Call { request, work } = self.call(comm, buffers.into())?;
+        let (request, work) = self.parts(comm, buffers.into())?;
         let call = Underway::new(comm, request, self.terms);
         let mut operation = Operation { comm, work, call };
         self.begin(&mut operation);
@@ -121,7 +118,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let Call { request, work } = self.call(comm, buffers.into())?;
+        let (request, work) = self.parts(comm, buffers.into())?;
         let call = Underway::new(comm, request, self.terms);
         let mut operation = Operation { comm, work, call };
         self.begin(&mut operation);
@@ -129,11 +126,11 @@ impl<'p, T: Element> Prepared<'p, T> {
     }
 
     /// The call on these buffers, if they are as it was prepared for.
-    fn call<'a, X: Transport>(
+    fn parts<'a, X: Transport>(
         &self,
         comm: &Communicator<X>,
         buffers: Buffers<'a, T>,
-    ) -> Result<Call<'a, 'p, T>, Error> {
+    ) -> Result<(Request<'p>, Work<'a, 'p, T>), Error> {
         if comm.poisoned {
             return Err(Error::Poisoned);
         }
@@ -144,7 +141,7 @@ impl<'p, T: Element> Prepared<'p, T> {
             return Err(Error::NotAsPrepared);
         }
         request.check(comm.size(), comm.rank())?;
-        Ok(Call { request, work })
+        Ok((request, work))
     }
 
     /// Begins the call, where it is.
@@ -173,48 +170,3 @@ impl<T: Element> core::fmt::Debug for Prepared<'_, T> {
         write!(f, "{name} of {count} values by {}", self.terms.schedule.name())
     }
 }
-
-/// Prepares calls of a communicator's: [`Communicator::prepare`].
-#[derive(Debug)]
-pub struct Preparing<'c, X: Transport> {
-    comm: &'c mut Communicator<X>,
-}
-
-impl<X: Transport> Communicator<X> {
-    /// Prepares a call that will be made many times: what follows is the call, with data such as
-    /// will be, which are read if the bound refers to them and are not written.
-    pub const fn prepare(&mut self) -> Preparing<'_, X> {
-        Preparing { comm: self }
-    }
-}
-
-macro_rules! methods {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
-            |$own:ident| $call:expr;
-    )*) => {
-        impl<X: Transport> Preparing<'_, X> {
-            $(
-                #[doc = concat!("Prepares [`", stringify!($name), "`](Communicator::",
-                    stringify!($name), ").")]
-                ///
-                /// # Errors
-                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
-                pub fn $name<'p, T: Element>(
-                    self,
-                    $($arg: borrowed!('_ 'p, T, $kind),)*
-                    plan: &Plan,
-                ) -> Result<Prepared<'p, T>, Error> {
-                    let call = {
-                        let $own = self.comm.rank();
-                        $call
-                    };
-                    Prepared::new(self.comm, call, plan)
-                }
-            )*
-        }
-    };
-}
-
-each_collective!(methods);

@@ -23,24 +23,37 @@ pub(crate) struct Request<'s> {
     pub(crate) lengths: [usize; 2],
     /// The result of a call in place is moved to the front of its buffer.
     pub(crate) to_front: bool,
+    /// This rank is the root, whatever `root` says.
+    pub(crate) is_from_here: bool,
     /// For how many values error feedback is kept.
     pub(crate) n_residues: Option<usize>,
 }
 
 impl<'s> Request<'s> {
     /// On no values yet.
-    pub(crate) const fn new(collective: Collective, shares: Shares<'s>, dtype: DType) -> Self {
+    pub(crate) const fn new(
+        collective: Collective,
+        shares: Shares<'s>,
+        dtype: DType,
+        window: Window,
+    ) -> Self {
         Self {
             collective,
             shares,
             dtype,
             op: OpCode::None,
             root: Rank(0),
-            window: Window::Whole,
+            window,
             lengths: [0; 2],
             to_front: false,
+            is_from_here: false,
             n_residues: None,
         }
+    }
+
+    /// As this rank makes it.
+    pub(crate) fn on(&self, rank: Rank) -> Self {
+        Self { root: if self.is_from_here { rank } else { self.root }, ..*self }
     }
 
     /// Whether the call begins with a pass over own values; what is wrong if it cannot.

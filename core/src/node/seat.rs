@@ -10,7 +10,6 @@ use crate::collective::{Call, Communicator, Underway};
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
-use crate::schedule::Collective;
 #[cfg(feature = "std")]
 use crate::shared::Stopper;
 use crate::transport::Transport;
@@ -100,7 +99,8 @@ impl<'a, X: Transport> Seat<'a, X> {
 
 /// Gives up the next call on a channel, for this error or for none, unless that is done.
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
-    let Call { request, mut work } = Call::<f32>::new(Collective::AllReduce, 0).op(Op::Max);
+    let mut call = Call::all_reduce([0_f32; 0], Op::Max);
+    let (request, mut work) = call.parts(comm.rank());
     if let Ok(mut call) = Underway::start(comm, request, &mut work, &Plan::raw()) {
         call.give_up(comm, error);
     }

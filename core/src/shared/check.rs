@@ -47,7 +47,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///     b: &mut [i64],
     ///     op: Op<'_, i64>,
     /// ) -> Result<(), Error> {
-    ///     comm.check(|comm| comm.start_all_reduce(b.to_vec(), Op::Sum, &Plan::raw()))?;
+    ///     comm.check(|comm| comm.start(Call::all_reduce(b.to_vec(), Op::Sum), &Plan::raw()))?;
     ///     comm.all_reduce(a, Op::Sum, &Plan::raw())?;
     ///     comm.all_reduce(b, op, &Plan::raw())?;
     ///     Ok(())

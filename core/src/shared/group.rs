@@ -26,7 +26,6 @@ use crate::node::{Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::schedule::Collective;
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -300,10 +299,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 };
                 let Some((arrays, ends, data)) = waiting.next() else { break };
                 let at = arrays.start;
-                let Call { request, mut work } =
-                    Call::new(Collective::AllReduce, data.len()).op(op).in_place(data);
                 let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
                 let on = comm.as_mut().ok_or(Error::Poisoned)?;
+                let (request, mut work) = Call::all_reduce(data, op).into_parts(on.rank());
                 let (terms, budgets) = (terms[at], &budgets[arrays]);
                 let call = Underway::start_group(on, &request, &mut work, terms, ends, budgets)?;
                 seat.is_taken.set(true);
@@ -349,11 +347,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
-            let mut call = Call::new(Collective::AllReduce, data.len()).op(op).in_place(data);
-            if let Some(residues) = feedback.next() {
-                call = call.with_feedback(residues);
-            }
-            let of_one = comm.terms(&call.request, plan)?;
+            let mut call = Call::all_reduce(&mut **data, op);
+            let (mut request, _) = call.parts(comm.rank());
+            request.n_residues = feedback.next().map(|residues| residues.len());
+            let of_one = comm.terms(&request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
             let most_bytes = comm.most_bytes(&of_one).filter(|_| is_whole);
             lens.extend(most_bytes);
@@ -425,10 +422,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     seat => break seat?,
                 }
             };
-            let call = Call::new(Collective::AllReduce, values.len());
-            let Call { request, mut work } = call.op(Op::Max).in_place(values);
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let on = comm.as_mut().ok_or(Error::Poisoned)?;
+            let (request, mut work) = Call::all_reduce(values, Op::Max).into_parts(on.rank());
             let call = Underway::start(on, request, &mut work, &Plan::raw())?;
             seat.is_taken.set(true);
             self.advance();

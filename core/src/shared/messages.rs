@@ -78,7 +78,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// ) -> Result<f64, Error> {
     ///     let (rank, size) = (world.rank().index(), world.size());
     ///     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
-    ///     let sum = world.start_all_reduce([dot], Op::Sum, &Plan::raw())?;
+    ///     let sum = world.start(Call::all_reduce([dot], Op::Sum), &Plan::raw())?;
     ///     let (send, recv) = (Outgoing::new(after, 0, edge), Incoming::new(before, 0, halo));
     ///     world.send_recv(send, recv, plan)?;
     ///     let ([sum], _) = sum.wait().into_result()?;

@@ -1,6 +1,6 @@
 //! A call under way that owns its buffers.
 
-use crate::collective::{Owned, Step, Underway};
+use crate::collective::{Call, Step, Underway};
 use crate::element::Element;
 use crate::engine::{Coding, Limits};
 use crate::error::{Buffer, Error};
@@ -9,7 +9,6 @@ use crate::plan::Plan;
 use crate::queue::Finished;
 use crate::report::Report;
 use crate::transport::Transport;
-use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use core::fmt;
@@ -56,40 +55,34 @@ pub(super) trait Lends<R>: UnderWay {
 }
 
 /// A collective call, as the node drives it.
-struct Flight<'a, X: Transport, T: Element, R> {
+struct Flight<'a, X: Transport, T: Element, S, R> {
     seat: Rc<Seat<'a, X>>,
-    call: Underway<'a>,
-    owned: Owned<'a, T>,
+    underway: Underway<'a>,
+    /// With its buffers; `None` once they have been given back.
+    call: Option<Call<'a, T, S, R>>,
     coding: Coding<T>,
-    send: Box<dyn AsRef<[T]> + 'a>,
-    /// `None` once it has been given back.
-    recv: Option<R>,
     /// How long the buffers were at first.
     lengths: [usize; 2],
     outcome: Option<Result<Report, Error>>,
 }
 
 impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R> {
-    pub(super) fn start(
+    pub(super) fn start<S: AsRef<[T]> + 'a>(
         node: Rc<Node<'a, X>>,
         seat: Rc<Seat<'a, X>>,
-        owned: Owned<'a, T>,
-        send: Box<dyn AsRef<[T]> + 'a>,
-        mut recv: R,
+        mut call: Call<'a, T, S, R>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let (sent, received) = ((*send).as_ref(), recv.as_mut());
-        let lengths = [sent.len(), received.len()];
-        let mut work = owned.work(sent, received, Coding::default());
-        let call = {
+        let lengths = call.lengths();
+        let (underway, coding) = {
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-            Underway::start(comm, owned.request, &mut work, plan)?
+            let (request, mut work) = call.parts(comm.rank());
+            (Underway::start(comm, request, &mut work, plan)?, work.coding)
         };
         seat.is_taken.set(true);
-        let (coding, recv) = (work.coding, Some(recv));
-        let flight = Flight { seat, call, owned, coding, send, recv, lengths, outcome: None };
-        Ok(Self::of(node, flight))
+        let call = Some(call);
+        Ok(Self::of(node, Flight { seat, underway, call, coding, lengths, outcome: None }))
     }
 }
 
@@ -200,40 +193,45 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Flight<'a, X, T, R> {
+impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a, X, T, S, R> {
     fn advance(&mut self) -> Result<Step, Error> {
         let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        let recv = self.recv.as_mut().ok_or(Error::Finished)?.as_mut();
-        let send = (*self.send).as_ref();
-        let lengths = [(Buffer::Send, send.len()), (Buffer::Recv, recv.len())];
-        for ((buffer, have), need) in lengths.into_iter().zip(self.lengths) {
+        let call = self.call.as_mut().ok_or(Error::Finished)?;
+        let lengths = [Buffer::Send, Buffer::Recv].into_iter().zip(call.lengths());
+        for ((buffer, have), need) in lengths.zip(self.lengths) {
             if have != need {
                 let error = Error::Length { buffer, need, have };
-                self.call.give_up(comm, Some(&error));
+                self.underway.give_up(comm, Some(&error));
                 return Err(error);
             }
         }
-        let mut work = self.owned.work(send, recv, mem::take(&mut self.coding));
-        let result = self.call.advance(comm, &mut work);
+        let mut work = call.work(mem::take(&mut self.coding));
+        let result = self.underway.advance(comm, &mut work);
         self.coding = work.coding;
         result
     }
 }
 
-impl<X: Transport, T: Element, R> Flight<'_, X, T, R> {
+impl<X: Transport, T: Element, S, R> Flight<'_, X, T, S, R> {
     /// Tells the other ranks that this one has given up, unless it is done.
     fn give_up(&mut self) {
         if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {
-            self.call.give_up(comm, None);
+            self.underway.give_up(comm, None);
             self.seat.leave(comm, None);
         }
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Drive for Flight<'a, X, T, R> {
+impl<'a, X, T, S, R> Drive for Flight<'a, X, T, S, R>
+where
+    X: Transport + 'a,
+    T: Element,
+    S: AsRef<[T]>,
+    R: AsMut<[T]>,
+{
     fn drive(&mut self) -> bool {
         if self.is_finished() {
             return false;
@@ -267,23 +265,35 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Drive for Flight<'a,
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> UnderWay for Flight<'a, X, T, R> {
+impl<'a, X, T, S, R> UnderWay for Flight<'a, X, T, S, R>
+where
+    X: Transport + 'a,
+    T: Element,
+    S: AsRef<[T]>,
+    R: AsMut<[T]>,
+{
     fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome
     }
 
     fn limits(&mut self) -> &mut Limits {
-        &mut self.call.limits
+        &mut self.underway.limits
     }
 
     fn rest(&self, now: Duration) -> Duration {
-        self.call.limits.rest_from(now, self.call.rest())
+        self.underway.limits.rest_from(now, self.underway.rest())
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Lends<R> for Flight<'a, X, T, R> {
+impl<'a, X, T, S, R> Lends<R> for Flight<'a, X, T, S, R>
+where
+    X: Transport + 'a,
+    T: Element,
+    S: AsRef<[T]>,
+    R: AsMut<[T]>,
+{
     fn give_back(&mut self) -> Option<R> {
-        self.recv.take()
+        self.call.take().map(Call::into_result)
     }
 }
 

@@ -12,6 +12,7 @@
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
 use super::{Pending, SharedCommunicator};
+use crate::collective::Call;
 use crate::error::{Error, Field, Value};
 use crate::node::{Choice, Flush, Left, Offer};
 use crate::plan::Plan;
@@ -165,7 +166,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut all = vec![0.0; self.size() * Entry::N_VALUES];
         let place = self.rank.index() * Entry::N_VALUES;
         own.write(&mut all[place..place + Entry::N_VALUES]);
-        let exchange = self.start_all_gather_in_place(all, &Plan::raw())?;
+        let exchange = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
         Ok(Split { parent: self, exchange, offer, made: None })
     }
 

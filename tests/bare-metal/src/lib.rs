@@ -138,8 +138,8 @@ fn all_reduce<T: Float>(
     [left_data, right_data]: &mut [[T; N_VALUES]; 2],
     plan: &Plan,
 ) -> Result<[Report; 2], Failure> {
-    let mut left = left.start_all_reduce(left_data, Op::Sum, plan)?;
-    let mut right = right.start_all_reduce(right_data, Op::Sum, plan)?;
+    let mut left = left.start(foldwire::Call::all_reduce(left_data, Op::Sum), plan)?;
+    let mut right = right.start(foldwire::Call::all_reduce(right_data, Op::Sum), plan)?;
     let mut reports = [None; 2];
     for _ in 0..MAX_POLLS {
         // A finished operation is not polled again.

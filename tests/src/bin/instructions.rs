@@ -2,7 +2,7 @@
 //! instructions` to count what one takes.
 
 use clap::Parser;
-use foldwire::{Bound, Op, Plan};
+use foldwire::{Bound, Call, Op, Plan};
 use foldwire_tests::data;
 use foldwire_threads::{World, drive};
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         (0..cli.ranks).map(|rank| data::smooth(rank, cli.count)).collect();
     for _ in 0..cli.calls {
         let operations = comms.iter_mut().zip(&mut values);
-        let started = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan));
+        let started = operations.map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Max), &plan));
         let done = drive(started.map(|operation| operation.expect("calls are as they should be")));
         if let Some(error) = done.into_iter().find_map(Result::err) {
             eprintln!("error: {error}");

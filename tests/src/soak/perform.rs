@@ -8,7 +8,7 @@ use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::{Buffers, Counts};
 use crate::{Case, data, with_type};
 use foldwire::{
-    Bound, Communicator, Error, Float, Incoming, Op, Operation, Outgoing, Plan, Rank, Report,
+    Bound, Call, Communicator, Error, Float, Incoming, Op, Operation, Outgoing, Plan, Rank, Report,
     SharedCommunicator, Transport,
 };
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
@@ -445,7 +445,7 @@ async fn regroup(
 async fn present(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<usize>, Error> {
     let mut present = vec![0.0f64; size];
     present[comm.transport().rank().index()] = 1.0;
-    comm.start_all_reduce(&mut present, Op::Sum, &Plan::raw())?.await?;
+    comm.start(Call::all_reduce(&mut present, Op::Sum), &Plan::raw())?.await?;
     let times = present.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
     Ok(times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect())
 }

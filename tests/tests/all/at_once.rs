@@ -6,7 +6,9 @@ use foldwire::error::{Field, Reason};
 use foldwire::layout::Division;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::transport::FRAMES_PER_LANE;
-use foldwire::{Bound, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, f16, pipeline};
+use foldwire::{
+    Bound, Call, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, f16, pipeline,
+};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
@@ -30,10 +32,10 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
         let plan = Plan::foldwire(Bound::Relative(1e-3));
         let rank = world.rank().index();
         let input = |call: usize| data::smooth::<f32>(rank + 10 * call, 100 * call);
-        let start = |call| world.start_all_reduce(input(call), Op::Sum, &plan).unwrap();
+        let start = |call| world.start(Call::all_reduce(input(call), Op::Sum), &plan).unwrap();
         let mut calls: Vec<_> = (0..N).map(|call| (call, start(call))).collect();
         assert!(matches!(
-            world.start_all_reduce(vec![0.0f32], Op::Sum, &plan),
+            world.start(Call::all_reduce(vec![0.0f32], Op::Sum), &plan),
             Err(Error::TooManyCalls { max: N })
         ));
         // Rank 0 from the first to the last, rank 1 from the last to the first, the others in
@@ -78,13 +80,14 @@ fn buffers_may_be_borrowed() {
         {
             let world = SharedCommunicator::new(transport, 3).unwrap();
             let op = Op::User(&norm);
-            let first = world.start_all_reduce(&mut a[..], op, &raw()).unwrap();
-            let second =
-                world.start_reduce_scatter(&send[..], &mut recv[..], Op::Sum, &raw()).unwrap();
+            let first = world.start(Call::all_reduce(&mut a[..], op), &raw()).unwrap();
+            let second = world
+                .start(Call::reduce_scatter(&send[..], &mut recv[..], Op::Sum), &raw())
+                .unwrap();
             second.wait().into_result().unwrap();
             let (a, _) = first.wait().into_result().unwrap();
             assert!((a[49] - 3f64.sqrt()).abs() < 1e-9);
-            let again = world.start_all_reduce(a, Op::Max, &raw()).unwrap();
+            let again = world.start(Call::all_reduce(a, Op::Max), &raw()).unwrap();
             again.wait().into_result().unwrap();
         }
         assert_eq!(recv, [6.0; 2]);
@@ -98,12 +101,12 @@ fn a_call_with_wrong_arguments_takes_no_turn() {
         let world = SharedCommunicator::new(transport, 2).unwrap();
         if world.rank() == Rank(1) {
             let mut seven = [0.0f32; 7];
-            let wrong = world.start_all_to_all_in_place(seven.to_vec(), &raw());
+            let wrong = world.start(Call::all_to_all_in_place(seven.to_vec()), &raw());
             assert!(wrong.err().is_some_and(|error| error.is_usage()));
             let wrong = world.broadcast(&mut seven, Rank(9), &raw());
             assert_eq!(wrong.err(), Some(Error::Root { root: Rank(9), size: 3 }));
         }
-        let sum = world.start_all_reduce(vec![1.0f32; 9], Op::Sum, &raw()).unwrap();
+        let sum = world.start(Call::all_reduce(vec![1.0f32; 9], Op::Sum), &raw()).unwrap();
         let mut max = [world.rank().0 as f32];
         world.all_reduce(&mut max, Op::Max, &raw()).unwrap();
         assert_eq!((sum.wait().into_result().unwrap().0, max), (vec![3.0; 9], [2.0]));
@@ -115,7 +118,7 @@ fn a_dropped_call_ends_it_on_the_others_who_go_on_without_the_rank() {
     let sizes = Threads::default().run_transports(4, |transport| {
         let world = SharedCommunicator::new(transport, 4).unwrap();
         let start = |world: &SharedCommunicator<'static, _>, count| {
-            world.start_all_reduce(vec![1.0f32; count], Op::Sum, &raw())
+            world.start(Call::all_reduce(vec![1.0f32; count], Op::Sum), &raw())
         };
         let (first, second) = (start(&world, 10).unwrap(), start(&world, 100_000).unwrap());
         if world.rank() == Rank(2) {
@@ -217,7 +220,7 @@ fn sixty_four_calls_on_overlapping_groups(n_iterations: u32) {
                     clock.sleep(Duration::from_micros(random.below(300) as u64)).await;
                 }
                 let input = vec![rank as f32 + 1.0; count];
-                calls.push((group.start_all_reduce(input, Op::Sum, &raw()).unwrap(), want));
+                calls.push((group.start(Call::all_reduce(input, Op::Sum), &raw()).unwrap(), want));
             }
             while !calls.is_empty() {
                 let (call, want) = calls.swap_remove(random.below(calls.len()));
@@ -477,8 +480,8 @@ fn futures_of_several_calls_are_woken() {
         let world = SharedCommunicator::new(transport, 4).unwrap();
         let mut n_polls = 0;
         for round in 0..20 {
-            let a = world.start_all_reduce(vec![1.0f64; 40_000], Op::Sum, &raw()).unwrap();
-            let b = world.start_all_reduce(vec![2.0f64; 9], Op::Sum, &raw()).unwrap();
+            let a = world.start(Call::all_reduce(vec![1.0f64; 40_000], Op::Sum), &raw()).unwrap();
+            let b = world.start(Call::all_reduce(vec![2.0f64; 9], Op::Sum), &raw()).unwrap();
             if world.rank() == Rank(round % 3) {
                 std::thread::sleep(Duration::from_millis(3));
             }
@@ -531,7 +534,7 @@ fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
                             Err(error) => Some(Some(error)),
                         }
                     } else {
-                        match world.start_all_reduce(values.remove(0), Op::Sum, &raw()) {
+                        match world.start(Call::all_reduce(values.remove(0), Op::Sum), &raw()) {
                             Ok(one) => {
                                 for_polls(one, n_polls).await.map(|done| done.into_result().err())
                             }

@@ -6,7 +6,7 @@ use foldwire::schedule::RecursiveDoubling;
 use foldwire::select::{Reason, Speeds};
 use foldwire::threads::{Scoped, Threads};
 use foldwire::{
-    Bound, Communicator, Config, Distance, Element, Error, Op, Plan, Rank, Report,
+    Bound, Call, Communicator, Config, Distance, Element, Error, Op, Plan, Rank, Report,
     SharedCommunicator,
 };
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
@@ -243,7 +243,7 @@ fn a_prepared_call_keeps_what_the_sample_said() {
     let report = reports(
         |rank| noise(rank, 200_000),
         |comm, x| {
-            let sum = comm.prepare().all_reduce(&mut *x, Op::Sum, &plan).expect("prepared");
+            let sum = comm.prepare(Call::all_reduce(&mut *x, Op::Sum), &plan).expect("prepared");
             sum.run(comm, &mut *x).expect("a run")
         },
     );
@@ -300,7 +300,7 @@ fn memory_that_ranks_share_is_measured_before_it_is_believed() {
             let mut taken = Vec::new();
             for count in [1 << 20, 2 << 20, 2 << 20, 1 << 20, 4 << 20, 1000] {
                 let mut x: Vec<f32> = data::smooth(comm.rank().index(), count);
-                let report = comm.start_all_reduce(&mut x, Op::Avg, &plan)?.await?;
+                let report = comm.start(Call::all_reduce(&mut x, Op::Avg), &plan)?.await?;
                 let rate = report.plan.map_or(0.0, |choice| f64::from(choice.link_rate));
                 taken.push((report.codec, rate));
             }
@@ -521,7 +521,7 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
             let mut taken = Vec::new();
             for _ in 0..14 {
                 let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 16);
-                let report = comm.start_all_reduce(&mut x, Op::Avg, &plan)?.await?;
+                let report = comm.start(Call::all_reduce(&mut x, Op::Avg), &plan)?.await?;
                 let reason = report.plan.map(|choice| choice.reason);
                 taken.push((report.codec.is_exact(), reason == Some(Reason::Tried)));
             }

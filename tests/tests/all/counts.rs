@@ -4,7 +4,7 @@
 use foldwire::error::{Field, Reason};
 use foldwire::schedule::{Binomial, Bruck, Pairwise};
 use foldwire::select::{self, Row};
-use foldwire::{Collective, Communicator, Error, Plan, Rank};
+use foldwire::{Call, Collective, Communicator, Error, Plan, Rank};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::deadline::{PATIENT, run};
 use std::time::Duration;
@@ -25,7 +25,8 @@ fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
         let send = vec![rank as f32; send_counts.iter().sum()];
         let mut recv = vec![0.0f32; recv_counts.iter().sum()];
         let plan = Plan::raw().with_schedule(&Pairwise);
-        comm.start_all_to_all_v(&send, &send_counts, &mut recv, &recv_counts, &plan)?.await?;
+        comm.start(Call::all_to_all_v(&send, &send_counts, &mut recv, &recv_counts), &plan)?
+            .await?;
         assert!(recv.iter().all(|&x| x == 7.0));
         Ok::<_, Error>(())
     });

@@ -9,7 +9,7 @@ use foldwire::layout::Division;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Collective, DType, Error, Op, Plan, Rank, Scope};
+use foldwire::{Bound, Call, Collective, DType, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::deadline::{Comm, PATIENT, at_once, plan, run, within_deadline};
 use foldwire_tests::{
     Case, Operation,
@@ -341,7 +341,8 @@ fn a_dropped_or_cancelled_operation_is_an_error_on_the_other_ranks_and_poisons_i
             let outcomes = run(size, PATIENT, move |comm| {
                 let mut values = vec![1.5f32; 50_000];
                 if comm.rank().index() == 1 {
-                    let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+                    let mut operation =
+                        comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?;
                     for _ in 0..n_polls {
                         let _ = operation.poll();
                     }
@@ -369,7 +370,7 @@ fn after_an_error_every_call_says_poisoned_and_the_operation_finished() {
     let outcomes = run(3, PATIENT, |comm| {
         let count = 1000 + comm.rank().index() / 2;
         let (mut values, mut others) = (vec![1.5f64; count], vec![0.0f64; 10]);
-        let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan()).unwrap();
+        let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan()).unwrap();
         let first = loop {
             if let Poll::Ready(result) = operation.poll() {
                 break result;
@@ -398,7 +399,7 @@ fn a_finished_operation_says_so_and_leaves_the_communicator_usable() {
     for size in [1, 2, 3] {
         let outcomes = run(size, PATIENT, |comm| {
             let mut values = vec![1.5f32; 10_000];
-            let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+            let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?;
             while operation.poll().is_pending() {
                 thread::yield_now();
             }

@@ -4,7 +4,7 @@
 //! One thread drives all ranks, so that it is known who has said what.
 
 use foldwire::schedule::Binomial;
-use foldwire::{Bound, Communicator, Error, Plan, Rank, Shrink};
+use foldwire::{Bound, Call, Communicator, Error, Plan, Rank, Shrink};
 use foldwire_threads::{Endpoint, World};
 use std::task::Poll;
 use std::thread;
@@ -61,8 +61,8 @@ fn broadcast(n_polls: usize) -> Result<(), Error> {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Binomial);
     let [mut root, mut other] = World::new(2).communicators().try_into().expect("two ranks");
     let [mut sent, mut received] = [[3.0f32; 100], [0.0f32; 100]];
-    let mut sending = root.start_broadcast(&mut sent, Rank(0), &plan)?;
-    let receiving = other.start_broadcast(&mut received, Rank(0), &plan)?;
+    let mut sending = root.start(Call::broadcast(&mut sent, Rank(0)), &plan)?;
+    let receiving = other.start(Call::broadcast(&mut received, Rank(0)), &plan)?;
     let mut receiving = receiving.with_timeout(LIMIT);
     for _ in 0..n_polls {
         assert!(receiving.poll().is_pending());

@@ -5,7 +5,7 @@ use foldwire::error::Field;
 use foldwire::frame::{CallHeader, Header, Kind};
 use foldwire::transport::Tag;
 use foldwire::{
-    Bound, Communicator, DType, Element, Error, Op, Plan, Queue, Rank, SharedCommunicator,
+    Bound, Call, Communicator, DType, Element, Error, Op, Plan, Queue, Rank, SharedCommunicator,
     Transport,
 };
 use foldwire_tests::integers::all_calls;
@@ -35,7 +35,7 @@ fn calls_at_once_in_groups_and_in_a_queue_take_integers() {
     World::new(3).run_endpoints(|endpoint| {
         let comm = SharedCommunicator::new(endpoint, 2).expect("there are channels");
         let mine = |i: usize| vec![comm.rank().0 as i64 + i as i64; 50_000];
-        let [a, b] = [0, 1].map(|i| comm.start_all_reduce(mine(i), Op::Sum, &lossy));
+        let [a, b] = [0, 1].map(|i| comm.start(Call::all_reduce(mine(i), Op::Sum), &lossy));
         let [a, b] = [a, b].map(|call| call.expect("a call").wait().into_result().expect("sums").0);
         assert!(a == vec![3; 50_000] && b == vec![6; 50_000]);
 
@@ -49,7 +49,7 @@ fn calls_at_once_in_groups_and_in_a_queue_take_integers() {
     World::new(2).run_endpoints(|endpoint| {
         let comm = Communicator::new(endpoint).expect("frames are large enough");
         let mut queue = Queue::<_, u8>::new(comm);
-        queue.all_reduce(vec![200; 1000], Op::Sum, &lossy);
+        queue.submit(Call::all_reduce(vec![200; 1000], Op::Sum), &lossy);
         let (sum, _) = queue.wait().expect("a call").into_result().expect("a sum");
         assert!(sum == vec![144; 1000], "modulo 256");
     });

@@ -5,7 +5,7 @@
 //! error that names whom it waited for, and that the others are told.
 
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Communicator, Config, Error, Op, Rank, Transport};
+use foldwire::{Call, Communicator, Config, Error, Op, Rank, Transport};
 use foldwire_sim::Net;
 use foldwire_tests::deadline::{PATIENT, plan, run, within_deadline};
 use foldwire_threads::World;
@@ -53,7 +53,7 @@ fn limited(
 fn a_deadline_ends_a_call_that_waits_and_the_others_are_told() {
     for size in [2, 3, 5] {
         let error = limited(size, |comm, values| {
-            let operation = comm.start_all_reduce(values, Op::Sum, &plan())?;
+            let operation = comm.start(Call::all_reduce(values, Op::Sum), &plan())?;
             operation.with_deadline(LIMIT).wait().map(|_| ())
         });
         // A ring: rank 0 waits for the last one.
@@ -74,7 +74,7 @@ fn the_configuration_can_set_a_deadline_for_all_calls() {
 #[test]
 fn a_stall_limit_can_be_set_for_one_call() {
     let error = limited(3, |comm, values| {
-        let operation = comm.start_all_reduce(values, Op::Sum, &plan())?;
+        let operation = comm.start(Call::all_reduce(values, Op::Sum), &plan())?;
         operation.with_timeout(LIMIT).wait().map(|_| ())
     });
     assert!(matches!(error, Error::Stalled { rank: Rank(2), .. }), "{error:?}");
@@ -89,7 +89,8 @@ fn a_deadline_ends_a_call_that_moves_all_the_time() {
             comm.config_mut().timeout = PATIENT;
             let start = Instant::now();
             let raw = foldwire::Plan::raw();
-            let operation = comm.start_all_reduce(&mut values, Op::Sum, &raw).expect("correct");
+            let operation =
+                comm.start(Call::all_reduce(&mut values, Op::Sum), &raw).expect("correct");
             (operation.with_deadline(LIMIT).wait(), start.elapsed())
         })
     });
@@ -117,7 +118,7 @@ fn a_call_that_keeps_its_deadline_is_not_touched_by_it() {
 fn cancelling_a_finished_operation_does_nothing() {
     let outcomes = run(3, PATIENT, |comm| {
         let mut values = vec![1.5f32; 1000];
-        let mut operation = comm.start_all_reduce(&mut values, Op::Max, &plan())?;
+        let mut operation = comm.start(Call::all_reduce(&mut values, Op::Max), &plan())?;
         while operation.poll().is_pending() {
             thread::yield_now();
         }
@@ -143,8 +144,8 @@ fn who_never_gives_up_waits_for_the_late_rank_however_late() {
             if is_late {
                 clock.sleep(half_a_year).await;
             }
-            comm.start_all_reduce(&mut values, Op::Sum, &plan())?.await?;
-            let operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+            comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?.await?;
+            let operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?;
             operation.with_timeout(Config::NEVER).with_deadline(Config::NEVER).await?;
             if is_late {
                 clock.sleep(half_a_year / 2).await;

@@ -175,7 +175,9 @@ fn a_message_and_a_call_of_a_shared_communicator_that_meet_are_told_apart() {
     let ends = World::new(2).run_endpoints(|endpoint| {
         let config = Config::default().with_timeout(Duration::from_secs(20));
         let world = SharedCommunicator::with_config(endpoint, config, 2).expect("two channels");
-        let first = world.start_all_reduce([1_i32], Op::Sum, &Plan::raw()).expect("a call");
+        let first = world
+            .start(foldwire::Call::all_reduce([1_i32], Op::Sum), &Plan::raw())
+            .expect("a call");
         let end = match world.rank() {
             Rank(0) => world.recv(&mut [0_i32; 3], Rank(1), 0).map(|_| ()),
             _ => world.all_reduce(&mut [2_i32; 3], Op::Sum, &Plan::raw()).map(|_| ()),
@@ -191,7 +193,9 @@ fn a_message_and_a_call_of_a_shared_communicator_that_meet_are_told_apart() {
     // No channel is left for a message: that is an error of use.
     World::new(2).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1).expect("a channel");
-        let sum = world.start_all_reduce([1_i32], Op::Sum, &Plan::raw()).expect("a call");
+        let sum = world
+            .start(foldwire::Call::all_reduce([1_i32], Op::Sum), &Plan::raw())
+            .expect("a call");
         let refused = world.send(&[1_i32], Rank(0), 0, &Plan::raw());
         assert_eq!(refused, Err(Error::TooManyCalls { max: 1 }));
         assert_eq!(sum.wait().into_result().map(|(sum, _)| sum), Ok([2]));

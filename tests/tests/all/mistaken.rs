@@ -7,7 +7,9 @@ use foldwire::error::Field;
 use foldwire::layout::Division;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Chain, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Report, Sampling, Scope};
+use foldwire::{
+    Bound, Call, Collective, Communicator, Error, Op, Plan, Rank, Report, Sampling, Scope,
+};
 use foldwire_sim::{End, Endpoint, Fault, Foreign, Harm, Net, Run, World};
 use foldwire_tests::case::{Choice, ROUTES, needs_all};
 use foldwire_tests::{Case, Operation, with_type};
@@ -225,7 +227,7 @@ fn run_calls(case_of: impl Fn(usize) -> Case, size: usize, seed: u64) -> Run<Res
                 let mut buffers = case.buffers::<T>(rank);
                 case.start(&mut comm, &mut buffers)?.await?;
             });
-            comm.start_all_reduce(&mut [1.0f32], Op::Sum, &Plan::raw())?.await.map(|_| ())
+            comm.start(Call::all_reduce(&mut [1.0f32], Op::Sum), &Plan::raw())?.await.map(|_| ())
         }
     })
 }

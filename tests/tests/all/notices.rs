@@ -4,7 +4,7 @@
 use foldwire::error::{Field, Reason};
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
-use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank};
+use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank};
 use foldwire_tests::deadline::{Comm, PATIENT, run, within_deadline};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::World;
@@ -33,7 +33,7 @@ fn who_waits_for_a_late_rank_hears_at_once_that_another_gave_up() {
             match comm.rank().index() {
                 0 => thread::sleep(LATE),
                 last if last == size - 1 => {
-                    comm.start_all_reduce(&mut values, Op::Sum, &ring)?.cancel();
+                    comm.start(Call::all_reduce(&mut values, Op::Sum), &ring)?.cancel();
                 }
                 _ => {}
             }
@@ -55,7 +55,7 @@ fn a_rank_that_only_sends_hears_of_it_within_a_few_calls() {
     let outcomes = run(size, PATIENT, move |comm| {
         let (mut values, tree) = (vec![1.5f32; 100], plan().with_schedule(&Binomial));
         if comm.rank().index() == size - 1 {
-            comm.start_broadcast(&mut values, Rank(0), &tree)?.cancel();
+            comm.start(Call::broadcast(&mut values, Rank(0)), &tree)?.cancel();
         }
         gave_up.wait();
         // Links hold four frames, so credit alone would stop the root in its fifth call.
@@ -78,11 +78,11 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
             // Rank 1 only sends: it can be done with the first call, and give up the second, before
             // rank 2 comes.
             let first = comm.reduce(&send, &mut recv, Op::Sum, Rank(0), &tree).map(|_| ());
-            comm.start_all_reduce(&mut recv, Op::Sum, &plan())?.cancel();
+            comm.start(Call::all_reduce(&mut recv, Op::Sum), &plan())?.cancel();
             gave_up.wait();
             return Ok([first, Err(Error::Poisoned)]);
         }
-        let mut first = comm.start_reduce(&send, &mut recv, Op::Sum, Rank(0), &tree)?;
+        let mut first = comm.start(Call::reduce(&send, &mut recv, Op::Sum, Rank(0)), &tree)?;
         if rank == Rank(0) {
             // Begun before, finished after.
             let _ = first.poll();
@@ -134,7 +134,9 @@ fn what_came_just_before_a_notice_is_not_missed() {
             // Not before rank 0 has looked for it.
             sent.wait();
             comm.broadcast(&mut values, Rank(1), &plan).expect("only sends");
-            comm.start_broadcast(&mut values, Rank(1), &plan).expect("a valid call").cancel();
+            comm.start(Call::broadcast(&mut values, Rank(1)), &plan)
+                .expect("a valid call")
+                .cancel();
             sent.wait();
         });
         let hooks = JustMissed { sent: Some(Arc::clone(&sent)) };
@@ -164,7 +166,7 @@ fn of_two_calls_that_were_given_up_the_earlier_one_ends() {
             0 => {
                 outcomes.push(gather(comm));
                 sent.wait();
-                let second = comm.start_gather(300, &send, &mut [], Rank(2), &tree);
+                let second = comm.start(Call::gather(300, &send, &mut [], Rank(2)), &tree);
                 second.expect("a valid call").cancel();
                 sent.wait();
             }
@@ -200,13 +202,13 @@ fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up
             // Rank 2 gets nothing of these calls, in which rank 1 only sends.
             let mut sum = |_| comm.reduce(&send, &mut [], Op::Sum, Rank(0), &tree).map(|_| ());
             outcome = (0..2).try_for_each(&mut sum);
-            comm.start_gather(300, &send, &mut [], Rank(2), &tree)?.cancel();
+            comm.start(Call::gather(300, &send, &mut [], Rank(2)), &tree)?.cancel();
             counted.wait();
         }
         if rank == Rank(0) {
             outcome = comm.gather(300, &send, &mut recv, Rank(2), &tree).map(|_| ());
             counted.wait();
-            comm.start_gather(300, &send, &mut [], Rank(2), &tree)?.cancel();
+            comm.start(Call::gather(300, &send, &mut [], Rank(2)), &tree)?.cancel();
         }
         gave_up.wait();
         if rank == Rank(2) {
@@ -251,7 +253,7 @@ fn who_hears_of_a_failure_hears_of_the_first_culprit_and_the_reason() {
                 comm.config_mut().timeout = PATIENT;
                 let (mut values, ring) = (vec![1.5f32; 3000], plan().with_schedule(&Ring));
                 let is_culprit = comm.rank() == Rank(1);
-                let call = comm.start_all_reduce(&mut values, Op::Sum, &ring)?;
+                let call = comm.start(Call::all_reduce(&mut values, Op::Sum), &ring)?;
                 if is_culprit {
                     call.cancel();
                     return Ok(());

@@ -1,7 +1,9 @@
 //! One thread can drive all ranks, and then everything is the same every time: for debuggers and
 //! tests.
 
-use foldwire::{Bound, Communicator, Error, Float, Op, Operation, Plan, Rank, Report, Transport};
+use foldwire::{
+    Bound, Call, Communicator, Error, Float, Op, Operation, Plan, Rank, Report, Transport,
+};
 use foldwire_tests::data;
 use foldwire_threads::{World, drive};
 use std::time::Duration;
@@ -25,34 +27,38 @@ type Start<X, T> = for<'a> fn(
 /// Every call that a communicator has.
 fn calls<X: Transport, T: Float>() -> [(&'static str, Start<X, T>); 11] {
     [
-        ("all_reduce", |comm, b, plan| comm.start_all_reduce(&mut b.send, Op::Sum, plan)),
+        ("all_reduce", |comm, b, plan| comm.start(Call::all_reduce(&mut b.send, Op::Sum), plan)),
         ("all_reduce_into", |comm, b, plan| {
-            comm.start_all_reduce_into(&b.send, &mut b.recv, Op::Avg, plan)
+            comm.start(Call::all_reduce_into(&b.send, &mut b.recv, Op::Avg), plan)
         }),
         ("reduce_scatter", |comm, b, plan| {
             let n = comm.share(COUNT).len();
-            comm.start_reduce_scatter(&b.send, &mut b.recv[..n], Op::Max, plan)
+            comm.start(Call::reduce_scatter(&b.send, &mut b.recv[..n], Op::Max), plan)
         }),
         ("reduce_scatter_in_place", |comm, b, plan| {
-            comm.start_reduce_scatter_in_place(&mut b.send, Op::Prod, plan)
+            comm.start(Call::reduce_scatter_in_place(&mut b.send, Op::Prod), plan)
         }),
         ("all_gather", |comm, b, plan| {
             let share = comm.share(COUNT);
-            comm.start_all_gather(&b.send[share], &mut b.recv, plan)
+            comm.start(Call::all_gather(&b.send[share], &mut b.recv), plan)
         }),
-        ("all_gather_in_place", |comm, b, plan| comm.start_all_gather_in_place(&mut b.send, plan)),
-        ("broadcast", |comm, b, plan| comm.start_broadcast(&mut b.send, ROOT, plan)),
+        ("all_gather_in_place", |comm, b, plan| {
+            comm.start(Call::all_gather_in_place(&mut b.send), plan)
+        }),
+        ("broadcast", |comm, b, plan| comm.start(Call::broadcast(&mut b.send, ROOT), plan)),
         ("scatter", |comm, b, plan| {
             let n = comm.share(COUNT).len();
-            comm.start_scatter(COUNT, &b.send, &mut b.recv[..n], ROOT, plan)
+            comm.start(Call::scatter(COUNT, &b.send, &mut b.recv[..n], ROOT), plan)
         }),
         ("gather", |comm, b, plan| {
             let share = comm.share(COUNT);
-            comm.start_gather(COUNT, &b.send[share], &mut b.recv, ROOT, plan)
+            comm.start(Call::gather(COUNT, &b.send[share], &mut b.recv, ROOT), plan)
         }),
-        ("reduce", |comm, b, plan| comm.start_reduce(&b.send, &mut b.recv, Op::Min, ROOT, plan)),
+        ("reduce", |comm, b, plan| {
+            comm.start(Call::reduce(&b.send, &mut b.recv, Op::Min, ROOT), plan)
+        }),
         ("reduce_in_place", |comm, b, plan| {
-            comm.start_reduce_in_place(&mut b.send, Op::Sum, ROOT, plan)
+            comm.start(Call::reduce_in_place(&mut b.send, Op::Sum, ROOT), plan)
         }),
     ]
 }
@@ -139,8 +145,8 @@ fn waiting_for_a_rank_that_is_not_driven_ends_by_the_time_limit() {
         comm.config_mut().timeout = Duration::from_millis(50);
     }
     let operations = comms.iter_mut().zip(&mut values);
-    let operations =
-        operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &plan).expect("correct"));
+    let operations = operations
+        .map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Sum), &plan).expect("correct"));
     let results = drive(operations);
     assert!(results.iter().all(Result::is_err), "{results:?}");
     assert!(results.iter().any(|r| matches!(r, Err(Error::Stalled { rank: Rank(2), .. }))));

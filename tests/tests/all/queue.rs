@@ -15,15 +15,17 @@ fn calls_of_a_queue_end_in_order_with_the_results_of_blocking_ones() {
             let input = |call: usize, count| data::smooth::<f32>(rank + 100 * call, count);
             let mut queue = Queue::new(comm);
             let even = 1000 * size;
-            queue.all_reduce(input(0, 50_000), Op::Sum, &LOSSY());
-            queue.all_reduce(input(1, 0), Op::Max, &Plan::raw());
-            queue.broadcast(input(2, 7000), Rank::new(size - 1), &LOSSY());
-            queue.reduce_scatter(input(3, 9001), Op::Avg, &LOSSY());
-            queue.all_gather(input(4, 12_345), &LOSSY());
-            queue.reduce(input(5, 777), Op::Sum, Rank(0), &LOSSY());
-            queue.all_to_all(input(6, even), &LOSSY());
-            queue.scan(input(7, 4000), Op::Sum, &LOSSY());
-            queue.exclusive_scan(input(8, 50), Op::Max, &LOSSY());
+            queue.submit(foldwire::Call::all_reduce(input(0, 50_000), Op::Sum), &LOSSY());
+            queue.submit(foldwire::Call::all_reduce(input(1, 0), Op::Max), &Plan::raw());
+            queue.submit(foldwire::Call::broadcast(input(2, 7000), Rank::new(size - 1)), &LOSSY());
+            queue
+                .submit(foldwire::Call::reduce_scatter_in_place(input(3, 9001), Op::Avg), &LOSSY());
+            queue.submit(foldwire::Call::all_gather_in_place(input(4, 12_345)), &LOSSY());
+            queue
+                .submit(foldwire::Call::reduce_in_place(input(5, 777), Op::Sum, Rank(0)), &LOSSY());
+            queue.submit(foldwire::Call::all_to_all_in_place(input(6, even)), &LOSSY());
+            queue.submit(foldwire::Call::scan(input(7, 4000), Op::Sum), &LOSSY());
+            queue.submit(foldwire::Call::exclusive_scan(input(8, 50), Op::Max), &LOSSY());
             assert_eq!(queue.len(), 9);
             let mut results = Vec::new();
             // As an event loop does, and at last waiting.
@@ -71,11 +73,11 @@ fn calls_of_a_queue_end_in_order_with_the_results_of_blocking_ones() {
 fn a_wrong_call_fails_in_its_turn_and_the_others_go_on() {
     let outcomes = Threads::default().run(3, |comm| {
         let mut queue = Queue::new(comm);
-        queue.all_reduce(vec![1.0f64; 10], Op::Sum, &Plan::raw());
+        queue.submit(foldwire::Call::all_reduce(vec![1.0f64; 10], Op::Sum), &Plan::raw());
         // Not as many for each.
-        queue.all_to_all(vec![2.0; 10], &Plan::raw());
-        queue.broadcast(vec![3.0; 10], Rank(7), &Plan::raw());
-        queue.all_reduce(vec![4.0; 10], Op::Sum, &Plan::raw());
+        queue.submit(foldwire::Call::all_to_all_in_place(vec![2.0; 10]), &Plan::raw());
+        queue.submit(foldwire::Call::broadcast(vec![3.0; 10], Rank(7)), &Plan::raw());
+        queue.submit(foldwire::Call::all_reduce(vec![4.0; 10], Op::Sum), &Plan::raw());
         std::iter::from_fn(|| queue.wait()).map(|f| (f.data, f.outcome.err())).collect::<Vec<_>>()
     });
     for outcome in outcomes {
@@ -95,7 +97,7 @@ fn a_queue_that_is_dropped_gives_its_call_up_and_the_others_get_their_arrays_bac
         let is_odd = comm.rank() == Rank(1);
         let mut queue = Queue::new(comm);
         for _ in 0..3 {
-            queue.all_reduce(vec![1.0f32; 300_000], Op::Sum, &Plan::raw());
+            queue.submit(foldwire::Call::all_reduce(vec![1.0f32; 300_000], Op::Sum), &Plan::raw());
         }
         if is_odd {
             assert!(queue.poll().is_pending(), "the other has not begun");
@@ -123,7 +125,7 @@ fn a_queue_taken_apart_gives_back_what_has_not_begun() {
     let left = Threads::default().run(1, |comm| {
         let mut queue = Queue::new(comm);
         for call in 0..3 {
-            queue.all_reduce(vec![call as f32; 5], Op::Sum, &Plan::raw());
+            queue.submit(foldwire::Call::all_reduce(vec![call as f32; 5], Op::Sum), &Plan::raw());
         }
         let first = queue.wait().expect("a call").into_result().unwrap().0;
         let (mut comm, left) = queue.into_parts();

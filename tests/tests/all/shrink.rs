@@ -7,7 +7,7 @@
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Shrink};
+use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, at_once, within_deadline};
 use foldwire_tests::together::together;
@@ -90,7 +90,7 @@ fn survivors(
             if lost.contains(&rank) {
                 let mut values = vec![1.5f32; 50_000];
                 let plan = plan().with_schedule(schedule);
-                let operation = comm.start_all_reduce(&mut values, Op::Sum, &plan);
+                let operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan);
                 let mut operation = operation.expect("correct");
                 for _ in 0..rank + 2 {
                     let _ = operation.poll();
@@ -186,7 +186,7 @@ fn after_a_cancel_all_come_back_also_those_that_had_finished() {
         let mut values = own(rank);
         comm.all_reduce(&mut values, Op::Sum, &plan())?;
         if rank == 3 {
-            comm.start_all_reduce(&mut values, Op::Sum, &plan())?.cancel();
+            comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?.cancel();
         }
         gave_up.wait();
         // Whoever goes on learns of it by its next call, and may shrink then.
@@ -349,8 +349,9 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
         assert!(comms.iter().all(|comm| (comm.epoch(), comm.size()) == (n as u16, 2)), "{n}");
         let mut values = [[n]; 2];
         let sums = comms.iter_mut().zip(&mut values);
-        let sums =
-            sums.map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &Plan::raw()).expect("short"));
+        let sums = sums.map(|(comm, x)| {
+            comm.start(Call::all_reduce(x, Op::Sum), &Plan::raw()).expect("short")
+        });
         assert!(together(sums).iter().all(Result::is_ok), "{n}");
         assert_eq!(values, [[2 * n]; 2]);
     }

@@ -5,7 +5,7 @@
 
 use foldwire::error::Field;
 use foldwire::schedule::{Chain, Ring};
-use foldwire::{Collective, Communicator, Config, Error, Float, Plan, Rank, Transport};
+use foldwire::{Call, Collective, Communicator, Config, Error, Float, Plan, Rank, Transport};
 use foldwire_sim::{End, Fault, Net, World};
 use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn a_rank_that_is_gone_has_said_on_what_it_disagreed() {
         let mut comm = Communicator::with_config(endpoint, config)?;
         let plan = Plan::raw().with_schedule(&Chain);
         // Rank 0 leaves as soon as it has sent all.
-        comm.start_broadcast(&mut [1.5f32; 1000], Rank(0), &plan)?.await
+        comm.start(Call::broadcast(&mut [1.5f32; 1000], Rank(0)), &plan)?.await
     });
     let [End::Returned(Ok(_)), End::Returned(Err(error))] = &run.ends[..] else {
         panic!("{:?}", run.ends)

@@ -3,7 +3,7 @@
 
 use foldwire::error::Reason;
 use foldwire::transport::FRAMES_PER_LANE;
-use foldwire::{Config, Error, Op, Plan, Rank, SharedCommunicator};
+use foldwire::{Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
 use foldwire_tests::together::together;
 use foldwire_threads::{Endpoint, World};
@@ -33,7 +33,7 @@ async fn split(comm: &Comm, color: u32, key: i32) -> Comm {
 /// The sum over the ranks of `comm` of their numbers in the transport.
 async fn sum(comm: &Comm) -> u32 {
     let own = comm.transport_rank(comm.rank()).expect("a member").0;
-    let sum = comm.start_all_reduce(vec![own], Op::Sum, &raw()).expect("it begins").await;
+    let sum = comm.start(Call::all_reduce(vec![own], Op::Sum), &raw()).expect("it begins").await;
     sum.into_result().expect("nothing is wrong").0[0]
 }
 
@@ -100,7 +100,8 @@ fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
             assert_eq!(come, [2], "rank {own}, after {n_between}");
             sent.await.into_result().expect("it was received");
             let value = [2 * u8::from(own == Rank(0))];
-            let value = twin.start_broadcast(value, Rank(0), &raw()).expect("it begins").await;
+            let value =
+                twin.start(Call::broadcast(value, Rank(0)), &raw()).expect("it begins").await;
             let (value, _) = value.into_result().expect("the segment of this one");
             assert_eq!(value, [2], "rank {own}, after {n_between}");
         }
@@ -116,8 +117,9 @@ fn channels_on_which_calls_have_failed_are_used_again() {
         for round in 0..40 {
             let twin = world.duplicate(1).expect("the channel is free");
             assert_eq!(twin.all_reduce_scalar(1_u32, Op::Sum), Ok(3));
-            let mut call =
-                twin.start_all_reduce(vec![1.0_f32; 100_000], Op::Sum, &raw()).expect("it begins");
+            let mut call = twin
+                .start(Call::all_reduce(vec![1.0_f32; 100_000], Op::Sum), &raw())
+                .expect("it begins");
             for _ in 0..round {
                 let _ = call.poll();
             }
@@ -157,11 +159,11 @@ async fn fail_and_split(endpoint: SimEndpoint) -> Result<(), Error> {
     let world = SharedCommunicator::with_config(endpoint, config, 1)?;
     for round in 0..3 {
         let twin = world.start_split(Some(0), 0, 1)?.await?.ok_or(Error::Internal)?;
-        let sum = twin.start_all_reduce([1_u32], Op::Sum, &raw())?.await.into_result()?.0;
+        let sum = twin.start(Call::all_reduce([1_u32], Op::Sum), &raw())?.await.into_result()?.0;
         assert_eq!(sum, [world.size() as u32]);
         // A notice that overtook the sum's last frames would end it, too.
         clock.sleep(Duration::from_millis(20)).await;
-        let mut long = twin.start_all_reduce(vec![1.0_f32; 2000], Op::Sum, &raw())?;
+        let mut long = twin.start(Call::all_reduce(vec![1.0_f32; 2000], Op::Sum), &raw())?;
         for _ in 0..(world.rank().index() + 1) * 7 * round {
             let _ = long.poll();
         }

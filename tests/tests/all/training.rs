@@ -8,7 +8,7 @@ use foldwire::pipeline::{self, FUSED};
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::threads::Scoped;
 use foldwire::{
-    Bound, Communicator, Element, Error, Float, Op, Plan, Rank, Report, Rounding, Scope,
+    Bound, Call, Communicator, Element, Error, Float, Op, Plan, Rank, Report, Rounding, Scope,
     SharedCommunicator, bf16, f16,
 };
 use foldwire_tests::{Backend, Threads, data};
@@ -153,7 +153,8 @@ fn levels_and_threads_change_no_bit() {
             let mut kept = vec![0.01; values.len()];
             let plan = unbiased(Bound::Relative(0.03), 5);
             comm.all_reduce(&mut values, Op::Sum, &plan).expect("without feedback");
-            comm.all_reduce_with_feedback(&mut values, &mut kept, Op::Sum, &plan).expect("with it");
+            comm.run(Call::all_reduce(&mut values, Op::Sum).with_feedback(&mut kept), &plan)
+                .expect("with it");
             values
         })
     };
@@ -177,7 +178,8 @@ fn every_way_to_call_rounds_alike() {
         let (mut apart, kept) = (vec![0.0; own.len()], own.clone());
         world.all_reduce_into(&own, &mut apart, Op::Sum, &plan).expect("apart");
         assert!(apart == in_place && own == kept);
-        let call = world.start_all_reduce_into(own.clone(), vec![0.0; own.len()], Op::Sum, &plan);
+        let call =
+            world.start(Call::all_reduce_into(own.clone(), vec![0.0; own.len()], Op::Sum), &plan);
         let finished = call.expect("a start").wait();
         assert!(finished.outcome.is_ok() && finished.data == in_place);
         let counts = [2, 10_000, 0, 0];
@@ -220,16 +222,23 @@ fn started_calls_round_as_blocking_ones_do() {
             kept
         });
         comm.all_reduce(&mut blocking, Op::Sum, &plan).expect("blocking");
-        comm.start_all_reduce(&mut started, Op::Sum, &plan).expect("a start").wait().expect("it");
+        comm.start(Call::all_reduce(&mut started, Op::Sum), &plan)
+            .expect("a start")
+            .wait()
+            .expect("it");
         assert_eq!(blocking, started);
-        comm.all_reduce_with_feedback(&mut blocking, &mut kept, Op::Sum, &plan).expect("blocking");
-        let call = comm.start_all_reduce_with_feedback(&mut started, &mut left, Op::Sum, &plan);
+        comm.run(Call::all_reduce(&mut blocking, Op::Sum).with_feedback(&mut kept), &plan)
+            .expect("blocking");
+        let call =
+            comm.start(Call::all_reduce(&mut started, Op::Sum).with_feedback(&mut left), &plan);
         call.expect("a start").wait().expect("it");
         assert_eq!((&blocking, &kept), (&started, &left));
         // The first call's result on each rank, so that the inputs are those of the second.
         comm.all_reduce(&mut scattered, Op::Sum, &plan).expect("again");
-        let call =
-            comm.start_reduce_scatter_with_feedback(&mut scattered, &mut of_share, Op::Sum, &plan);
+        let call = comm.start(
+            Call::reduce_scatter_to_front(&mut scattered, Op::Sum).with_feedback(&mut of_share),
+            &plan,
+        );
         call.expect("a start").wait().expect("it");
         let share = comm.share(3000);
         assert_eq!((&scattered[..share.len()], &of_share), (&blocking[share], &kept));
@@ -245,8 +254,10 @@ fn every_codec_with_a_lattice_rounds_alike_and_others_refuse() {
             let plan = unbiased(Bound::Absolute(0.03), 8).with_codec(codec);
             let outcome = comm.all_reduce(&mut values, Op::Sum, &plan);
             let nearest = plan.with_rounding(Rounding::Nearest);
-            let carried =
-                comm.all_reduce_with_feedback(&mut [0.3; 5000], &mut kept, Op::Sum, &nearest);
+            let carried = comm.run(
+                Call::all_reduce(&mut [0.3; 5000], Op::Sum).with_feedback(&mut kept),
+                &nearest,
+            );
             (outcome.map(|_| values), carried.map(|_| kept))
         })
     };
@@ -281,15 +292,17 @@ fn calls_that_cannot_round_first_say_so_before_anything_is_sent() {
         assert_eq!(comm.scan(&mut data, Op::Sum, &plan), no_room);
         assert_eq!(comm.reduce_in_place(&mut data, Op::Sum, Rank(0), &plan), no_room);
         assert_eq!(comm.all_to_all(&send, &mut recv, &plan), no_room);
-        let prepared = comm.prepare().all_reduce(&mut data, Op::Sum, &plan);
+        let prepared = comm.prepare(Call::all_reduce(&mut data, Op::Sum), &plan);
         assert_eq!(prepared.map(drop), Err(Error::NoRoomToRound));
         let other = Rank(1 - own.0);
         assert_eq!(comm.send(&send, other, 1, &plan), no_room);
         let on_result = Plan::foldwire(bound).with_scope(Scope::Result);
         let kept = &mut [0.0; 8];
-        let refused = comm.all_reduce_with_feedback(&mut data, kept, Op::Sum, &on_result);
+        let refused =
+            comm.run(Call::all_reduce(&mut data, Op::Sum).with_feedback(kept), &on_result);
         assert_eq!(refused, Err(Error::FeedbackOnResult));
-        let short = comm.all_reduce_with_feedback(&mut data, &mut kept[1..], Op::Sum, &plan);
+        let short =
+            comm.run(Call::all_reduce(&mut data, Op::Sum).with_feedback(&mut kept[1..]), &plan);
         assert!(matches!(short, Err(Error::Length { need: 8, have: 7, .. })), "{short:?}");
         assert!(no_room.is_err_and(|error| error.is_usage()));
         // Where nothing is lost, there is nothing to round.
@@ -297,7 +310,7 @@ fn calls_that_cannot_round_first_say_so_before_anything_is_sent() {
         comm.broadcast(&mut data, Rank(0), &exact).expect("raw");
         comm.scan(&mut data, Op::Sum, &plan.with_exact_below(1 << 10)).expect("short");
         comm.all_reduce(&mut [1_u64, 2], Op::Sum, &plan).expect("integers");
-        comm.prepare().all_reduce(&mut [1_i32], Op::Sum, &plan).expect("integers");
+        comm.prepare(Call::all_reduce(&mut [1_i32], Op::Sum), &plan).expect("integers");
     });
 }
 
@@ -308,7 +321,8 @@ fn one_rank_keeps_its_values_and_gets_back_what_was_lost() {
         let (mut values, mut kept) = ([0.3_f32, f32::NAN], [0.25, 0.5]);
         comm.all_reduce(&mut values[..1], Op::Avg, &plan).expect("an all-reduce");
         assert_eq!(values[0], 0.3);
-        comm.all_reduce_with_feedback(&mut values, &mut kept, Op::Avg, &plan).expect("another");
+        comm.run(Call::all_reduce(&mut values, Op::Avg).with_feedback(&mut kept), &plan)
+            .expect("another");
         assert_eq!((values[0], kept), (0.3 + 0.25, [0.0, 0.5]));
     });
 }
@@ -405,7 +419,8 @@ fn with_feedback_sums_over_steps_stay_within_one_bound_of_the_exact_ones() {
         for bound in [Bound::Absolute(0.05), Bound::Relative(0.5)] {
             for size in [1, 2, 5] {
                 let call = |comm: &mut Communicator<_>, x: &mut [T], e: &mut [_], plan: &Plan| {
-                    comm.all_reduce_with_feedback(x, e, Op::Sum, plan).expect("an all-reduce")
+                    comm.run(Call::all_reduce(x, Op::Sum).with_feedback(e), plan)
+                        .expect("an all-reduce")
                 };
                 over_steps(size, |_| Plan::foldwire(bound), call);
                 over_steps(size, |step| unbiased(bound, step), call);
@@ -422,7 +437,9 @@ fn with_feedback_sums_over_steps_stay_within_one_bound_of_the_exact_ones() {
 #[test]
 fn a_reduce_scatter_carries_errors_as_an_all_reduce_does() {
     let call = |comm: &mut Communicator<_>, x: &mut [f32], e: &mut [f32], plan: &Plan| {
-        let report = comm.reduce_scatter_with_feedback(x, e, Op::Sum, plan).expect("a share");
+        let report = comm
+            .run(Call::reduce_scatter_to_front(&mut *x, Op::Sum).with_feedback(e), plan)
+            .expect("a share");
         let share = comm.share(x.len());
         let mine = x[..share.len()].to_vec();
         comm.all_gather(&mine, x, &Plan::raw()).expect("all shares");
@@ -442,7 +459,10 @@ fn each_operand_of_a_share_that_is_rounded_first_counts_in_the_worst_case() {
                 let mut x = data::smooth::<f32>(comm.rank().index(), 5000);
                 let mut kept = vec![0.0; x.len()];
                 let report = match feeds_back {
-                    true => comm.reduce_scatter_with_feedback(&mut x, &mut kept, Op::Sum, &plan),
+                    true => comm.run(
+                        Call::reduce_scatter_to_front(&mut x, Op::Sum).with_feedback(&mut kept),
+                        &plan,
+                    ),
                     false => comm.reduce_scatter_in_place(&mut x, Op::Sum, &plan),
                 };
                 report.expect("a share")
@@ -519,8 +539,11 @@ fn a_group_rounds_each_array_as_a_call_of_its_own_does() {
                 comm.all_reduce(&mut plain[at], Op::Avg, &plan).expect("a call");
                 for _ in 0..2 {
                     carried[at] = arrays(comm.rank(), n).swap_remove(at);
-                    comm.all_reduce_with_feedback(&mut carried[at], &mut kept[at], Op::Avg, &plan)
-                        .expect("a call with feedback");
+                    comm.run(
+                        Call::all_reduce(&mut carried[at], Op::Avg).with_feedback(&mut kept[at]),
+                        &plan,
+                    )
+                    .expect("a call with feedback");
                 }
             }
             (plain, carried, kept)

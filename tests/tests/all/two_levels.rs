@@ -6,7 +6,9 @@ use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{
     Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels, default_for,
 };
-use foldwire::{Bound, Collective, Error, Float, Op, Plan, Report, Scope, SharedCommunicator};
+use foldwire::{
+    Bound, Call, Collective, Error, Float, Op, Plan, Report, Scope, SharedCommunicator,
+};
 use foldwire_sim::{End, Net};
 
 use foldwire_tests::case::{CODECS, Counts, Operation};
@@ -302,7 +304,7 @@ fn simulated(size: usize, per_node: usize, levels: bool) -> (Vec<Vec<f32>>, Dura
         let plan = Plan::foldwire(Bound::Absolute(1e-3));
         let plan = if levels { plan } else { plan.with_schedule(&Ring) };
         let data = data::smooth::<f32>(world.rank().index(), 100_000);
-        Ok::<_, Error>(all.start_all_reduce(data, Op::Sum, &plan)?.await.into_result()?.0)
+        Ok::<_, Error>(all.start(Call::all_reduce(data, Op::Sum), &plan)?.await.into_result()?.0)
     });
     let results = run.ends.into_iter().map(|end| match end {
         End::Returned(Ok(result)) => result,

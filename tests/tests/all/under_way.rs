@@ -2,8 +2,8 @@
 
 use foldwire::error::{Field, Reason};
 use foldwire::{
-    Bound, Config, Error, Incoming, Op, Outgoing, Plan, Rank, Rows, SharedCommunicator, Transport,
-    transport::FRAMES_PER_LANE,
+    Bound, Call, Config, Error, Incoming, Op, Outgoing, Plan, Rank, Rows, SharedCommunicator,
+    Transport, transport::FRAMES_PER_LANE,
 };
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
 use foldwire_tests::data;
@@ -215,7 +215,7 @@ fn a_call_that_fails_ends_the_messages() {
     run(2, |world| {
         if world.rank() == Rank(0) {
             let come = world.start_recv([0_u8; 2], Rank(1), 0).unwrap();
-            world.start_all_reduce([1.0_f32; 4], Op::Sum, &raw()).unwrap().cancel();
+            world.start(Call::all_reduce([1.0_f32; 4], Op::Sum), &raw()).unwrap().cancel();
             assert_eq!(come.wait().outcome, Err(Error::Poisoned));
             return;
         }
@@ -254,7 +254,8 @@ fn blocking_messages_match_with_those_under_way() {
         let columns = Rows { n_rows: 20_000, n_columns: 2, stride: 3 };
         let want: Vec<u32> = (0..60_000).filter(|at| at % 3 < 2).collect();
         // All calls are under way that there may be.
-        let sums = [0, 1].map(|_| world.start_all_reduce([1_u8; 9], Op::Sum, &raw()).unwrap());
+        let sums =
+            [0, 1].map(|_| world.start(Call::all_reduce([1_u8; 9], Op::Sum), &raw()).unwrap());
         if own == Rank(0) {
             let come = world.start_recv(vec![0; want.len()], other, 1).unwrap();
             world
@@ -344,7 +345,7 @@ async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Res
         world.start_recv(room(), next(1), 2)?,
     ];
     clock.sleep(Duration::from_micros(70 * rank as u64)).await;
-    let sum = world.start_all_reduce([1_u8; 40], Op::Sum, &raw())?;
+    let sum = world.start(Call::all_reduce([1_u8; 40], Op::Sum), &raw())?;
     let mut sent = Vec::new();
     for (by, tag, nth) in [(1, 1, 0), (size - 1, 2, 0), (size - 1, 2, 1)] {
         sent.push(world.start_send(values(rank, nth), next(by), tag, &plan)?);
@@ -471,7 +472,11 @@ fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
             let rank = world.rank().index();
             if rank < 2 {
                 let ones = vec![1_u8; 4 + rank];
-                return world.start_all_reduce(ones, Op::Sum, &raw())?.await.outcome.map(drop);
+                return world
+                    .start(Call::all_reduce(ones, Op::Sum), &raw())?
+                    .await
+                    .outcome
+                    .map(drop);
             }
             let come = world.start_recv([0_u8; 2], Rank(0), 0)?;
             let sent = world.start_send(vec![0_u8; 4000], Rank(1), 0, &raw())?;

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use foldwire::{Bound, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator};
+use foldwire::{Bound, Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator};
 use foldwire_threads::{Endpoint, World};
 
 fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
@@ -24,8 +24,9 @@ fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
 fn a_group_waits_for_a_call_that_was_begun_before() {
     on_two_ranks(|world| {
         for _ in 0..20 {
-            let long =
-                world.start_all_reduce(vec![1.0f32; 1 << 20], Op::Sum, &Plan::raw()).unwrap();
+            let long = world
+                .start(Call::all_reduce(vec![1.0f32; 1 << 20], Op::Sum), &Plan::raw())
+                .unwrap();
             let (mut a, mut b) = ([1.0f32, 2.0, 3.0], [5.0f32; 4]);
             let bound = Bound::Relative(1e-3);
             let mut arrays = [(&mut a[..], bound), (&mut b[..], bound)];
@@ -47,17 +48,21 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
             let counts = [1i64, 2];
             // What can be, as often as it is asked; more than there may be at once.
             for _ in 0..5 {
-                world.check(|comm| comm.start_all_reduce([1.0f32; 8], Op::Sum, &raw)).unwrap();
+                world
+                    .check(|comm| comm.start(Call::all_reduce([1.0f32; 8], Op::Sum), &raw))
+                    .unwrap();
                 world.check(|comm| comm.start_send([1.0f32; 8], Rank(1), 3, &raw)).unwrap();
                 world.check(|comm| comm.start_recv([1.0f32; 8], Rank(1), 3)).unwrap();
             }
             // What cannot: by start, by message, by group.
-            let average = world.check(|comm| comm.start_all_reduce([1i64, 2], Op::Avg, &raw));
+            let average =
+                world.check(|comm| comm.start(Call::all_reduce([1i64, 2], Op::Avg), &raw));
             assert!(matches!(average, Err(Error::NoIntegerAverage { .. })), "{average:?}");
             let peer = world.check(|comm| comm.start_recv([0.0f32; 2], Rank(7), 3));
             assert!(matches!(peer, Err(Error::Peer { .. })), "{peer:?}");
             let wrong = Plan::foldwire(Bound::Absolute(f64::NAN));
-            let bound = world.check(|comm| comm.start_broadcast([0.0f32; 2], Rank(0), &wrong));
+            let bound =
+                world.check(|comm| comm.start(Call::broadcast([0.0f32; 2], Rank(0)), &wrong));
             assert!(matches!(bound, Err(Error::Bound(_))), "{bound:?}");
             let mut arrays = [(&mut data[..], Bound::Absolute(-1.0))];
             let group = world.check(|comm| {
@@ -71,8 +76,8 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
             assert!(matches!(group, Err(Error::Bound(_))), "{group:?}");
             // One that passes does not hide one that fails.
             let both = world.check(|comm| {
-                let _ = comm.start_all_reduce([1.0f32], Op::Sum, &raw);
-                comm.start_all_reduce([1i64], Op::Avg, &raw)
+                let _ = comm.start(Call::all_reduce([1.0f32], Op::Sum), &raw);
+                comm.start(Call::all_reduce([1i64], Op::Avg), &raw)
             });
             assert!(matches!(both, Err(Error::NoIntegerAverage { .. })), "{both:?}");
             // An exchange with itself: nothing is copied unless all is.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use foldwire::{Communicator, Error, Op, Plan, Rank};
+use foldwire::{Call, Communicator, Error, Op, Plan, Rank};
 use foldwire_threads::{Endpoint, World};
 
 /// A task that is polled when it was woken, as any executor does it.
@@ -62,7 +62,7 @@ fn block_on<R>(future: impl Future<Output = R>) -> (R, usize) {
 
 async fn sum(comm: &mut Communicator<Endpoint>, n_values: usize) -> Result<f64, Error> {
     let mut values = vec![1.0f64; n_values];
-    comm.start_all_reduce(&mut values, Op::Sum, &Plan::raw())?.await?;
+    comm.start(Call::all_reduce(&mut values, Op::Sum), &Plan::raw())?.await?;
     Ok(values[n_values / 2])
 }
 
@@ -137,7 +137,7 @@ fn a_task_that_was_dropped_is_forgotten() {
     let waker = Waker::from(Arc::clone(&task));
     {
         let mut values = [1.0f32; 10];
-        let mut call = comm.start_all_reduce(&mut values, Op::Sum, &Plan::raw()).unwrap();
+        let mut call = comm.start(Call::all_reduce(&mut values, Op::Sum), &Plan::raw()).unwrap();
         for _ in 0..10 {
             let _ = Pin::new(&mut call).poll(&mut Context::from_waker(&waker));
         }

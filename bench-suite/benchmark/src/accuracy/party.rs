@@ -133,19 +133,24 @@ impl<T: Float> Party<T> {
             Route::AllReduce(schedule) => {
                 let plan = plan.with_schedule(schedule);
                 let ranks = comms.iter_mut().zip(&mut *buffers);
-                finish(ranks.map(|(comm, array)| comm.start_all_reduce(array, op, &plan)))?
+                finish(
+                    ranks.map(|(comm, array)| {
+                        comm.start(foldwire::Call::all_reduce(array, op), &plan)
+                    }),
+                )?
             }
             Route::Rooted(schedule) => {
                 let (plan, root) = (plan.with_schedule(schedule), Rank(0));
                 let ranks = comms.iter_mut().zip(&mut *buffers);
-                let (bound, of_reduce) = finish(
-                    ranks.map(|(comm, array)| comm.start_reduce_in_place(array, op, root, &plan)),
-                )?;
+                let (bound, of_reduce) = finish(ranks.map(|(comm, array)| {
+                    comm.start(foldwire::Call::reduce_in_place(array, op, root), &plan)
+                }))?;
                 // The same lattice, whatever the range of the result.
                 let plan = if bound > 0.0 { plan.with_bound(Bound::Absolute(bound)) } else { plan };
                 let ranks = comms.iter_mut().zip(&mut *buffers);
-                let (_, of_broadcast) =
-                    finish(ranks.map(|(comm, array)| comm.start_broadcast(array, root, &plan)))?;
+                let (_, of_broadcast) = finish(ranks.map(|(comm, array)| {
+                    comm.start(foldwire::Call::broadcast(array, root), &plan)
+                }))?;
                 (bound, of_reduce + of_broadcast)
             }
         };

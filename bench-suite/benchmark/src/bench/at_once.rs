@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Collective, Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
-use foldwire::{Transport, schedule};
+use foldwire::Transport;
+use foldwire::{Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
 use foldwire_fields::memory;
 use foldwire_fields::usage::UsageError;
 
@@ -186,46 +186,5 @@ fn begin<'a, X: Transport + 'a, T: Float>(
     recv: Vec<T>,
     plan: &Plan,
 ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
-    let (op, root, count) = (problem.op.into(), problem.root, problem.count);
-    match (problem.collective, problem.in_place) {
-        (Collective::ReduceScatter, false) if problem.is_uneven => {
-            comm.start_reduce_scatter_v(send, recv, counts, op, plan)
-        }
-        (Collective::ReduceScatter, true) if problem.is_uneven => {
-            comm.start_reduce_scatter_v_in_place(recv, counts, op, plan)
-        }
-        (Collective::AllGather, false) if problem.is_uneven => {
-            comm.start_all_gather_v(send, recv, counts, plan)
-        }
-        (Collective::AllGather, true) if problem.is_uneven => {
-            comm.start_all_gather_v_in_place(recv, counts, plan)
-        }
-        (Collective::Scatter, _) if problem.is_uneven => {
-            comm.start_scatter_v(counts, send, recv, root, plan)
-        }
-        (Collective::Gather, _) if problem.is_uneven => {
-            comm.start_gather_v(counts, send, recv, root, plan)
-        }
-        (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
-        (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
-        (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),
-        (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(recv, op, plan),
-        (Collective::AllGather, false) => comm.start_all_gather(send, recv, plan),
-        (Collective::AllGather, true) => comm.start_all_gather_in_place(recv, plan),
-        (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
-        (Collective::Scatter, _) => comm.start_scatter(count, send, recv, root, plan),
-        (Collective::Gather, _) => comm.start_gather(count, send, recv, root, plan),
-        (Collective::Reduce, false) => comm.start_reduce(send, recv, op, root, plan),
-        (Collective::Reduce, true) => comm.start_reduce_in_place(recv, op, root, plan),
-        (Collective::AllToAll, false) => comm.start_all_to_all(send, recv, plan),
-        (Collective::AllToAll, true) => comm.start_all_to_all_in_place(recv, plan),
-        (Collective::Scan, false) => comm.start_scan_into(send, recv, op, plan),
-        (Collective::Scan, true) => comm.start_scan(recv, op, plan),
-        (Collective::ExclusiveScan, false) => comm.start_exclusive_scan_into(send, recv, op, plan),
-        (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(recv, op, plan),
-        (collective, _) => {
-            let schedule = schedule::default_for(collective).name();
-            Err(Error::Unsupported { schedule, collective })
-        }
-    }
+    comm.start(problem.call([counts, &[]], send, recv), plan)
 }

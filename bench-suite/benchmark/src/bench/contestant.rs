@@ -238,50 +238,5 @@ fn begin<'a, X: Transport, T: Float>(
     plan: &Plan,
 ) -> Result<Operation<'a, X, T>, Error> {
     let Buffers { send, recv } = buffers;
-    let op = problem.op.into();
-    let root = problem.root;
-    match (problem.collective, problem.in_place) {
-        (Collective::ReduceScatter, false) if problem.is_uneven => {
-            comm.start_reduce_scatter_v(send, recv, counts, op, plan)
-        }
-        (Collective::ReduceScatter, true) if problem.is_uneven => {
-            comm.start_reduce_scatter_v_in_place(recv, counts, op, plan)
-        }
-        (Collective::AllGather, false) if problem.is_uneven => {
-            comm.start_all_gather_v(send, recv, counts, plan)
-        }
-        (Collective::AllGather, true) if problem.is_uneven => {
-            comm.start_all_gather_v_in_place(recv, counts, plan)
-        }
-        (Collective::Scatter, _) if problem.is_uneven => {
-            comm.start_scatter_v(counts, send, recv, root, plan)
-        }
-        (Collective::Gather, _) if problem.is_uneven => {
-            comm.start_gather_v(counts, send, recv, root, plan)
-        }
-        (Collective::AllToAll, _) if problem.is_uneven => {
-            comm.start_all_to_all_v(send, counts, recv, from_each, plan)
-        }
-        (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
-        (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
-        (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),
-        (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(recv, op, plan),
-        (Collective::AllGather, false) => comm.start_all_gather(send, recv, plan),
-        (Collective::AllGather, true) => comm.start_all_gather_in_place(recv, plan),
-        (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
-        (Collective::Scatter, _) => comm.start_scatter(problem.count, send, recv, root, plan),
-        (Collective::Gather, _) => comm.start_gather(problem.count, send, recv, root, plan),
-        (Collective::Reduce, false) => comm.start_reduce(send, recv, op, root, plan),
-        (Collective::Reduce, true) => comm.start_reduce_in_place(recv, op, root, plan),
-        (Collective::AllToAll, false) => comm.start_all_to_all(send, recv, plan),
-        (Collective::AllToAll, true) => comm.start_all_to_all_in_place(recv, plan),
-        (Collective::Scan, false) => comm.start_scan_into(send, recv, op, plan),
-        (Collective::Scan, true) => comm.start_scan(recv, op, plan),
-        (Collective::ExclusiveScan, false) => comm.start_exclusive_scan_into(send, recv, op, plan),
-        (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(recv, op, plan),
-        (collective, _) => {
-            let schedule = foldwire::schedule::default_for(collective).name();
-            Err(Error::Unsupported { schedule, collective })
-        }
-    }
+    comm.start(problem.call([counts, from_each], &send[..], &mut recv[..]), plan)
 }

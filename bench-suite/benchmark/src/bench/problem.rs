@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use foldwire::bound::{rounding, underflow};
-use foldwire::layout::share;
-use foldwire::schedule::Call;
-use foldwire::{Collective, Float, Rank};
+use foldwire::layout::{Shares, Window, share};
+use foldwire::{Call, Collective, Float, Rank, schedule};
 use foldwire_arguments::OpArg;
 use foldwire_workbench::data::Data;
 
@@ -38,6 +37,31 @@ impl Problem {
         let sum = |n: usize| (n * (n - n.min(1)) / 2) as u128;
         let start = |rank| (self.count as u128 * sum(rank) / sum(self.size)) as usize;
         start(rank)..start(rank + 1)
+    }
+
+    /// The call on these buffers. Of uneven shares: how long they are, and in an all-to-all how
+    /// long those are that come.
+    pub(super) fn call<'a, T: Float, S, R>(
+        &self,
+        [counts, from_each]: [&'a [usize]; 2],
+        send: S,
+        recv: R,
+    ) -> Call<'a, T, S, R> {
+        let shares = match self.collective {
+            Collective::AllReduce | Collective::Broadcast | Collective::Reduce => None,
+            Collective::Scan | Collective::ExclusiveScan => None,
+            Collective::AllToAll => Some(Shares::Exchanged { send: counts, recv: from_each }),
+            _ => Some(Shares::Given(counts)),
+        };
+        let shares = shares.filter(|_| self.is_uneven).unwrap_or(Shares::Even(self.count));
+        let window = match self.collective {
+            Collective::Broadcast => Window::Whole,
+            Collective::Scatter | Collective::Gather => Window::Own,
+            _ if self.in_place => Window::Whole,
+            _ => Window::Own,
+        };
+        let call = Call::of(self.collective, shares, window, send, recv);
+        call.with_op(self.op.into()).with_root(self.root)
     }
 
     /// The lengths of all ranks' shares.
@@ -98,7 +122,7 @@ impl Problem {
         let mut values = vec![T::from_f64(0.0); out.len()];
         match self.collective {
             collective if collective.reduces() => {
-                let call = Call::new(collective, self.size, self.root);
+                let call = schedule::Call::new(collective, self.size, self.root);
                 for rank in 0..call.n_operands(Rank::new(self.rank)) {
                     data.fill(rank, first, &mut values);
                     for (out, value) in out.iter_mut().zip(&values) {
@@ -152,7 +176,7 @@ impl Problem {
 
     /// The same of each value from place `first` on; of operands that are not finite by the others.
     pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
-        let call = Call::new(self.collective, self.size, self.root);
+        let call = schedule::Call::new(self.collective, self.size, self.root);
         let mut values = vec![T::from_f64(0.0); out.len()];
         out.fill(if self.op == OpArg::Prod { 1.0 } else { 0.0 });
         for rank in 0..call.n_operands(Rank::new(self.rank)) {

@@ -1,7 +1,7 @@
 //! A collective as the caller gave it: checked once, started now or when its group ends.
 //!
-//! One struct for all of them. What a rank's buffers hold is one table ([`Call::new`]), and so is
-//! which method of core's it becomes ([`Call::start`]).
+//! One struct for all of them. What a rank's buffers hold is one table ([`Call::new`]); what it is
+//! to core is another ([`Call::start`]).
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -11,8 +11,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use foldwire::layout::{self, Window};
 use foldwire::op::OpCode;
-use foldwire::{Bound, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator};
+use foldwire::{
+    Bound, Collective, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator,
+};
 
 use super::memory::{Source, Values, bytes};
 use super::operations::{Function, Operation, operation};
@@ -41,6 +44,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// What it is to core; a barrier is none.
+    const fn collective(self) -> Option<Collective> {
+        Some(match self {
+            Self::AllReduce => Collective::AllReduce,
+            Self::ReduceScatter => Collective::ReduceScatter,
+            Self::AllGather => Collective::AllGather,
+            Self::Broadcast => Collective::Broadcast,
+            Self::Reduce => Collective::Reduce,
+            Self::Gather => Collective::Gather,
+            Self::Scatter => Collective::Scatter,
+            Self::AllToAll => Collective::AllToAll,
+            Self::Scan => Collective::Scan,
+            Self::ExclusiveScan => Collective::ExclusiveScan,
+            Self::Barrier => return None,
+        })
+    }
+
     /// Whether the caller's count is that of one rank's share.
     const fn has_shares(self) -> bool {
         use Kind::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
@@ -249,91 +269,57 @@ impl Call {
             Some(function) => Op::User(unsafe { outlive(&**function) }),
             None => operation::<T>(self.op.code())?,
         };
-        let (count, [given, other]) = match &self.counts {
-            Counts::Same(count) => (*count, [None, None]),
-            Counts::Given(counts) => (0, [Some(Rc::clone(counts)), None]),
-            Counts::Exchanged(to, from) => (0, [Some(Rc::clone(to)), Some(Rc::clone(from))]),
+        let [given, other] = match &self.counts {
+            Counts::Same(_) => [None, None],
+            Counts::Given(counts) => [Some(Rc::clone(counts)), None],
+            Counts::Exchanged(to, from) => [Some(Rc::clone(to)), Some(Rc::clone(from))],
         };
         let lent = |counts: &Option<Rc<[usize]>>| {
             // SAFETY: the call that is made of them is dropped before the counts beside it.
             counts.as_deref().map(|counts| unsafe { outlive(counts) })
         };
-        let (shares, from) = (lent(&given), lent(&other));
+        let shares = match (&self.counts, lent(&given), lent(&other)) {
+            (_, Some(send), Some(recv)) => layout::Shares::Exchanged { send, recv },
+            (_, Some(counts), None) => layout::Shares::Given(counts),
+            // Checked in `new`.
+            (Counts::Same(count), ..) if kind.has_shares() => {
+                layout::Shares::Even(count * comm.size())
+            }
+            (Counts::Same(count), ..) => layout::Shares::Even(*count),
+            _ => unreachable!("counts that were given are lent"),
+        };
         // Of arrays that overlap only one is lent: the longer one, or else what is sent is copied
         // before what is received is lent.
         // SAFETY: by the promise of `new`.
         let lend = |(start, n): (*const c_void, usize)| unsafe { Values::<T>::lend(start, n) };
-        let pending = match (kind, place) {
-            (Kind::Barrier, _) => {
-                return Ok(Box::new(Started::<f32, [f32; 0]> {
-                    pending: comm.start_barrier()?,
-                    _counts: [None, None],
-                    _user: None,
-                }));
-            }
+        let Some(collective) = kind.collective() else {
+            return Ok(Box::new(Started::<f32, [f32; 0]> {
+                pending: comm.start_barrier()?,
+                _counts: [None, None],
+                _user: None,
+            }));
+        };
+        let none = Source::Copied(Vec::new());
+        let (window, send, recv) = match (kind, place) {
             (Kind::Broadcast, _) => {
                 let mut data = lend(recv)?;
                 if is_root && place == Place::Apart && !only_checks {
                     data.as_mut().copy_from_slice(lend(send)?.as_ref());
                 }
-                comm.start_broadcast(data, root, plan)?
+                (Window::Whole, none, data)
             }
             (Kind::Gather | Kind::Scatter, Place::InPlace) => {
                 let send = Source::Copied(lend(send)?.as_ref().to_vec());
-                rooted(comm, kind, count, shares, send, lend(recv)?, root, plan)?
+                (Window::Own, send, lend(recv)?)
             }
-            (Kind::Gather | Kind::Scatter, Place::Apart) => {
-                let (send, recv) = (Source::Lent(lend(send)?), lend(recv)?);
-                rooted(comm, kind, count, shares, send, recv, root, plan)?
-            }
+            // The longer one, of which the other is a part.
             (_, Place::InPlace) => {
-                // The longer one, of which the other is a part.
-                let long = if send.1 > recv.1 { send } else { recv };
-                let data = lend(long)?;
-                match (kind, shares) {
-                    (Kind::AllReduce, _) => comm.start_all_reduce(data, op, plan)?,
-                    (Kind::Reduce, _) => comm.start_reduce_in_place(data, op, root, plan)?,
-                    (Kind::Scan, _) => comm.start_scan(data, op, plan)?,
-                    (Kind::ExclusiveScan, _) => comm.start_exclusive_scan(data, op, plan)?,
-                    (Kind::ReduceScatter, None) => {
-                        comm.start_reduce_scatter_in_place(data, op, plan)?
-                    }
-                    (Kind::ReduceScatter, Some(counts)) => {
-                        comm.start_reduce_scatter_v_in_place(data, counts, op, plan)?
-                    }
-                    (Kind::AllGather, None) => comm.start_all_gather_in_place(data, plan)?,
-                    (Kind::AllGather, Some(counts)) => {
-                        comm.start_all_gather_v_in_place(data, counts, plan)?
-                    }
-                    _ => comm.start_all_to_all_in_place(data, plan)?,
-                }
+                (Window::Whole, none, lend(if send.1 > recv.1 { send } else { recv })?)
             }
-            (_, Place::Apart) => {
-                let (send, recv) = (Source::Lent(lend(send)?), lend(recv)?);
-                match (kind, shares, from) {
-                    (Kind::AllReduce, ..) => comm.start_all_reduce_into(send, recv, op, plan)?,
-                    (Kind::Reduce, ..) => comm.start_reduce(send, recv, op, root, plan)?,
-                    (Kind::Scan, ..) => comm.start_scan_into(send, recv, op, plan)?,
-                    (Kind::ExclusiveScan, ..) => {
-                        comm.start_exclusive_scan_into(send, recv, op, plan)?
-                    }
-                    (Kind::ReduceScatter, None, _) => {
-                        comm.start_reduce_scatter(send, recv, op, plan)?
-                    }
-                    (Kind::ReduceScatter, Some(counts), _) => {
-                        comm.start_reduce_scatter_v(send, recv, counts, op, plan)?
-                    }
-                    (Kind::AllGather, None, _) => comm.start_all_gather(send, recv, plan)?,
-                    (Kind::AllGather, Some(counts), _) => {
-                        comm.start_all_gather_v(send, recv, counts, plan)?
-                    }
-                    (_, Some(to), Some(from)) => {
-                        comm.start_all_to_all_v(send, to, recv, from, plan)?
-                    }
-                    _ => comm.start_all_to_all(send, recv, plan)?,
-                }
-            }
+            (_, Place::Apart) => (Window::Own, Source::Lent(lend(send)?), lend(recv)?),
         };
+        let call = foldwire::Call::of(collective, shares, window, send, recv);
+        let pending = comm.start(call.with_op(op).with_root(root), plan)?;
         Ok(Box::new(Started { pending, _counts: [given, other], _user: user }))
     }
 
@@ -397,27 +383,6 @@ pub(crate) fn check<R>(
 }
 
 pub(super) type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;
-
-#[allow(clippy::too_many_arguments, reason = "a collective has that many")]
-fn rooted<T: Element>(
-    comm: &Comm,
-    kind: Kind,
-    count: usize,
-    shares: Option<&'static [usize]>,
-    send: Source<T>,
-    recv: Values<T>,
-    root: Rank,
-    plan: &Plan,
-) -> Result<PendingOf<T>, Error> {
-    // Checked in `Call::new`; of other counts this is 0.
-    let whole = count * comm.size();
-    match (kind, shares) {
-        (Kind::Gather, None) => comm.start_gather(whole, send, recv, root, plan),
-        (Kind::Gather, Some(counts)) => comm.start_gather_v(counts, send, recv, root, plan),
-        (_, None) => comm.start_scatter(whole, send, recv, root, plan),
-        (_, Some(counts)) => comm.start_scatter_v(counts, send, recv, root, plan),
-    }
-}
 
 /// # Safety
 /// The value must not be used after what it is borrowed of is gone.

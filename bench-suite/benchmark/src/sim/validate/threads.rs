@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Bound, Collective, Float, Op, Plan, Preset};
+use foldwire::{Bound, Call, Collective, Float, Op, Plan, Preset};
 use foldwire_arguments::SimArgs;
 use foldwire_arguments::values::LinkRate;
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
@@ -123,7 +123,7 @@ fn message_cost() -> anyhow::Result<f64> {
         let operations = comms
             .iter_mut()
             .zip(&mut data)
-            .map(|(comm, data)| comm.start_all_reduce(data, Op::Sum, &plan))
+            .map(|(comm, data)| comm.start(Call::all_reduce(data, Op::Sum), &plan))
             .collect::<Result<Vec<_>, _>>()?;
         let mut n_messages = 0;
         for report in drive(operations) {

@@ -1,0 +1,379 @@
+//! The methods that are named as collectives are, once for all communicators: each runs the
+//! [`Call`](crate::Call) of its name.
+
+/// Writes the methods into an `impl`, taking `&self` or, told `mut`, `&mut self`.
+macro_rules! named_methods {
+    ($($mutable:ident)?) => {
+        /// Runs [`Call::all_reduce`](crate::Call::all_reduce).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_reduce<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_reduce(data, op), plan)
+        }
+
+        /// Runs [`Call::all_reduce_into`](crate::Call::all_reduce_into).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_reduce_into<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_reduce_into(send, recv, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter`](crate::Call::reduce_scatter).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter(send, recv, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter_in_place`](crate::Call::reduce_scatter_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter_in_place(data, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter_to_front`](crate::Call::reduce_scatter_to_front).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter_to_front<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter_to_front(data, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter_v`](crate::Call::reduce_scatter_v).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter_v<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            counts: &[usize],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter_v(send, recv, counts, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter_v_in_place`](crate::Call::reduce_scatter_v_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter_v_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            counts: &[usize],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter_v_in_place(data, counts, op), plan)
+        }
+
+        /// Runs [`Call::reduce_scatter_v_to_front`](crate::Call::reduce_scatter_v_to_front).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_scatter_v_to_front<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            counts: &[usize],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_scatter_v_to_front(data, counts, op), plan)
+        }
+
+        /// Runs [`Call::all_gather`](crate::Call::all_gather).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_gather<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_gather(send, recv), plan)
+        }
+
+        /// Runs [`Call::all_gather_in_place`](crate::Call::all_gather_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_gather_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_gather_in_place(data), plan)
+        }
+
+        /// Runs [`Call::all_gather_v`](crate::Call::all_gather_v).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_gather_v<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            counts: &[usize],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_gather_v(send, recv, counts), plan)
+        }
+
+        /// Runs [`Call::all_gather_v_in_place`](crate::Call::all_gather_v_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_gather_v_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            counts: &[usize],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_gather_v_in_place(data, counts), plan)
+        }
+
+        /// Runs [`Call::broadcast`](crate::Call::broadcast).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn broadcast<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::broadcast(data, root), plan)
+        }
+
+        /// Runs [`Call::broadcast_from`](crate::Call::broadcast_from).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn broadcast_from<T: Element>(
+            &$($mutable)? self,
+            data: &[T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::broadcast_from(data), plan)
+        }
+
+        /// Runs [`Call::scatter`](crate::Call::scatter).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn scatter<T: Element>(
+            &$($mutable)? self,
+            count: usize,
+            send: &[T],
+            recv: &mut [T],
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::scatter(count, send, recv, root), plan)
+        }
+
+        /// Runs [`Call::scatter_v`](crate::Call::scatter_v).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn scatter_v<T: Element>(
+            &$($mutable)? self,
+            counts: &[usize],
+            send: &[T],
+            recv: &mut [T],
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::scatter_v(counts, send, recv, root), plan)
+        }
+
+        /// Runs [`Call::gather`](crate::Call::gather).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn gather<T: Element>(
+            &$($mutable)? self,
+            count: usize,
+            send: &[T],
+            recv: &mut [T],
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::gather(count, send, recv, root), plan)
+        }
+
+        /// Runs [`Call::gather_v`](crate::Call::gather_v).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn gather_v<T: Element>(
+            &$($mutable)? self,
+            counts: &[usize],
+            send: &[T],
+            recv: &mut [T],
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::gather_v(counts, send, recv, root), plan)
+        }
+
+        /// Runs [`Call::reduce`](crate::Call::reduce).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            op: Op<'_, T>,
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce(send, recv, op, root), plan)
+        }
+
+        /// Runs [`Call::reduce_in_place`](crate::Call::reduce_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn reduce_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            root: Rank,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::reduce_in_place(data, op, root), plan)
+        }
+
+        /// Runs [`Call::scan`](crate::Call::scan).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn scan<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::scan(data, op), plan)
+        }
+
+        /// Runs [`Call::scan_into`](crate::Call::scan_into).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn scan_into<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::scan_into(send, recv, op), plan)
+        }
+
+        /// Runs [`Call::exclusive_scan`](crate::Call::exclusive_scan).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn exclusive_scan<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::exclusive_scan(data, op), plan)
+        }
+
+        /// Runs [`Call::exclusive_scan_into`](crate::Call::exclusive_scan_into).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn exclusive_scan_into<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            op: Op<'_, T>,
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::exclusive_scan_into(send, recv, op), plan)
+        }
+
+        /// Runs [`Call::all_to_all`](crate::Call::all_to_all).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_to_all<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            recv: &mut [T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_to_all(send, recv), plan)
+        }
+
+        /// Runs [`Call::all_to_all_in_place`](crate::Call::all_to_all_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_to_all_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_to_all_in_place(data), plan)
+        }
+
+        /// Runs [`Call::all_to_all_v`](crate::Call::all_to_all_v).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn all_to_all_v<T: Element>(
+            &$($mutable)? self,
+            send: &[T],
+            send_counts: &[usize],
+            recv: &mut [T],
+            recv_counts: &[usize],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::all_to_all_v(send, send_counts, recv, recv_counts), plan)
+        }
+    };
+}
+
+pub(crate) use named_methods;
