@@ -94,6 +94,12 @@ pub enum Error {
         /// The most there can be.
         most: u32,
     },
+    /// [`Call::of`](crate::Call::of) was given shares or buffers that the collective does not have.
+    #[error("no {} has such shares, or such buffers on this rank", collective.name())]
+    NoSuchCall {
+        /// The collective asked for.
+        collective: Collective,
+    },
     /// There is no average of the ranks up to one: divide a sum.
     #[error("a {} has no average; divide a sum by the number of ranks before", collective.name())]
     NoAverage {
@@ -293,6 +299,7 @@ impl Error {
                 | Self::Setting { .. }
                 | Self::TooManyBits { .. }
                 | Self::NoAverage { .. }
+                | Self::NoSuchCall { .. }
                 | Self::NoIntegerAverage { .. }
                 | Self::NoLattice { .. }
                 | Self::NoRoomToRound

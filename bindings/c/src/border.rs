@@ -66,6 +66,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         | Error::Finished => FW_INVALID_USAGE,
         Error::Unsupported { .. }
         | Error::NoAverage { .. }
+        | Error::NoSuchCall { .. }
         | Error::NoIntegerAverage { .. }
         | Error::NoLattice { .. }
         | Error::NoRoomToRound

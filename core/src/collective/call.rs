@@ -2,13 +2,13 @@
 //!
 //! Every communicator takes them: [`Communicator::run`](crate::Communicator::run), `start` and
 //! `prepare`; [`SharedCommunicator::run`](crate::SharedCommunicator::run) and `start`. The methods
-//! that are named as collectives are are `run` of one.
+//! that are named as collectives are run one.
 
 use super::request::Request;
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Work};
 use crate::layout::{Shares, Window};
-use crate::op::Op;
+use crate::op::{Op, OpCode};
 use crate::schedule::Collective;
 use crate::transport::Rank;
 use core::fmt;
@@ -48,7 +48,7 @@ pub type NoValues<'s, T> = &'s [T; 0];
 impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
     fn in_place(collective: Collective, mut recv: R) -> Self {
         let shares = Shares::Even(recv.as_mut().len());
-        Self::new(collective, shares, Window::Whole, &[], recv)
+        Self::of(collective, shares, Window::Whole, &[], recv)
     }
 
     /// `data` becomes the reduction of all ranks' `data`, the same bits on every rank.
@@ -121,7 +121,7 @@ impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
 /// Calls from one buffer into another.
 impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     fn apart(collective: Collective, shares: Shares<'s>, send: S, recv: R) -> Self {
-        Self::new(collective, shares, Window::Own, send, recv)
+        Self::of(collective, shares, Window::Own, send, recv)
     }
 
     /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
@@ -228,7 +228,7 @@ impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
     /// values then differ from the others', by the bound at most.
     pub fn broadcast_from(data: S) -> Self {
         let shares = Shares::Even(data.as_ref().len());
-        let mut call = Self::new(Collective::Broadcast, shares, Window::Input, data, &mut []);
+        let mut call = Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []);
         call.request.is_from_here = true;
         call
     }
@@ -236,7 +236,9 @@ impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
 
 impl<'s, T: Element, S, R> Call<'s, T, S, R> {
     /// Any call, for whoever learns only when running which it is: `window` says what the buffers
-    /// hold. In place `send` is not looked at, and where nothing is written `recv` is not.
+    /// hold. In place `send` is not looked at, and where nothing is written `recv` is not. What the
+    /// constructors do not make is [`Error::NoSuchCall`](crate::Error::NoSuchCall). Values are
+    /// added unless another operation is asked for.
     pub const fn of(
         collective: Collective,
         shares: Shares<'s>,
@@ -244,7 +246,11 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
         send: S,
         recv: R,
     ) -> Self {
-        Self::new(collective, shares, window, send, recv)
+        let mut request = Request::new(collective, shares, T::DTYPE, window);
+        if collective.reduces() {
+            request.op = OpCode::Sum;
+        }
+        Self { request, op: Op::Sum, send, recv, residues: None }
     }
 
     /// By this operation; nothing to collectives that reduce nothing.
@@ -255,17 +261,6 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
     /// With this root; nothing to collectives that have none.
     pub fn with_root(self, root: Rank) -> Self {
         if self.request.collective.has_root() { self.at(root) } else { self }
-    }
-
-    const fn new(
-        collective: Collective,
-        shares: Shares<'s>,
-        window: Window,
-        send: S,
-        recv: R,
-    ) -> Self {
-        let request = Request::new(collective, shares, T::DTYPE, window);
-        Self { request, op: Op::Sum, send, recv, residues: None }
     }
 
     fn with(mut self, shares: Shares<'s>) -> Self {

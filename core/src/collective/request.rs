@@ -90,16 +90,44 @@ impl<'s> Request<'s> {
         self.shares.count().saturating_mul(self.dtype.n_bytes())
     }
 
+    /// Whether the collective can have such shares. Arrays are a group's, which makes no request of
+    /// them.
+    const fn has_shares(&self) -> bool {
+        use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
+        match self.shares {
+            Shares::Even(_) => true,
+            Shares::Given(_) => {
+                matches!(self.collective, ReduceScatter | AllGather | Gather | Scatter)
+            }
+            Shares::Exchanged { .. } => matches!(self.collective, AllToAll),
+            Shares::Arrays(_) => false,
+        }
+    }
+
+    /// Whether the collective can be made on such buffers.
+    fn has_buffers(&self, rank: Rank) -> bool {
+        use Collective::{Broadcast, Gather, Scatter};
+        match self.window {
+            Window::Whole => {
+                let is_exchanged = self.shares.is_exchanged();
+                !is_exchanged && !matches!(self.collective, Gather | Scatter)
+            }
+            Window::Own => self.collective != Broadcast,
+            Window::Input => self.collective == Broadcast && self.root == rank,
+        }
+    }
+
     /// Checks root and lengths. Buffers that a rank does not use may have any.
     pub(super) fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
         if self.root.index() >= size {
             return Err(Error::Root { root: self.root, size });
         }
+        if !self.has_shares() || !self.has_buffers(rank) {
+            return Err(Error::NoSuchCall { collective: self.collective });
+        }
         let counts = match self.shares {
-            Shares::Even(_) => [size; 2],
+            Shares::Even(_) | Shares::Arrays(_) => [size; 2],
             Shares::Given(counts) => [counts.len(); 2],
-            // Who makes such a call has checked its arrays.
-            Shares::Arrays(_) => [size; 2],
             Shares::Exchanged { send, recv } => [send.len(), recv.len()],
         };
         if let Some(&have) = counts.iter().find(|&&have| have != size) {

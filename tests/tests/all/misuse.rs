@@ -3,9 +3,10 @@
 
 use foldwire::bound::BoundError;
 use foldwire::error::{Buffer, Field, Reason};
+use foldwire::layout::{Shares, Window};
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
 use foldwire::schedule::Binomial;
-use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
+use foldwire::{Bound, Call, Collective, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
 use foldwire_threads::World;
@@ -22,7 +23,7 @@ fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
     failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
 }
 
-const MISUSES: [Misuse; 17] = [
+const MISUSES: [Misuse; 20] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -44,6 +45,37 @@ const MISUSES: [Misuse; 17] = [
         "root of a gather",
         |comm| failed(comm.gather(0, &[0.0f32; 0], &mut [], Rank(u32::MAX), &Plan::raw())),
         |e| matches!(e, Error::Root { .. }),
+    ),
+    (
+        "shares of an all-reduce",
+        |comm| {
+            let (counts, mut x) = (vec![1; comm.size()], [1.5f32; 10]);
+            let shares = Shares::Given(&counts);
+            let empty: &[f32] = &[];
+            let call = Call::of(Collective::AllReduce, shares, Window::Whole, empty, &mut x[..]);
+            failed(comm.run(call, &Plan::raw()))
+        },
+        |e| matches!(e, Error::NoSuchCall { collective: Collective::AllReduce }),
+    ),
+    (
+        "a gather in place",
+        |comm| {
+            let (shares, mut x) = (Shares::Even(10), [1.5f32; 10]);
+            let empty: &[f32] = &[];
+            let call = Call::of(Collective::Gather, shares, Window::Whole, empty, &mut x[..]);
+            failed(comm.run(call, &Plan::raw()))
+        },
+        |e| matches!(e, Error::NoSuchCall { collective: Collective::Gather }),
+    ),
+    (
+        "a scan of arrays of a group",
+        |comm| {
+            let (x, mut y) = ([1.5f32; 10], [0.0; 10]);
+            let shares = Shares::Arrays(&[4, 10]);
+            let call = Call::of(Collective::Scan, shares, Window::Own, &x[..], &mut y[..]);
+            failed(comm.run(call, &Plan::raw()))
+        },
+        |e| matches!(e, Error::NoSuchCall { collective: Collective::Scan }),
     ),
     (
         "receive buffer",
