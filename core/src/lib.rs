@@ -13,8 +13,8 @@
 //!   where it is compressed, reduced and decompressed on its way.
 //! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction
 //!   set.
-//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, and communicators of some
-//!   of its ranks; `Queue` makes calls in a row on arrays that it owns.
+//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, on arrays that they own or
+//!   borrow, and communicators of some of its ranks.
 //! - [`InterStep`] takes differences with the step before, for programs that send the same array in
 //!   each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
@@ -89,7 +89,6 @@ pub mod plan;
 pub mod preset;
 pub mod primitive;
 #[cfg(feature = "alloc")]
-mod queue;
 pub mod report;
 mod rounding;
 pub mod schedule;
@@ -120,13 +119,12 @@ pub use op::Op;
 pub use plan::{Plan, Sampling};
 pub use preset::Preset;
 #[cfg(feature = "alloc")]
-pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use rounding::Rounding;
 pub use schedule::Collective;
 #[cfg(feature = "std")]
 pub use shared::Stopper;
 #[cfg(feature = "alloc")]
-pub use shared::{GroupCall, Pending, SharedCommunicator, Split};
+pub use shared::{Finished, GroupCall, Pending, SharedCommunicator, Split};
 pub use shrink::Shrink;
 pub use transport::{Distance, Rank, Tag, Transport};

@@ -13,7 +13,7 @@ mod stopper;
 mod two_levels;
 
 pub use group::GroupCall;
-pub use pending::Pending;
+pub use pending::{Finished, Pending};
 pub use split::Split;
 #[cfg(feature = "std")]
 pub use stopper::Stopper;

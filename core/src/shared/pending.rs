@@ -6,7 +6,6 @@ use crate::engine::{Coding, Limits};
 use crate::error::{Buffer, Error};
 use crate::node::{Drive, Node, Seat};
 use crate::plan::Plan;
-use crate::queue::Finished;
 use crate::report::Report;
 use crate::transport::Transport;
 use alloc::rc::{Rc, Weak};
@@ -18,6 +17,26 @@ use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+
+/// What came of a call.
+#[derive(Debug)]
+#[must_use = "the array is here"]
+pub struct Finished<B> {
+    /// The array, with the result in it; with anything after an error that is not one of use.
+    pub data: B,
+    /// The report, or why the call failed.
+    pub outcome: Result<Report, Error>,
+}
+
+impl<B> Finished<B> {
+    /// Array and report, or why the call failed.
+    ///
+    /// # Errors
+    /// That.
+    pub fn into_result(self) -> Result<(B, Report), Error> {
+        self.outcome.map(|report| (self.data, report))
+    }
+}
 
 /// A call under way that owns its buffers, or borrows them for longer than the communicator lives.
 ///

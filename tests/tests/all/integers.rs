@@ -5,8 +5,7 @@ use foldwire::error::Field;
 use foldwire::frame::{CallHeader, Header, Kind};
 use foldwire::transport::Tag;
 use foldwire::{
-    Bound, Call, Communicator, DType, Element, Error, Op, Plan, Queue, Rank, SharedCommunicator,
-    Transport,
+    Bound, Call, Communicator, DType, Element, Error, Op, Plan, Rank, SharedCommunicator, Transport,
 };
 use foldwire_tests::integers::all_calls;
 use foldwire_tests::{Threads, data};
@@ -47,10 +46,9 @@ fn calls_at_once_in_groups_and_in_a_queue_take_integers() {
         assert!(reports.iter().all(|report| report.worst_case == Some(0.0)));
     });
     World::new(2).run_endpoints(|endpoint| {
-        let comm = Communicator::new(endpoint).expect("frames are large enough");
-        let mut queue = Queue::<_, u8>::new(comm);
-        queue.submit(Call::all_reduce(vec![200; 1000], Op::Sum), &lossy);
-        let (sum, _) = queue.wait().expect("a call").into_result().expect("a sum");
+        let mut comm = Communicator::new(endpoint).expect("frames are large enough");
+        let mut sum = vec![200_u8; 1000];
+        comm.run(Call::all_reduce(&mut sum, Op::Sum), &lossy).expect("a sum");
         assert!(sum == vec![144; 1000], "modulo 256");
     });
 }

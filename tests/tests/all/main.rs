@@ -33,7 +33,6 @@ mod notices;
 mod one_thread;
 mod patterns;
 mod published_faults;
-mod queue;
 mod real_fields;
 mod reports;
 mod runs;
