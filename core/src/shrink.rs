@@ -413,3 +413,6 @@ impl<X: Transport> core::fmt::Debug for Shrink<X> {
         write!(f, "epoch {epoch}, {n} members, {phase}")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,6 +174,21 @@ mod tests {
         assert_eq!(Ballot::read(&good, message, Rank(3), 5), Ok(ballot));
     }
 
+    #[test]
+    fn there_are_no_more_tags_than_lanes() {
+        for n_tags in 0..=MAX_LANES as u8 + 1 {
+            let view = View { members: RankSet::first(2), n_tags };
+            let ballot = Ballot { context: 0, epoch: 1, view, heard: false };
+            let mut frame = vec![0; MIN_FRAME_BYTES];
+            let n_bytes = ballot.emit(Kind::View, Rank(1), 2, &mut frame, false);
+            let message = &frame[..n_bytes];
+            let header = Header::parse(message, false).expect("what was emitted");
+            let read = Ballot::read(&header, message, Rank(1), 2);
+            let is_refused = usize::from(n_tags) > MAX_LANES;
+            assert_eq!(read, if is_refused { Err(FrameError::Damaged) } else { Ok(ballot) });
+        }
+    }
+
     /// Whatever bits come: what is read is what is emitted again, bit for bit.
     #[test]
     fn every_flipped_bit_is_refused_or_means_something() {

@@ -170,6 +170,24 @@ mod tests {
         assert_eq!((done, received.contains(Rank(1)), received.len()), (Ok(false), false, 1));
     }
 
+    #[test]
+    fn nothing_more_comes_of_a_view_after_the_fence_of_its_last_tag() {
+        for (tag, n_tags, is_last) in
+            [(0, 0, true), (0, 1, true), (0, 2, false), (1, 2, true), (6, 8, false), (7, 8, true)]
+        {
+            let mut agreement = Agreement::new(Rank(0), RankSet::first(3), (4, 6), n_tags);
+            let ballot = Ballot { heard: true, ..agreement.ballot(Rank(1)) };
+            let mut fences = Fences::with(tag);
+            fences.received.insert(Rank(1));
+            agreement.hear(Rank(1), &ballot);
+            assert!(!fences.has_all_of(Rank(1), &agreement), "nothing was decided");
+            agreement.hear(Rank(2), &ballot);
+            assert!(agreement.decide().is_some());
+            assert_eq!(fences.has_all_of(Rank(1), &agreement), is_last, "{tag} of {n_tags}");
+            assert!(!fences.has_all_of(Rank(2), &agreement), "its fence has not come");
+        }
+    }
+
     /// Two members that decided in one epoch for other groups are never both done.
     #[test]
     fn a_fence_of_another_view_is_an_error_that_names_its_sender() {

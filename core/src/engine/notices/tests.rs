@@ -9,7 +9,7 @@ use crate::frame::{FrameError, HEADER_BYTES, Header, Kind, Measure};
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
-use crate::transport::{MIN_FRAME_BYTES, TransportError, TransportErrorKind};
+use crate::transport::{FRAME_ALIGN, MIN_FRAME_BYTES, TransportError, TransportErrorKind};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::vec;
@@ -28,6 +28,25 @@ impl TransportError for Never {
     }
 }
 
+/// A frame as [`Transport::Frame`] must be.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Page([u8; MIN_FRAME_BYTES]);
+
+const _: () = assert!(align_of::<Page>() == FRAME_ALIGN);
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Page {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 /// Rank 0's end: what each rank has sent to it on the control tag, and to whom it has sent.
 pub(crate) struct Memory {
     came: Vec<VecDeque<Vec<u8>>>,
@@ -37,12 +56,15 @@ pub(crate) struct Memory {
     n_under_way: usize,
     /// How often it was looked after amid computations.
     pub(crate) n_nudges: usize,
+    /// What its clock shows.
+    pub(crate) now: Duration,
 }
 
 impl Memory {
     pub(crate) fn new(size: usize, n_free: usize) -> Self {
         let came = vec![VecDeque::new(); size];
-        Self { came, sent_to: vec![], n_free, n_under_way: 0, n_nudges: 0 }
+        let (sent_to, now) = (vec![], Duration::ZERO);
+        Self { came, sent_to, n_free, n_under_way: 0, n_nudges: 0, now }
     }
 
     /// Has these bytes come from a rank.
@@ -61,7 +83,7 @@ impl Memory {
     }
 
     /// As [`comes`](Self::comes), of any call.
-    fn says(&mut self, from: usize, call: CallHeader, content: Content) {
+    pub(crate) fn says(&mut self, from: usize, call: CallHeader, content: Content) {
         let mut frame = vec![0; MIN_FRAME_BYTES];
         let n_bytes = Message { call, content }.emit(Rank::new(from), &mut frame, false);
         frame.truncate(n_bytes.expect("room for it"));
@@ -70,7 +92,7 @@ impl Memory {
 }
 
 impl Transport for Memory {
-    type Frame = Vec<u8>;
+    type Frame = Page;
     type Error = Never;
 
     fn rank(&self) -> Rank {
@@ -85,36 +107,37 @@ impl Transport for Memory {
         MIN_FRAME_BYTES
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<Vec<u8>, Never>> {
+    fn poll_frame(&mut self) -> Poll<Result<Page, Never>> {
         if self.n_free == 0 {
             return Poll::Pending;
         }
         self.n_free -= 1;
-        Poll::Ready(Ok(vec![0; MIN_FRAME_BYTES]))
+        Poll::Ready(Ok(Page([0; MIN_FRAME_BYTES])))
     }
 
     fn poll_ready(&mut self, _: Rank, _: Tag) -> Poll<Result<(), Never>> {
         Poll::Ready(Ok(()))
     }
 
-    fn send(&mut self, to: Rank, _: Tag, _: Vec<u8>, _: usize) -> Result<(), Never> {
+    fn send(&mut self, to: Rank, _: Tag, _: Page, _: usize) -> Result<(), Never> {
         self.sent_to.push(to);
         self.n_under_way += 1;
         Ok(())
     }
 
-    fn poll_recv(&mut self, from: Rank, _: Tag) -> Poll<Result<(Vec<u8>, usize), Never>> {
+    fn poll_recv(&mut self, from: Rank, _: Tag) -> Poll<Result<(Page, usize), Never>> {
         assert_ne!(from, self.rank(), "no rank has a link to itself");
         match self.came[from.index()].pop_front() {
             Some(message) => {
-                let n_bytes = message.len();
-                Poll::Ready(Ok((message, n_bytes)))
+                let mut frame = Page([0; MIN_FRAME_BYTES]);
+                frame.0[..message.len()].copy_from_slice(&message);
+                Poll::Ready(Ok((frame, message.len())))
             }
             None => Poll::Pending,
         }
     }
 
-    fn recycle(&mut self, _: Vec<u8>) {
+    fn recycle(&mut self, _: Page) {
         self.n_free += 1;
     }
 
@@ -128,7 +151,7 @@ impl Transport for Memory {
     }
 
     fn now(&self) -> Duration {
-        Duration::ZERO
+        self.now
     }
 
     fn idle(&mut self, _: Duration) {}
@@ -257,14 +280,14 @@ fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
     }
 }
 
+/// A rank disagreed on the operation with this one, which said that.
+const fn disagreed(culprit: Rank, said: OpCode) -> Content {
+    Content::GaveUp { reason: Reason::Mismatch(Field::Op), culprit, said: said as u64 }
+}
+
 #[test]
 fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
     // Rank 1, which wants a sum as this rank does, disagrees with rank 2; or the reverse.
-    let gave_up = |culprit: Rank, said: OpCode| Content::GaveUp {
-        reason: Reason::Mismatch(Field::Op),
-        culprit,
-        said: said as u64,
-    };
     for (teller, said, with, expected) in [
         (
             OpCode::Sum,
@@ -288,9 +311,22 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
         let mut transport = Memory::new(3, 0);
         let mut notices = Notices::default();
         notices.begin(&mut transport, &call(OpCode::Sum), false).expect("nothing has come");
-        transport.says(1, call(teller), gave_up(Rank(2), said));
+        transport.says(1, call(teller), disagreed(Rank(2), said));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         assert_eq!(disagrees(found, with), expected);
+    }
+}
+
+#[test]
+fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
+    // Rank 1 wants a sum as this rank does.
+    for (culprit, said) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
+        let mut transport = Memory::new(3, 0);
+        let mut notices = Notices::default();
+        notices.begin(&mut transport, &call(OpCode::Sum), false).expect("nothing has come");
+        transport.says(1, call(OpCode::Sum), disagreed(culprit, said));
+        let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
+        assert_eq!(found, aborted(Reason::Mismatch(Field::Op), culprit));
     }
 }
 
@@ -302,8 +338,7 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
     notices.begin(&mut transport, &ours, false).expect("nothing has come");
     // Both disagreed in call 6, which this rank has not come to: rank 2 is heard first.
     for (rank, culprit) in [(2, Rank(1)), (1, Rank(2))] {
-        let reason = Reason::Mismatch(Field::Op);
-        let content = Content::GaveUp { reason, culprit, said: OpCode::Max as u64 };
+        let content = disagreed(culprit, OpCode::Max);
         transport.says(rank, CallHeader { sequence: 6, ..ours }, content);
         assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
     }
@@ -341,6 +376,22 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
         notices.begin(&mut transport, &ours, false).expect("the same call");
     }
     assert_eq!(transport.sent_to, [Rank(1)]);
+}
+
+#[test]
+fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
+    // This rank's first call has number 5: it knows of none before.
+    for (asked, waits) in [(4, false), (5, false), (6, true), (7, true)] {
+        let mut transport = Memory::new(2, 9);
+        let (mut notices, _) = sum(&mut transport);
+        let theirs = CallHeader { sequence: asked, ..call(OpCode::Sum) };
+        transport.says(1, theirs, Content::Asks(Calls::default()));
+        assert_eq!(notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]), Ok(true));
+        assert_eq!(notices.asked_by(), waits.then_some(Rank(1)), "call {asked}");
+        let next = CallHeader { sequence: 6, ..call(OpCode::Sum) };
+        notices.begin(&mut transport, &next, false).expect("the same call");
+        assert_eq!(notices.asked_by(), None, "it must ask again");
+    }
 }
 
 #[test]

@@ -300,6 +300,51 @@ fn an_impatient_rank_excludes_itself() {
     assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
 }
 
+/// The ballot of epoch 1 for these members.
+fn ballot(members: &[u32]) -> Ballot {
+    let mut set = RankSet::EMPTY;
+    members.iter().for_each(|&rank| set.insert(Rank(rank)));
+    Ballot { context: 0, epoch: 1, view: View { members: set, n_tags: 1 }, heard: true }
+}
+
+#[test]
+fn of_groups_that_left_a_rank_out_the_largest_counts_whoever_is_heard_first() {
+    let (alone, three) = ((Rank(5), ballot(&[5])), (Rank(4), ballot(&[2, 3, 4])));
+    for heard in [[alone, three], [three, alone]] {
+        let mut agreement = Agreement::new(Rank(0), RankSet::first(6), (0, 0), 1);
+        for (from, theirs) in heard {
+            agreement.hear(from, &theirs);
+        }
+        agreement.hear(Rank(2), &three.1);
+        agreement.hear(Rank(3), &three.1);
+        agreement.hear(Rank(1), &ballot(&[0, 1]));
+        assert!(matches!(agreement.decide(), Some(Decision::Excluded(Rank(2..=4)))));
+    }
+}
+
+#[test]
+fn of_equal_groups_that_left_each_other_out_the_one_without_the_lowest_rank_is_excluded() {
+    // A rank and its group, which leaves out another; that one and its group.
+    for (own, ours, other, theirs, is_excluded) in [
+        (0, &[0][..], 1, &[1][..], false),
+        (1, &[1], 0, &[0], true),
+        (1, &[1, 2], 3, &[0, 3], true),
+        // Both have it, and then neither is.
+        (1, &[0, 1], 2, &[0, 2], false),
+    ] {
+        let mut agreement = Agreement::new(Rank(own), RankSet::first(4), (0, 0), 1);
+        let leaves_out: Vec<u32> = (0..4).filter(|rank| !ours.contains(rank)).collect();
+        leaves_out.iter().for_each(|&rank| agreement.remove(Rank(rank)));
+        agreement.hear(Rank(other), &ballot(theirs));
+        for &member in ours.iter().filter(|&&member| member != own) {
+            agreement.hear(Rank(member), &ballot(ours));
+        }
+        let excluded = Decision::Excluded(Rank(other));
+        let expected = if is_excluded { excluded } else { Decision::Group };
+        assert_eq!(agreement.decide(), Some(expected), "{ours:?} beside {theirs:?}");
+    }
+}
+
 /// Rank 0 of three, which has decided for all of them in epoch 1.
 fn decided() -> Agreement {
     let all = View { members: RankSet::first(3), n_tags: 1 };
