@@ -223,6 +223,7 @@ pub fn underflow<T: Float>(n_operands: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{bf16, f16};
 
     #[test]
     fn constant_data_have_an_extent_and_none_have_none() {
@@ -238,6 +239,23 @@ mod tests {
         assert_eq!(rounding::<f32>(1, 1.0), 5.0 * unit);
         assert_eq!(rounding::<f32>(12, 0.5), 8.0 * unit);
         assert_eq!(rounding::<f64>(4, 3.0), 12.0 * f64::EPSILON);
+    }
+
+    #[test]
+    fn values_of_sixteen_bits_may_be_decoded_to_subnormal_ones() {
+        // Half of the smallest value, 2⁻²⁴ and 2⁻¹³³: on top of 8 roundings by 2⁻¹¹ and 2⁻⁸.
+        assert_eq!(rounding::<f16>(4, 0.0), 2f64.powi(-25));
+        assert_eq!(rounding::<f16>(4, 1.0), 2f64.powi(-8) + 2f64.powi(-25));
+        assert_eq!(rounding::<bf16>(4, 0.0), 2f64.powi(-134));
+        assert_eq!(rounding::<bf16>(4, 2f64.powi(-100)), 2f64.powi(-105) + 2f64.powi(-134));
+        assert_eq!([rounding::<f32>(4, 0.0), rounding::<f64>(4, 0.0)], [0.0; 2]);
+    }
+
+    #[test]
+    fn an_average_may_lose_the_smallest_value_twice_for_each_operand_and_once_more() {
+        assert_eq!(underflow::<f32>(1), 3.0 * 2f64.powi(-149));
+        assert_eq!(underflow::<f16>(8), 17.0 * 2f64.powi(-24));
+        assert_eq!(underflow::<f64>(4).to_bits(), 9, "nine times the smallest");
     }
 
     #[test]

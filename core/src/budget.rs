@@ -189,3 +189,88 @@ pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Er
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::CodecId;
+    use crate::pipeline::PER_HOP;
+    use crate::schedule::Collective;
+    use crate::transport::Rank;
+
+    /// The table of docs/guarantees.md, section 2, and what is below it of codecs that are not
+    /// stable: all-gathers then have n − 1 terms, and what is reduced n − 1 more.
+    #[test]
+    fn what_is_encoded_anew_on_its_way_errs_each_time_if_that_changes_it() {
+        let stable = Plan::foldwire(Bound::Absolute(1e-3)).with_pipeline(PER_HOP);
+        let unstable = stable.with_codec(CodecId::Szx);
+        for (plan, n_ranks, [moved, sum, average, least]) in [
+            (stable, 4, [1.0, 4.0, 1.0, 1.0]),
+            (stable.as_published(), 4, [1.0, 4.0, 1.0, 1.0]),
+            (unstable, 4, [1.0, 4.0, 1.0, 4.0]),
+            (unstable.as_published(), 4, [3.0, 7.0, 1.75, 7.0]),
+            (unstable.as_published(), 2, [1.0, 3.0, 1.5, 3.0]),
+            (unstable.as_published(), 1, [0.0; 4]),
+        ] {
+            let n_terms = |op| error_terms(&Terms::of_test(plan, op, n_ranks));
+            for (op, expected) in [(OpCode::Sum, sum), (OpCode::Avg, average), (OpCode::Min, least)]
+            {
+                assert_eq!(n_terms(op), Some(expected), "{op:?} of {n_ranks}, {plan:?}");
+            }
+            let call = Call::new(Collective::AllGather, n_ranks, Rank(0));
+            let gathers = Terms { call, ..Terms::of_test(plan, OpCode::None, n_ranks) };
+            assert_eq!(error_terms(&gathers), Some(moved), "{n_ranks} by {plan:?}");
+            if n_ranks > 1 {
+                assert_eq!([OpCode::Prod, OpCode::User].map(n_terms), [None; 2]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_may_reach_the_largest_value_and_no_more() {
+        let call = Call::new(Collective::AllReduce, 2, Rank(0));
+        let largest = 2f64.powi(126);
+        let extent = Some(Extent { min: -largest, max: largest, grid: 0.0, increment: 0.0 });
+        let of = |bound| {
+            operand_bound::<f32>(Bound::Absolute(bound), Some(2.0), call, OpCode::Sum, extent)
+        };
+        // Beside the sum of two such operands.
+        let left = f64::from(f32::MAX) - 2f64.powi(127);
+        assert!(of(left).is_ok());
+        let more = of(left * (1.0 + 1e-9));
+        assert!(matches!(more, Err(Error::Bound(BoundError::Overflow { .. }))), "{more:?}");
+    }
+
+    #[test]
+    fn a_grid_is_for_codecs_with_a_lattice_that_round_values_themselves() {
+        let extent = Some(Extent { min: 0.0, max: 1000.0, grid: 1.0, increment: 1.0 });
+        // That is 0.01, on a lattice whose step is below 0.02.
+        let plan = Plan::foldwire(Bound::Relative(1e-5));
+        for (codec, rounds_first, takes_grid) in [
+            (CodecId::FzLight, false, true),
+            (CodecId::FzLight, true, false),
+            (CodecId::Szx, false, false),
+            (CodecId::Szx, true, false),
+        ] {
+            let terms = Terms::of_test(plan.with_codec(codec), OpCode::Sum, 4);
+            let budget = resolve(&Terms { rounds_first, ..terms }, extent).expect("a lattice");
+            let step = budget.quantum.step();
+            assert!(if takes_grid { step == 1.0 } else { step < 0.02 }, "{codec:?}: {step}");
+            assert_eq!(budget.bound, 0.01);
+        }
+    }
+
+    #[test]
+    fn products_have_a_bound_on_their_result_only_if_they_are_exact() {
+        let lossy = Plan::foldwire(Bound::Absolute(0.1)).with_scope(Scope::Result);
+        let exact = lossy.with_codec(CodecId::Lossless);
+        let on_operands = lossy.with_scope(Scope::PerOperand);
+        for op in [OpCode::Prod, OpCode::User] {
+            let refused = Err(BoundError::Unbounded.into());
+            assert_eq!(check_plan(&lossy, op, DType::F32), refused);
+            assert_eq!(check_plan(&exact, op, DType::F32), Ok(()));
+            assert_eq!(check_plan(&on_operands, op, DType::F32), Ok(()));
+        }
+        assert_eq!(check_plan(&lossy, OpCode::Sum, DType::F32), Ok(()));
+    }
+}

@@ -253,6 +253,39 @@ mod tests {
     }
 
     #[test]
+    fn a_grid_suits_data_best_and_then_a_power_of_two_that_differences_have_in_common() {
+        let quantum = Quantum::new::<f32>(1e-3).unwrap();
+        let suited = |grid, increment| {
+            let extent = Extent { min: 0.0, max: 100.0, grid, increment };
+            let suited = quantum.suited::<f32>(extent);
+            (suited.step(), suited.bound())
+        };
+        let as_it_was = (quantum.step(), 1e-3);
+        // 2⁻⁹ is the largest power of two up to 2·10⁻³.
+        let power = (1.0 / 512.0, 1.0 / 1024.0);
+        for increment in [0.0, 0.25] {
+            assert_eq!(suited(0.25, increment), (0.25, 1e-3));
+        }
+        assert_eq!(suited(0.0, 0.25), power);
+        assert_eq!(suited(0.0, quantum.step()), power);
+        assert_eq!(suited(0.0, quantum.step().next_down()), as_it_was);
+        assert_eq!(suited(0.0, 0.0), as_it_was);
+        let extent = Extent { min: 0.0, max: 100.0, grid: 0.25, increment: 0.25 };
+        assert_eq!(Quantum::LOSSLESS.suited::<f32>(extent), Quantum::LOSSLESS);
+    }
+
+    #[test]
+    fn the_check_is_of_the_largest_number_up_to_the_bound() {
+        // Two are numbers of `f32`. The nearest of the third is above it, that of the last below.
+        for bound in [0.5, 0.375, 0.1, 0.7] {
+            let limit = Quantum::new::<f32>(bound).unwrap().limit_of_errors::<f32>();
+            let next = f64::from(limit.next_up());
+            assert!(f64::from(limit) <= bound && bound < next, "{limit} of {bound}");
+            assert_eq!(Quantum::new::<f64>(bound).unwrap().limit_of_errors::<f64>(), bound);
+        }
+    }
+
+    #[test]
     fn types_of_sixteen_bits_have_powers_of_two() {
         let single = Quantum::new::<f32>(0.7).unwrap();
         for quantum in [Quantum::new::<f16>(0.7).unwrap(), single.of_type::<bf16>()] {

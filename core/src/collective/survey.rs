@@ -91,6 +91,11 @@ pub(super) fn bits(terms: &Terms<'_>, extent: Option<Extent>, all: [f64; N_LOSSY
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::{Bound, Spacing};
+    use crate::element::{DType, sealed::Value};
+    use crate::op::OpCode;
+    use crate::plan::Plan;
+    use std::vec::Vec;
 
     #[test]
     fn halves_that_differ_or_show_nothing_ask_for_a_full_look() {
@@ -100,8 +105,61 @@ mod tests {
         assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false), extent(1.0, 90.0));
         assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], true), None);
         assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), extent(3.0, 3.0));
+        // Three quarters of the whole range are enough.
+        assert_eq!(conclude([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), extent(0.0, 4.0));
+        assert_eq!(conclude([0.0, 2.999, 0.0, 4.0, -0.5, -1.0], true), None);
         let nothing = look::<f32>(&[f32::NAN; 600], Level::Scalar, true);
         assert_eq!(conclude(nothing, true), None);
         assert_eq!(conclude(look::<f32>(&[], Level::Scalar, false), false), Some(None));
+    }
+
+    /// A call on a lattice of step ⅛, of which the logarithm is −3.
+    fn terms() -> Terms<'static> {
+        let plan = Plan::foldwire(Bound::Absolute(0.0625)).with_spacing(Spacing::PowerOfTwo);
+        Terms::of_test(plan, OpCode::Sum, 2)
+    }
+
+    #[test]
+    fn ranks_tell_what_bits_there_are_on_a_lattice_of_step_one() {
+        let values: Vec<f32> = (0..4000_u32).map(|i| (i * i % 611) as f32).collect();
+        let found = f32::estimate(&values, [0; 2], 0.125).map(|estimate| Bits::of(&estimate).0);
+        let found = found.expect("there are values");
+        let (told, _) = weigh(&terms(), &values, None, None);
+        for (told, found) in told.into_iter().zip(found) {
+            assert!(found > 6.0 && (found - told - 3.0).abs() < 1e-9, "{told} for {found}");
+        }
+        // All together: more bits by those that the step is finer.
+        let bits_of = |all| bits(&terms(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
+        assert_eq!(bits_of(4.0), Some(7.0));
+        assert_eq!(bits_of(-2.0), Some(1.0));
+        assert_eq!([bits_of(-9.0), bits_of(1000.0)], [Some(LEAST_BITS), Some(33.0)]);
+        assert_eq!(bits_of(NOTHING), None);
+    }
+
+    #[test]
+    fn values_on_no_lattice_are_longer_than_they_were() {
+        let lossless = Terms { plan: Plan { bound: None, ..terms().plan }, ..terms() };
+        let values = [1.0_f32; 100];
+        assert_eq!(weigh(&lossless, &values, None, None).0, [NOTHING; N_LOSSY]);
+        let all = bits(&lossless, None, [NOTHING; N_LOSSY]);
+        assert_eq!(all, Some(Bits([33.0; N_LOSSY])));
+        let double = Terms { dtype: DType::F64, ..lossless };
+        assert_eq!(bits(&double, None, [NOTHING; N_LOSSY]), Some(Bits([65.0; N_LOSSY])));
+    }
+
+    #[test]
+    fn rows_are_looked_for_where_nobody_told_of_them() {
+        // Rows of 128 values that are alike, and of which none is smooth.
+        let value = |i: u32| (i % 128).wrapping_mul(0x9e37_79b9) >> 22;
+        let values: Vec<f32> = (0..1 << 17).map(|i| value(i) as f32 + (i >> 7) as f32).collect();
+        let told = Terms { plan: terms().plan.with_shape(&[1024, 64]), ..terms() };
+        for (terms, finds, strides) in [
+            (terms(), None, [0, 0]),
+            (terms(), Some(Level::Scalar), [128, 0]),
+            (told, None, [64, 0]),
+            (told, Some(Level::Scalar), [64, 0]),
+        ] {
+            assert_eq!(weigh(&terms, &values, None, finds).1, strides, "{finds:?}");
+        }
     }
 }

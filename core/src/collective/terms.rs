@@ -11,7 +11,7 @@ use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::rounding::Pass;
-#[cfg(feature = "alloc")]
+#[cfg(any(test, feature = "alloc"))]
 use crate::schedule::Ring;
 use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
 use crate::select::Choice;
@@ -123,6 +123,27 @@ impl Terms<'_> {
             count: self.shares.count() as u64,
             measure,
             step,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Terms<'static> {
+    /// Those of an all-reduce of `f32` by the ring.
+    pub(crate) fn of_test(plan: Plan, op: OpCode, size: usize) -> Self {
+        Self {
+            schedule: &Ring,
+            call: Call::new(Collective::AllReduce, size, Rank(0)),
+            op,
+            plan,
+            choice: None,
+            asks: false,
+            dtype: DType::F32,
+            lanes: 1,
+            shortest: 1,
+            shares: Shares::Even(1000),
+            window: Window::Whole,
+            rounds_first: false,
         }
     }
 }

@@ -182,6 +182,7 @@ mod tests {
         let ways = [
             ([1.0, 0.9], Mode::Compressed),
             ([1.0, 0.97], Mode::Exact),
+            ([1.0, CLEARLY], Mode::Exact),
             ([0.9, 1.0], Mode::Exact),
             ([0.0, 1.0], Mode::Exact),
         ];
