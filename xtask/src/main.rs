@@ -8,6 +8,7 @@ mod bare_metal;
 mod bench;
 mod ci;
 #[cfg(target_os = "linux")]
+#[path = "../cluster/src/lib.rs"]
 mod cluster;
 mod current_mpi;
 mod deep;
@@ -23,6 +24,7 @@ mod patterns;
 mod published;
 mod sanitize;
 mod soak;
+#[path = "../steps/src/lib.rs"]
 mod steps;
 mod stress;
 mod test;

@@ -66,6 +66,7 @@ fn all_names_that_sources_read_are_known() {
         "bench-suite/benchmark/src",
         "bench-suite/command/src",
         "bench-suite/workbench/src",
+        "xtask/cluster/src",
         "xtask/src",
     ] {
         names_in(&root.join(folder), &mut found);
