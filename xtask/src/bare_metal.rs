@@ -1,8 +1,8 @@
 //! `cargo xtask bare-metal`: builds and runs the program of `tests/bare-metal`, and checks what it
 //! imports. What this proves is said there, in `src/main.rs`.
 
-use crate::steps::Steps;
 use anyhow::{Context, ensure};
+use foldwire_steps::Steps;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
 use std::process::Command;

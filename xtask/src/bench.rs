@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the bench-suite's measurements, as JSON files in `out/bench/`.
 
-use crate::steps::Steps;
 use anyhow::Context;
+use foldwire_steps::Steps;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 

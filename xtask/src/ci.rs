@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: formatting and lints, then all tests.
 
 use crate::fabrics::Scope;
-use crate::steps::Steps;
 use crate::{bare_metal, deep, fabrics, machine, packages, test};
+use foldwire_steps::Steps;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     lint(steps)?;

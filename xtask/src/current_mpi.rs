@@ -7,8 +7,8 @@
 //! be preloaded look for them there, and leave them out where they are not.
 
 use crate::packages;
-use crate::steps::Steps;
 use anyhow::ensure;
+use foldwire_steps::Steps;
 use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -1,10 +1,10 @@
 //! `cargo xtask deep`: what finds more than [`mod@test`] and takes longer.
 
-use crate::steps::Steps;
 use crate::{
     bare_metal, current_mpi, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
 };
 use anyhow::ensure;
+use foldwire_steps::Steps;
 use std::thread;
 
 const EXAMPLES: &str = "\

@@ -5,8 +5,9 @@
 //! that is here; another one has [another target folder](SECOND_TARGET), and builds only what knows
 //! MPI.
 
-use crate::machine::{Available, MPICH, Mpi, OPEN_MPI};
-use crate::steps::Steps;
+use crate::machine::Available;
+use foldwire_steps::Steps;
+use foldwire_steps::programs::{MPICH, Mpi, OPEN_MPI};
 use std::process::Command;
 
 /// A part that a machine may lack: members of the workspace that need it, and features of others.

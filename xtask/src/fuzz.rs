@@ -15,8 +15,8 @@ mod keep;
 mod outcome;
 
 use crate::nightly::Nightly;
-use crate::steps::{Steps, in_shell};
 use anyhow::{Context, bail, ensure};
+use foldwire_steps::{Steps, in_shell};
 use outcome::Outcome;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

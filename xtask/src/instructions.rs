@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: what a call takes, in instructions, which valgrind counts and which
 //! are the same on every machine of one kind.
 
-use crate::steps::Steps;
 use anyhow::{Context, bail, ensure};
+use foldwire_steps::Steps;
 use std::process::Command;
 
 /// A call, and what it took of each rank when that was last written down: by the compiler of

@@ -1,7 +1,7 @@
 //! `cargo xtask loom`: the threads backend's lock-free parts, model-checked.
 
-use crate::steps::Steps;
 use anyhow::ensure;
+use foldwire_steps::Steps;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,8 +1,8 @@
 //! Project tasks: `cargo xtask <command>`.
 //!
-//! A task is a list of [`steps`]: commands that are shown, timed, and stop the task when they fail.
-//! Each file beside this one holds one command; it depends on nothing of the workspace, so that it
-//! runs however broken that is.
+//! A task is a list of [`Steps`]: commands that are shown, timed, and stop the task when they fail.
+//! Each file beside this one holds one command; they depend on nothing of the workspace outside
+//! this folder, so that they run however broken that is.
 
 mod bare_metal;
 mod bench;
@@ -24,15 +24,13 @@ mod patterns;
 mod published;
 mod sanitize;
 mod soak;
-#[path = "../steps/src/lib.rs"]
-mod steps;
 mod stress;
 mod test;
 
 use clap::{Parser, Subcommand};
+use foldwire_steps::Steps;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use steps::Steps;
 
 const EXAMPLES: &str = "\
 Examples:

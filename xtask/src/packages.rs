@@ -2,9 +2,9 @@
 //!
 //! The library, its threads backend and the main job need none of them.
 
-use crate::steps::Steps;
 use crate::{current_mpi, machine};
 use anyhow::bail;
+use foldwire_steps::Steps;
 use std::process::{Command, Stdio};
 
 /// What for, and which.

@@ -5,7 +5,7 @@
 //! with all checks.
 
 use crate::soak::number;
-use crate::steps::Steps;
+use foldwire_steps::Steps;
 use std::process::Command;
 
 const EXAMPLES: &str = "\

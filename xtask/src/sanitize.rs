@@ -10,8 +10,8 @@
 //! levels up to AVX2.
 
 use crate::nightly::Nightly;
-use crate::steps::{Steps, Tests};
 use anyhow::{Context, ensure};
+use foldwire_steps::{Steps, Tests};
 use std::process::{Command, Stdio};
 
 /// The packages with `unsafe` code that need no libraries of the system: kernels, and the ring.

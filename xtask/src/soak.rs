@@ -3,8 +3,8 @@
 //! Built as tests are, optimised with all checks: an overflow is a finding too.
 
 use crate::fabrics::Scope;
-use crate::steps::Steps;
 use crate::{fabrics, machine};
+use foldwire_steps::Steps;
 use std::ffi::OsString;
 use std::process::Command;
 

@@ -2,8 +2,8 @@
 //! oracle.
 
 use crate::fuzz::time;
-use crate::steps::Steps;
 use anyhow::ensure;
+use foldwire_steps::Steps;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\

@@ -3,9 +3,9 @@
 
 use crate::fabrics::Scope;
 use crate::machine::Available;
-use crate::steps::Steps;
 use crate::{fabrics, machine, packages};
 use anyhow::ensure;
+use foldwire_steps::Steps;
 use std::io::{self, Write};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};

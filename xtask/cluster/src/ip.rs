@@ -43,14 +43,14 @@ fn finished(command: &mut Command) -> anyhow::Result<String> {
             command.get_program().display()
         ),
         other => {
-            other.with_context(|| format!("cannot run {}", crate::steps::in_shell(command)))?
+            other.with_context(|| format!("cannot run {}", foldwire_steps::in_shell(command)))?
         }
     };
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
         "`{}` failed ({}): {}",
-        crate::steps::in_shell(command),
+        foldwire_steps::in_shell(command),
         output.status,
         said.trim()
     );

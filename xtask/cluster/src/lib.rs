@@ -31,8 +31,8 @@ mod status;
 mod test;
 mod up;
 
-use crate::steps::Steps;
 use clap::{Args, Subcommand};
+use foldwire_steps::Steps;
 use nodes::Cluster;
 
 const EXAMPLES: &str = "\

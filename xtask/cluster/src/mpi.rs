@@ -29,8 +29,9 @@ use super::agent::enter;
 use super::mpich_finalize;
 use super::nodes::{Cluster, DEVICE, NETWORK, address};
 use super::run::tied;
-use crate::{current_mpi, machine};
+use crate::current_mpi;
 use anyhow::{Context, ensure};
+use foldwire_steps::programs;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{self, Path, PathBuf};
@@ -106,8 +107,8 @@ impl Mpi {
     /// The system's launcher.
     fn mpirun(self) -> anyhow::Result<&'static str> {
         let (name, mpi) = match self {
-            Self::Openmpi => ("Open MPI", machine::OPEN_MPI),
-            Self::Mpich => ("MPICH", machine::MPICH),
+            Self::Openmpi => ("Open MPI", programs::OPEN_MPI),
+            Self::Mpich => ("MPICH", programs::MPICH),
         };
         let missing = || format!("{name} is not installed: see `cargo xtask packages`");
         mpi.mpirun().with_context(missing)

@@ -4,6 +4,8 @@
 //! Tests are counted from the `test result:` lines of cargo's own output while it passes through,
 //! and what tests say that they skip (lines that begin with `skipped: `) is kept for the summary.
 
+pub mod programs;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -12,7 +14,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The steps of a task so far.
-pub(crate) struct Steps {
+pub struct Steps {
     root: PathBuf,
     start: Instant,
     done: Vec<Done>,
@@ -47,9 +49,11 @@ enum Verdict {
 
 /// How many tests a step ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tests {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
+pub struct Tests {
+    /// That passed.
+    pub passed: usize,
+    /// That failed.
+    pub failed: usize,
 }
 
 /// A step that failed; its exit code becomes ours.
@@ -70,38 +74,39 @@ impl std::fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Steps {
-    pub(crate) fn new(root: PathBuf) -> Self {
+    /// None yet, and commands that will run in `root`.
+    pub fn new(root: PathBuf) -> Self {
         Self { root, start: Instant::now(), done: Vec::new(), said: None, end: None }
     }
 
     /// Steps that run beside these, and print what they have to say when they are
     /// [appended](Self::append).
-    pub(crate) fn aside(&self) -> Self {
+    pub fn aside(&self) -> Self {
         Self { said: Some(Vec::new()), end: self.end, ..Self::new(self.root.clone()) }
     }
 
     /// Adds steps that ran beside these.
-    pub(crate) fn append(&mut self, aside: Self) {
+    pub fn append(&mut self, aside: Self) {
         // Nobody is left to tell that the output is closed.
         let _ = io::stdout().write_all(&aside.said.unwrap_or_default());
         self.done.extend(aside.done);
     }
 
     /// The workspace's root, where every command runs.
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// cargo with these words, of the toolchain that `rust-toolchain.toml`, rustup or a `+nightly`
     /// in front chooses.
-    pub(crate) fn cargo(&self, words: &str) -> Command {
+    pub fn cargo(&self, words: &str) -> Command {
         let mut command = Command::new("cargo");
         command.args(words.split_whitespace()).current_dir(&self.root);
         command
     }
 
     /// Runs a command, passing its output through. Returns how many tests it ran.
-    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
+    pub fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
         let Some(mut said) = self.said.take() else {
             return self.run_into(name, command, &mut io::stdout());
         };
@@ -112,7 +117,7 @@ impl Steps {
     }
 
     /// As [`run`](Self::run), with its standard output into `out`.
-    pub(crate) fn run_into(
+    pub fn run_into(
         &mut self,
         name: &str,
         command: &mut Command,
@@ -137,7 +142,7 @@ impl Steps {
     }
 
     /// A step that is no command: a check of our own.
-    pub(crate) fn check(
+    pub fn check(
         &mut self,
         name: &str,
         check: impl FnOnce() -> anyhow::Result<()>,
@@ -162,20 +167,20 @@ impl Steps {
     }
 
     /// A step that this machine cannot run, and why; the summary shows it.
-    pub(crate) fn skip(&mut self, name: &str, reason: &str) {
+    pub fn skip(&mut self, name: &str, reason: &str) {
         eprintln!("\n==> {name}: skipped: {reason}");
         let (time, seen) = (Duration::ZERO, Seen::default());
         self.done.push(Done { name: name.to_owned(), time, seen, verdict: Verdict::Skipped });
     }
 
     /// Begins no part after so many minutes; without end if none are given.
-    pub(crate) fn end_after(&mut self, minutes: Option<f64>) {
+    pub fn end_after(&mut self, minutes: Option<f64>) {
         let seconds = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
         self.end = seconds.map(|seconds| Instant::now() + seconds);
     }
 
     /// Whether a part may begin; else it is skipped, which the summary shows.
-    pub(crate) fn has_time_for(&mut self, part: &str) -> bool {
+    pub fn has_time_for(&mut self, part: &str) -> bool {
         let has_time = self.end.is_none_or(|end| Instant::now() < end);
         if !has_time {
             self.skip(part, "no time is left of --minutes");
@@ -184,7 +189,7 @@ impl Steps {
     }
 
     /// Prints the summary: the table and, last, the number of tests or what went wrong.
-    pub(crate) fn finish(self, result: anyhow::Result<()>) -> ExitCode {
+    pub fn finish(self, result: anyhow::Result<()>) -> ExitCode {
         // Nobody is left to tell that the output is closed.
         let _ = io::stdout().flush();
         eprint!("{}", self.table());
@@ -285,7 +290,7 @@ fn skipped(line: &str) -> Option<&str> {
 }
 
 /// The command as a line for a shell, with the variables that we set.
-pub(crate) fn in_shell(command: &Command) -> String {
+pub fn in_shell(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))
     });
