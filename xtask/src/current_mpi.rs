@@ -9,7 +9,7 @@
 use crate::packages;
 use anyhow::ensure;
 use foldwire_steps::Steps;
-use std::path::{self, Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Below the workspace's root.
@@ -40,18 +40,6 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
         println!("{package:<17} in {}", home.display());
     }
     Ok(())
-}
-
-/// The launcher of the library that is installed in `home`.
-///
-/// # Errors
-/// When there is none.
-pub(crate) fn mpirun(home: &Path) -> anyhow::Result<PathBuf> {
-    // Nodes see the same files, but not from this folder.
-    let mpirun = path::absolute(home.join("bin/mpirun"))?;
-    let missing = "is not there; `cargo xtask packages --current-mpi` installs Open MPI and MPICH";
-    ensure!(mpirun.exists(), "{} {missing}", mpirun.display());
-    Ok(mpirun)
 }
 
 /// Whether Python can make virtual environments; on Debian that is a package of its own.

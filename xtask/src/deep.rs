@@ -54,7 +54,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     others?;
     computed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     #[cfg(target_os = "linux")]
-    crate::cluster::test(steps)?;
+    foldwire_cluster::test(steps)?;
     Ok(())
 }
 

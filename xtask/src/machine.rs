@@ -1,6 +1,5 @@
 //! What this machine has of the project's optional parts, found by trying them.
 
-use anyhow::Context;
 use foldwire_steps::programs::{MPICH, Mpi, OPEN_MPI, says};
 
 /// What can be used here.
@@ -12,7 +11,7 @@ pub(crate) struct Available {
     pub(crate) mpich: bool,
     /// libfabric 1.11 or newer, with headers.
     pub(crate) libfabric: bool,
-    /// Network namespaces with shaped links: [`namespaces`].
+    /// Network namespaces with shaped links.
     pub(crate) namespaces: bool,
 }
 
@@ -23,7 +22,7 @@ pub(crate) fn available() -> Available {
         openmpi: has(&OPEN_MPI),
         mpich: has(&MPICH),
         libfabric: says("pkg-config", &["--atleast-version", "1.11", "libfabric"], ""),
-        namespaces: namespaces().is_ok(),
+        namespaces: has_namespaces(),
     }
 }
 
@@ -40,17 +39,13 @@ impl Available {
     }
 }
 
-/// Makes a network namespace with a shaped device and removes it.
-///
-/// # Errors
-/// Why it cannot be done here.
 #[cfg(target_os = "linux")]
-pub(crate) fn namespaces() -> anyhow::Result<()> {
-    crate::cluster::probe().context("network namespaces cannot be made here")
+fn has_namespaces() -> bool {
+    foldwire_cluster::probe().is_ok()
 }
 
 /// As there are none but on Linux.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn namespaces() -> anyhow::Result<()> {
-    anyhow::bail!("network namespaces exist only on Linux")
+fn has_namespaces() -> bool {
+    false
 }

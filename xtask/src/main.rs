@@ -7,9 +7,6 @@
 mod bare_metal;
 mod bench;
 mod ci;
-#[cfg(target_os = "linux")]
-#[path = "../cluster/src/lib.rs"]
-mod cluster;
 mod current_mpi;
 mod deep;
 mod fabrics;
@@ -90,7 +87,7 @@ enum Command {
     Packages(packages::Args),
     /// Emulate a cluster of nodes with links of a known rate, and run programs in it (Linux, root)
     #[cfg(target_os = "linux")]
-    Cluster(cluster::Options),
+    Cluster(foldwire_cluster::Options),
 }
 
 fn main() -> ExitCode {
@@ -112,7 +109,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]
-        Command::Cluster(options) => cluster::run(&mut steps, &options),
+        Command::Cluster(options) => foldwire_cluster::run(&mut steps, &options),
     };
     steps.finish(result)
 }

@@ -11,12 +11,17 @@
 //!
 //! Programs run in a node with its network, a host name, System V IPC and `/dev/shm` of its own, so
 //! MPI and libfabric take the nodes for different machines and use TCP. Processors, memory and file
-//! system are shared. There is no added latency: only rates are emulated ([`shape`] says how, and
+//! system are shared. There is no added latency: only rates are emulated (`shape.rs` says how, and
 //! how well).
 //!
 //! Nothing is remembered in files. What exists is found by the names of namespaces, and each of
-//! ours carries a mark ([`nodes`]), so `down` works after a crash, several clusters live side by
+//! ours carries a mark (`nodes.rs`), so `down` works after a crash, several clusters live side by
 //! side under different names, and namespaces of others are left alone.
+//!
+//! A library for a program that takes [`Options`] as its subcommand `cluster`: `mpirun` calls the
+//! same program to enter nodes (`agent.rs`). Elsewhere than on Linux it is empty.
+
+#![cfg(target_os = "linux")]
 
 mod agent;
 mod counters;
@@ -31,6 +36,7 @@ mod status;
 mod test;
 mod up;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use foldwire_steps::Steps;
 use nodes::Cluster;
@@ -49,7 +55,7 @@ It needs Linux, root, and the Debian packages iproute2 and util-linux (`cargo xt
 /// Options of `cargo xtask cluster`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     #[command(subcommand)]
     command: Command,
     /// Name of the cluster, and first part of the names of its namespaces
@@ -74,7 +80,11 @@ enum Command {
     Agent(agent::Args),
 }
 
-pub(crate) fn run(steps: &mut Steps, options: &Options) -> anyhow::Result<()> {
+/// Runs a subcommand.
+///
+/// # Errors
+/// Why it failed.
+pub fn run(steps: &mut Steps, options: &Options) -> anyhow::Result<()> {
     let cluster = &options.name;
     match &options.command {
         Command::Up(args) => up::run(cluster, args),
@@ -87,8 +97,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> anyhow::Result<()> {
 }
 
 /// Tests the emulator where clusters can be made; says why not otherwise.
-pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
-    match crate::machine::namespaces() {
+pub fn test(steps: &mut Steps) -> anyhow::Result<()> {
+    match probe().context("network namespaces cannot be made here") {
         Ok(()) => test::run(steps),
         Err(reason) => {
             steps.skip("emulated cluster", &format!("{reason:#}"));
@@ -98,7 +108,10 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 /// Makes a namespace with a shaped device and removes it: whether clusters can be made here.
-pub(crate) fn probe() -> anyhow::Result<()> {
+///
+/// # Errors
+/// Why they cannot.
+pub fn probe() -> anyhow::Result<()> {
     ip::require()?;
     let namespace = format!("foldwire-probe-{}", std::process::id());
     ip::ip(&format!("netns add {namespace}"))?;

@@ -29,7 +29,6 @@ use super::agent::enter;
 use super::mpich_finalize;
 use super::nodes::{Cluster, DEVICE, NETWORK, address};
 use super::run::tied;
-use crate::current_mpi;
 use anyhow::{Context, ensure};
 use foldwire_steps::programs;
 use std::fs::{self, Permissions};
@@ -68,7 +67,7 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
     let hosts: Vec<_> = (0..n_ranks).map(|index| address(index).to_string()).collect();
     let mut command = tied(&enter(cluster, 0));
     command.arg(match home {
-        Some(home) => current_mpi::mpirun(home)?,
+        Some(home) => mpirun(home)?,
         None => mpi.mpirun()?.into(),
     });
     match mpi {
@@ -113,6 +112,18 @@ impl Mpi {
         let missing = || format!("{name} is not installed: see `cargo xtask packages`");
         mpi.mpirun().with_context(missing)
     }
+}
+
+/// The launcher of the library that is installed in `home`.
+///
+/// # Errors
+/// When there is none.
+fn mpirun(home: &Path) -> anyhow::Result<PathBuf> {
+    // Nodes see the same files, but not from this folder.
+    let mpirun = path::absolute(home.join("bin/mpirun"))?;
+    let missing = "is not there; `cargo xtask packages --current-mpi` installs Open MPI and MPICH";
+    ensure!(mpirun.exists(), "{} {missing}", mpirun.display());
+    Ok(mpirun)
 }
 
 fn open_mpi(command: &mut Command, agent: &Path, hosts: &[String]) {
