@@ -366,7 +366,7 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::NoAverage { collective });
         }
         if !dtype.is_float() && op == OpCode::Avg {
-            return Err(Error::NoIntegerAverage { dtype: dtype });
+            return Err(Error::NoIntegerAverage { dtype });
         }
         let (lanes, shortest) = match choice {
             Some(choice) => choice.cut(collective, plan.codec, self.lanes()),

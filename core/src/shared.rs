@@ -53,7 +53,7 @@ use mailbox::Mailbox;
 /// # Examples
 /// Two sums at once, and one among every other rank:
 /// ```
-/// use foldwire::{Error, Op, Plan, SharedCommunicator, Transport};
+/// use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
 ///
 /// fn sums<X: Transport>(transport: X, a: Vec<f32>, b: Vec<f32>) -> Result<(), Error> {
 ///     let world = SharedCommunicator::new(transport, 2)?;

@@ -39,7 +39,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Examples
     /// Two sums, or none:
     /// ```
-    /// use foldwire::{Error, Op, Plan, SharedCommunicator, Transport};
+    /// use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
     ///
     /// fn both<X: Transport>(
     ///     comm: &SharedCommunicator<'_, X>,

@@ -67,7 +67,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Examples
     /// A dot product is summed up while neighbours exchange what the next step needs:
     /// ```
-    /// use foldwire::{Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport};
+    /// use foldwire::{
+    ///     Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
+    /// };
     ///
     /// fn step<X: Transport>(
     ///     world: &SharedCommunicator<'_, X>,
