@@ -88,7 +88,6 @@ pub mod pipeline;
 pub mod plan;
 pub mod preset;
 pub mod primitive;
-#[cfg(feature = "alloc")]
 pub mod report;
 mod rounding;
 pub mod schedule;
@@ -118,7 +117,6 @@ pub use inter_step::InterStep;
 pub use op::Op;
 pub use plan::{Plan, Sampling};
 pub use preset::Preset;
-#[cfg(feature = "alloc")]
 pub use report::Report;
 pub use rounding::Rounding;
 pub use schedule::Collective;

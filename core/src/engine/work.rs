@@ -196,20 +196,20 @@ pub(crate) struct Coding<T: Element> {
 
 impl<T: Element> Default for Coding<T> {
     fn default() -> Self {
-        Self {
-            codec: AnyCodec::raw(T::ONE),
-            #[cfg(feature = "alloc")]
-            codecs: Vec::new(),
-            divisor: 1,
-            is_in_place: false,
-        }
+        Self::by(AnyCodec::raw(T::ONE), 1, false)
     }
 }
 
 impl<T: Element> Coding<T> {
     /// By this codec; an average divides by this, else 1.
     pub(crate) fn by(codec: AnyCodec<T>, divisor: u32, is_in_place: bool) -> Self {
-        Self { codec, divisor, is_in_place, ..Self::default() }
+        Self {
+            codec,
+            #[cfg(feature = "alloc")]
+            codecs: Vec::new(),
+            divisor,
+            is_in_place,
+        }
     }
 
     /// By a codec for each of several arrays.

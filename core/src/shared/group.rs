@@ -141,11 +141,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// As [`all_reduce_group`](Self::all_reduce_group), with error feedback: a slice for each
     /// array, of what earlier calls lost of its values, as
-    /// [`Communicator::all_reduce_with_feedback`] has it.
+    /// [`Call::with_feedback`] has it.
     ///
     /// # Errors
     /// As [`all_reduce_group`](Self::all_reduce_group); among errors of use also those of
-    /// [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as many
+    /// [`Call::with_feedback`], and [`Error::Length`] unless there are as many
     /// slices as arrays.
     pub fn all_reduce_group_with_feedback<T: Element>(
         &self,
@@ -176,7 +176,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// As [`start_all_reduce_group`](Self::start_all_reduce_group); among errors of use also those
-    /// of [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as
+    /// of [`Call::with_feedback`], and [`Error::Length`] unless there are as
     /// many slices as arrays.
     pub fn start_all_reduce_group_with_feedback<'g, T: Element>(
         &'g self,

@@ -132,7 +132,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// transport find no free channels.
     ///
     /// # Errors
-    /// As [`start_all_gather`](Self::start_all_gather).
+    /// As [`start`](Self::start).
     pub fn start_split(
         &self,
         color: Option<u32>,

@@ -151,7 +151,6 @@ fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
             call(others, Op::Sum).expect("alike");
             call(count, Op::Max).expect("alike");
         }
-        drop(call);
         let is_other = comm.rank() == Rank(1);
         let n = if is_other { others } else { count };
         comm.all_reduce(&mut vec![1.0_f32; n], Op::Sum, &Plan::raw())
