@@ -169,7 +169,8 @@ impl<X: Transport> Communicator<X> {
 
     /// The configuration; changes take effect with the next call.
     pub fn config_mut(&mut self) -> &mut Config {
-        self.forget_calls();
+        #[cfg(feature = "alloc")]
+        self.state.recent.doubt(self.config);
         &mut self.config
     }
 

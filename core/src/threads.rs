@@ -92,6 +92,29 @@ enum Kind {
     Rayon(usize),
 }
 
+/// Whether both are one. Workers without data may all have the same address, so that their tables
+/// of functions count as well; of those one may have several, and so not be found to be itself.
+#[cfg(feature = "std")]
+fn is_same(a: &'static dyn Workers, b: &'static dyn Workers) -> bool {
+    core::ptr::eq(a, b)
+}
+
+/// Equal are those of the same pool, to the same limits.
+impl PartialEq for Threads {
+    fn eq(&self, other: &Self) -> bool {
+        let same_kind = match (self.kind, other.kind) {
+            (Kind::One, Kind::One) => true,
+            #[cfg(feature = "std")]
+            (Kind::Of(a), Kind::Of(b)) => is_same(a, b),
+            #[cfg(feature = "rayon")]
+            (Kind::Rayon(a), Kind::Rayon(b)) => a == b,
+            #[cfg(feature = "std")]
+            _ => false,
+        };
+        same_kind && (self.most, self.least) == (other.most, other.least)
+    }
+}
+
 impl Threads {
     /// The thread that calls, alone.
     pub const ONE: Self = Self::new(Kind::One);

@@ -64,6 +64,18 @@ pub struct Config {
     pub messages: bool,
 }
 
+#[cfg(feature = "alloc")]
+impl Config {
+    /// Whether calls come to the same by both.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let Self { lanes, checksum, level, threads, select, link_rate, speeds, .. } = *self;
+        (lanes, checksum, level) == (other.lanes, other.checksum, other.level)
+            && threads == other.threads
+            && core::ptr::eq(select, other.select)
+            && (link_rate, speeds) == (other.link_rate, other.speeds)
+    }
+}
+
 impl Config {
     /// A limit of time that never ends anything.
     pub const NEVER: Duration = Duration::MAX;

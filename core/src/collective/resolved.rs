@@ -7,6 +7,8 @@
 //! calls.
 
 #[cfg(feature = "alloc")]
+use super::Config;
+#[cfg(feature = "alloc")]
 use super::state::State;
 use super::terms::Terms;
 use super::{Communicator, Request};
@@ -62,6 +64,8 @@ pub(super) struct Recent {
     next: usize,
     /// Whose memo the lanes have.
     lent: Option<usize>,
+    /// By which configuration they are resolved, if that may have changed since.
+    config: Option<Config>,
 }
 
 #[cfg(feature = "alloc")]
@@ -70,6 +74,18 @@ impl Recent {
     pub(super) fn forget(&mut self) {
         self.calls.clear();
         self.lent = None;
+    }
+
+    /// The configuration may change after this: it was `before`.
+    pub(super) fn doubt(&mut self, before: Config) {
+        self.config.get_or_insert(before);
+    }
+
+    /// Forgets the calls if the configuration has changed.
+    fn check(&mut self, config: &Config) {
+        if self.config.take().is_some_and(|before| !before.is_alike(config)) {
+            self.forget();
+        }
     }
 
     /// Gives the lanes the memo of this call.
@@ -104,6 +120,7 @@ impl<X: Transport> Communicator<X> {
             return None;
         }
         let State { lanes, recent, .. } = &mut *self.state;
+        recent.check(&self.config);
         let is_alike = |made: &Made| made.request == *request && made.plan == *plan;
         let at = recent.calls.iter().position(|(made, _)| is_alike(made))?;
         recent.lend(at, &mut lanes.memo);
@@ -136,7 +153,10 @@ impl<X: Transport> Communicator<X> {
         };
         let known =
             Arc::new(Made { request: Request { shares, ..*request }, plan: *plan, resolved });
-        self.state.recent.insert(known);
+        let config = &self.config;
+        let recent = &mut self.state.recent;
+        recent.check(config);
+        recent.insert(known);
     }
 }
 

@@ -110,6 +110,29 @@ fn what_is_configured_anew_holds_for_calls_that_were_made_before() {
 }
 
 #[test]
+fn what_is_configured_and_taken_back_leaves_calls_as_they_were() {
+    let plan = Plan::foldwire(Bound::Absolute(1e-3));
+    Threads { frame_bytes: None }.run(2, |mut comm| {
+        let rank = comm.rank().index();
+        let run = |comm: &mut foldwire::Communicator<_>| {
+            let mut x: Vec<f32> = data::smooth(rank, 200_000);
+            comm.all_reduce(&mut x, Op::Sum, &plan).expect("a sum").lanes
+        };
+        comm.config_mut().lanes = 4;
+        assert_eq!(run(&mut comm), 4);
+        // Prepared by another configuration, of which no call is made.
+        comm.config_mut().lanes = 1;
+        let mut x: Vec<f32> = data::smooth(rank, 200_000);
+        let prepared = comm.prepare(foldwire::Call::all_reduce(&mut x, Op::Sum), &plan);
+        assert_eq!(prepared.expect("a call").report().lanes, 1);
+        comm.config_mut().lanes = 4;
+        assert_eq!(run(&mut comm), 4);
+        comm.config_mut();
+        assert_eq!(run(&mut comm), 4);
+    });
+}
+
+#[test]
 fn plans_that_differ_in_anything_are_other_calls() {
     let abs = |bound| Plan::foldwire(Bound::Absolute(bound));
     let plans = [
