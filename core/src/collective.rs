@@ -1,7 +1,7 @@
 //! The communicator and its collectives.
 //!
-//! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to
-//! be polled. Both only describe the call; [`Operation`] runs it.
+//! A communicator takes [`Call`]s: it runs one, starts one as an [`Operation`] to be polled, or
+//! prepares one. The methods that are named as collectives are run one.
 
 mod call;
 mod config;
@@ -220,13 +220,16 @@ impl<X: Transport> Communicator<X> {
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
-    pub fn run<T, S, R>(&mut self, call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
+    pub fn run<T, S, R>(
+        &mut self,
+        mut call: Call<'_, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Report, Error>
     where
         T: Element,
         S: AsRef<[T]>,
         R: AsMut<[T]>,
     {
-        let mut call = call;
         let (request, work) = call.parts(self.rank());
         Operation::new(self, request, work, plan)?.finish()
     }
@@ -256,7 +259,7 @@ impl<X: Transport> Communicator<X> {
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
     pub fn prepare<'p, T, S, R>(
         &mut self,
-        call: Call<'p, T, S, R>,
+        mut call: Call<'p, T, S, R>,
         plan: &Plan,
     ) -> Result<Prepared<'p, T>, Error>
     where
@@ -264,7 +267,6 @@ impl<X: Transport> Communicator<X> {
         S: AsRef<[T]>,
         R: AsMut<[T]>,
     {
-        let mut call = call;
         let (request, work) = call.parts(self.rank());
         Prepared::new(self, request, work, plan)
     }

@@ -231,8 +231,9 @@ impl<'a> Engine<'a> {
         (self.program, self.n_lanes)
     }
 
-    /// Advances every lane by at most one step; of a short call the one lane as far as it goes. Once a rank is found lost, lanes only take what it
-    /// sent before: that, or what it told, may say why.
+    /// Advances every lane by at most one step; of a short call the one lane as far as it goes.
+    /// Once a rank is found lost, lanes only take what it sent before: that, or what it told, may
+    /// say why.
     pub(crate) fn poll<X: Transport>(
         &mut self,
         transport: &mut X,

@@ -33,7 +33,7 @@
 //! | the same without optimisation | 192 KiB | 256 KiB |
 //! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 384 KiB | 720 KiB |
 //! | [`Operation`] | 2 KiB | 2 KiB |
-//! | [`Communicator`], without its transport; 3 KiB of it are on the heap where there is one | 7 KiB | 7 KiB |
+//! | [`Communicator`], without its transport; 3 KiB on the heap, if any | 7 KiB | 7 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |
 //!
 //! The stack includes what a blocking call keeps there, its [`Operation`] among it, and what the

@@ -228,13 +228,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
-    pub fn run<T, S, R>(&self, call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
+    pub fn run<T, S, R>(&self, mut call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
     where
         T: Element,
         S: AsRef<[T]>,
         R: AsMut<[T]>,
     {
-        let mut call = call;
         self.call(|comm, has_begun| {
             let (request, work) = call.parts(comm.rank());
             let operation = Operation::new(comm, request, work, plan)?;
@@ -249,7 +248,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
     pub fn start<T, S, R>(
         &self,
-        call: Call<'a, T, S, R>,
+        mut call: Call<'a, T, S, R>,
         plan: &Plan,
     ) -> Result<Pending<'a, X, T, R>, Error>
     where
@@ -257,7 +256,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         S: AsRef<[T]> + 'a,
         R: AsMut<[T]> + 'a,
     {
-        let mut call = call;
         if self.is_checking() {
             let (request, _) = call.parts(self.rank());
             return Err(self.checked(|comm| comm.check(&request, plan)));

@@ -68,7 +68,19 @@ pub struct Config {
 impl Config {
     /// Whether calls come to the same by both.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        let Self { lanes, checksum, level, threads, select, link_rate, speeds, .. } = *self;
+        let Self {
+            lanes,
+            checksum,
+            level,
+            threads,
+            select,
+            link_rate,
+            speeds,
+            // Limits of time and channels change nothing in what calls come to.
+            timeout: _,
+            deadline: _,
+            messages: _,
+        } = *self;
         (lanes, checksum, level) == (other.lanes, other.checksum, other.level)
             && threads == other.threads
             && core::ptr::eq(select, other.select)

@@ -179,8 +179,8 @@ impl<'s> Underway<'s> {
     ) -> Result<(), Error> {
         match known {
             #[cfg(feature = "alloc")]
-            Known::Before(kept) => {
-                self.launch(comm, kept.resolved(), 0..0, work, true);
+            Known::Before(made) => {
+                self.launch(comm, &made.resolved, 0..0, work, true);
                 Ok(())
             }
             Known::Terms(_) => self.begin(comm, work, plan),

@@ -35,6 +35,9 @@ const LENGTHS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
 const N_TIMES: u8 = 2;
 /// A length is for calls that have had so many times its bytes, the next one included.
 const WORTH: usize = 32;
+/// Calls of fewer bytes do not count. Ranks may keep them or not, each for itself, and who keeps a
+/// call would not count it.
+pub(super) const COUNTED_FROM: usize = 4096;
 /// Seconds after which a round was long enough.
 const ENOUGH: f32 = 2e-3;
 
@@ -277,7 +280,10 @@ impl Underway<'_> {
         let n_bytes = self.request.n_bytes();
         // Also where a call is exact by what is known so far, which may be wrong.
         let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
-        depends && comm.told_rate().is_none() && comm.state.measured.links.has_time(n_bytes)
+        depends
+            && n_bytes >= COUNTED_FROM
+            && comm.told_rate().is_none()
+            && comm.state.measured.links.has_time(n_bytes)
     }
 }
 

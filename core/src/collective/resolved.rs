@@ -9,6 +9,8 @@
 #[cfg(feature = "alloc")]
 use super::Config;
 #[cfg(feature = "alloc")]
+use super::probe::COUNTED_FROM;
+#[cfg(feature = "alloc")]
 use super::state::State;
 use super::terms::Terms;
 use super::{Communicator, Request};
@@ -40,19 +42,16 @@ pub(crate) struct Resolved<'s> {
     pub(super) report: Report,
 }
 
-/// Calls of fewer bytes need not be counted to know when it is time to measure links.
-#[cfg(feature = "alloc")]
-const FORGETTABLE: usize = 4096;
 /// Calls that are kept.
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
 
 /// A call that was made before.
 #[cfg(feature = "alloc")]
-struct Made {
+pub(super) struct Made {
     request: Request<'static>,
     plan: Plan,
-    resolved: Resolved<'static>,
+    pub(super) resolved: Resolved<'static>,
 }
 
 /// The last calls of a communicator.
@@ -115,7 +114,7 @@ impl Recent {
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
     /// The call, if it was made before; the lanes have its memo then.
-    fn recent(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Kept> {
+    fn recent(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Arc<Made>> {
         if self.poisoned {
             return None;
         }
@@ -124,7 +123,7 @@ impl<X: Transport> Communicator<X> {
         let is_alike = |made: &Made| made.request == *request && made.plan == *plan;
         let at = recent.calls.iter().position(|(made, _)| is_alike(made))?;
         recent.lend(at, &mut lanes.memo);
-        Some(Kept(Arc::clone(&recent.calls[at].0)))
+        Some(Arc::clone(&recent.calls[at].0))
     }
 
     /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
@@ -132,7 +131,7 @@ impl<X: Transport> Communicator<X> {
     pub(super) fn keep(&mut self, request: &Request<'_>, plan: &Plan, resolved: &Resolved<'_>) {
         let Resolved { terms, params, program, n_lanes, report } = resolved;
         let Shares::Even(count) = terms.shares else { return };
-        let is_short = request.n_bytes() < FORGETTABLE;
+        let is_short = request.n_bytes() < COUNTED_FROM;
         let is_measured = is_short || self.state.measured.links.is_settled();
         let is_open = |choice: &Choice| {
             let depends_on_links = !is_measured && choice.depends_on_links();
@@ -160,23 +159,12 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-/// A call that was made before, and is kept as long as this.
-#[cfg(feature = "alloc")]
-pub(super) struct Kept(Arc<Made>);
-
-#[cfg(feature = "alloc")]
-impl Kept {
-    pub(super) fn resolved(&self) -> &Resolved<'static> {
-        &self.0.resolved
-    }
-}
-
 /// What is known of a call that is about to begin.
 #[cfg_attr(feature = "alloc", expect(clippy::large_enum_variant, reason = "it is read at once"))]
 pub(super) enum Known<'s> {
     /// All: it was made before.
     #[cfg(feature = "alloc")]
-    Before(Kept),
+    Before(Arc<Made>),
     /// Its terms.
     Terms(Terms<'s>),
 }
@@ -185,7 +173,7 @@ impl<'s> Known<'s> {
     pub(super) fn terms(&self) -> &Terms<'s> {
         match self {
             #[cfg(feature = "alloc")]
-            Self::Before(kept) => &kept.resolved().terms,
+            Self::Before(made) => &made.resolved.terms,
             Self::Terms(terms) => terms,
         }
     }
@@ -199,8 +187,8 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
     ) -> Result<Known<'s>, Error> {
         #[cfg(feature = "alloc")]
-        if let Some(kept) = self.recent(request, plan) {
-            return Ok(Known::Before(kept));
+        if let Some(made) = self.recent(request, plan) {
+            return Ok(Known::Before(made));
         }
         self.terms(request, plan).map(Known::Terms)
     }

@@ -425,6 +425,24 @@ fn first_calls_measure_links_of_which_nothing_is_told() {
 }
 
 #[test]
+fn what_a_rank_does_between_short_calls_does_not_part_it_from_others_that_measure() {
+    // As many as have the bytes, all together, after which links are measured.
+    let results = World::new(2).link_rate(1e9).run_endpoints(|endpoint| {
+        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let plan = Plan::auto(Bound::Relative(BOUND));
+        for _ in 0..1200 {
+            if comm.rank() == Rank(1) {
+                // It keeps no calls, so it resolves each anew.
+                comm.transport_mut();
+            }
+            comm.all_reduce(&mut [1.0_f32; 500], Op::Sum, &plan)?;
+        }
+        comm.all_reduce(&mut vec![1.0_f32; 1 << 19], Op::Sum, &plan).map(drop)
+    });
+    assert_eq!(results, [Ok(()); 2]);
+}
+
+#[test]
 fn ranks_of_which_only_one_is_told_of_links_find_that() {
     let results = World::new(SIZE).link_rate(25e6).run_endpoints(|endpoint| {
         let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
