@@ -18,6 +18,7 @@ mod state;
 pub(crate) mod survey;
 mod terms;
 mod tuning;
+mod underway;
 
 pub use call::{Call, NoValues};
 pub use config::Config;
@@ -25,13 +26,13 @@ pub use config::Config;
 pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
-#[cfg(feature = "alloc")]
-pub(crate) use operation::{Step, Underway};
 pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use survey::N_VALUES as EXTENT_VALUES;
 pub use terms::EXTENT_SCHEDULE;
 pub(crate) use terms::Terms;
+#[cfg(feature = "alloc")]
+pub(crate) use underway::{Step, Underway};
 
 use crate::bound::Quantum;
 #[cfg(feature = "alloc")]

@@ -25,7 +25,7 @@ pub(crate) use segment::Cursor;
 pub(crate) use segment::{Receiving, Sending, Way};
 
 use super::Communicator;
-use super::operation::Step;
+use super::underway::Step;
 use crate::element::Element;
 use crate::engine::{Limits, Loss, rest_after};
 use crate::error::{Buffer, Error};

@@ -5,7 +5,7 @@
 //! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
 //! runs it. Nobody looks at the data again, and nothing is allocated.
 
-use super::operation::Underway;
+use super::underway::Underway;
 use super::{Communicator, Operation, Request, Terms};
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Program, Work};

@@ -16,7 +16,7 @@
 //! the one before took.
 
 use super::operands::Operands;
-use super::operation::{Phase, Underway};
+use super::underway::{Phase, Underway};
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::element::Element;

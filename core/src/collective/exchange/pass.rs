@@ -1,6 +1,6 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
-use super::super::operation::Step;
+use super::super::underway::Step;
 use super::{Communicator, Exchange, Incoming, N_AWAITED, Outgoing, TAG, Way};
 use crate::element::Element;
 use crate::engine::{Loss, check_fields, transport_error};
