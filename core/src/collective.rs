@@ -6,6 +6,7 @@
 mod call;
 mod config;
 mod exchange;
+mod full_call;
 pub(crate) mod named;
 mod operands;
 mod operation;
@@ -40,7 +41,7 @@ use crate::budget::resolve;
 use crate::budget::{Budget, check_plan};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
-use crate::engine::{Notices, Program};
+use crate::engine::{Limits, Notices, Program};
 use crate::error::Error;
 use crate::frame::{CallHeader, Template};
 use crate::group::{Group, RankSet};
@@ -58,7 +59,7 @@ use core::fmt;
 use core::time::Duration;
 use named::named_methods;
 use resolved::Resolved;
-use state::Placed;
+use state::{Placed, State};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
 /// that takes longer than it saves.
@@ -92,7 +93,7 @@ pub struct Communicator<X: Transport> {
     n_frames: usize,
     /// So many ranks in a row are known to share a node.
     pub(crate) ranks_per_node: usize,
-    state: Placed<X::Frame>,
+    state: Placed<State<X::Frame>>,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -422,6 +423,18 @@ impl<X: Transport> Communicator<X> {
         report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(&mut report);
         Ok(Resolved { terms: *terms, params, program, n_lanes, report })
+    }
+
+    /// How long a call that begins now may take.
+    fn limits(&self) -> Limits {
+        let deadline = |left| self.transport.now().saturating_add(left);
+        Limits { stall: self.config.timeout, deadline: self.config.deadline.map(deadline) }
+    }
+
+    /// Rests until something comes, so long at most.
+    fn idle(&mut self, limits: Limits, rest: Duration) {
+        let left = limits.deadline.map(|at| at.saturating_sub(self.transport.now()));
+        self.transport.idle(left.map_or(rest, |left| left.min(rest)));
     }
 
     /// The configuration, or what was measured, is about to change: calls are resolved anew.

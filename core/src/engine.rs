@@ -12,22 +12,28 @@
 //! time limit covers a peer that is alive but silent. On any error the engine tells every other
 //! rank, and each that waits ends as well.
 
+#[cfg(feature = "alloc")]
+mod compiled;
 mod compute;
 mod lane;
 mod looks;
 mod loss;
-mod memo;
 mod notices;
+#[cfg(feature = "alloc")]
+mod replay;
 mod slots;
 mod work;
 
+#[cfg(feature = "alloc")]
+pub(crate) use compiled::Compiled;
 pub(crate) use compute::Compute;
 pub(crate) use looks::Looks;
 pub(crate) use loss::Loss;
-pub(crate) use memo::Memo;
 #[cfg(test)]
 pub(crate) use notices::Memory;
 pub(crate) use notices::{Content, Message, Notices, tell};
+#[cfg(feature = "alloc")]
+pub(crate) use replay::{Replay, Replayed};
 pub(crate) use slots::Frame;
 pub use work::Buffers;
 pub(crate) use work::{Coding, Work, floats_mut};
@@ -46,6 +52,10 @@ use core::time::Duration;
 use heapless::Vec;
 pub(crate) use lane::misuse;
 use lane::{Lane, Turn};
+
+/// Without an allocator nothing is compiled.
+#[cfg(not(feature = "alloc"))]
+pub(crate) type Compiled = core::convert::Infallible;
 
 /// Calls of one segment of at most so many values make all the steps in a poll that they can.
 const SHORT: usize = 1024;
@@ -114,7 +124,7 @@ impl Program<'_> {
 
     /// As the call of this number.
     pub(crate) const fn numbered(mut self, sequence: u32) -> Self {
-        self.header.sequence = sequence;
+        self.header = self.header.numbered(sequence);
         self.template = self.template.numbered(sequence);
         self
     }
@@ -163,8 +173,6 @@ pub(crate) struct Engine<'a> {
     program: Program<'a>,
     /// Lanes of every rank; one that has nothing to do is not here.
     n_lanes: usize,
-    /// The lanes' memo is of this program.
-    has_memo: bool,
     /// A poll makes all steps that it can.
     is_short: bool,
     has_begun: bool,
@@ -189,34 +197,37 @@ pub(crate) enum Progress {
 /// while calls move.
 pub(crate) struct Lanes<F> {
     lanes: Vec<Lane<F>, MAX_LANES>,
-    /// What is known of the steps of the call under way, or of the last one.
-    pub(crate) memo: Memo,
+    /// Where the steps of the call under way are compiled, if they are.
+    pub(crate) record: Option<Compiled>,
 }
 
 impl<F> Default for Lanes<F> {
     fn default() -> Self {
-        Self { lanes: Vec::new(), memo: Memo::default() }
+        Self { lanes: Vec::new(), record: None }
+    }
+}
+
+impl<F: Frame> Lanes<F> {
+    /// So many lanes, at the beginning of a program.
+    fn begin(&mut self, n_lanes: usize) {
+        self.lanes.clear();
+        self.lanes.extend((0..n_lanes).map(|i| Lane::new(Tag(i as u16), i)));
     }
 }
 
 impl<'a> Engine<'a> {
-    /// Begins a call on these lanes, of which no other call has anything. `has_memo`: their memo is
-    /// of the program.
+    /// Begins a call on these lanes, of which no other call has anything.
     pub(crate) fn new<F: Frame>(
         program: Program<'a>,
         n_lanes: usize,
         report: Report,
         now: Duration,
         on: &mut Lanes<F>,
-        has_memo: bool,
     ) -> Self {
-        let lanes = n_lanes.min(program.layout.n_rounds());
-        on.lanes.clear();
-        on.lanes.extend((0..lanes).map(|i| Lane::new(Tag(i as u16), i)));
+        on.begin(n_lanes.min(program.layout.n_rounds()));
         Self {
             n_lanes,
-            has_memo: has_memo && program.layout.n_rounds() == 1,
-            is_short: lanes == 1 && report.segment as usize <= SHORT,
+            is_short: on.lanes.len() == 1 && is_short(&report),
             report,
             program,
             has_begun: false,
@@ -224,11 +235,6 @@ impl<'a> Engine<'a> {
             wait: Wait::default(),
             lost: None,
         }
-    }
-
-    /// The program, and on how many lanes it runs, of a call that has not begun.
-    pub(crate) fn into_program(self) -> (Program<'a>, usize) {
-        (self.program, self.n_lanes)
     }
 
     /// Advances every lane by at most one step; of a short call the one lane as far as it goes.
@@ -244,7 +250,7 @@ impl<'a> Engine<'a> {
     ) -> Result<Progress, Error> {
         if self.lost.is_none() {
             match self.advance(transport, lanes, compute, limits, notices) {
-                Err(error) => self.lost = Some(Loss::of(error, transport.now())?),
+                Err(error) => self.lose(error, transport.now())?,
                 result => return result,
             }
         }
@@ -254,6 +260,12 @@ impl<'a> Engine<'a> {
         let has_all = self.take_last(transport, lanes, compute, notices, loss.rank)?;
         loss.explain(transport, notices, &self.program.header, limits, has_all)?;
         Ok(Progress::Waiting)
+    }
+
+    /// A step has failed: an error, unless a rank is lost, of which more may be known in a moment.
+    pub(crate) fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
+        self.lost = Some(Loss::of(error, now)?);
+        Ok(())
     }
 
     /// Takes what a lost rank sent before, of which a lane may be without while another's is on its
@@ -272,7 +284,8 @@ impl<'a> Engine<'a> {
             if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
                 continue;
             }
-            match lane.turn((program, n_lanes), transport, compute, notices, report, None) {
+            let on = (program, n_lanes);
+            match lane.turn(on, transport, compute, notices, report, None) {
                 Ok(Turn::Done) => {}
                 Ok(Turn::Stepped | Turn::Waiting) => has_all = false,
                 Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
@@ -295,7 +308,7 @@ impl<'a> Engine<'a> {
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
             // What was sent before a notice that has just come is found only by another look.
-            if notices.begin(transport, &ours, checksum)? {
+            if notices.begin(transport, &ours, checksum, true)? {
                 transport.progress().map_err(transport_error)?;
             }
         }
@@ -304,15 +317,14 @@ impl<'a> Engine<'a> {
         // What the lane before passed since the last look is not counted in this one's.
         let mut is_look_due = false;
         let (program, report) = (&self.program, &mut self.report);
-        let Lanes { lanes: all, memo } = &mut *lanes;
+        let Lanes { lanes: all, record } = &mut *lanes;
         for lane in all {
             if core::mem::take(&mut is_look_due) {
                 transport.nudge();
             }
             loop {
-                let memo = self.has_memo.then_some(&mut *memo);
-                let on = (program, n_lanes);
-                match lane.turn(on, transport, compute, notices, report, memo)? {
+                let (on, record) = ((program, n_lanes), record.as_mut());
+                match lane.turn(on, transport, compute, notices, report, record)? {
                     Turn::Stepped => (moved, is_look_due) = (true, true),
                     Turn::Waiting => finished = false,
                     Turn::Done => break,
@@ -400,6 +412,11 @@ impl<'a> Engine<'a> {
         let notice = notices.notice(self.program.header, error, self.program.rank);
         notices::tell(transport, &notice, self.program.checksum);
     }
+}
+
+/// Whether a call makes all the steps in a poll that it can.
+const fn is_short(report: &Report) -> bool {
+    report.segment as usize <= SHORT
 }
 
 /// After waiting how long ranks are asked what call they make.

@@ -174,6 +174,11 @@ pub struct CallHeader {
 }
 
 impl CallHeader {
+    /// As the call of this number.
+    pub(crate) const fn numbered(self, sequence: u32) -> Self {
+        Self { sequence, ..self }
+    }
+
     /// How many epochs another one is before this one's; negative if it is after it. Epochs wrap.
     pub(crate) const fn age_of(&self, epoch: u16) -> i16 {
         self.epoch.wrapping_sub(epoch).cast_signed()

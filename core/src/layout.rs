@@ -326,11 +326,6 @@ impl<'a> Layout<'a> {
         Run::new(self, step, round)
     }
 
-    /// The same where the segment of the first part is known.
-    pub(crate) const fn run_from(&self, step: &Step, round: usize, first: Segment) -> Run<'_> {
-        Run::from(self, step, round, first)
-    }
-
     /// Where the segment of `part` in `round` lies.
     #[must_use]
     pub fn segment(&self, part: Part, round: usize) -> Segment {

@@ -1,6 +1,6 @@
 //! A call under way with all that it works on, as its caller drives it.
 
-use super::underway::{Phase, Step, Underway};
+use super::underway::{Step, Underway};
 use super::{Communicator, Request};
 use crate::element::Element;
 use crate::engine::Work;
@@ -30,14 +30,11 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     pub(crate) fn new(
         comm: &'a mut Communicator<X>,
         request: Request<'a>,
-        work: Work<'a, 'a, T>,
+        mut work: Work<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let known = comm.known(&request, plan)?;
-        let call = Underway::new(comm, request, *known.terms());
-        let mut operation = Self { comm, work, call };
-        operation.call.go(operation.comm, known, &mut operation.work, plan)?;
-        Ok(operation)
+        let call = Underway::start(comm, request, &mut work, plan)?;
+        Ok(Self { comm, work, call })
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
@@ -137,15 +134,6 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
 
 impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let state = match (&self.call.engine, &self.call.phase) {
-            (None, _) => "finished",
-            (_, Phase::Look { .. }) => "learning the extent",
-            #[cfg(feature = "alloc")]
-            (_, Phase::Probe(_)) => "measuring links",
-            _ => "running",
-        };
-        let request = &self.call.request;
-        let (name, count) = (request.collective.name(), request.shares.count());
-        write!(f, "{name} of {count} values, {state}")
+        write!(f, "a call, {}", self.call.doing())
     }
 }

@@ -5,10 +5,12 @@
 //! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
 //! runs it. Nobody looks at the data again, and nothing is allocated.
 
+use super::full_call::FullCall;
+use super::resolved::Resolved;
 use super::underway::Underway;
-use super::{Communicator, Operation, Request, Terms};
+use super::{Communicator, Operation, Request};
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Program, Work};
+use crate::engine::{Buffers, Coding, Work};
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
@@ -42,14 +44,11 @@ use crate::transport::Transport;
 /// ```
 pub struct Prepared<'p, T: Element> {
     request: Request<'p>,
-    terms: Terms<'p>,
     op: Op<'p, T>,
     coding: Coding<T>,
-    program: Program<'p>,
-    n_lanes: usize,
+    resolved: Resolved<'p>,
     capacity: usize,
     before: Option<Report>,
-    noted: Report,
 }
 
 impl<'p, T: Element> Prepared<'p, T> {
@@ -62,24 +61,21 @@ impl<'p, T: Element> Prepared<'p, T> {
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
         let terms = comm.terms(&request, plan)?;
-        let mut call = Underway::new(comm, request, terms);
+        let mut call = FullCall::new(request, terms);
         call.begin_untried(comm, &mut work, plan)?;
         call.finish_looking(comm, &mut work)?;
-        let Underway { terms, ref mut engine, before, .. } = call;
-        let engine = engine.take().ok_or(Error::Internal)?;
-        let noted = engine.report;
+        let resolved = call.resolved.ok_or(Error::Internal)?;
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
-        let (program, n_lanes) = engine.into_program();
         let capacity = comm.transport.frame_capacity();
         let Work { op, coding, .. } = work;
-        Ok(Self { request, terms, op, coding, program, n_lanes, capacity, before, noted })
+        Ok(Self { request, op, coding, resolved, capacity, before: call.before })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.
     pub fn report(&self) -> Report {
-        let mut report = self.noted;
+        let mut report = self.resolved.report;
         if let Some(before) = self.before {
             report += before;
         }
@@ -99,10 +95,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         'p: 'a,
     {
         let (request, work) = self.parts(comm, buffers.into())?;
-        let call = Underway::new(comm, request, self.terms);
-        let mut operation = Operation { comm, work, call };
-        self.begin(&mut operation);
-        Ok(operation)
+        let call = Underway::start_prepared(comm, request, &self.resolved);
+        Ok(Operation { comm, work, call })
     }
 
     /// Starts the call on these buffers, which must be as those that it was prepared for, and
@@ -118,11 +112,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let (request, work) = self.parts(comm, buffers.into())?;
-        let call = Underway::new(comm, request, self.terms);
-        let mut operation = Operation { comm, work, call };
-        self.begin(&mut operation);
-        operation.finish()
+        self.start(comm, buffers)?.wait()
     }
 
     /// The call on these buffers, if they are as it was prepared for.
@@ -144,20 +134,12 @@ impl<'p, T: Element> Prepared<'p, T> {
         Ok((request, work))
     }
 
-    /// Begins the call, where it is.
-    fn begin<'a, X: Transport>(&self, operation: &mut Operation<'a, X, T>)
-    where
-        'p: 'a,
-    {
-        let Operation { comm, call, .. } = operation;
-        call.start_program(comm, self.program, self.n_lanes, self.noted);
-    }
-
     /// Whether a communicator is the one that prepared it, or like that in all that matters.
     fn is_of<X: Transport>(&self, comm: &Communicator<X>) -> bool {
-        let (call, header) = (self.terms.call, &self.program.header);
-        call.size == comm.size()
-            && self.program.rank == comm.rank()
+        let Resolved { terms, program, .. } = &self.resolved;
+        let header = &program.header;
+        terms.call.size == comm.size()
+            && program.rank == comm.rank()
             && header.epoch == comm.epoch
             && header.context == comm.context
             && self.capacity == comm.transport.frame_capacity()
@@ -166,7 +148,8 @@ impl<'p, T: Element> Prepared<'p, T> {
 
 impl<T: Element> core::fmt::Debug for Prepared<'_, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (name, count) = (self.terms.call.collective.name(), self.terms.shares.count());
-        write!(f, "{name} of {count} values by {}", self.terms.schedule.name())
+        let terms = &self.resolved.terms;
+        let (name, count) = (terms.call.collective.name(), terms.shares.count());
+        write!(f, "{name} of {count} values by {}", terms.schedule.name())
     }
 }

@@ -15,8 +15,8 @@
 //! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long
 //! the one before took.
 
+use super::full_call::{FullCall, Phase};
 use super::operands::Operands;
-use super::underway::{Phase, Underway};
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::element::Element;
@@ -174,7 +174,7 @@ impl Request<'_> {
     }
 }
 
-impl Underway<'_> {
+impl FullCall<'_> {
     /// Begins to measure links.
     #[cold]
     #[inline(never)]

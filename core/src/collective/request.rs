@@ -1,5 +1,6 @@
 //! What a call is, before its arguments are checked.
 
+use super::operands::Operands;
 use crate::element::DType;
 use crate::error::{Buffer, Error};
 use crate::layout::{Shares, Window};
@@ -88,6 +89,14 @@ impl<'s> Request<'s> {
     /// Bytes of the whole array.
     pub(super) fn n_bytes(&self) -> usize {
         self.shares.count().saturating_mul(self.dtype.n_bytes())
+    }
+
+    /// What is left to do when a call is done.
+    pub(super) fn end(&self, size: usize, rank: Rank, work: &mut dyn Operands) {
+        if self.to_front {
+            let result = self.call(size).output(rank);
+            work.move_to_front(self.shares.within_whole(result, size, rank));
+        }
     }
 
     /// Whether the collective can have such shares. Arrays are a group's, which makes no request of

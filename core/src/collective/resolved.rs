@@ -8,30 +8,31 @@
 
 #[cfg(feature = "alloc")]
 use super::Config;
+use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::COUNTED_FROM;
-#[cfg(feature = "alloc")]
-use super::state::State;
 use super::terms::Terms;
+#[cfg(feature = "alloc")]
 use super::{Communicator, Request};
 use crate::codec::CodecParams;
 #[cfg(feature = "alloc")]
-use crate::engine::Memo;
+use crate::engine::Compiled;
 use crate::engine::Program;
-use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
+#[cfg(feature = "alloc")]
 use crate::plan::Plan;
 use crate::report::Report;
 #[cfg(feature = "alloc")]
 use crate::select::Choice;
+#[cfg(feature = "alloc")]
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
-use alloc::sync::Arc;
-#[cfg(feature = "alloc")]
-use core::mem;
+use alloc::boxed::Box;
+use core::ops::Range;
 
 /// A call but for its values and its number.
+#[derive(Clone, Copy)]
 pub(crate) struct Resolved<'s> {
     pub(super) terms: Terms<'s>,
     /// What its codec is made from.
@@ -42,6 +43,16 @@ pub(crate) struct Resolved<'s> {
     pub(super) report: Report,
 }
 
+impl Resolved<'_> {
+    /// Has operands compute as the call does; its codec looks for the shape of these values if
+    /// there are some.
+    pub(super) fn prepare(&self, work: &mut dyn Operands, shape_of: Range<usize>) {
+        let Self { terms, params, .. } = self;
+        let is_in_place = terms.rounds_first;
+        work.compute_by(terms.plan.codec, params, shape_of, terms.divisor(), is_in_place);
+    }
+}
+
 /// Calls that are kept.
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
@@ -49,20 +60,18 @@ const N_RECENT: usize = 8;
 /// A call that was made before.
 #[cfg(feature = "alloc")]
 pub(super) struct Made {
-    request: Request<'static>,
+    pub(super) request: Request<'static>,
     plan: Plan,
     pub(super) resolved: Resolved<'static>,
+    pub(super) compiled: Compiled,
 }
 
 /// The last calls of a communicator.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 pub(super) struct Recent {
-    calls: heapless::Vec<(Arc<Made>, Memo), N_RECENT>,
-    /// Where the next one goes.
-    next: usize,
-    /// Whose memo the lanes have.
-    lent: Option<usize>,
+    /// All but the one under way.
+    calls: heapless::Vec<Box<Made>, N_RECENT>,
     /// By which configuration they are resolved, if that may have changed since.
     config: Option<Config>,
 }
@@ -72,7 +81,6 @@ impl Recent {
     /// What the communicator's calls depend on has changed.
     pub(super) fn forget(&mut self) {
         self.calls.clear();
-        self.lent = None;
     }
 
     /// The configuration may change after this: it was `before`.
@@ -87,43 +95,40 @@ impl Recent {
         }
     }
 
-    /// Gives the lanes the memo of this call.
-    fn lend(&mut self, at: usize, memo: &mut Memo) {
-        if self.lent == Some(at) {
-            return;
-        }
-        let lent = mem::take(memo);
-        if let Some((_, place)) = self.lent.and_then(|before| self.calls.get_mut(before)) {
-            *place = lent;
-        }
-        if let Some((_, kept)) = self.calls.get_mut(at) {
-            *memo = mem::take(kept);
-            self.lent = Some(at);
-        }
+    /// Takes a call out. The last one is looked at first.
+    fn take(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Box<Made>> {
+        let is_alike = |made: &Box<Made>| made.request == *request && made.plan == *plan;
+        let at = self.calls.iter().rposition(is_alike)?;
+        Some(self.calls.remove(at))
     }
 
-    fn insert(&mut self, known: Arc<Made>) {
-        if let Err(new) = self.calls.push((known, Memo::default())) {
-            self.calls[self.next] = new;
-            self.lent = self.lent.filter(|&lent| lent != self.next);
-            self.next = (self.next + 1) % N_RECENT;
+    /// Keeps a call, in place of the one that was made longest ago.
+    fn insert(&mut self, made: Box<Made>) {
+        if self.calls.is_full() {
+            self.calls.remove(0);
         }
+        // There is room.
+        let _ = self.calls.push(made);
     }
 }
 
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
-    /// The call, if it was made before; the lanes have its memo then.
-    fn recent(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Arc<Made>> {
+    /// Takes the call out of those that are kept, if it was made before.
+    pub(super) fn made_before(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Box<Made>> {
         if self.poisoned {
             return None;
         }
-        let State { lanes, recent, .. } = &mut *self.state;
-        recent.check(&self.config);
-        let is_alike = |made: &Made| made.request == *request && made.plan == *plan;
-        let at = recent.calls.iter().position(|(made, _)| is_alike(made))?;
-        recent.lend(at, &mut lanes.memo);
-        Some(Arc::clone(&recent.calls[at].0))
+        self.state.recent.check(&self.config);
+        self.state.recent.take(request, plan)
+    }
+
+    /// Keeps a call that was made again.
+    pub(super) fn keep_again(&mut self, mut made: Box<Made>) {
+        if let Some(compiled) = self.state.lanes.record.take() {
+            made.compiled = compiled;
+        }
+        self.state.recent.insert(made);
     }
 
     /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
@@ -150,46 +155,9 @@ impl<X: Transport> Communicator<X> {
             n_lanes: *n_lanes,
             report: *report,
         };
-        let known =
-            Arc::new(Made { request: Request { shares, ..*request }, plan: *plan, resolved });
-        let config = &self.config;
-        let recent = &mut self.state.recent;
-        recent.check(config);
-        recent.insert(known);
-    }
-}
-
-/// What is known of a call that is about to begin.
-#[cfg_attr(feature = "alloc", expect(clippy::large_enum_variant, reason = "it is read at once"))]
-pub(super) enum Known<'s> {
-    /// All: it was made before.
-    #[cfg(feature = "alloc")]
-    Before(Arc<Made>),
-    /// Its terms.
-    Terms(Terms<'s>),
-}
-
-impl<'s> Known<'s> {
-    pub(super) fn terms(&self) -> &Terms<'s> {
-        match self {
-            #[cfg(feature = "alloc")]
-            Self::Before(made) => &made.resolved.terms,
-            Self::Terms(terms) => terms,
-        }
-    }
-}
-
-impl<X: Transport> Communicator<X> {
-    /// What is known of a call. Checks it unless it was made before.
-    pub(super) fn known<'s>(
-        &mut self,
-        request: &Request<'s>,
-        plan: &Plan,
-    ) -> Result<Known<'s>, Error> {
-        #[cfg(feature = "alloc")]
-        if let Some(made) = self.recent(request, plan) {
-            return Ok(Known::Before(made));
-        }
-        self.terms(request, plan).map(Known::Terms)
+        let request = Request { shares, ..*request };
+        let made = Made { request, plan: *plan, resolved, compiled: Compiled::default() };
+        self.state.recent.check(&self.config);
+        self.state.recent.insert(Box::new(made));
     }
 }

@@ -8,11 +8,11 @@ use crate::engine::Lanes;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 
-/// On the heap where there is one: a communicator is moved, and this is large.
+/// What is large and belongs to what is moved: on the heap where there is one.
 #[cfg(feature = "alloc")]
-pub(super) type Placed<F> = Box<State<F>>;
+pub(super) type Placed<V> = Box<V>;
 #[cfg(not(feature = "alloc"))]
-pub(super) type Placed<F> = State<F>;
+pub(super) type Placed<V> = V;
 
 /// The lanes of the call under way, and what is known from calls before.
 pub(super) struct State<F> {

@@ -53,6 +53,11 @@ impl Terms<'_> {
         Terms { plan, shares: Shares::Arrays(ends), ..*self }
     }
 
+    /// What an average is divided by, else 1.
+    pub(super) const fn divisor(&self) -> u32 {
+        if matches!(self.op, OpCode::Avg) { self.call.size as u32 } else { 1 }
+    }
+
     /// Whether the shape of so many own values is looked for in them.
     pub(super) fn finds_shape_in(&self, n_own: usize) -> bool {
         let plan = &self.plan;

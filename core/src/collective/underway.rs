@@ -1,64 +1,51 @@
-//! A call under way: measure links and look at the data if that is needed, then run the engine.
+//! A call under way: a call that was made before runs as it did then, any other in full.
 
+#[cfg(feature = "alloc")]
+use super::Terms;
+use super::full_call::{FullCall, Phase};
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
-use super::probe::Probe;
-use super::resolved::{Known, Resolved};
-use super::survey;
-use super::terms::Terms;
+use super::resolved::Made;
+use super::resolved::Resolved;
+use super::state::Placed;
 use super::{Communicator, Request};
-use crate::bound::Quantum;
-use crate::budget::{Budget, ask, resolve};
 #[cfg(feature = "alloc")]
-use crate::codec::AnyCodec;
+use crate::budget::Budget;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
+use crate::engine::Limits;
 #[cfg(feature = "alloc")]
-use crate::engine::Coding;
-use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Progress, Work};
+use crate::engine::{Replay, Replayed, Work};
 use crate::error::Error;
-#[cfg(feature = "alloc")]
-use crate::frame::Measure;
-use crate::group::Group;
-use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::rounding::Pass;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
-use alloc::vec::Vec;
-#[cfg(feature = "alloc")]
-use core::mem;
-use core::ops::Range;
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
 pub(crate) struct Underway<'s> {
-    pub(super) request: Request<'s>,
-    pub(super) terms: Terms<'s>,
     pub(crate) limits: Limits,
-    /// What is being run; none once the result has been returned.
-    pub(super) engine: Option<Engine<'s>>,
-    pub(super) phase: Phase,
-    /// Own values are to be rounded by it before the call itself moves.
-    pass: Option<Pass>,
-    /// What looks at the data have cost.
-    pub(super) before: Option<Report>,
-    /// The automatic plan, while ranks look at samples before they choose; with the strides that
-    /// this rank found, if nobody told them.
-    pub(super) open: Option<Plan>,
+    stage: Stage<'s>,
 }
 
-/// What the engine runs.
-pub(super) enum Phase {
-    /// Measuring links, before an automatic plan chooses.
+enum Stage<'s> {
+    /// It was made before, and runs as it was compiled then.
     #[cfg(feature = "alloc")]
-    Probe(Probe),
-    /// Exchanging what each rank saw of its data, in a sample or in all.
-    Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
-    /// The call itself.
-    Call,
+    Replay(Box<Made>, Replay),
+    Full(Placed<FullCall<'s>>),
+    /// The result has been returned.
+    Over,
+}
+
+/// What an advance came to.
+#[allow(clippy::large_enum_variant, reason = "nothing is on the heap, and a call ends once")]
+pub(crate) enum Step {
+    Moved,
+    Waiting,
+    Finished(Report),
 }
 
 impl<'s> Underway<'s> {
@@ -66,93 +53,57 @@ impl<'s> Underway<'s> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
-    #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let known = comm.known(&request, plan)?;
-        let mut call = Self::new(comm, request, *known.terms());
-        call.go(comm, known, work, plan)?;
-        Ok(call)
-    }
-
-    /// Runs a call that was made before, or [begins](Self::begin) a new one.
-    pub(super) fn go<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        known: Known<'s>,
-        work: &mut dyn Operands,
-        plan: &Plan,
-    ) -> Result<(), Error> {
-        match known {
-            #[cfg(feature = "alloc")]
-            Known::Before(made) => {
-                self.launch(comm, &made.resolved, 0..0, work, true);
-                Ok(())
-            }
-            Known::Terms(_) => self.begin(comm, work, plan),
-        }
-    }
-
-    /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
-    /// without.
-    fn begin<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-        plan: &Plan,
-    ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
-        if self.is_trial_due(comm, plan) {
-            self.open = Some(*plan);
-            return self.start_trial(comm, plan);
+        if let Some(made) = comm.made_before(&request, plan) {
+            return Ok(Self::start_again(comm, made, work));
         }
-        self.begin_untried(comm, work, plan)
+        let terms = comm.terms(&request, plan)?;
+        let mut call = FullCall::new(request, terms);
+        call.begin(comm, work, plan)?;
+        Ok(Self::full(comm, call))
     }
 
-    /// As [`begin`](Self::begin) where the call is no trial.
-    pub(super) fn begin_untried<X: Transport>(
-        &mut self,
+    /// Starts a call that was made before.
+    #[cfg(feature = "alloc")]
+    fn start_again<X: Transport>(
         comm: &mut Communicator<X>,
+        mut made: Box<Made>,
         work: &mut dyn Operands,
-        plan: &Plan,
-    ) -> Result<(), Error> {
-        #[cfg(feature = "alloc")]
-        if self.should_measure(comm) {
-            self.open = Some(*plan);
-            return self.start_probe(comm);
+    ) -> Self {
+        let resolved = &made.resolved;
+        resolved.prepare(work, 0..0);
+        let limits = comm.limits();
+        if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
+            let mut call = FullCall::new(made.request, resolved.terms);
+            call.start(comm, resolved);
+            comm.state.lanes.record = Some(core::mem::take(&mut made.compiled));
+            call.made = Some(made);
+            return Self::full(comm, call);
         }
-        self.begin_with_links(comm, work, plan)
+        let (sequence, now) = (comm.next_sequence(), comm.transport.now());
+        let replay = Replay::new(sequence, resolved.report, now, &mut comm.state.lanes);
+        Self { limits, stage: Stage::Replay(made, replay) }
     }
 
-    /// The same where links are as known as they will be.
-    #[inline]
-    pub(super) fn begin_with_links<X: Transport>(
-        &mut self,
+    /// Starts a call that has been prepared.
+    pub(super) fn start_prepared<X: Transport>(
         comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-        plan: &Plan,
-    ) -> Result<(), Error> {
-        self.open = self.terms.asks.then_some(*plan);
-        let asked = self.asked().plan;
-        if self.open.is_some() || asked.needs_extent() {
-            let sampled = !asked.needs_extent() || asked.samples(self.terms.shares.count());
-            self.start_look(comm, work, sampled)
-        } else {
-            let budget = resolve(&self.terms, None)?;
-            let _resolved = self.start_call(comm, &budget, work)?;
-            #[cfg(feature = "alloc")]
-            comm.keep(&self.request, plan, &_resolved);
-            Ok(())
-        }
+        request: Request<'s>,
+        resolved: &Resolved<'s>,
+    ) -> Self {
+        let mut call = FullCall::new(request, resolved.terms);
+        call.start(comm, resolved);
+        Self::full(comm, call)
     }
 
     /// Starts a call on arrays that follow each other in the buffers and end there, of which each
-    /// has been checked and could be a call of these terms, within these budgets. Several share
-    /// frames.
+    /// has been checked and could be a call of these terms, within these budgets.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -165,282 +116,109 @@ impl<'s> Underway<'s> {
         ends: &'s [usize],
         budgets: &[Budget],
     ) -> Result<Self, Error> {
-        comm.use_lanes()?;
-        if let [budget] = budgets {
-            let mut call = Self::new(comm, *request, terms);
-            call.start_call(comm, budget, work)?;
-            // Whoever makes such a call has rounded its arrays.
-            call.pass = None;
-            return Ok(call);
-        }
-        let mut call = Self::new(comm, *request, terms.of_group(ends));
-        let codecs: Vec<AnyCodec<T>> = budgets
-            .iter()
-            .map(|budget| call.terms.plan.codec.instance(&comm.params(&call.terms, budget.quantum)))
-            .collect();
-        let quanta = budgets.iter().map(|budget| budget.quantum.step());
-        let header = call.terms.header(Measure::Group, digest(ends, quanta));
-        let first = budgets.first().ok_or(Error::Internal)?;
-        let sizes = comm.sizes(&call.terms, first.quantum);
-        let program = comm.program(&call.terms, &sizes, header)?;
-        call.run(comm, program);
-        work.ends = ends;
-        work.coding = Coding::by_each(codecs, call.divisor());
-        Ok(call)
+        let call = FullCall::begin_group(comm, request, work, terms, ends, budgets)?;
+        Ok(Self::full(comm, call))
     }
 
-    /// A call that is to [begin](Self::begin).
-    #[inline]
-    pub(super) fn new<X: Transport>(
-        comm: &Communicator<X>,
-        request: Request<'s>,
-        terms: Terms<'s>,
-    ) -> Self {
-        let deadline = |left| comm.transport.now().saturating_add(left);
-        let limits =
-            Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
-        Self {
-            request,
-            terms,
-            limits,
-            engine: None,
-            phase: Phase::Call,
-            pass: None,
-            before: None,
-            open: None,
-        }
-    }
-
-    /// What a look is for: the call, or of an automatic plan that is still open the call within its
-    /// bound.
-    fn asked(&self) -> Terms<'s> {
-        let plan = self.open.map_or(self.terms.plan, |plan| Plan { is_auto: false, ..plan });
-        Terms { plan, ..self.terms }
-    }
-
-    /// What an average is divided by, else 1.
-    const fn divisor(&self) -> u32 {
-        if matches!(self.terms.op, OpCode::Avg) { self.terms.call.size as u32 } else { 1 }
-    }
-
-    /// Others are told of the call itself, and what it asks of each operand.
-    fn start_look<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &dyn Operands,
-        sampled: bool,
-    ) -> Result<(), Error> {
-        let own = self.request.own(comm.size(), comm.rank());
-        let terms = self.asked();
-        let needs_extent = terms.plan.needs_extent();
-        let mut values = [survey::NOTHING; survey::N_WITH_BITS];
-        let (extents, bits) = values.split_at_mut(survey::N_VALUES);
-        let mut extent = None;
-        if needs_extent {
-            let seen = work.look(own.clone(), comm.config.level, sampled);
-            extents.copy_from_slice(&seen);
-            // Its own is enough to tell how short its values become.
-            extent = survey::conclude(seen, false).flatten();
-        }
-        if let Some(open) = &mut self.open {
-            let finds = comm.has_time_to_find(own.len(), terms.dtype);
-            let finds = finds.then_some(comm.config.level);
-            let (weights, strides) = work.weigh(own, &terms, extent, finds);
-            bits.copy_from_slice(&weights);
-            open.strides = strides;
-        }
-        let (measure, asked) = ask(&terms, sampled);
-        let look = terms.of_look(self.n_looked());
-        let codec = comm.sizes(&look, Quantum::LOSSLESS);
-        let program = comm.program(&look, &codec, terms.header(measure, asked))?;
-        self.run(comm, program);
-        self.phase = Phase::Look { values, sampled };
-        Ok(())
-    }
-
-    /// How many values ranks exchange in a look.
-    const fn n_looked(&self) -> usize {
-        if self.open.is_some() { survey::N_WITH_BITS } else { survey::N_VALUES }
-    }
-
-    fn start_call<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        budget: &Budget,
-        work: &mut dyn Operands,
-    ) -> Result<Resolved<'s>, Error> {
-        let resolved = comm.resolve(&self.terms, budget)?;
-        let own = self.request.own(comm.size(), comm.rank());
-        let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
-        self.launch(comm, &resolved, shape_of, work, false);
-        self.pass = self.terms.pass(budget, comm.rank());
-        Ok(resolved)
-    }
-
-    /// Runs a call, whose codec looks for the shape of these values if there are some.
-    fn launch<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        resolved: &Resolved<'s>,
-        shape_of: Range<usize>,
-        work: &mut dyn Operands,
-        has_memo: bool,
-    ) {
-        let Resolved { terms, params, program, n_lanes, report } = resolved;
-        let divisor = self.divisor();
-        work.compute_by(terms.plan.codec, params, shape_of, divisor, terms.rounds_first);
-        self.run_as(comm, *program, *n_lanes, *report, has_memo);
-        self.phase = Phase::Call;
-    }
-
-    /// Starts a call whose program has been made, and whose report begins with this.
-    pub(super) fn start_program<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        program: Program<'s>,
-        n_lanes: usize,
-        report: Report,
-    ) {
-        self.run_as(comm, program, n_lanes, report, false);
-        self.phase = Phase::Call;
-    }
-
-    /// Drives the call until the call itself is next, of which nothing has been sent.
-    pub(super) fn finish_looking<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-    ) -> Result<(), Error> {
-        while !matches!(self.phase, Phase::Call) {
-            if let Step::Waiting = self.advance(comm, work)? {
-                self.idle(comm);
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs this program next, on so many lanes.
-    pub(super) fn run<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        (program, n_lanes): (Program<'s>, usize),
-    ) {
-        self.run_as(comm, program, n_lanes, program.report(n_lanes), false);
-    }
-
-    /// The same; its report begins with this one, and the lanes may have its memo.
-    fn run_as<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        program: Program<'s>,
-        n_lanes: usize,
-        report: Report,
-        has_memo: bool,
-    ) {
-        let program = program.numbered(comm.next_sequence());
-        let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
-        self.engine = Some(Engine::new(program, n_lanes, report, now, on, has_memo));
+    fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
+        Self { limits: comm.limits(), stage: Stage::Full(call.into()) }
     }
 
     /// Rests until something comes, or until it is time to look.
     pub(crate) fn idle<X: Transport>(&self, comm: &mut Communicator<X>) {
-        let (rest, transport) = (self.rest(), &mut comm.transport);
-        let left = self.limits.deadline.map(|at| at.saturating_sub(transport.now()));
-        transport.idle(left.map_or(rest, |left| left.min(rest)));
+        comm.idle(self.limits, self.rest());
     }
 
     /// How long to rest before the next look.
     pub(crate) fn rest(&self) -> Duration {
-        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(self.limits))
+        match &self.stage {
+            #[cfg(feature = "alloc")]
+            Stage::Replay(..) => Replay::rest(self.limits),
+            Stage::Full(call) => call.rest(self.limits),
+            Stage::Over => Duration::ZERO,
+        }
     }
 
+    /// Does a bounded amount of work. After an error the call is given up.
+    ///
+    /// # Errors
+    /// Why it failed; [`Error::Finished`] once the result has been returned.
     pub(crate) fn advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
     ) -> Result<Step, Error> {
-        let result = self.try_advance(comm, work);
-        if let Err(error) = &result {
-            self.give_up(comm, Some(error));
+        #[cfg(feature = "alloc")]
+        if matches!(self.stage, Stage::Replay(..))
+            && let Some(step) = self.replay(comm, work)?
+        {
+            return Ok(step);
         }
-        result
+        let Stage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
+        let step = call.advance(comm, work, self.limits);
+        if !matches!(step, Ok(Step::Moved | Step::Waiting)) {
+            self.stage = Stage::Over;
+        }
+        step
     }
 
-    fn try_advance<X: Transport>(
+    /// Advances a replay; `None` if the call is in full from now on.
+    #[cfg(feature = "alloc")]
+    fn replay<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Step, Error> {
-        let (size, rank) = (comm.size(), comm.rank());
-        if let Some(pass) = self.pass.take() {
-            let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
-            work.round(own, &pass, comm.config.level);
-        }
+    ) -> Result<Option<Step>, Error> {
+        let Stage::Replay(made, replay) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let lanes = &mut state.lanes;
-        let n_looked = self.n_looked();
-        let engine = self.engine.as_mut().ok_or(Error::Finished)?;
-        let limits = self.limits;
-        let progress = match &mut self.phase {
-            #[cfg(feature = "alloc")]
-            Phase::Probe(Probe { values, .. }) => {
-                exchange(engine, (transport, lanes), notices, limits, values)?
-            }
-            Phase::Look { values, .. } => {
-                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_looked])?
-            }
-            Phase::Call => engine.poll(transport, lanes, work, limits, notices)?,
+        let on = (&made.resolved.program, &made.compiled);
+        let found = if self.limits.deadline.is_some() {
+            Ok(Replayed::Differs)
+        } else {
+            replay.poll(on, transport, &mut state.lanes, work, notices)
         };
-        match progress {
-            Progress::Moved => return Ok(Step::Moved),
-            Progress::Waiting => return Ok(Step::Waiting),
-            Progress::Finished => {}
-        }
-        let mut report = engine.report;
-        if let Some(before) = self.before {
-            report += before;
-        }
-        // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
-        // the communicator lives.
-        self.engine = None;
-        #[cfg(feature = "alloc")]
-        if let Phase::Probe(probe) = &mut self.phase {
-            self.before = Some(report);
-            let probe = mem::take(probe);
-            self.advance_probe(comm, work, probe)?;
-            return Ok(Step::Moved);
-        }
-        let Phase::Look { values, sampled } = self.phase else {
-            if self.request.to_front {
-                let result = self.request.call(size).output(rank);
-                work.move_to_front(self.request.shares.within_whole(result, size, rank));
+        match found {
+            Ok(Replayed::Moved) => Ok(Some(Step::Moved)),
+            Ok(Replayed::Waiting) => Ok(Some(Step::Waiting)),
+            Ok(Replayed::Differs) => {
+                self.take_over();
+                Ok(None)
             }
-            #[cfg(feature = "alloc")]
-            comm.end_trial();
-            return Ok(Step::Finished(report));
-        };
-        self.before = Some(report);
-        let terms = self.asked();
-        let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
-            return Err(Error::Internal);
-        };
-        let mut extent = None;
-        if terms.plan.needs_extent() {
-            let Some(seen) = survey::conclude(extents, sampled) else {
-                self.start_look(comm, work, false)?;
-                return Ok(Step::Moved);
-            };
-            extent = seen;
+            Ok(Replayed::Finished(report)) => {
+                made.request.end(comm.size(), comm.rank(), work);
+                if let Stage::Replay(made, _) = core::mem::replace(&mut self.stage, Stage::Over) {
+                    comm.keep_again(made);
+                }
+                Ok(Some(Step::Finished(report)))
+            }
+            Err(error) => {
+                self.take_over();
+                let now = comm.transport.now();
+                if let Stage::Full(call) = &mut self.stage
+                    && let Some(engine) = &mut call.engine
+                    && let Err(error) = engine.lose(error, now)
+                {
+                    call.give_up(comm, Some(&error));
+                    self.stage = Stage::Over;
+                    return Err(error);
+                }
+                Ok(None)
+            }
         }
-        if let Some(plan) = self.open.take() {
-            // Others may have found other strides, so these must not decide.
-            let told = Plan { strides: self.terms.plan.strides, ..plan };
-            let bits = survey::bits(&terms, extent, bits);
-            self.terms = comm.terms_given(&self.request, &told, bits, comm.tried())?;
-            self.terms.plan.strides = plan.strides;
-        }
-        self.start_call(comm, &resolve(&self.terms, extent)?, work)?;
-        Ok(Step::Moved)
+    }
+
+    /// Goes on in full from where a replay is.
+    #[cfg(feature = "alloc")]
+    #[cold]
+    fn take_over(&mut self) {
+        self.stage = match core::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Replay(made, replay) => {
+                let Resolved { program, n_lanes, .. } = &made.resolved;
+                let engine = replay.into_engine(*program, *n_lanes);
+                Stage::Full(Box::new(FullCall::by(made, engine)))
+            }
+            other => other,
+        };
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
@@ -450,41 +228,23 @@ impl<'s> Underway<'s> {
         error: Option<&Error>,
     ) {
         #[cfg(feature = "alloc")]
-        comm.forget_trial();
-        if let Some(mut engine) = self.engine.take() {
-            let Communicator { transport, notices, state, .. } = &mut *comm;
-            let lanes = &mut state.lanes;
-            engine.abort(transport, lanes, notices, error);
-            comm.poisoned = true;
+        self.take_over();
+        if let Stage::Full(call) = &mut self.stage {
+            call.give_up(comm, error);
+        }
+        self.stage = Stage::Over;
+    }
+
+    /// What it is doing, in words.
+    pub(super) fn doing(&self) -> &'static str {
+        let Stage::Full(call) = &self.stage else {
+            return if matches!(self.stage, Stage::Over) { "finished" } else { "running" };
+        };
+        match call.phase {
+            Phase::Look { .. } => "learning the extent",
+            #[cfg(feature = "alloc")]
+            Phase::Probe(_) => "measuring links",
+            Phase::Call => "running",
         }
     }
-}
-
-/// Advances what goes before a call: ranks exchange values exactly, and the largest count.
-#[inline]
-fn exchange<X: Transport>(
-    engine: &mut Engine<'_>,
-    (transport, lanes): (&mut Group<X>, &mut Lanes<X::Frame>),
-    notices: &mut Notices,
-    limits: Limits,
-    values: &mut [f64],
-) -> Result<Progress, Error> {
-    let mut work = Work::new(Op::Max, Buffers::InPlace(values));
-    engine.poll(transport, lanes, &mut work, limits, notices)
-}
-
-/// What ranks must agree on of the arrays of a group, as a number that is no NaN.
-#[cfg(feature = "alloc")]
-fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
-    let ends = ends.iter().map(|&end| end as u64);
-    let bytes: Vec<u8> = ends.chain(quanta.map(f64::to_bits)).flat_map(u64::to_le_bytes).collect();
-    f64::from_bits(xxhash_rust::xxh3::xxh3_64(&bytes) >> 2)
-}
-
-/// What an advance came to.
-#[allow(clippy::large_enum_variant, reason = "nothing is on the heap, and a call ends once")]
-pub(crate) enum Step {
-    Moved,
-    Waiting,
-    Finished(Report),
 }

@@ -5,11 +5,13 @@
 //! primitives, which may be pending, and at most one send, which does not wait. What is left of the
 //! list and what is in the slots is all the state there is.
 
+#[cfg(feature = "alloc")]
+mod replay;
+
 use super::compute::Compute;
 use super::looks::Looks;
-use super::memo::{Known, Memo};
 use super::slots::{Frame, Slots};
-use super::{Notices, Program, check_fields, check_source, transport_error};
+use super::{Compiled, Notices, Program, check_fields, check_source, transport_error};
 use crate::bundle;
 use crate::codec::{CodecId, DecodeError};
 use crate::error::{Error, Field, Reason, Value};
@@ -42,6 +44,8 @@ pub(crate) struct Lane<F> {
     step: usize,
     /// The last turn found no free frame.
     is_starved: bool,
+    /// Bytes of a message in `In` that has not been checked.
+    unchecked: Option<usize>,
     slots: Slots<F>,
     /// What is left to compute of the current step, in reverse order, once that has begun.
     to_do: Option<Primitives>,
@@ -51,7 +55,16 @@ pub(crate) struct Lane<F> {
 
 impl<F: Frame> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
-        Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None, n_done: 0 }
+        Self {
+            tag,
+            round,
+            step: 0,
+            is_starved: false,
+            unchecked: None,
+            slots: Slots::new(),
+            to_do: None,
+            n_done: 0,
+        }
     }
 
     /// Whether steps are left.
@@ -102,8 +115,7 @@ impl<F: Frame> Lane<F> {
         }
     }
 
-    /// Completes the current step if nothing is missing for it. What a program's steps came to
-    /// before is in `memo`, if it was run before.
+    /// Completes the current step if nothing is missing for it.
     pub(super) fn turn<X: Transport<Frame = F>>(
         &mut self,
         (program, n_lanes): (&Program<'_>, usize),
@@ -111,47 +123,38 @@ impl<F: Frame> Lane<F> {
         compute: &mut dyn Compute,
         notices: &mut Notices,
         report: &mut Report,
-        mut memo: Option<&mut Memo>,
+        _record: Option<&mut Compiled>,
     ) -> Result<Turn, Error> {
         let step = loop {
-            if self.is_done(program) {
-                return Ok(Turn::Done);
-            }
-            let known = memo.as_deref().and_then(|memo| memo.get(self.step));
-            let step = known.map_or_else(|| program.step(self.step), |known| known.step);
+            let Some(step) = self.current(program) else { return Ok(Turn::Done) };
             if !program.layout.skips(step.part, self.round) {
                 break step;
             }
             // Every round has a part, so this ends after two rounds' steps.
             self.next_step(program, n_lanes, transport);
         };
-        let known = memo.as_deref().and_then(|memo| memo.get(self.step));
-        let run = match known {
-            Some(known) => program.layout.run_from(&step, self.round, known.segment),
-            None => program.layout.run(&step, self.round),
-        };
+        let run = program.layout.run(&step, self.round);
         self.is_starved = false;
         if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
-            match transport.poll_recv(from, self.tag).map_err(transport_error)? {
-                Poll::Pending => return Ok(Turn::Waiting),
-                Poll::Ready((frame, n_bytes)) => {
-                    self.put(Slot::In, frame, transport)?;
-                    let message = self.slots.bytes(Slot::In)?.get(..n_bytes);
-                    let message = message.ok_or(misuse())?;
-                    let (codec, operands) =
-                        self.check(program, notices, from, &step, &run, message)?;
-                    let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
-                    check_payload(from, &run, codec, payload, compute)?;
-                    let content = Content::new(codec, operands, step.n_parts);
-                    self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
-                    let next = match known {
-                        Some(known) => known.next_source,
-                        None => self.next_source(program, n_lanes),
-                    };
-                    if let Some(next) = next {
-                        transport.expect(next, self.tag);
+            let n_bytes = match self.unchecked {
+                Some(n_bytes) => n_bytes,
+                None => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
+                    Poll::Pending => return Ok(Turn::Waiting),
+                    Poll::Ready((frame, n_bytes)) => {
+                        self.put(Slot::In, frame, transport)?;
+                        n_bytes
                     }
-                }
+                },
+            };
+            let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+            let (codec, operands) = self.check(program, notices, from, &step, &run, message)?;
+            let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
+            check_payload(from, &run, codec, payload, compute)?;
+            let content = Content::new(codec, operands, step.n_parts);
+            self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
+            self.unchecked = None;
+            if let Some(next) = self.next_source(program, n_lanes) {
+                transport.expect(next, self.tag);
             }
         }
         if let Some(to) = step.to
@@ -160,33 +163,22 @@ impl<F: Frame> Lane<F> {
             return Ok(Turn::Waiting);
         }
         if self.to_do.is_none() {
-            let given = [Slot::Held, Slot::In].map(|slot| self.slots.content(slot));
             if step.from.is_none() && step.store {
                 self.check_complete(program, &step)?;
             }
-            let to_do = match known.filter(|known| known.given == given) {
-                Some(known) => known.to_do.clone(),
-                None => self.primitives(program, &step, given),
-            };
-            let is_new = known.is_none();
-            if let Some(memo) = memo.as_mut().filter(|_| is_new) {
-                let (segment, to_do) = (run.segment(0), to_do.clone());
-                let next_source = self.next_source(program, n_lanes);
-                memo.insert(self.step, Known { step, segment, next_source, given, to_do });
+            let to_do = self.primitives(program, &step);
+            #[cfg(feature = "alloc")]
+            if let Some(record) = _record {
+                let next = self.next_source(program, n_lanes);
+                let (contents, to_do) = (self.slots.contents(), to_do.iter().rev().copied());
+                record.add(program, self.step, (&step, next), contents, to_do);
             }
             self.to_do = Some(to_do);
         }
         for slot in [Slot::Out, Slot::Spare] {
             let is_written = |to_do: &Primitives| to_do.iter().any(|next| next.needs_frame(slot));
-            if self.slots.has_frame(slot) || !self.to_do.as_ref().is_some_and(is_written) {
-                continue;
-            }
-            match transport.poll_frame().map_err(transport_error)? {
-                Poll::Pending => {
-                    self.is_starved = true;
-                    return Ok(Turn::Waiting);
-                }
-                Poll::Ready(frame) => self.put(slot, frame, transport)?,
+            if self.to_do.as_ref().is_some_and(is_written) && !self.has_frame(slot, transport)? {
+                return Ok(Turn::Waiting);
             }
         }
         if self.compute(&step, &run, transport, compute, report)?.is_pending() {
@@ -195,27 +187,17 @@ impl<F: Frame> Lane<F> {
         if let Some(to) = step.to {
             let n_values = run.n_values();
             let n_bytes = self.address(program, &step, n_values)?;
-            let frame = self.slots.take_message()?;
-            transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
-            report.raw_bytes += (n_values * compute.bytes_per_value()) as u64;
-            report.wire_bytes += n_bytes as u64;
-            report.n_messages += 1;
+            self.send(to, n_bytes, n_values * compute.bytes_per_value(), transport, report)?;
         }
         let held = self.slots.keep_held(&step)?;
-        for frame in self.slots.end_step(held).into_iter().flatten() {
-            transport.recycle(frame);
-        }
+        self.slots.end_step(held, |frame| transport.recycle(frame));
         self.next_step(program, n_lanes, transport);
         Ok(Turn::Stepped)
     }
 
     /// What the step computes, in reverse order, of what is held and received.
-    fn primitives(
-        &self,
-        program: &Program<'_>,
-        step: &Step,
-        [held, received]: [Option<Content>; 2],
-    ) -> Primitives {
+    fn primitives(&self, program: &Program<'_>, step: &Step) -> Primitives {
+        let [held, received] = [Slot::Held, Slot::In].map(|slot| self.slots.content(slot));
         let links = Links::of(program.call, program.rank, step, received, held);
         let mut primitives = program.rules.primitives(step, held, links);
         primitives.reverse();
@@ -251,6 +233,38 @@ impl<F: Frame> Lane<F> {
         })
     }
 
+    /// Whether a slot has a frame; takes one from the pool if not.
+    fn has_frame<X: Transport<Frame = F>>(
+        &mut self,
+        slot: Slot,
+        transport: &mut X,
+    ) -> Result<bool, Error> {
+        if self.slots.has_frame(slot) {
+            return Ok(true);
+        }
+        let frame = transport.poll_frame().map_err(transport_error)?;
+        self.is_starved = frame.is_pending();
+        let Poll::Ready(frame) = frame else { return Ok(false) };
+        self.put(slot, frame, transport).map(|()| true)
+    }
+
+    /// Sends the message in `Out`, which as floats would be `n_raw` bytes.
+    fn send<X: Transport<Frame = F>>(
+        &mut self,
+        to: Rank,
+        n_bytes: usize,
+        n_raw: usize,
+        transport: &mut X,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let frame = self.slots.take_message()?;
+        transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
+        report.raw_bytes += n_raw as u64;
+        report.wire_bytes += n_bytes as u64;
+        report.n_messages += 1;
+        Ok(())
+    }
+
     /// Computes what the step says, looking at the network meanwhile; `Pending` if something is
     /// left to do.
     fn compute<X: Transport<Frame = F>>(
@@ -262,21 +276,13 @@ impl<F: Frame> Lane<F> {
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
         let looks = Looks::on(transport);
-        let is_timed = run.n_values() >= TIMED_FROM;
-        // When the last primitive that takes time ended, if none has been carried out since.
-        let mut ended = None;
+        let mut watch = Stopwatch::of(run.n_values());
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
-            let clock = if is_timed { clock(primitive) } else { None };
-            let start = clock.and(ended.take()).or_else(|| clock.map(|_| looks.now()));
-            let on = (run, step);
-            let n_done = &mut self.n_done;
-            let done = self.slots.carry_out(primitive, compute, on, n_done, report, &looks);
-            if let (Some(clock), Some(start)) = (clock, start) {
-                let (clock, now) = (clock(report), looks.now());
-                *clock = clock.saturating_add(now.saturating_sub(start));
-                ended = Some(now);
-            }
-            core::task::ready!(done)?;
+            let (slots, n_done) = (&mut self.slots, &mut self.n_done);
+            let carry_out = |report: &mut Report| {
+                slots.carry_out(primitive, compute, (run, step), n_done, report, &looks)
+            };
+            core::task::ready!(watch.time(primitive, report, &looks, carry_out))?;
             self.to_do.as_mut().and_then(heapless::Vec::pop);
         }
         self.to_do = None;
@@ -446,6 +452,41 @@ fn check_segment(
 ) -> Result<(), Error> {
     let found = compute.n_values(codec, segment)?;
     if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }.into()) }
+}
+
+/// Times the primitives of a step one after the other, on the clock of their transport.
+struct Stopwatch {
+    is_on: bool,
+    /// When the last primitive that takes time ended, if none has been carried out since.
+    ended: Option<Duration>,
+}
+
+impl Stopwatch {
+    /// For a step on so many values.
+    const fn of(n_values: usize) -> Self {
+        Self { is_on: n_values >= TIMED_FROM, ended: None }
+    }
+
+    /// Carries a primitive out, and adds the time that it took to the report.
+    fn time<X: Transport, R>(
+        &mut self,
+        primitive: Primitive,
+        report: &mut Report,
+        looks: &Looks<'_, X>,
+        carry_out: impl FnOnce(&mut Report) -> R,
+    ) -> R {
+        let clock = if self.is_on { clock(primitive) } else { None };
+        let Some(clock) = clock else {
+            self.ended = None;
+            return carry_out(report);
+        };
+        let start = self.ended.take().unwrap_or_else(|| looks.now());
+        let done = carry_out(report);
+        let (clock, now) = (clock(report), looks.now());
+        *clock = clock.saturating_add(now.saturating_sub(start));
+        self.ended = Some(now);
+        done
+    }
 }
 
 /// The clock of a report that a primitive's time goes into.

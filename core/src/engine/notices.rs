@@ -118,12 +118,14 @@ impl Notices {
     }
 
     /// When a call begins: fails if a rank is known to have given it up, or one before it. Whether
-    /// something was heard: what its sender sent before may have come just now.
+    /// something was heard: what its sender sent before may have come just now. A call that waits
+    /// for somebody need not listen before it does.
     pub(crate) fn begin<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
         checksum: bool,
+        listens: bool,
     ) -> Result<bool, Error> {
         self.own = Some(transport.rank());
         self.calls.insert(*ours);
@@ -131,7 +133,7 @@ impl Notices {
         if let Some((rank, notice)) = self.earliest {
             self.weigh(rank, &Heard::Message(notice), ours)?;
         }
-        let heard = self.listen_in_turn(transport, ours)?;
+        let heard = listens && self.listen_in_turn(transport, ours)?;
         self.answer(transport, ours, checksum);
         Ok(heard)
     }

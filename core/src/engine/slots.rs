@@ -47,6 +47,11 @@ impl<F: Frame> Slots<F> {
         self.contents[slot.index()]
     }
 
+    #[cfg(feature = "alloc")]
+    pub(super) const fn contents(&self) -> Contents {
+        self.contents
+    }
+
     /// Puts an empty frame into a slot; returns it if there is one.
     pub(super) fn put(&mut self, slot: Slot, frame: F) -> Result<(), F> {
         match &mut self.frames[slot.index()] {
@@ -111,27 +116,21 @@ impl<F: Frame> Slots<F> {
         Ok(n_held - places.n_parts())
     }
 
-    /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
-    /// Returns the frames that are too many.
-    pub(super) fn end_step(&mut self, held: Option<Content>) -> [Option<F>; 2] {
-        let [is_received, was_held] =
-            [Slot::In, Slot::Held].map(|slot| self.frames[slot.index()].is_some());
+    /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares. Those
+    /// that are too many go back.
+    pub(super) fn end_step(&mut self, held: Option<Content>, mut recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
-        let received = if is_received { self.spare(Slot::In) } else { None };
-        let freed = if was_held && held.is_none() { self.spare(Slot::Held) } else { None };
-        [received, freed]
-    }
-
-    /// Makes the frame of a slot a spare of the next step's; returns it if there are enough.
-    fn spare(&mut self, slot: Slot) -> Option<F> {
-        let frame = self.frames[slot.index()].take();
-        let spares = [Slot::Out, Slot::Spare].map(Slot::index);
-        let Some(spare) = spares.into_iter().find(|&spare| self.frames[spare].is_none()) else {
-            return frame;
-        };
-        self.frames[spare] = frame;
-        None
+        let emptied = [Some(Slot::In), if held.is_none() { Some(Slot::Held) } else { None }];
+        for slot in emptied.into_iter().flatten() {
+            if let Some(frame) = self.frames[slot.index()].take() {
+                let spares = [Slot::Out, Slot::Spare].map(Slot::index);
+                match spares.into_iter().find(|&spare| self.frames[spare].is_none()) {
+                    Some(spare) => self.frames[spare] = Some(frame),
+                    None => recycle(frame),
+                }
+            }
+        }
     }
 
     /// Carries a primitive of a step out on its run, of whose parts it is done with `n_done`. An
@@ -149,10 +148,7 @@ impl<F: Frame> Slots<F> {
             return Poll::Ready(Err(Error::Internal));
         };
         match primitive {
-            Primitive::Move { from, to } => {
-                self.frames.swap(from.index(), to.index());
-                self.n_bytes.swap(from.index(), to.index());
-            }
+            Primitive::Move { from, to } => self.swap(from, to),
             Primitive::Copy { from, to } => self.copy(from, to, step)?,
             Primitive::Join { from } => self.join(from, self.n_parts(Slot::Held), step)?,
             Primitive::Replace { from } => {
@@ -180,6 +176,31 @@ impl<F: Frame> Slots<F> {
         }
         self.contents = after;
         Poll::Ready(Ok(()))
+    }
+
+    /// Carries a primitive out again, on frames of one segment. `after`: what is in the slots then.
+    #[cfg(feature = "alloc")]
+    pub(super) fn again(
+        &mut self,
+        primitive: Primitive,
+        after: &Contents,
+        compute: &mut dyn Compute,
+        segment: &Segment,
+        report: &mut Report,
+        pace: &dyn Pace,
+    ) -> Poll<Result<(), Error>> {
+        match primitive {
+            Primitive::Move { from, to } => self.swap(from, to),
+            Primitive::Copy { from, to } => self.copy_whole(from, to)?,
+            _ => core::task::ready!(self.compute(primitive, compute, segment, report, pace))?,
+        }
+        self.contents = *after;
+        Poll::Ready(Ok(()))
+    }
+
+    fn swap(&mut self, one: Slot, other: Slot) {
+        self.frames.swap(one.index(), other.index());
+        self.n_bytes.swap(one.index(), other.index());
     }
 
     /// Whether segments of several parts are held.
@@ -298,6 +319,10 @@ impl<F: Frame> Slots<F> {
             self.n_bytes[to.index()] = n_bytes.ok_or(misuse())?;
             return Ok(());
         }
+        self.copy_whole(from, to)
+    }
+
+    fn copy_whole(&mut self, from: Slot, to: Slot) -> Result<(), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
         let [Some(src), Some(dst)] = frames.map_err(|_| Error::Internal)? else {

@@ -96,7 +96,7 @@ fn engine<F: Frame>(
         rank,
         n_steps,
     };
-    Engine::new(program, 1, program.report(1), Duration::ZERO, lanes, false)
+    Engine::new(program, 1, program.report(1), Duration::ZERO, lanes)
 }
 
 #[test]

@@ -50,6 +50,29 @@ impl Template {
         head
     }
 
+    /// The whole header of a message without a checksum.
+    pub(crate) fn filled(&self, place: &Place, operands: u32, as_floats: bool) -> Self {
+        let mut head = self.at(place);
+        if as_floats {
+            head[9] |= AS_FLOATS;
+        }
+        head[OPERANDS_AT..OPERANDS_AT + 4].copy_from_slice(&operands.to_le_bytes());
+        Self(head)
+    }
+
+    /// Whether the whole header is that of a message.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn begins(&self, message: &[u8]) -> bool {
+        message.first_chunk() == Some(&self.0)
+    }
+
+    /// Writes the whole header, if there is room.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn write(&self, message: &mut [u8]) -> Option<()> {
+        *message.first_chunk_mut()? = self.0;
+        Some(())
+    }
+
     /// Writes what [`Header::emit`] would, before the payload that is all else in `message`.
     pub(crate) fn emit(
         &self,
@@ -60,11 +83,7 @@ impl Template {
         checksum: bool,
     ) {
         let (room, payload) = message.split_at_mut(HEADER_BYTES);
-        let mut head = self.at(place);
-        if as_floats {
-            head[9] |= AS_FLOATS;
-        }
-        head[OPERANDS_AT..OPERANDS_AT + 4].copy_from_slice(&operands.to_le_bytes());
+        let Self(mut head) = self.filled(place, operands, as_floats);
         if checksum {
             head[8] |= HAS_CHECKSUM;
             let sum = checksum_of(&head[..CHECKSUM_AT], payload);

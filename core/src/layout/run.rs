@@ -14,16 +14,7 @@ pub struct Run<'l> {
 
 impl<'l> Run<'l> {
     pub(super) fn new(layout: &'l Layout<'l>, step: &Step, round: usize) -> Self {
-        Self::from(layout, step, round, layout.segment(step.part, round))
-    }
-
-    pub(super) const fn from(
-        layout: &'l Layout<'l>,
-        step: &Step,
-        round: usize,
-        first: Segment,
-    ) -> Self {
-        Self { layout, step: *step, round, first }
+        Self { layout, step: *step, round, first: layout.segment(step.part, round) }
     }
 
     /// Number of parts, at least one.

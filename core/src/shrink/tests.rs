@@ -69,6 +69,6 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         let ours = CallHeader { sequence: 1, ..CallHeader::of_no_call(0, 1) };
         let told = Err(Error::Aborted { rank: Rank(1), culprit, reason });
         let expected = if is_kept { told } else { Ok(false) };
-        assert_eq!(notices.begin(&mut Memory::new(3, 0), &ours, false), expected);
+        assert_eq!(notices.begin(&mut Memory::new(3, 0), &ours, false, true), expected);
     }
 }

@@ -228,7 +228,7 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
     let mut transport = Memory::new(3, 0);
     let ours = header(Kind::Data, 2, 5).call;
     let mut notices = Notices::default();
-    notices.begin(&mut transport, &ours, false).expect("nothing has come");
+    notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
     // Rank 1 was through with call 5, gave up call 6, and shrinks.
     transport.comes(1, Kind::Abort, 2, 6);
     transport.comes(1, Kind::View, 3, 0);
@@ -241,7 +241,7 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
     let told = aborted(Reason::Dropped, Rank(0));
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
     let next = CallHeader { sequence: 6, ..ours };
-    assert_eq!(notices.begin(&mut transport, &next, false), told);
+    assert_eq!(notices.begin(&mut transport, &next, false, true), told);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn call(op: OpCode) -> CallHeader {
 /// What rank 0 says while it waits for rank 1 in the call of number 5.
 fn sum(transport: &mut Memory) -> (Notices, Result<bool, Error>) {
     let mut notices = Notices::default();
-    notices.begin(transport, &call(OpCode::Sum), false).expect("nothing has come");
+    notices.begin(transport, &call(OpCode::Sum), false, true).expect("nothing has come");
     let found = notices.listen(transport, &call(OpCode::Sum), &[Rank(1)]);
     (notices, found)
 }
@@ -310,7 +310,7 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
     ] {
         let mut transport = Memory::new(3, 0);
         let mut notices = Notices::default();
-        notices.begin(&mut transport, &call(OpCode::Sum), false).expect("nothing has come");
+        notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
         transport.says(1, call(teller), disagreed(Rank(2), said));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         assert_eq!(disagrees(found, with), expected);
@@ -323,7 +323,7 @@ fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
     for (culprit, said) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
         let mut transport = Memory::new(3, 0);
         let mut notices = Notices::default();
-        notices.begin(&mut transport, &call(OpCode::Sum), false).expect("nothing has come");
+        notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
         transport.says(1, call(OpCode::Sum), disagreed(culprit, said));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         assert_eq!(found, aborted(Reason::Mismatch(Field::Op), culprit));
@@ -335,7 +335,7 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
     let mut transport = Memory::new(3, 0);
     let ours = call(OpCode::Sum);
     let mut notices = Notices::default();
-    notices.begin(&mut transport, &ours, false).expect("nothing has come");
+    notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
     // Both disagreed in call 6, which this rank has not come to: rank 2 is heard first.
     for (rank, culprit) in [(2, Rank(1)), (1, Rank(2))] {
         let content = disagreed(culprit, OpCode::Max);
@@ -352,7 +352,7 @@ fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_ans
     let mut transport = Memory::new(3, 9);
     transport.says(1, call(OpCode::Avg), Content::Asks(Calls::default()));
     let mut notices = Notices::default();
-    let found = notices.begin(&mut transport, &call(OpCode::Sum), false);
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
     assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
 
     let mut transport = Memory::new(3, 9);
@@ -373,7 +373,7 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
     for sequence in [6, 7] {
         assert_eq!(transport.sent_to, []);
         let ours = CallHeader { sequence, ..call(OpCode::Sum) };
-        notices.begin(&mut transport, &ours, false).expect("the same call");
+        notices.begin(&mut transport, &ours, false, true).expect("the same call");
     }
     assert_eq!(transport.sent_to, [Rank(1)]);
 }
@@ -389,7 +389,7 @@ fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
         assert_eq!(notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]), Ok(true));
         assert_eq!(notices.asked_by(), waits.then_some(Rank(1)), "call {asked}");
         let next = CallHeader { sequence: 6, ..call(OpCode::Sum) };
-        notices.begin(&mut transport, &next, false).expect("the same call");
+        notices.begin(&mut transport, &next, false, true).expect("the same call");
         assert_eq!(notices.asked_by(), None, "it must ask again");
     }
 }
@@ -402,7 +402,7 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
             let mut transport = Memory::new(3, 9);
             let ours = CallHeader { sequence: first, ..call(OpCode::Sum) };
             let mut notices = Notices::default();
-            notices.begin(&mut transport, &ours, false).expect("nothing has come");
+            notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
             for (rank, ahead) in [1, 2].into_iter().zip(asked) {
                 let later = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
                 transport.says(rank, later, Content::Asks(Calls::default()));
@@ -411,7 +411,7 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
             for ahead in [1, 2] {
                 assert_eq!(transport.sent_to, [], "{asked:?} ahead of {first}");
                 let ours = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
-                notices.begin(&mut transport, &ours, false).expect("the same call");
+                notices.begin(&mut transport, &ours, false, true).expect("the same call");
             }
             assert_eq!(transport.sent_to, [Rank(1), Rank(2)], "{asked:?} ahead of {first}");
         }
@@ -466,7 +466,7 @@ fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
         let mut transport = Memory::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
         let next = CallHeader { sequence: 6, op: OpCode::Max, ..call(OpCode::Sum) };
-        notices.begin(&mut transport, &next, false).expect("nothing has come");
+        notices.begin(&mut transport, &next, false, true).expect("nothing has come");
         transport.says(1, call(theirs), Content::Asks(Calls::default()));
         let found = notices.listen(&mut transport, &next, &[Rank(1)]);
         assert_eq!(found.is_err(), differs, "{found:?}");
@@ -489,7 +489,7 @@ fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want
     notices.ask(&mut transport, &ours, &[Rank(1)], 0, false);
     assert_eq!(transport.sent_to, [Rank(1)], "not twice in a call");
     let next = CallHeader { sequence: 6, ..ours };
-    notices.begin(&mut transport, &next, false).expect("nothing has come");
+    notices.begin(&mut transport, &next, false, true).expect("nothing has come");
     notices.ask(&mut transport, &next, &[Rank(1)], 0, false);
     assert_eq!(transport.sent_to, [Rank(1), Rank(1)]);
 }
@@ -506,7 +506,7 @@ fn a_question_tells_of_earlier_calls_as_well() {
     assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
     let mut notices = Notices::default();
     notices.calls.insert(CallHeader { sequence: 3, ..call(OpCode::Sum) });
-    let found = notices.begin(&mut transport, &call(OpCode::Sum), false);
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
     let said = disagrees(found, Rank(1));
     assert_eq!(said, "rank 1 disagrees on the operation: avg there, sum here");
 }

@@ -1,0 +1,429 @@
+//! A call from its beginning: measure links and look at the data if that is needed, then run the
+//! engine.
+
+use super::operands::Operands;
+#[cfg(feature = "alloc")]
+use super::probe::Probe;
+#[cfg(feature = "alloc")]
+use super::resolved::Made;
+use super::resolved::Resolved;
+use super::survey;
+use super::terms::Terms;
+use super::underway::Step;
+use super::{Communicator, Request};
+use crate::bound::Quantum;
+use crate::budget::{Budget, ask, resolve};
+#[cfg(feature = "alloc")]
+use crate::codec::AnyCodec;
+#[cfg(feature = "alloc")]
+use crate::element::Element;
+#[cfg(feature = "alloc")]
+use crate::engine::Coding;
+use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Progress, Work};
+use crate::error::Error;
+#[cfg(feature = "alloc")]
+use crate::frame::Measure;
+use crate::group::Group;
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::rounding::Pass;
+use crate::transport::Transport;
+#[cfg(feature = "alloc")]
+use alloc::{boxed::Box, vec::Vec};
+#[cfg(feature = "alloc")]
+use core::mem;
+use core::time::Duration;
+
+/// A call under way that has all its stages before it, or some.
+pub(super) struct FullCall<'s> {
+    pub(super) request: Request<'s>,
+    pub(super) terms: Terms<'s>,
+    /// What is being run; none once the result has been returned.
+    pub(super) engine: Option<Engine<'s>>,
+    pub(super) phase: Phase,
+    /// The call itself, once it has been resolved.
+    pub(super) resolved: Option<Resolved<'s>>,
+    /// Own values are to be rounded by it before the call itself moves.
+    pass: Option<Pass>,
+    /// What looks at the data have cost.
+    pub(super) before: Option<Report>,
+    /// The automatic plan, while ranks look at samples before they choose; with the strides that
+    /// this rank found, if nobody told them.
+    pub(super) open: Option<Plan>,
+    /// The same call as the communicator keeps it.
+    #[cfg(feature = "alloc")]
+    pub(super) made: Option<Box<Made>>,
+}
+
+/// What the engine runs.
+pub(super) enum Phase {
+    /// Measuring links, before an automatic plan chooses.
+    #[cfg(feature = "alloc")]
+    Probe(Probe),
+    /// Exchanging what each rank saw of its data, in a sample or in all.
+    Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
+    /// The call itself.
+    Call,
+}
+
+impl<'s> FullCall<'s> {
+    /// A call that is to [begin](Self::begin).
+    pub(super) const fn new(request: Request<'s>, terms: Terms<'s>) -> Self {
+        Self {
+            request,
+            terms,
+            engine: None,
+            phase: Phase::Call,
+            resolved: None,
+            pass: None,
+            before: None,
+            open: None,
+            #[cfg(feature = "alloc")]
+            made: None,
+        }
+    }
+
+    /// A call that was made before, under way by this engine.
+    #[cfg(feature = "alloc")]
+    pub(super) fn by(made: Box<Made>, engine: Engine<'s>) -> Self {
+        let call = Self::new(made.request, made.resolved.terms);
+        Self { engine: Some(engine), made: Some(made), ..call }
+    }
+
+    /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
+    /// without.
+    pub(super) fn begin<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "alloc")]
+        if self.is_trial_due(comm, plan) {
+            self.open = Some(*plan);
+            return self.start_trial(comm, plan);
+        }
+        self.begin_untried(comm, work, plan)
+    }
+
+    /// As [`begin`](Self::begin) where the call is no trial.
+    pub(super) fn begin_untried<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "alloc")]
+        if self.should_measure(comm) {
+            self.open = Some(*plan);
+            return self.start_probe(comm);
+        }
+        self.begin_with_links(comm, work, plan)
+    }
+
+    /// The same where links are as known as they will be.
+    #[inline]
+    pub(super) fn begin_with_links<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        self.open = self.terms.asks.then_some(*plan);
+        let asked = self.asked().plan;
+        if self.open.is_some() || asked.needs_extent() {
+            let sampled = !asked.needs_extent() || asked.samples(self.terms.shares.count());
+            self.start_look(comm, work, sampled)
+        } else {
+            let budget = resolve(&self.terms, None)?;
+            self.start_call(comm, &budget, work)?;
+            #[cfg(feature = "alloc")]
+            if let Some(resolved) = &self.resolved {
+                comm.keep(&self.request, plan, resolved);
+            }
+            Ok(())
+        }
+    }
+
+    /// Begins a call on arrays that follow each other in the buffers and end there, of which each
+    /// has been checked and could be a call of these terms, within these budgets. Several share
+    /// frames.
+    #[cfg(feature = "alloc")]
+    pub(super) fn begin_group<X: Transport, T: Element>(
+        comm: &mut Communicator<X>,
+        request: &Request<'s>,
+        work: &mut Work<'_, 's, T>,
+        terms: Terms<'s>,
+        ends: &'s [usize],
+        budgets: &[Budget],
+    ) -> Result<Self, Error> {
+        comm.use_lanes()?;
+        if let [budget] = budgets {
+            let mut call = Self::new(*request, terms);
+            call.start_call(comm, budget, work)?;
+            // Whoever makes such a call has rounded its arrays.
+            call.pass = None;
+            return Ok(call);
+        }
+        let mut call = Self::new(*request, terms.of_group(ends));
+        let codecs: Vec<AnyCodec<T>> = budgets
+            .iter()
+            .map(|budget| call.terms.plan.codec.instance(&comm.params(&call.terms, budget.quantum)))
+            .collect();
+        let quanta = budgets.iter().map(|budget| budget.quantum.step());
+        let header = call.terms.header(Measure::Group, digest(ends, quanta));
+        let first = budgets.first().ok_or(Error::Internal)?;
+        let sizes = comm.sizes(&call.terms, first.quantum);
+        let program = comm.program(&call.terms, &sizes, header)?;
+        call.run(comm, program);
+        work.ends = ends;
+        work.coding = Coding::by_each(codecs, call.terms.divisor());
+        Ok(call)
+    }
+
+    /// What a look is for: the call, or of an automatic plan that is still open the call within its
+    /// bound.
+    fn asked(&self) -> Terms<'s> {
+        let plan = self.open.map_or(self.terms.plan, |plan| Plan { is_auto: false, ..plan });
+        Terms { plan, ..self.terms }
+    }
+
+    /// Others are told of the call itself, and what it asks of each operand.
+    fn start_look<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &dyn Operands,
+        sampled: bool,
+    ) -> Result<(), Error> {
+        let own = self.request.own(comm.size(), comm.rank());
+        let terms = self.asked();
+        let needs_extent = terms.plan.needs_extent();
+        let mut values = [survey::NOTHING; survey::N_WITH_BITS];
+        let (extents, bits) = values.split_at_mut(survey::N_VALUES);
+        let mut extent = None;
+        if needs_extent {
+            let seen = work.look(own.clone(), comm.config.level, sampled);
+            extents.copy_from_slice(&seen);
+            // Its own is enough to tell how short its values become.
+            extent = survey::conclude(seen, false).flatten();
+        }
+        if let Some(open) = &mut self.open {
+            let finds = comm.has_time_to_find(own.len(), terms.dtype);
+            let finds = finds.then_some(comm.config.level);
+            let (weights, strides) = work.weigh(own, &terms, extent, finds);
+            bits.copy_from_slice(&weights);
+            open.strides = strides;
+        }
+        let (measure, asked) = ask(&terms, sampled);
+        let look = terms.of_look(self.n_looked());
+        let codec = comm.sizes(&look, Quantum::LOSSLESS);
+        let program = comm.program(&look, &codec, terms.header(measure, asked))?;
+        self.run(comm, program);
+        self.phase = Phase::Look { values, sampled };
+        Ok(())
+    }
+
+    /// How many values ranks exchange in a look.
+    const fn n_looked(&self) -> usize {
+        if self.open.is_some() { survey::N_WITH_BITS } else { survey::N_VALUES }
+    }
+
+    fn start_call<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        budget: &Budget,
+        work: &mut dyn Operands,
+    ) -> Result<(), Error> {
+        let resolved = comm.resolve(&self.terms, budget)?;
+        let own = self.request.own(comm.size(), comm.rank());
+        let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
+        resolved.prepare(work, shape_of);
+        self.start(comm, &resolved);
+        self.pass = self.terms.pass(budget, comm.rank());
+        self.resolved = Some(resolved);
+        Ok(())
+    }
+
+    /// Runs the call itself next.
+    pub(super) fn start<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        resolved: &Resolved<'s>,
+    ) {
+        self.run_as(comm, resolved.program, resolved.n_lanes, resolved.report);
+        self.phase = Phase::Call;
+    }
+
+    /// Drives the call until the call itself is next, of which nothing has been sent.
+    pub(super) fn finish_looking<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+    ) -> Result<(), Error> {
+        let limits = comm.limits();
+        while !matches!(self.phase, Phase::Call) {
+            if let Step::Waiting = self.advance(comm, work, limits)? {
+                comm.idle(limits, self.rest(limits));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs this program next, on so many lanes.
+    pub(super) fn run<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        (program, n_lanes): (Program<'s>, usize),
+    ) {
+        self.run_as(comm, program, n_lanes, program.report(n_lanes));
+    }
+
+    /// The same; its report begins with this one.
+    fn run_as<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        program: Program<'s>,
+        n_lanes: usize,
+        report: Report,
+    ) {
+        let program = program.numbered(comm.next_sequence());
+        let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
+        self.engine = Some(Engine::new(program, n_lanes, report, now, on));
+    }
+
+    /// How long to rest before the next look.
+    pub(super) fn rest(&self, limits: Limits) -> Duration {
+        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(limits))
+    }
+
+    /// Does a bounded amount of work. After an error the call is given up.
+    pub(super) fn advance<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        limits: Limits,
+    ) -> Result<Step, Error> {
+        let result = self.try_advance(comm, work, limits);
+        if let Err(error) = &result {
+            self.give_up(comm, Some(error));
+        }
+        result
+    }
+
+    fn try_advance<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        limits: Limits,
+    ) -> Result<Step, Error> {
+        let (size, rank) = (comm.size(), comm.rank());
+        if let Some(pass) = self.pass.take() {
+            let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
+            work.round(own, &pass, comm.config.level);
+        }
+        let Communicator { transport, notices, state, .. } = &mut *comm;
+        let lanes = &mut state.lanes;
+        let n_looked = self.n_looked();
+        let engine = self.engine.as_mut().ok_or(Error::Finished)?;
+        let progress = match &mut self.phase {
+            #[cfg(feature = "alloc")]
+            Phase::Probe(Probe { values, .. }) => {
+                exchange(engine, (transport, lanes), notices, limits, values)?
+            }
+            Phase::Look { values, .. } => {
+                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_looked])?
+            }
+            Phase::Call => engine.poll(transport, lanes, work, limits, notices)?,
+        };
+        match progress {
+            Progress::Moved => return Ok(Step::Moved),
+            Progress::Waiting => return Ok(Step::Waiting),
+            Progress::Finished => {}
+        }
+        let mut report = engine.report;
+        if let Some(before) = self.before {
+            report += before;
+        }
+        // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
+        // the communicator lives.
+        self.engine = None;
+        #[cfg(feature = "alloc")]
+        if let Phase::Probe(probe) = &mut self.phase {
+            self.before = Some(report);
+            let probe = mem::take(probe);
+            self.advance_probe(comm, work, probe)?;
+            return Ok(Step::Moved);
+        }
+        let Phase::Look { values, sampled } = self.phase else {
+            self.request.end(size, rank, work);
+            #[cfg(feature = "alloc")]
+            {
+                comm.end_trial();
+                if let Some(made) = self.made.take() {
+                    comm.keep_again(made);
+                }
+            }
+            return Ok(Step::Finished(report));
+        };
+        self.before = Some(report);
+        let terms = self.asked();
+        let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
+            return Err(Error::Internal);
+        };
+        let mut extent = None;
+        if terms.plan.needs_extent() {
+            let Some(seen) = survey::conclude(extents, sampled) else {
+                self.start_look(comm, work, false)?;
+                return Ok(Step::Moved);
+            };
+            extent = seen;
+        }
+        if let Some(plan) = self.open.take() {
+            // Others may have found other strides, so these must not decide.
+            let told = Plan { strides: self.terms.plan.strides, ..plan };
+            let bits = survey::bits(&terms, extent, bits);
+            self.terms = comm.terms_given(&self.request, &told, bits, comm.tried())?;
+            self.terms.plan.strides = plan.strides;
+        }
+        self.start_call(comm, &resolve(&self.terms, extent)?, work)?;
+        Ok(Step::Moved)
+    }
+
+    /// Tells the other ranks, and makes the communicator refuse further calls.
+    pub(super) fn give_up<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        error: Option<&Error>,
+    ) {
+        #[cfg(feature = "alloc")]
+        comm.forget_trial();
+        if let Some(mut engine) = self.engine.take() {
+            let Communicator { transport, notices, state, .. } = &mut *comm;
+            let lanes = &mut state.lanes;
+            engine.abort(transport, lanes, notices, error);
+            comm.poisoned = true;
+        }
+    }
+}
+
+/// Advances what goes before a call: ranks exchange values exactly, and the largest count.
+#[inline]
+fn exchange<X: Transport>(
+    engine: &mut Engine<'_>,
+    (transport, lanes): (&mut Group<X>, &mut Lanes<X::Frame>),
+    notices: &mut Notices,
+    limits: Limits,
+    values: &mut [f64],
+) -> Result<Progress, Error> {
+    let mut work = Work::new(Op::Max, Buffers::InPlace(values));
+    engine.poll(transport, lanes, &mut work, limits, notices)
+}
+
+/// What ranks must agree on of the arrays of a group, as a number that is no NaN.
+#[cfg(feature = "alloc")]
+fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
+    let ends = ends.iter().map(|&end| end as u64);
+    let bytes: Vec<u8> = ends.chain(quanta.map(f64::to_bits)).flat_map(u64::to_le_bytes).collect();
+    f64::from_bits(xxhash_rust::xxh3::xxh3_64(&bytes) >> 2)
+}

@@ -1,0 +1,150 @@
+//! A program as it ran: of each step the message that it received, what it computed, and the
+//! message that it sent.
+//!
+//! A step that is made again on the same content of its slots computes the same, and its messages
+//! have the same headers but for the call's number. So who makes a call again asks neither
+//! schedule, nor layout, nor rules: `Lane::replay`. A step is compiled
+//! when it is first made, because only then is known how many ranks' values each message combines.
+//!
+//! Only programs of one round are compiled, in which each message is of one part.
+
+use super::Program;
+use crate::codec::CodecId;
+use crate::frame::{Place, Template};
+use crate::layout::Segment;
+use crate::primitive::{Content, Contents, MAX_PRIMITIVES, Primitive, Slot, held_after};
+use crate::schedule::Step;
+use crate::transport::Rank;
+use alloc::vec::Vec;
+
+/// Programs of more steps are not compiled.
+const MAX_STEPS: usize = 64;
+
+/// A message that a step receives.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) from: Rank,
+    pub(super) header: Template,
+    pub(super) content: Content,
+    /// Whom the lane receives from next.
+    pub(super) next: Option<Rank>,
+}
+
+/// A message that a step sends.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) to: Rank,
+    pub(super) header: Template,
+}
+
+/// A step as it ran.
+#[derive(Debug)]
+pub(super) struct CompiledStep {
+    pub(super) segment: Segment,
+    pub(super) received: Option<Received>,
+    /// Slots that must have a frame before it computes.
+    pub(super) frames: heapless::Vec<Slot, 2>,
+    /// What it computes, and what is in the slots after each.
+    pub(super) to_do: heapless::Vec<(Primitive, Contents), MAX_PRIMITIVES>,
+    pub(super) sent: Option<Sent>,
+    /// What stays held.
+    pub(super) held: Option<Content>,
+}
+
+/// The steps of a program, from the first one on, as far as they are compiled.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    steps: Vec<CompiledStep>,
+    /// Another step cannot be.
+    is_refused: bool,
+}
+
+impl Compiled {
+    pub(super) fn step(&self, index: usize) -> Option<&CompiledStep> {
+        self.steps.get(index)
+    }
+
+    /// Whether a program of so many steps can be replayed.
+    pub(crate) fn is_whole(&self, n_steps: usize) -> bool {
+        self.steps.len() == n_steps && !self.is_refused
+    }
+
+    /// Whether it receives anything.
+    pub(super) fn receives(&self) -> bool {
+        self.steps.iter().any(|step| step.received.is_some())
+    }
+
+    /// Adds the step of this index, which computes `to_do` on this content of the slots.
+    pub(super) fn add(
+        &mut self,
+        program: &Program<'_>,
+        index: usize,
+        (step, next): (&Step, Option<Rank>),
+        contents: Contents,
+        to_do: impl Iterator<Item = Primitive>,
+    ) {
+        if index < self.steps.len() || self.is_refused {
+            return;
+        }
+        let compiled = (index == self.steps.len() && index < MAX_STEPS)
+            .then(|| compile(program, (step, next), contents, to_do))
+            .flatten();
+        self.is_refused = compiled.is_none();
+        self.steps.extend(compiled);
+    }
+}
+
+/// The step, if it can be compiled.
+fn compile(
+    program: &Program<'_>,
+    (step, next): (&Step, Option<Rank>),
+    mut contents: Contents,
+    to_do: impl Iterator<Item = Primitive>,
+) -> Option<CompiledStep> {
+    let is_single = step.n_parts == 1 && contents.iter().flatten().all(|held| held.n_parts == 1);
+    if !is_single || program.layout.n_rounds() != 1 || program.checksum {
+        return None;
+    }
+    let segment = program.layout.segment(step.part, 0);
+    let header = |from, content: Content| {
+        let place = Place { from, part: step.part.0, round: 0, n_values: segment.len as u32 };
+        let as_floats = content.codec != program.rules.codec();
+        program.template_of(step.part).filled(&place, content.operands, as_floats)
+    };
+    let received = match (step.from, contents[Slot::In.index()]) {
+        (Some(from), Some(content)) => {
+            Some(Received { from, header: header(from, content), content, next })
+        }
+        (None, None) => None,
+        _ => return None,
+    };
+    let mut after = heapless::Vec::new();
+    for primitive in to_do {
+        if matches!(primitive, Primitive::Join { .. } | Primitive::Replace { .. }) {
+            return None;
+        }
+        contents = primitive.after(contents, 1)?;
+        after.push((primitive, contents)).ok()?;
+    }
+    let writes = |slot| after.iter().any(|(primitive, _)| primitive.needs_frame(slot));
+    let frames = [Slot::Out, Slot::Spare].into_iter().filter(|&slot| writes(slot)).collect();
+    let sent = match (step.to, contents[Slot::Out.index()]) {
+        (Some(to), Some(content)) => Some(Sent { to, header: header(program.rank, content) }),
+        (Some(_), None) => return None,
+        (None, _) => None,
+    };
+    contents[Slot::Out.index()] = None;
+    let held = held_after(step, &contents);
+    Some(CompiledStep { segment, received, frames, to_do: after, sent, held })
+}
+
+impl Received {
+    /// Whether a message begins as this one did, in the call of this number.
+    pub(super) fn is_like(&self, message: &[u8], sequence: u32) -> bool {
+        self.header.numbered(sequence).begins(message)
+    }
+
+    pub(super) const fn codec(&self) -> CodecId {
+        self.content.codec
+    }
+}

@@ -1,0 +1,78 @@
+//! Steps as they were compiled.
+
+use super::{Lane, Stopwatch, Turn, misuse};
+use crate::engine::compiled::Compiled;
+use crate::engine::slots::Frame;
+use crate::engine::{Compute, Looks, transport_error};
+use crate::error::Error;
+use crate::frame::HEADER_BYTES;
+use crate::primitive::Slot;
+use crate::report::Report;
+use crate::transport::Transport;
+use core::task::Poll;
+
+impl<F: Frame> Lane<F> {
+    /// Completes the current step as it was compiled, in the call of this number. `None`: it goes on
+    /// otherwise, and [`turn`](Lane::turn) must go on with it.
+    pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
+        &mut self,
+        (compiled, sequence): (&Compiled, u32),
+        transport: &mut X,
+        compute: &mut dyn Compute,
+        report: &mut Report,
+    ) -> Result<Option<Turn>, Error> {
+        let Some(step) = compiled.step(self.step) else { return Ok(Some(Turn::Done)) };
+        if let Some(received) = &step.received
+            && self.slots.content(Slot::In).is_none()
+        {
+            let come = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
+            let Poll::Ready((frame, n_bytes)) = come else { return Ok(Some(Turn::Waiting)) };
+            self.put(Slot::In, frame, transport)?;
+            let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+            let is_like = received.is_like(message, sequence);
+            let n_values = |payload| compute.n_values(received.codec(), payload);
+            if !is_like || n_values(&message[HEADER_BYTES..]) != Ok(step.segment.len) {
+                self.unchecked = Some(n_bytes);
+                return Ok(None);
+            }
+            self.slots.fill(Slot::In, received.content, n_bytes - HEADER_BYTES);
+            if let Some(next) = received.next {
+                transport.expect(next, self.tag);
+            }
+        }
+        if let Some(sent) = &step.sent
+            && transport.poll_ready(sent.to, self.tag).map_err(transport_error)?.is_pending()
+        {
+            return Ok(Some(Turn::Waiting));
+        }
+        for &slot in &step.frames {
+            if !self.has_frame(slot, transport)? {
+                return Ok(Some(Turn::Waiting));
+            }
+        }
+        let looks = Looks::on(transport);
+        let mut watch = Stopwatch::of(step.segment.len);
+        for (at, &(primitive, ref after)) in step.to_do.iter().enumerate() {
+            let (slots, segment) = (&mut self.slots, &step.segment);
+            let again = |report: &mut Report| {
+                slots.again(primitive, after, compute, segment, report, &looks)
+            };
+            if watch.time(primitive, report, &looks, again)?.is_pending() {
+                self.to_do = Some(step.to_do[at..].iter().rev().map(|(next, _)| *next).collect());
+                return Ok(None);
+            }
+        }
+        if let Some(sent) = &step.sent {
+            let (message, _) = self.slots.message()?;
+            sent.header.numbered(sequence).write(message).ok_or(misuse())?;
+            let (n_bytes, n_raw) = (message.len(), step.segment.len * compute.bytes_per_value());
+            self.send(sent.to, n_bytes, n_raw, transport, report)?;
+        }
+        self.slots.end_step(step.held, |frame| transport.recycle(frame));
+        self.step += 1;
+        if compiled.step(self.step).is_none() {
+            self.release(transport);
+        }
+        Ok(Some(Turn::Stepped))
+    }
+}
