@@ -26,13 +26,17 @@ use foldwire::{Element, Error, Operation, Report, Transport};
 pub fn drive<'a, X: Transport + 'a, T: Element>(
     operations: impl IntoIterator<Item = Operation<'a, X, T>>,
 ) -> Vec<Result<Report, Error>> {
-    let mut operations: Vec<_> = operations.into_iter().map(|o| (o, None)).collect();
-    while operations.iter().any(|(_, result)| result.is_none()) {
-        for (operation, result) in operations.iter_mut().filter(|(_, result)| result.is_none()) {
-            if let Poll::Ready(ready) = operation.poll() {
-                *result = Some(ready);
+    let mut operations: Vec<_> = operations.into_iter().map(Some).collect();
+    let mut results = vec![Err(Error::Finished); operations.len()];
+    while operations.iter().any(Option::is_some) {
+        for (place, result) in operations.iter_mut().zip(&mut results) {
+            if let Some(operation) = place
+                && let Poll::Ready(ready) = operation.poll()
+            {
+                *result = ready;
+                *place = None;
             }
         }
     }
-    operations.into_iter().filter_map(|(_, result)| result).collect()
+    results
 }

@@ -80,11 +80,8 @@ impl Endpoint {
         if self.fabric.is_closed(to) {
             return Err(Error::PeerLost { peer: to });
         }
-        if self.outbound.find(to, tag).is_none() {
-            let link = self.fabric.open_link(self.rank, to, tag);
-            self.outbound.insert(to, tag, link);
-        }
-        self.outbound.find(to, tag).ok_or(Error::NoSuchTag { tag })
+        let open = || self.fabric.open_link(self.rank, to, tag);
+        self.outbound.find_or_insert(to, tag, open).ok_or(Error::NoSuchTag { tag })
     }
 
     /// Sends, or gives the frame back with the reason.

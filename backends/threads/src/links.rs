@@ -20,9 +20,31 @@ impl<T> Links<T> {
     }
 
     pub(crate) fn find(&mut self, peer: Rank, tag: Tag) -> Option<&mut T> {
+        let position = self.position(peer, tag)?;
+        self.list.get_mut(position)
+    }
+
+    /// The link; a new one if there is none.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        peer: Rank,
+        tag: Tag,
+        link: impl FnOnce() -> T,
+    ) -> Option<&mut T> {
+        let position = match self.position(peer, tag) {
+            Some(position) => position,
+            None => {
+                self.insert(peer, tag, link());
+                self.list.len() - 1
+            }
+        };
+        self.list.get_mut(position)
+    }
+
+    /// Where the link is in the list.
+    fn position(&self, peer: Rank, tag: Tag) -> Option<usize> {
         let of_tag = self.index.get(tag.index())?;
-        let position = of_tag.get(peer.index())?.checked_sub(1)?;
-        Some(&mut self.list[position as usize])
+        Some(of_tag.get(peer.index())?.checked_sub(1)? as usize)
     }
 
     pub(crate) fn insert(&mut self, peer: Rank, tag: Tag, link: T) {

@@ -15,9 +15,9 @@ use super::terms::Terms;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
 use crate::codec::CodecParams;
-#[cfg(feature = "alloc")]
-use crate::engine::Compiled;
 use crate::engine::Program;
+#[cfg(feature = "alloc")]
+use crate::engine::{Compiled, Replay};
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
 #[cfg(feature = "alloc")]
@@ -64,6 +64,8 @@ pub(super) struct Made {
     plan: Plan,
     pub(super) resolved: Resolved<'static>,
     pub(super) compiled: Compiled,
+    /// The call of them that is under way, or was last.
+    pub(super) replay: Replay,
 }
 
 /// The last calls of a communicator.
@@ -156,7 +158,8 @@ impl<X: Transport> Communicator<X> {
             report: *report,
         };
         let request = Request { shares, ..*request };
-        let made = Made { request, plan: *plan, resolved, compiled: Compiled::default() };
+        let (plan, compiled, replay) = (*plan, Compiled::default(), Replay::default());
+        let made = Made { request, plan, resolved, compiled, replay };
         self.state.recent.check(&self.config);
         self.state.recent.insert(Box::new(made));
     }

@@ -34,7 +34,7 @@ pub(crate) struct Underway<'s> {
 enum Stage<'s> {
     /// It was made before, and runs as it was compiled then.
     #[cfg(feature = "alloc")]
-    Replay(Box<Made>, Replay),
+    Replay(Box<Made>),
     Full(Placed<FullCall<'s>>),
     /// The result has been returned.
     Over,
@@ -87,8 +87,8 @@ impl<'s> Underway<'s> {
             return Self::full(comm, call);
         }
         let (sequence, now) = (comm.next_sequence(), comm.transport.now());
-        let replay = Replay::new(sequence, resolved.report, now, &mut comm.state.lanes);
-        Self { limits, stage: Stage::Replay(made, replay) }
+        made.replay.begin(sequence, &made.resolved.report, now, &mut comm.state.lanes);
+        Self { limits, stage: Stage::Replay(made) }
     }
 
     /// Starts a call that has been prepared.
@@ -169,9 +169,10 @@ impl<'s> Underway<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
     ) -> Result<Option<Step>, Error> {
-        let Stage::Replay(made, replay) = &mut self.stage else { return Ok(None) };
+        let Stage::Replay(made) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let on = (&made.resolved.program, &made.compiled);
+        let Made { resolved, compiled, replay, request, .. } = &mut **made;
+        let on = (&resolved.program, &*compiled);
         let found = if self.limits.deadline.is_some() {
             Ok(Replayed::Differs)
         } else {
@@ -185,8 +186,8 @@ impl<'s> Underway<'s> {
                 Ok(None)
             }
             Ok(Replayed::Finished(report)) => {
-                made.request.end(comm.size(), comm.rank(), work);
-                if let Stage::Replay(made, _) = core::mem::replace(&mut self.stage, Stage::Over) {
+                request.end(comm.size(), comm.rank(), work);
+                if let Stage::Replay(made) = core::mem::replace(&mut self.stage, Stage::Over) {
                     comm.keep_again(made);
                 }
                 Ok(Some(Step::Finished(report)))
@@ -212,9 +213,9 @@ impl<'s> Underway<'s> {
     #[cold]
     fn take_over(&mut self) {
         self.stage = match core::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Replay(made, replay) => {
+            Stage::Replay(made) => {
                 let Resolved { program, n_lanes, .. } = &made.resolved;
-                let engine = replay.into_engine(*program, *n_lanes);
+                let engine = made.replay.into_engine(*program, *n_lanes);
                 Stage::Full(Box::new(FullCall::by(made, engine)))
             }
             other => other,

@@ -9,7 +9,6 @@
 //! Only programs of one round are compiled, in which each message is of one part.
 
 use super::Program;
-use crate::codec::CodecId;
 use crate::frame::{Place, Template};
 use crate::layout::Segment;
 use crate::primitive::{Content, Contents, MAX_PRIMITIVES, Primitive, Slot, held_after};
@@ -102,7 +101,7 @@ fn compile(
     to_do: impl Iterator<Item = Primitive>,
 ) -> Option<CompiledStep> {
     let is_single = step.n_parts == 1 && contents.iter().flatten().all(|held| held.n_parts == 1);
-    if !is_single || program.layout.n_rounds() != 1 || program.checksum {
+    if !is_single || program.layout.n_rounds() != 1 {
         return None;
     }
     let segment = program.layout.segment(step.part, 0);
@@ -136,15 +135,4 @@ fn compile(
     contents[Slot::Out.index()] = None;
     let held = held_after(step, &contents);
     Some(CompiledStep { segment, received, frames, to_do: after, sent, held })
-}
-
-impl Received {
-    /// Whether a message begins as this one did, in the call of this number.
-    pub(super) fn is_like(&self, message: &[u8], sequence: u32) -> bool {
-        self.header.numbered(sequence).begins(message)
-    }
-
-    pub(super) const fn codec(&self) -> CodecId {
-        self.content.codec
-    }
 }

@@ -110,9 +110,7 @@ impl<F: Frame> Lane<F> {
     /// Gives every frame back.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         self.to_do = None;
-        while let Some(frame) = self.slots.take_any() {
-            transport.recycle(frame);
-        }
+        self.slots.take_all().for_each(|frame| transport.recycle(frame));
     }
 
     /// Completes the current step if nothing is missing for it.
@@ -308,7 +306,8 @@ impl<F: Frame> Lane<F> {
             let (n_values, as_floats) = (n_values as u32, content.codec != program.rules.codec());
             let place = Place { from: program.rank, part, round, n_values };
             let template = program.template_of(step.part);
-            template.emit(message, &place, content.operands, as_floats, program.checksum);
+            let header = template.filled(&place, content.operands, as_floats);
+            header.write(message, program.checksum).ok_or(misuse())?;
         }
         Ok(message.len())
     }
@@ -324,15 +323,6 @@ impl<F: Frame> Lane<F> {
         run: &Run<'_>,
         message: &[u8],
     ) -> Result<(CodecId, u32), Error> {
-        let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
-        let place = Place { from: rank, part, round, n_values };
-        let codec = program.rules.codec();
-        if !program.checksum
-            && let Some(operands) = program.template_of(step.part).operands_of(message, &place)
-            && self.operands(program, step).contains(&operands)
-        {
-            return Ok((codec, operands));
-        }
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
@@ -376,7 +366,7 @@ impl<F: Frame> Lane<F> {
                 [*need.end(), header.operands].map(|n| Value::number(u64::from(n)));
             return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
         }
-        let codec = if header.as_floats { CodecId::Raw } else { codec };
+        let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
         Ok((codec, header.operands))
     }
 

@@ -15,6 +15,7 @@ use core::mem;
 use core::time::Duration;
 
 /// A call under way.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Replay {
     sequence: u32,
     has_begun: bool,
@@ -37,14 +38,16 @@ pub(crate) enum Replayed {
 
 impl Replay {
     /// Begins the call of this number. `report`: what its report begins with.
-    pub(crate) fn new<F: Frame>(
+    pub(crate) fn begin<F: Frame>(
+        &mut self,
         sequence: u32,
-        report: Report,
+        report: &Report,
         now: Duration,
         on: &mut Lanes<F>,
-    ) -> Self {
+    ) {
         on.begin(1);
-        Self { sequence, has_begun: false, has_waited: false, started: now, report }
+        (self.sequence, self.started, self.report) = (sequence, now, *report);
+        (self.has_begun, self.has_waited) = (false, false);
     }
 
     /// Makes all the steps that it can, of a long segment one.
@@ -70,7 +73,7 @@ impl Replay {
         let lane = lanes.lanes.first_mut().ok_or(Error::Internal)?;
         let mut has_moved = false;
         loop {
-            let on = (compiled, self.sequence);
+            let on = (compiled, self.sequence, program.checksum);
             let turn = lane.replay(on, transport, compute, &mut self.report)?;
             let Some(turn) = turn else { return Ok(Replayed::Differs) };
             match turn {

@@ -89,10 +89,10 @@ impl<F: Frame> Slots<F> {
         self.frames[Slot::Out.index()].take().ok_or(Error::Internal)
     }
 
-    /// Takes any frame out; `None` if there is none left.
-    pub(super) fn take_any(&mut self) -> Option<F> {
+    /// Takes all frames out.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = F> {
         self.contents = [None; Slot::COUNT];
-        self.frames.iter_mut().find_map(Option::take)
+        self.frames.iter_mut().filter_map(Option::take)
     }
 
     /// What stays held after the step, which used up its parts.

@@ -274,10 +274,10 @@ impl<T: Element> Compute for Work<'_, '_, T> {
     ) -> Poll<Result<Written, Error>> {
         let any = self.coding.codec(segment, self.ends);
         let (codec, op, divisor) = (any.as_dyn(), self.op, self.coding.divisor);
-        let raw = AnyCodec::raw(codec.weight());
-        let by = |id| if id == codec.id() { codec } else { raw.as_dyn() };
+        let (id, raw) = (codec.id(), Raw::with_weight(codec.weight()));
+        let by = |other| if other == id { codec } else { &raw };
         // The one that folds and combines in place.
-        let in_place = if codec.id().is_in_place() { codec } else { raw.as_dyn() };
+        let in_place = || if id.is_in_place() { codec } else { &raw };
         let buffers = &mut self.buffers.lent(self.coding.is_in_place);
         let n = segment.len;
         let mut written = Written::default();
@@ -304,7 +304,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
                 let own = buffers.own(segment)?;
-                in_place.fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
+                in_place().fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -323,7 +323,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
                 written.n_bytes = a.len();
-                let codec = in_place.homomorphic().ok_or(Error::Internal)?;
+                let codec = in_place().homomorphic().ok_or(Error::Internal)?;
                 codec.combine_in_place(&op, a, b).ok_or(Error::Internal)??;
             }
             Primitive::Reduce { into } => {

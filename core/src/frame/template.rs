@@ -41,65 +41,44 @@ impl Template {
         self
     }
 
-    fn at(&self, place: &Place) -> [u8; HEADER_BYTES] {
-        let mut head = self.0;
-        head[PART_AT..PART_AT + 4].copy_from_slice(&place.part.to_le_bytes());
-        head[PART_AT + 4..PART_AT + 8].copy_from_slice(&place.round.to_le_bytes());
-        head[PART_AT + 8..PART_AT + 12].copy_from_slice(&place.n_values.to_le_bytes());
-        head[FROM_AT..FROM_AT + 4].copy_from_slice(&place.from.0.to_le_bytes());
-        head
-    }
-
-    /// The whole header of a message without a checksum.
+    /// The whole header of a message, but for a checksum.
     pub(crate) fn filled(&self, place: &Place, operands: u32, as_floats: bool) -> Self {
-        let mut head = self.at(place);
+        let mut head = self.0;
+        let Place { from, part, round, n_values } = *place;
+        let fields =
+            [(PART_AT, part), (PART_AT + 4, round), (PART_AT + 8, n_values), (FROM_AT, from.0)];
+        for (at, field) in fields.into_iter().chain([(OPERANDS_AT, operands)]) {
+            head[at..at + 4].copy_from_slice(&field.to_le_bytes());
+        }
         if as_floats {
             head[9] |= AS_FLOATS;
         }
-        head[OPERANDS_AT..OPERANDS_AT + 4].copy_from_slice(&operands.to_le_bytes());
         Self(head)
     }
 
-    /// Whether the whole header is that of a message.
-    #[cfg(feature = "alloc")]
-    pub(crate) fn begins(&self, message: &[u8]) -> bool {
-        message.first_chunk() == Some(&self.0)
+    /// With the checksum of a message of this payload.
+    fn summed(mut self, payload: &[u8]) -> Self {
+        self.0[8] |= HAS_CHECKSUM;
+        let sum = checksum_of(&self.0[..CHECKSUM_AT], payload);
+        self.0[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        self
     }
 
-    /// Writes the whole header, if there is room.
+    /// Whether this is the header of a message, which has a checksum or not.
     #[cfg(feature = "alloc")]
-    pub(crate) fn write(&self, message: &mut [u8]) -> Option<()> {
-        *message.first_chunk_mut()? = self.0;
+    pub(crate) fn is_of(&self, message: &[u8], checksum: bool) -> bool {
+        message.split_first_chunk().is_some_and(|(head, payload)| {
+            let expected = if checksum { self.summed(payload) } else { *self };
+            *head == expected.0
+        })
+    }
+
+    /// Writes what [`Header::emit`] would, before the payload that is all else in `message`. `None`
+    /// if there is no room.
+    pub(crate) fn write(self, message: &mut [u8], checksum: bool) -> Option<()> {
+        let (head, payload) = message.split_first_chunk_mut()?;
+        *head = if checksum { self.summed(payload) } else { self }.0;
         Some(())
-    }
-
-    /// Writes what [`Header::emit`] would, before the payload that is all else in `message`.
-    pub(crate) fn emit(
-        &self,
-        message: &mut [u8],
-        place: &Place,
-        operands: u32,
-        as_floats: bool,
-        checksum: bool,
-    ) {
-        let (room, payload) = message.split_at_mut(HEADER_BYTES);
-        let Self(mut head) = self.filled(place, operands, as_floats);
-        if checksum {
-            head[8] |= HAS_CHECKSUM;
-            let sum = checksum_of(&head[..CHECKSUM_AT], payload);
-            head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-        }
-        room.copy_from_slice(&head);
-    }
-
-    /// How many operands a message has whose header is of this call and place, says that its
-    /// payload is by the call's codec, and has no checksum. `None` says nothing.
-    pub(crate) fn operands_of(&self, message: &[u8], place: &Place) -> Option<u32> {
-        let head: &[u8; HEADER_BYTES] = message.first_chunk()?;
-        let mut expected = self.at(place);
-        expected[OPERANDS_AT..CHECKSUM_AT].copy_from_slice(&head[OPERANDS_AT..CHECKSUM_AT]);
-        let operands = u32::from_le_bytes(*head[OPERANDS_AT..].first_chunk()?);
-        (*head == expected).then_some(operands)
     }
 }
 
@@ -139,30 +118,33 @@ mod tests {
             let mut bytes = expected.clone();
             header.emit(&mut expected, checksum);
             let template = Template::new(&header.call);
-            template.emit(&mut bytes, &place(&header), header.operands, as_floats, checksum);
+            let filled = template.filled(&place(&header), header.operands, as_floats);
+            assert_eq!(filled.write(&mut bytes, checksum), Some(()));
             assert_eq!(bytes, expected);
+            assert_eq!(filled.write(&mut bytes[..HEADER_BYTES - 1], checksum), None);
         }
     }
 
     #[test]
-    fn a_template_knows_its_messages_and_no_others() {
+    fn a_header_knows_its_messages_and_no_others() {
         let header = header();
-        let template = Template::new(&header.call);
-        let mut message = vec![7; HEADER_BYTES + 12];
-        header.emit(&mut message, false);
-        assert_eq!(template.operands_of(&message, &place(&header)), Some(8));
-        for bit in 0..HEADER_BYTES * 8 {
-            let mut damaged = message.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let found = template.operands_of(&damaged, &place(&header));
-            // Only the number of operands may be another.
-            let is_operands = (OPERANDS_AT..CHECKSUM_AT).contains(&(bit / 8));
-            assert_eq!(found.is_some(), is_operands, "bit {bit}");
+        let filled = Template::new(&header.call).filled(&place(&header), 8, false);
+        for checksum in [false, true] {
+            let mut message = vec![7; HEADER_BYTES + 12];
+            header.emit(&mut message, checksum);
+            assert!(filled.is_of(&message, checksum));
+            assert!(!filled.is_of(&message, !checksum));
+            for bit in 0..message.len() * 8 {
+                let mut damaged = message.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                // Without a checksum nothing tells of the payload.
+                let is_payload = bit / 8 >= HEADER_BYTES;
+                assert_eq!(filled.is_of(&damaged, checksum), is_payload && !checksum, "bit {bit}");
+            }
+            assert!(!filled.is_of(&message[..HEADER_BYTES - 1], checksum));
+            assert!(!filled.numbered(78).is_of(&message, checksum));
+            readdress(&mut message, Rank(1));
+            assert!(!filled.is_of(&message, checksum));
         }
-        assert_eq!(template.operands_of(&message[..HEADER_BYTES - 1], &place(&header)), None);
-        readdress(&mut message, Rank(1));
-        assert_eq!(template.operands_of(&message, &place(&header)), None);
-        header.emit(&mut message, true);
-        assert_eq!(template.operands_of(&message, &place(&header)), None);
     }
 }

@@ -258,6 +258,9 @@ impl Scenario {
             })
             .collect();
         let grouped = at_once && more.one_in(3);
+        // A call that is made again goes another way the third time.
+        let n_again = if !at_once && more.one_in(3) { 3 } else { 0 };
+        let calls = [vec![calls[0]; n_again], calls].concat();
         let n_arrays = if grouped { more.below(5) } else { 0 };
         let arrays = (0..n_arrays).map(|_| Choice::draw(&mut more)).collect::<Vec<_>>();
         let calls = [calls, arrays].concat();

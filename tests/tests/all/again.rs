@@ -6,8 +6,10 @@ use foldwire::error::Field;
 use foldwire::layout::share;
 use foldwire::pipeline::{HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Error, Op, Plan, Rank, Report, Transport};
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Bound, Call, Error, Op, Plan, Rank, Report, Transport};
 use foldwire_tests::{Backend, Threads, data};
+use std::time::Duration;
 
 const N_TIMES: usize = 3;
 const COUNTS: [usize; 5] = [0, 1, 5, 1000, 30_000];
@@ -188,6 +190,95 @@ fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
             other => panic!("rank {rank}: {other:?}"),
         }
     }
+}
+
+/// A sum of 10 values that two ranks have made `N_TIMES`; what comes of `last` on each.
+fn after_calls_alike<R: Send>(
+    last: impl Fn(foldwire::Communicator<foldwire_threads::Endpoint>) -> R + Sync,
+) -> Vec<R> {
+    Threads { frame_bytes: None }.run(2, |mut comm| {
+        for _ in 0..N_TIMES {
+            comm.all_reduce(&mut [1.0_f32; 10], Op::Sum, &Plan::raw()).expect("alike");
+        }
+        last(comm)
+    })
+}
+
+#[test]
+fn a_rank_that_is_late_for_a_call_it_made_before_is_waited_for() {
+    let late = Duration::from_millis(30);
+    let results = after_calls_alike(|mut comm| {
+        let is_late = comm.rank() == Rank(1);
+        if is_late {
+            std::thread::sleep(late);
+        }
+        let mut x = [1.0_f32; 10];
+        let report = comm.all_reduce(&mut x, Op::Sum, &Plan::raw()).expect("a sum");
+        assert_eq!(x, [2.0; 10]);
+        (is_late, report.total)
+    });
+    for (is_late, total) in results {
+        assert!(is_late || total >= late / 2, "{total:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_has_gone_is_named_in_a_call_it_made_before() {
+    let results = after_calls_alike(|mut comm| {
+        let stays = comm.rank() == Rank(0);
+        stays.then(|| comm.all_reduce(&mut [1.0_f32; 10], Op::Sum, &Plan::raw()))
+    });
+    let expected = Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(Rank(1)) };
+    assert_eq!(results[0], Some(Err(expected)));
+}
+
+#[test]
+fn a_call_that_was_made_before_and_is_given_up_ends_on_all_ranks() {
+    let results = after_calls_alike(|mut comm| {
+        let mut x = [1.0_f32; 10];
+        if comm.rank() == Rank(0) {
+            std::thread::sleep(Duration::from_millis(50));
+            return comm.all_reduce(&mut x, Op::Sum, &Plan::raw());
+        }
+        let mut call = comm.start(Call::all_reduce(&mut x, Op::Sum), &Plan::raw())?;
+        assert!(call.poll().is_pending());
+        call.cancel();
+        comm.all_reduce(&mut x, Op::Sum, &Plan::raw())
+    });
+    let aborted = |error: &Error| matches!(error, Error::Aborted { culprit: Rank(1), .. });
+    // It may have sent its share before.
+    assert!(results[0].as_ref().is_err_and(aborted) || results[0].is_ok(), "{results:?}");
+    assert_eq!(results[1], Err(Error::Poisoned));
+}
+
+#[test]
+fn limits_hold_for_calls_that_were_made_before() {
+    let limit = Duration::from_millis(50);
+    let results = after_calls_alike(|mut comm| {
+        let waits = comm.rank() == Rank(0);
+        if !waits {
+            std::thread::sleep(10 * limit);
+            return [None, None];
+        }
+        let mut x = [1.0_f32; 10];
+        let call = comm.start(Call::all_reduce(&mut x, Op::Sum), &Plan::raw()).expect("a call");
+        let deadline = call.with_deadline(limit).wait().err();
+        [deadline, comm.start(Call::all_reduce(&mut x, Op::Sum), &Plan::raw()).err()]
+    });
+    let [deadline, after] = results[0];
+    assert!(matches!(deadline, Some(Error::Deadline { rank: Rank(1), .. })), "{deadline:?}");
+    assert_eq!(after, Some(Error::Poisoned));
+    let stalled = after_calls_alike(|mut comm| {
+        if comm.rank() == Rank(1) {
+            std::thread::sleep(10 * limit);
+            return None;
+        }
+        let mut x = [1.0_f32; 10];
+        let call = comm.start(Call::all_reduce(&mut x, Op::Sum), &Plan::raw()).expect("a call");
+        call.with_timeout(limit).wait().err()
+    });
+    let stalled = stalled[0];
+    assert!(matches!(stalled, Some(Error::Stalled { rank: Rank(1), .. })), "{stalled:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ impl<F: Frame> Lane<F> {
     /// otherwise, and [`turn`](Lane::turn) must go on with it.
     pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
         &mut self,
-        (compiled, sequence): (&Compiled, u32),
+        (compiled, sequence, checksum): (&Compiled, u32, bool),
         transport: &mut X,
         compute: &mut dyn Compute,
         report: &mut Report,
@@ -29,8 +29,8 @@ impl<F: Frame> Lane<F> {
             let Poll::Ready((frame, n_bytes)) = come else { return Ok(Some(Turn::Waiting)) };
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
-            let is_like = received.is_like(message, sequence);
-            let n_values = |payload| compute.n_values(received.codec(), payload);
+            let is_like = received.header.numbered(sequence).is_of(message, checksum);
+            let n_values = |payload| compute.n_values(received.content.codec, payload);
             if !is_like || n_values(&message[HEADER_BYTES..]) != Ok(step.segment.len) {
                 self.unchecked = Some(n_bytes);
                 return Ok(None);
@@ -64,7 +64,7 @@ impl<F: Frame> Lane<F> {
         }
         if let Some(sent) = &step.sent {
             let (message, _) = self.slots.message()?;
-            sent.header.numbered(sequence).write(message).ok_or(misuse())?;
+            sent.header.numbered(sequence).write(message, checksum).ok_or(misuse())?;
             let (n_bytes, n_raw) = (message.len(), step.segment.len * compute.bytes_per_value());
             self.send(sent.to, n_bytes, n_raw, transport, report)?;
         }
