@@ -18,6 +18,9 @@ pub struct Mpi {
     /// What each request was, at the same index as the request.
     requests: Requests<Request>,
     events: VecDeque<Event<HeapFrame>>,
+    /// What the last test found has been handed out: whoever asks on hears that there is no more,
+    /// and MPI is not asked twice in a pass.
+    has_handed_out: bool,
     patience: Patience,
     /// MPI may be called by the thread only that initialised it.
     one_thread: PhantomData<*const ()>,
@@ -40,6 +43,7 @@ impl Mpi {
             comm: Comm::duplicate(communicator)?,
             requests: Requests::new(),
             events: VecDeque::new(),
+            has_handed_out: false,
             patience: Patience::default(),
             one_thread: PhantomData,
         })
@@ -119,10 +123,14 @@ impl Net for Mpi {
     }
 
     fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Error> {
+        if std::mem::take(&mut self.has_handed_out) {
+            return Ok(None);
+        }
         if self.events.is_empty() {
             self.test()?;
         }
         let event = self.events.pop_front();
+        self.has_handed_out = event.is_some() && self.events.is_empty();
         if event.is_some() {
             self.patience.renew();
         }
@@ -130,6 +138,7 @@ impl Net for Mpi {
     }
 
     fn cancel_receives(&mut self) {
+        self.has_handed_out = false;
         self.requests.cancel(|request| matches!(request, Request::Receive { .. }));
     }
 
