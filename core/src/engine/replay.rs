@@ -1,8 +1,8 @@
 //! A call that is replayed: one lane that runs a compiled program.
 //!
 //! It does what an [`Engine`] does while nothing is in its way. Where something is (a message
-//! differs from the one before, a rank is lost, two polls in a row find nothing to do) an engine
-//! takes over from where the lane is, and it knows how to wait, whom to ask, and what is wrong.
+//! differs from the one before, a rank is lost, it waits for long) an engine takes over from where
+//! the lane is, and it knows how to wait, whom to ask, and what is wrong.
 
 use super::{Compiled, Compute, Engine, Frame, Lanes, Limits, Notices, Program};
 use super::{ask_after, is_short, transport_error};
@@ -14,6 +14,9 @@ use crate::wait::Wait;
 use core::mem;
 use core::time::Duration;
 
+/// Whoever waits for longer is attended to by an engine.
+const SHORT_WAIT: Duration = Duration::from_micros(100);
+
 /// A call under way.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Replay {
@@ -21,6 +24,8 @@ pub(crate) struct Replay {
     has_begun: bool,
     /// The last poll found nothing to do.
     has_waited: bool,
+    /// When the one before it found nothing either.
+    waits_since: Option<Duration>,
     started: Duration,
     report: Report,
 }
@@ -47,7 +52,7 @@ impl Replay {
     ) {
         on.begin(1);
         (self.sequence, self.started, self.report) = (sequence, now, *report);
-        (self.has_begun, self.has_waited) = (false, false);
+        (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
     }
 
     /// Makes all the steps that it can, of a long segment one.
@@ -63,35 +68,47 @@ impl Replay {
         notices: &mut Notices,
     ) -> Result<Replayed, Error> {
         transport.progress().map_err(transport_error)?;
+        let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
-            let ours = program.header.numbered(self.sequence);
             // Who receives hears of others once it waits.
-            if notices.begin(transport, &ours, program.checksum, !compiled.receives())? {
+            if notices.begin(transport, &ours(), program.checksum, !compiled.receives())? {
                 transport.progress().map_err(transport_error)?;
             }
         }
         let lane = lanes.lanes.first_mut().ok_or(Error::Internal)?;
         let mut has_moved = false;
-        loop {
+        let awaited = loop {
             let on = (compiled, self.sequence, program.checksum);
-            let turn = lane.replay(on, transport, compute, &mut self.report)?;
-            let Some(turn) = turn else { return Ok(Replayed::Differs) };
-            match turn {
-                Turn::Stepped if is_short(&self.report) => has_moved = true,
-                Turn::Stepped => {
-                    self.has_waited = false;
-                    return Ok(Replayed::Moved);
-                }
-                Turn::Waiting => break,
-                Turn::Done if transport.undelivered().is_some() => break,
-                Turn::Done => {
-                    self.report.total = transport.now().saturating_sub(self.started);
-                    return Ok(Replayed::Finished(self.report));
-                }
+            match lane.replay(on, transport, compute, &mut self.report)? {
+                None => return Ok(Replayed::Differs),
+                Some(Turn::Stepped) => has_moved = true,
+                Some(Turn::Waiting) => break lane.awaits(compiled),
+                Some(Turn::Done) => match transport.undelivered() {
+                    None => {
+                        self.report.total = transport.now().saturating_sub(self.started);
+                        return Ok(Replayed::Finished(self.report));
+                    }
+                    awaited => break awaited,
+                },
             }
+            if !is_short(&self.report) {
+                (self.has_waited, self.waits_since) = (false, None);
+                return Ok(Replayed::Moved);
+            }
+        };
+        let had_waited = mem::replace(&mut self.has_waited, true);
+        if has_moved || !had_waited {
+            self.waits_since = None;
+            return Ok(Replayed::Waiting);
         }
-        let has_waited = mem::replace(&mut self.has_waited, !has_moved) && !has_moved;
-        Ok(if has_waited { Replayed::Differs } else { Replayed::Waiting })
+        let now = transport.now();
+        if now.saturating_sub(*self.waits_since.get_or_insert(now)) > SHORT_WAIT {
+            return Ok(Replayed::Differs);
+        }
+        let ours = ours();
+        let heard = notices.listen(transport, &ours, awaited.as_slice())?
+            || notices.listen_in_turn(transport, &ours)?;
+        Ok(if heard { Replayed::Moved } else { Replayed::Waiting })
     }
 
     /// The engine that goes on.

@@ -8,10 +8,18 @@ use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::primitive::Slot;
 use crate::report::Report;
-use crate::transport::Transport;
+use crate::transport::{Rank, Transport};
 use core::task::Poll;
 
 impl<F: Frame> Lane<F> {
+    /// Whom the current step waits for.
+    pub(in crate::engine) fn awaits(&self, compiled: &Compiled) -> Option<Rank> {
+        let step = compiled.step(self.step)?;
+        let received = step.received.as_ref().filter(|_| self.slots.content(Slot::In).is_none());
+        let sent = step.sent.as_ref().filter(|_| !self.is_starved);
+        received.map(|received| received.from).or(sent.map(|sent| sent.to))
+    }
+
     /// Completes the current step as it was compiled, in the call of this number. `None`: it goes on
     /// otherwise, and [`turn`](Lane::turn) must go on with it.
     pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
@@ -22,6 +30,7 @@ impl<F: Frame> Lane<F> {
         report: &mut Report,
     ) -> Result<Option<Turn>, Error> {
         let Some(step) = compiled.step(self.step) else { return Ok(Some(Turn::Done)) };
+        self.is_starved = false;
         if let Some(received) = &step.received
             && self.slots.content(Slot::In).is_none()
         {
