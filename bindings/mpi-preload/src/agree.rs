@@ -39,10 +39,9 @@ impl View {
     /// What a rank gives, of `n_shares` shares whose lengths are agreed on; of a call whose
     /// arguments MPI is to judge, that it is one.
     #[must_use]
-    pub fn numbers(view: Result<&Self, Why>, n_shares: usize) -> Vec<i64> {
+    pub fn numbers(view: Result<Self, Why>, n_shares: usize) -> Vec<i64> {
         let is_good = view.is_ok();
-        let nothing = Self::default();
-        let Self { bases, n_bytes, shares } = view.unwrap_or(&nothing);
+        let Self { bases, n_bytes, shares } = view.unwrap_or_default();
         let codes = || bases.iter().map(|base| base.unwrap_or(Base::Other) as i64);
         let largest = codes().max().unwrap_or(UNKNOWN);
         let smallest = codes().map(|code| !code).max().unwrap_or(UNKNOWN);
@@ -50,7 +49,7 @@ impl View {
         // The largest complement is that of the smallest number.
         let pairs = (0..n_shares)
             .flat_map(|rank| share(rank).map_or([UNKNOWN; 2], |n_bytes| [n_bytes, !n_bytes]));
-        [i64::from(!is_good), *n_bytes as i64, largest, smallest].into_iter().chain(pairs).collect()
+        [i64::from(!is_good), n_bytes as i64, largest, smallest].into_iter().chain(pairs).collect()
     }
 }
 

@@ -16,13 +16,13 @@ use crate::decide::Why;
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{self, Mpi};
 use crate::net::Wire;
-use crate::taken::{Begun, End, Failure, Next, Ours, Ready};
+use crate::taken::{Begun, Instead, Next, Ours, Ready};
 
 /// The longest rest of who waits for the library.
 const REST: Duration = Duration::from_millis(1);
 
 /// What follows from what all ranks have told.
-type Then = Box<dyn FnOnce(&[i64]) -> Result<Ready, Failure>>;
+type Then = Box<dyn FnOnce(&[i64]) -> Result<Ready, Instead>>;
 
 /// The largest of all ranks' numbers are on their way.
 struct Asked {
@@ -43,7 +43,7 @@ impl Begun for Asked {
         self.pending.is_finished()
     }
 
-    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Failure> {
+    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Instead> {
         let Self { pending, then } = *self;
         let Finished { data, outcome } = pending.wait();
         outcome?;
@@ -86,14 +86,14 @@ impl Begun for PassedOn {
         self.outcome.get().is_some()
     }
 
-    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Failure> {
+    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Instead> {
         let mut patience = Patience::default();
         while !self.is_done() {
             patience.rest(REST);
         }
         match self.outcome.get() {
-            Some(Err(code)) => Err(Failure::Mpi(code)),
-            _ => Ok(Next::End(End::Passed(self.why))),
+            Some(Err(code)) => Err(code.into()),
+            _ => Err(self.why.into()),
         }
     }
 }

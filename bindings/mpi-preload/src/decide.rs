@@ -91,15 +91,6 @@ impl Ranks {
     }
 }
 
-/// Who carries a call out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Route {
-    /// Foldwire, this way.
-    Take(Way),
-    /// The MPI library.
-    Pass(Why),
-}
-
 /// Why a call is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -184,33 +175,37 @@ pub fn fewest(collective: Collective, settings: &Settings) -> Result<usize, Why>
     fewest.ok_or(why)
 }
 
-/// True if the collective combines values.
-pub(crate) fn reduces(collective: Collective) -> bool {
-    COLLECTIVES.iter().any(|row| row.collective == collective && row.reduces)
+/// Where a collective is in [`COLLECTIVES`].
+pub(crate) const fn place(collective: Collective) -> usize {
+    let mut at = 0;
+    while at < COLLECTIVES.len() - 1 && COLLECTIVES[at].collective as u8 != collective as u8 {
+        at += 1;
+    }
+    at
 }
 
-/// Decides about a call, on a communicator whose name is known.
-#[must_use]
-pub fn decide(ask: &Ask, settings: &Settings) -> Route {
-    let mut routes = routes(ask, settings);
+/// True if the collective combines values.
+pub(crate) const fn reduces(collective: Collective) -> bool {
+    COLLECTIVES[place(collective)].reduces
+}
+
+/// Decides about a call, on a communicator whose name is known: Foldwire takes it, this way.
+///
+/// # Errors
+/// Why it is the MPI library's.
+pub fn decide(ask: &Ask, settings: &Settings) -> Result<Way, Why> {
     // Nothing is unknown, so there is one.
-    routes.pop().unwrap_or(Route::Pass(Why::Off))
+    routes(ask, settings).pop().unwrap_or(Err(Why::Off))
 }
 
 /// Why a call is passed on whatever the communicator's name is.
 pub(crate) fn passed_anyway(ask: &Ask, settings: &Settings) -> Option<Why> {
-    let mut why = None;
-    for route in routes(&Ask { names: Names::Unknown, ..*ask }, settings) {
-        match route {
-            Route::Take(_) => return None,
-            Route::Pass(reason) => why = Some(reason),
-        }
-    }
-    why
+    let routes = routes(&Ask { names: Names::Unknown, ..*ask }, settings);
+    routes.into_iter().map(Result::err).reduce(Option::and).flatten()
 }
 
-/// The routes by all rows that may fit. The last row fits for certain.
-fn routes(ask: &Ask, settings: &Settings) -> Vec<Route> {
+/// What all rows that may fit say. The last row fits for certain.
+fn routes(ask: &Ask, settings: &Settings) -> Vec<Result<Way, Why>> {
     let (rules, is_certain) = settings.rules.of((ask.collective, ask.base, ask.n_bytes), ask.names);
     let ways = rules.into_iter().map(|rule| (rule.way, rule.first()));
     let ways = ways.chain((!is_certain).then(|| (settings.way(ask.collective), None)));
@@ -218,10 +213,10 @@ fn routes(ask: &Ask, settings: &Settings) -> Vec<Route> {
 }
 
 /// By a way, of calls from so many bytes on if that is said.
-fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Route {
+fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Result<Way, Why> {
     let reduces = reduces(ask.collective);
     if way == Way::Off {
-        return Route::Pass(Why::Off);
+        return Err(Why::Off);
     }
     let is_float = ask.base.is_some_and(Base::is_float);
     // Codecs are for floats, and keep no bound on products.
@@ -230,24 +225,23 @@ fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Rout
         _ if is_float => way,
         _ => Way::Raw,
     };
-    let Some(min_bytes) = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks)) else {
-        return Route::Pass(Why::NoGain);
-    };
+    let min_bytes = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks));
+    let min_bytes = min_bytes.ok_or(Why::NoGain)?;
     if ask.n_bytes == 0 || ask.n_bytes < min_bytes {
-        return Route::Pass(Why::Short);
+        return Err(Why::Short);
     }
     if matches!(ask.base, None | Some(Base::Other)) {
-        return Route::Pass(Why::Type);
+        return Err(Why::Type);
     }
     match (reduces, ask.op, way) {
         // Which of two numbers is less, one of them NaN or both zero, is the library's to say, and
         // hangs on their order there. A call that promises exact values is to give the library's.
         (true, Some(OpCode::Min | OpCode::Max), Way::Raw | Way::Lossless) if is_float => {
-            Route::Pass(Why::Operation)
+            Err(Why::Operation)
         }
-        (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Route::Take(way),
-        (true, ..) => Route::Pass(Why::Operation),
-        (false, _, Way::Raw) => Route::Pass(Why::NoGain),
-        (false, ..) => Route::Take(way),
+        (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Ok(way),
+        (true, ..) => Err(Why::Operation),
+        (false, _, Way::Raw) => Err(Why::NoGain),
+        (false, ..) => Ok(way),
     }
 }

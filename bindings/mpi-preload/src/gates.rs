@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use foldwire::schedule::Collective;
 
-use crate::decide::{COLLECTIVES, Why};
+use crate::decide::{COLLECTIVES, Why, place};
 use crate::ffi::door::Weight;
 use crate::shadow::locked;
 
@@ -105,11 +105,7 @@ impl Gates {
     /// The gate of a collective.
     #[inline]
     pub const fn of(&self, collective: Collective, is_ahead: bool) -> &Gate {
-        let mut at = 0;
-        while at < N_COLLECTIVES - 1 && COLLECTIVES[at].collective as u8 != collective as u8 {
-            at += 1;
-        }
-        &self.gates[is_ahead as usize][at]
+        &self.gates[is_ahead as usize][place(collective)]
     }
 
     /// Counts a call if it is passed on for certain: it has so many values, and is of types that

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::call::Call;
 use crate::ffi::library::Mpi;
 use crate::ffi::promise::Promise;
-use crate::taken::{Begun, End, Failure, Next, Ours, Ready, carry_out};
+use crate::taken::{Begun, Failure, Instead, Next, Ours, Outcome, Ready, carry_out};
 
 /// Calls, the first of which may be under way.
 #[derive(Default)]
@@ -33,9 +33,6 @@ pub(crate) struct Note {
     pub(crate) call: Call,
     pub(crate) promise: Promise,
 }
-
-/// What a call came to.
-pub(crate) type Outcome = Result<End, Failure>;
 
 impl Line {
     pub(crate) fn is_empty(&self) -> bool {
@@ -67,8 +64,8 @@ impl Line {
                     Ok(Next::Step(ready)) => {
                         self.0.push_front(Waiting { note, stage: Stage::Ready(ready) });
                     }
-                    Ok(Next::End(end)) => each(note, Ok(end)),
-                    Err(failure) => each(note, Err(failure)),
+                    Ok(Next::End(taken)) => each(note, Ok(taken)),
+                    Err(instead) => each(note, Err(instead)),
                 }
             }
         }
@@ -117,12 +114,12 @@ impl Waiting {
 
 impl Stage {
     /// Waits until it is done.
-    fn finish(self, ours: &Ours, mpi: &dyn Mpi) -> Result<Next, Failure> {
+    fn finish(self, ours: &Ours, mpi: &dyn Mpi) -> Result<Next, Instead> {
         match self {
             Self::Ready(ready) => carry_out(ready, ours, mpi).map(Next::End),
             Self::UnderWay(begun) => begun.finish(mpi),
-            Self::Failed(failure) => Err(failure),
-            Self::Nowhere => Err(Failure::Foldwire(foldwire::Error::Internal)),
+            Self::Failed(failure) => Err(failure.into()),
+            Self::Nowhere => Err(foldwire::Error::Internal.into()),
         }
     }
 
@@ -130,7 +127,7 @@ impl Stage {
     fn carry_out(self, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
         match self.finish(ours, mpi)? {
             Next::Step(ready) => carry_out(ready, ours, mpi),
-            Next::End(end) => Ok(end),
+            Next::End(taken) => Ok(taken),
         }
     }
 }

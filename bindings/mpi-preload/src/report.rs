@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use foldwire::schedule::Collective;
 use foldwire::{Bound, Report};
 
-use crate::decide::{COLLECTIVES, Why};
+use crate::decide::{COLLECTIVES, Why, place};
 use crate::settings::{Summary, Way};
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
@@ -33,9 +34,9 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A call was taken this way, the collective being the one of this place in the table.
-    pub fn take(&mut self, collective: usize, way: Way, report: &Report) {
-        self.taken[collective] += 1;
+    /// A call of this collective was taken, this way.
+    pub fn take(&mut self, collective: Collective, way: Way, report: &Report) {
+        self.taken[place(collective)] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
         let error = report.worst_case.unwrap_or(f64::INFINITY);

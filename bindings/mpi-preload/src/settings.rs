@@ -5,7 +5,7 @@ use std::str::FromStr;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
-use crate::decide::{COLLECTIVES, Ranks};
+use crate::decide::{COLLECTIVES, Ranks, place};
 use crate::rules::Rules;
 
 /// How values of a collective may travel.
@@ -161,9 +161,8 @@ impl Settings {
 
     /// How values of a collective travel where no row of the rules fits.
     #[must_use]
-    pub fn way(&self, collective: Collective) -> Way {
-        let at = COLLECTIVES.iter().position(|row| row.collective == collective);
-        at.map_or(Way::Off, |at| self.ways[at])
+    pub const fn way(&self, collective: Collective) -> Way {
+        self.ways[place(collective)]
     }
 
     /// The fewest bytes of a call that is taken, whose values travel this way; `None`: none is.

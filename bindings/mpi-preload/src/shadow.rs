@@ -153,6 +153,15 @@ impl Standing {
             Self::Up(up) => Ok((up.comm.rank().index(), up.comm.size())),
         }
     }
+
+    /// Ours, or why calls are passed on.
+    pub(crate) fn up(&mut self) -> Result<&mut Up, Why> {
+        match self {
+            Self::Outside(why) => Err(*why),
+            Self::Low(_) => Err(Why::Disagreement),
+            Self::Up(up) => Ok(up),
+        }
+    }
 }
 
 impl Up {

@@ -32,31 +32,30 @@ pub(crate) trait Begun {
     fn is_done(&self) -> bool;
 
     /// Waits until it is, and sees that what has come is where the program wants it.
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Failure>;
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Instead>;
 }
 
 /// What follows a step.
 pub(crate) enum Next {
     Step(Ready),
-    End(End),
+    End(Taken),
 }
 
 /// What became of a call.
-pub(crate) enum End {
-    /// It was carried out, this way.
-    Taken(Way, Box<Report>),
-    /// The MPI library has carried it out.
-    Passed(Why),
+pub(crate) type Outcome = Result<Taken, Instead>;
+
+/// A call was carried out, this way.
+pub(crate) struct Taken {
+    pub(crate) way: Way,
+    pub(crate) report: Box<Report>,
 }
 
-/// All steps of a call, waiting for each.
-pub(crate) fn carry_out(mut ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Result<End, Failure> {
-    loop {
-        match ready(ours)?.finish(mpi)? {
-            Next::Step(next) => ready = next,
-            Next::End(end) => return Ok(end),
-        }
-    }
+/// What happens in place of that.
+pub(crate) enum Instead {
+    /// The MPI library carries the call out, or has done so.
+    Pass(Why),
+    /// It fails.
+    Fail(Failure),
 }
 
 /// Why a call that was taken failed.
@@ -68,11 +67,35 @@ pub(crate) enum Failure {
     Mpi(Code),
     #[error("this rank sends another number of values than it is to receive of itself")]
     Count,
+    #[error("a panic, please report it")]
+    Panic,
 }
 
 impl From<Code> for Failure {
     fn from(code: Code) -> Self {
         Self::Mpi(code)
+    }
+}
+
+impl From<Why> for Instead {
+    fn from(why: Why) -> Self {
+        Self::Pass(why)
+    }
+}
+
+impl<F: Into<Failure>> From<F> for Instead {
+    fn from(failure: F) -> Self {
+        Self::Fail(failure.into())
+    }
+}
+
+/// All steps of a call, waiting for each.
+pub(crate) fn carry_out(mut ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+    loop {
+        match ready(ours)?.finish(mpi)? {
+            Next::Step(next) => ready = next,
+            Next::End(taken) => return Ok(taken),
+        }
     }
 }
 
@@ -302,15 +325,15 @@ impl<T: Plain> Begun for Flight<T> {
         self.pending.is_finished()
     }
 
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Failure> {
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Instead> {
         let Self { pending, to, is_as_expected, way, _counts } = *self;
         let Finished { data, outcome } = pending.wait();
         let report = outcome?;
         to.settle(mpi, &data)?;
         if is_as_expected {
-            Ok(Next::End(End::Taken(way, report.into())))
+            Ok(Next::End(Taken { way, report: report.into() }))
         } else {
-            Err(Failure::Count)
+            Err(Failure::Count.into())
         }
     }
 }

@@ -16,7 +16,7 @@ pub use foldwire::schedule::Collective;
 use super::abi::{Abi, Handle, Mpich, OpenMpi, Standard};
 use super::fork::is_forked;
 use super::fortran::REQUEST;
-use super::library::{Library, Mpi};
+use super::library::{Library, Mpi, SUCCESS};
 use super::next::warn_if_passed_by;
 use super::progress::Progress;
 use super::symbols::{Symbols, is_any_loaded};
@@ -143,27 +143,31 @@ impl<A: Abi> Door<A> {
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub fn collective(&self, call: &Call) -> Option<c_int> {
         let Inside { state, library } = self.inside.get().filter(|_| !is_forked())?;
-        let Some(place) = call.request else { return state.collective(call) };
-        if place.is_null() {
+        if call.request.is_some_and(Place::is_null) {
             // For MPI to judge.
             return None;
         }
-        // Such a call may come back to the library, when nobody can be told of what does not fit.
-        let call = match call.is_known_in_part() && !library.has_large_counts() {
+        // A call that is not waited for may come back to the library, when nobody can be told of
+        // what does not fit.
+        let may_come_back = call.request.is_some() && call.is_known_in_part();
+        let call = match may_come_back && !library.has_large_counts() {
             true => match self.narrow(call) {
                 Ok(call) => call,
                 Err(DoesNotFit) => return Some(self.refuse_count(call)),
             },
             false => *call,
         };
-        match state.begin_collective(&call)? {
-            Ok(request) => {
-                // SAFETY: where the program wants the request of this call.
-                unsafe { place.write::<A>(request) };
-                Some(0)
-            }
-            Err(code) => Some(code),
-        }
+        let code = state.collective(&call)?.map_or_else(
+            |code| code,
+            |request| {
+                if let Some((place, request)) = call.request.zip(request) {
+                    // SAFETY: where the program wants the request of this call.
+                    unsafe { place.write::<A>(request) };
+                }
+                SUCCESS
+            },
+        );
+        Some(code)
     }
 
     /// What a call returns of which a count is too large for a library without large counts.

@@ -25,7 +25,7 @@ use crate::signature::{Datatypes, Signature};
 
 /// An error code of the library's.
 pub(crate) type Code = c_int;
-const SUCCESS: c_int = 0;
+pub(crate) const SUCCESS: c_int = 0;
 
 /// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
 /// library's code.

@@ -1,6 +1,6 @@
 //! What is said at the end.
 
-use foldwire::{Bound, Report};
+use foldwire::{Bound, Collective, Report};
 use foldwire_preload::decide::Why;
 use foldwire_preload::report::Tally;
 use foldwire_preload::settings::{Summary, Way};
@@ -10,7 +10,7 @@ fn some() -> Tally {
     let mut report = Report::default();
     (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
     report.worst_case = Some(0.25);
-    tally.take(0, Way::Lossless, &report);
+    tally.take(Collective::AllReduce, Way::Lossless, &report);
     tally.pass(Why::Short);
     tally.pass(Why::Short);
     tally
@@ -22,7 +22,7 @@ fn a_tally_survives_the_way_over_all_ranks() {
     assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
     let (mut worse, mut report) = (some(), Report::default());
     report.worst_case = None;
-    worse.take(1, Way::Raw, &report);
+    worse.take(Collective::Broadcast, Way::Raw, &report);
     assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
     assert!(worse.say(2, Summary::Line).unwrap().ends_with("errors without a bound"));
 }
@@ -52,7 +52,7 @@ fn errors_are_said_in_units_of_the_range_where_the_bound_is() {
         (Bound::Absolute(4e230), "largest error at most 8.000e230"),
     ] {
         let mut tally = Tally::default();
-        tally.take(0, Way::Lossy(bound), &report);
+        tally.take(Collective::AllReduce, Way::Lossy(bound), &report);
         assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
         let line = tally.say(2, Summary::Line).unwrap();
         assert!(line.ends_with(says), "{line}");
