@@ -7,7 +7,6 @@
 macro_rules! c_type {
     ($abi:ty, $count:ty, send) => { *const ::core::ffi::c_void };
     ($abi:ty, $count:ty, recv) => { *mut ::core::ffi::c_void };
-    ($abi:ty, $count:ty, data) => { *mut ::core::ffi::c_void };
     ($abi:ty, $count:ty, count) => { $count };
     ($abi:ty, $count:ty, send_count) => { $count };
     ($abi:ty, $count:ty, recv_count) => { $count };
@@ -29,9 +28,6 @@ macro_rules! set_argument {
         $call.send.start = $value.cast_mut()
     };
     ($abi:ty, $call:ident, recv, $value:expr) => {
-        $call.recv.start = $value
-    };
-    ($abi:ty, $call:ident, data, $value:expr) => {
         $call.recv.start = $value
     };
     ($abi:ty, $call:ident, send_count, $value:expr) => {
@@ -115,58 +111,32 @@ macro_rules! weigh {
     ($abi:ty, $weight:ident, $arg:ident, $value:expr) => {};
 }
 
-/// An argument with a large count as one with `int`, or what it is made of; `None` if it does not
-/// fit.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! narrow {
-    ($call:expr, count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:expr, send_count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:expr, recv_count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:expr, send_counts, $value:expr) => {{
-        let call = $call;
-        DOOR.narrow_counts(&call, &call.send, call.send.counts).ok()
-    }};
-    ($call:expr, recv_counts, $value:expr) => {{
-        let call = $call;
-        DOOR.narrow_counts(&call, &call.recv, call.recv.counts).ok()
-    }};
-    ($call:expr, send_places, $value:expr) => {{
-        let call = $call;
-        DOOR.narrow_counts(&call, &call.send, call.send.places).ok()
-    }};
-    ($call:expr, recv_places, $value:expr) => {{
-        let call = $call;
-        DOOR.narrow_counts(&call, &call.recv, call.recv.places).ok()
-    }};
-    ($call:expr, $arg:ident, $value:expr) => {
-        Some($value)
-    };
-}
-
-/// What [`narrow`] made, as it is passed.
+/// An argument as a call with `int` has it that was made of one with large counts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! narrowed {
-    (send_counts, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    ($call:expr, count, $value:expr) => {
+        $call.recv.count as ::core::ffi::c_int
     };
-    (recv_counts, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    ($call:expr, send_count, $value:expr) => {
+        $call.send.count as ::core::ffi::c_int
     };
-    (send_places, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    ($call:expr, recv_count, $value:expr) => {
+        $call.recv.count as ::core::ffi::c_int
     };
-    (recv_places, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    ($call:expr, send_counts, $value:expr) => {
+        $crate::ffi::door::start($call.send.counts)
     };
-    ($arg:ident, $value:expr) => {
+    ($call:expr, recv_counts, $value:expr) => {
+        $crate::ffi::door::start($call.recv.counts)
+    };
+    ($call:expr, send_places, $value:expr) => {
+        $crate::ffi::door::start($call.send.places)
+    };
+    ($call:expr, recv_places, $value:expr) => {
+        $crate::ffi::door::start($call.recv.places)
+    };
+    ($call:expr, $arg:ident, $value:expr) => {
         $value
     };
 }
@@ -177,7 +147,6 @@ macro_rules! narrowed {
 macro_rules! fortran_type {
     (send) => { *mut ::core::ffi::c_void };
     (recv) => { *mut ::core::ffi::c_void };
-    (data) => { *mut ::core::ffi::c_void };
     ($integers:ident) => { *mut ::core::ffi::c_int };
 }
 
@@ -189,9 +158,6 @@ macro_rules! from_fortran {
         $crate::ffi::fortran::buffer::<$abi>($value).cast_const()
     };
     ($abi:ty, recv, $value:expr) => {
-        $crate::ffi::fortran::buffer::<$abi>($value)
-    };
-    ($abi:ty, data, $value:expr) => {
         $crate::ffi::fortran::buffer::<$abi>($value)
     };
     ($abi:ty, count, $value:expr) => {
@@ -230,13 +196,4 @@ macro_rules! from_fortran {
     ($abi:ty, $datatype:ident, $value:expr) => {
         $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
     };
-}
-
-/// Whether a collective with these arguments is not waited for in the call.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! is_ahead {
-    (request) => { true };
-    () => { false };
-    ($arg:ident $($rest:ident)*) => { $crate::is_ahead!($($rest)*) };
 }

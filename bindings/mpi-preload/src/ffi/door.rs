@@ -4,7 +4,6 @@
 //! A call meets a gate first, which costs some nanoseconds ([`gates`](crate::gates)). The rest
 //! of this package decides about calls that it does not pass on.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::process;
@@ -152,7 +151,7 @@ impl<A: Abi> Door<A> {
         let may_come_back = call.request.is_some() && call.is_known_in_part();
         let call = match may_come_back && !library.has_large_counts() {
             true => match self.narrow(call) {
-                Ok(call) => call,
+                Ok(narrow) => narrow.call,
                 Err(DoesNotFit) => return Some(self.refuse_count(call)),
             },
             false => *call,
@@ -175,21 +174,30 @@ impl<A: Abi> Door<A> {
         self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
     }
 
-    /// A call with large counts as one with `int`, of arrays that stay.
-    fn narrow(&self, call: &Call) -> Result<Call, DoesNotFit> {
-        let mut narrow = *call;
-        for (side, made) in [(&call.send, &mut narrow.send), (&call.recv, &mut narrow.recv)] {
+    /// A call with large counts as one with `int`.
+    ///
+    /// # Errors
+    /// A number is too large.
+    pub fn narrow(&self, call: &Call) -> Result<Narrow, DoesNotFit> {
+        let mut narrow = Narrow { call: *call, arrays: Vec::new() };
+        let made = [&mut narrow.call.send, &mut narrow.call.recv];
+        for (side, made) in [&call.send, &call.recv].into_iter().zip(made) {
             c_int::try_from(side.count).map_err(|_| DoesNotFit)?;
             for (large, made) in [(side.counts, &mut made.counts), (side.places, &mut made.places)]
             {
-                if matches!(large, Some(Counts::Large(_))) {
-                    let kept = match self.narrow_counts(call, side, large)? {
-                        Some(Cow::Borrowed(kept)) => kept.as_ptr(),
-                        Some(Cow::Owned(counts)) => kept_forever(counts).as_ptr(),
-                        None => std::ptr::null(),
-                    };
-                    *made = Some(Counts::Int(kept));
-                }
+                let Some(counts @ Counts::Large(_)) = large else { continue };
+                let start = match self.narrow_counts(call, side, counts)? {
+                    None => std::ptr::null(),
+                    // The library may read them until the request is complete, and nobody tells us
+                    // when.
+                    Some(counts) if call.request.is_some() => kept_forever(counts).as_ptr(),
+                    Some(counts) => {
+                        let start = counts.as_ptr();
+                        narrow.arrays.push(counts);
+                        start
+                    }
+                };
+                *made = Some(Counts::Int(start));
             }
         }
         Ok(narrow)
@@ -197,15 +205,12 @@ impl<A: Abi> Door<A> {
 
     /// An array with a number for each rank as `int`; none where the program passed none or MPI
     /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
-    ///
-    /// # Errors
-    /// A number is too large.
-    pub fn narrow_counts(
+    fn narrow_counts(
         &self,
         call: &Call,
         side: &Passed,
-        counts: Option<Counts>,
-    ) -> Result<Option<Cow<'static, [c_int]>>, DoesNotFit> {
+        counts: Counts,
+    ) -> Result<Option<Vec<c_int>>, DoesNotFit> {
         let Some(Inside { library, .. }) = self.inside.get() else { return Ok(None) };
         if call.comm == library.own().comm_null || side.start.addr() == A::IN_PLACE {
             return Ok(None);
@@ -221,16 +226,19 @@ impl<A: Abi> Door<A> {
             }
             false => (call.has_shares_at(rank), size),
         };
-        let counts = counts.filter(|_| has_shares);
+        let counts = if has_shares { counts.read(size) } else { None };
+        let Some(counts) = counts else { return Ok(None) };
         let narrow = |count| c_int::try_from(count).map_err(|_| DoesNotFit);
-        let Some(counts) = counts.and_then(|counts| counts.read(size)) else { return Ok(None) };
-        let counts: Vec<_> = counts.into_iter().map(narrow).collect::<Result<_, _>>()?;
-        // The library may read them until the request is complete, and nobody tells us when.
-        Ok(Some(match call.request {
-            None => Cow::Owned(counts),
-            Some(_) => Cow::Borrowed(kept_forever(counts)),
-        }))
+        counts.into_iter().map(narrow).collect::<Result<_, _>>().map(Some)
     }
+}
+
+/// A call with `int` that was made of one with large counts.
+pub struct Narrow {
+    /// It.
+    pub call: Call,
+    /// What it points to, unless that stays.
+    arrays: Vec<Vec<c_int>>,
 }
 
 /// These numbers where they stay; those that were kept before are kept once.
@@ -404,6 +412,12 @@ impl Counting for i64 {
             Counts::Large(start) => start,
         }
     }
+}
+
+/// Where such an array begins; null without one.
+#[must_use]
+pub fn start<N: Counting>(counts: Option<Counts>) -> *const N {
+    counts.map_or(std::ptr::null(), N::start)
 }
 
 impl Counts {

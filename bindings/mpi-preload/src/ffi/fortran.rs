@@ -12,17 +12,17 @@ use super::symbols::Symbols;
 pub struct Handles(Original);
 
 /// Of communicators.
-pub static COMM: Handles = Handles(Original::new("MPI_Comm_f2c\0", c"PMPI_Comm_f2c"));
+pub static COMM: Handles = Handles(Original::new("MPI_Comm_f2c\0", "PMPI_Comm_f2c\0"));
 /// Of datatypes.
-pub static TYPE: Handles = Handles(Original::new("MPI_Type_f2c\0", c"PMPI_Type_f2c"));
+pub static TYPE: Handles = Handles(Original::new("MPI_Type_f2c\0", "PMPI_Type_f2c\0"));
 /// Of operations.
-pub static OP: Handles = Handles(Original::new("MPI_Op_f2c\0", c"PMPI_Op_f2c"));
+pub static OP: Handles = Handles(Original::new("MPI_Op_f2c\0", "PMPI_Op_f2c\0"));
 
 /// A function that makes Fortran's handle of C's.
 pub struct Integers(Original);
 
 /// Of requests.
-pub static REQUEST: Integers = Integers(Original::new("MPI_Request_c2f\0", c"PMPI_Request_c2f"));
+pub static REQUEST: Integers = Integers(Original::new("MPI_Request_c2f\0", "PMPI_Request_c2f\0"));
 
 impl Integers {
     /// Fortran's handle.

@@ -19,13 +19,16 @@ pub struct Original {
 }
 
 impl Original {
-    /// A function of this name, which ends with a zero; the second name is the library's own.
+    /// A function of this name; the second name is the library's own. Both end with a zero.
     ///
     /// # Panics
-    /// The name has no zero, or not only there.
+    /// A name has no zero, or not only there.
     #[must_use]
-    pub const fn new(name: &'static str, behind: &'static CStr) -> Self {
-        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+    pub const fn new(name: &'static str, behind: &'static str) -> Self {
+        let (Ok(name), Ok(behind)) = (
+            CStr::from_bytes_with_nul(name.as_bytes()),
+            CStr::from_bytes_with_nul(behind.as_bytes()),
+        ) else {
             panic!("a name ends with a zero")
         };
         let address = AtomicPtr::new(ptr::null_mut());

@@ -2,25 +2,23 @@
 //! are not waited for, once the ranks have found that they are not taken.
 
 use std::ffi::c_int;
-use std::ptr;
 
 use foldwire::schedule::Collective;
 
 use super::{Code, Library};
 use crate::call::{Call, Passed};
 use crate::ffi::abi::{Abi, Handle};
-use crate::ffi::door::{Counting, Counts};
+use crate::ffi::door::{Counts, start};
 
 /// Begins a call by the functions whose counts have this type.
 macro_rules! begin {
     ($library:ident, $call:ident, $count:ty, $gather:expr, $scatter:expr, $all_to_all:expr) => {{
         let Call { send, recv, root, .. } = $call;
         let count = |side: &Passed| <$count>::try_from(side.count).map_err(|_| A::ERRORS[4]);
-        let array = |counts: Option<Counts>| counts.map_or(ptr::null(), <$count>::start);
         let [send_type, recv_type, comm] =
             [send.datatype, recv.datatype, $call.comm].map(A::restore);
-        let (send_counts, send_places) = (array(send.counts), array(send.places));
-        let (recv_counts, recv_places) = (array(recv.counts), array(recv.places));
+        let (send_counts, send_places) = (start(send.counts), start(send.places));
+        let (recv_counts, recv_places) = (start(recv.counts), start(recv.places));
         let (n_send, n_recv) = (count(send)?, count(recv)?);
         let (send, recv) = (send.start.cast_const(), recv.start);
         // SAFETY: what the program passed to the function of this name, which leaves it alone until
