@@ -2,6 +2,8 @@
 //! library counts it. Processes made by system calls alone (`clone`) it does not see.
 #![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library to call back"))]
 
+pub(crate) mod requests;
+
 /// The number; `None` where nobody counts.
 #[cfg(unix)]
 pub(crate) fn n_forks() -> Option<u32> {

@@ -10,16 +10,20 @@
 //!
 //! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers that
 //! need no registered memory, [`Patience`] a way to wait that is kind to ranks on the same core.
+//! Where messages are a library's requests, as MPI's are, [`Requests`] is less to implement.
 
 mod endpoint;
 mod error;
 mod ffi;
 mod home;
 mod link;
+mod messages;
 mod net;
 mod patience;
 
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
+pub use ffi::requests::{Completion, Requests};
+pub use messages::Messages;
 pub use net::{Event, Net, Refused, Source, on_wire};
 pub use patience::Patience;

@@ -29,17 +29,16 @@
 mod error;
 mod exchange;
 mod ffi;
-mod net;
 
 pub use error::Error;
 pub use exchange::OverMpi;
-pub use foldwire_messaging::Options;
-pub use net::Mpi;
+pub use ffi::Mpi;
+pub use foldwire_messaging::{Messages, Options};
 
 use mpi::topology::Communicator;
 
 /// The transport over MPI.
-pub type Endpoint = foldwire_messaging::Endpoint<Mpi>;
+pub type Endpoint = foldwire_messaging::Endpoint<Messages<Mpi>>;
 
 /// Why an [`Endpoint`] failed.
 pub type EndpointError = foldwire_messaging::Error<Error>;
@@ -61,5 +60,5 @@ pub fn join_with(
     communicator: &impl Communicator,
     options: Options,
 ) -> Result<Endpoint, EndpointError> {
-    Endpoint::new(Mpi::duplicate(communicator)?, options)
+    Endpoint::new(Messages::new(Mpi::duplicate(communicator)?), options)
 }

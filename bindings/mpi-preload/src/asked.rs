@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use foldwire::{Finished, Op, Pending, Plan};
-use foldwire_messaging::{Endpoint, Patience};
+use foldwire_messaging::{Completion, Patience};
 
 use crate::call::{Call, KeptTypes};
 use crate::decide::Why;
 use crate::ffi::abi::Handle;
-use crate::ffi::library::{self, Mpi};
+use crate::ffi::library::Mpi;
 use crate::net::Wire;
 use crate::taken::{Begun, Instead, Next, Ours, Ready};
 
@@ -26,7 +26,7 @@ type Then = Box<dyn FnOnce(&[i64]) -> Result<Ready, Instead>>;
 
 /// The largest of all ranks' numbers are on their way.
 struct Asked {
-    pending: Pending<'static, Endpoint<Wire>, i64, Vec<i64>>,
+    pending: Pending<'static, Wire, i64, Vec<i64>>,
     then: Then,
 }
 
@@ -55,7 +55,7 @@ impl Begun for Asked {
 struct PassedOn {
     mpi: &'static dyn Mpi,
     request: Handle,
-    outcome: Cell<Option<library::Outcome>>,
+    outcome: Cell<Option<Completion>>,
     why: Why,
     _types: KeptTypes,
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldwire::op::OpCode;
 use foldwire::{Config, SharedCommunicator};
-use foldwire_messaging::{Endpoint, Options};
+use foldwire_messaging::{Messages, Options};
 
 use crate::decide::{Ranks, Why};
 use crate::ffi::abi::Handle;
@@ -173,12 +173,16 @@ impl Up {
         names: Names,
     ) -> Result<Self, ()> {
         let raw = mpi.split(comm, rank).map_err(drop)?;
-        let ours = Comm::new(mpi, raw, rank, size);
         let mut nodes = vec![i64::MAX; size];
-        nodes[rank] = mpi.lowest_near(raw, rank).map_err(drop)?;
-        mpi.all_reduce(raw, &mut nodes, OpCode::Min).map_err(drop)?;
+        let found = mpi.lowest_near(raw, rank).and_then(|lowest| {
+            nodes[rank] = lowest;
+            mpi.all_reduce(raw, &mut nodes, OpCode::Min)
+        });
         let ranks = Ranks::of(size, nodes.iter().all(|&node| node == 0));
-        let endpoint = Endpoint::new(Wire::new(ours, nodes), Options::default()).map_err(drop)?;
+        // It frees the communicator, whatever was found.
+        let ours = Comm::new(mpi, raw, rank, nodes);
+        found.map_err(drop)?;
+        let endpoint = Wire::new(Messages::new(ours), Options::default()).map_err(drop)?;
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;

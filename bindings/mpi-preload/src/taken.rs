@@ -10,7 +10,6 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::transport::Rank;
 use foldwire::{Finished, Op, Pending, Report, SharedCommunicator};
-use foldwire_messaging::Endpoint;
 
 use crate::call::{Call, Checked, Passed};
 use crate::decide::Why;
@@ -21,7 +20,7 @@ use crate::settings::{Settings, Way};
 use crate::signature::Base;
 
 /// A communicator of ours.
-pub(crate) type Ours = SharedCommunicator<'static, Endpoint<Wire>>;
+pub(crate) type Ours = SharedCommunicator<'static, Wire>;
 
 /// Begins a call that was made ready.
 pub(crate) type Ready = Box<dyn FnOnce(&Ours) -> Result<Box<dyn Begun>, Failure>>;
@@ -145,7 +144,7 @@ struct Counts {
 
 /// A call under way on values of one type. It goes before the counts that it reads.
 struct Flight<T: Plain> {
-    pending: Pending<'static, Endpoint<Wire>, T, Held<T>>,
+    pending: Pending<'static, Wire, T, Held<T>>,
     to: Areas,
     _counts: Counts,
     is_as_expected: bool,

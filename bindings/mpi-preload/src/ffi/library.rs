@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
+use foldwire::transport::{Rank, TransportErrorKind};
+use foldwire_messaging::Completion;
 
 use functions::Functions;
 
@@ -26,10 +28,6 @@ use crate::signature::{Datatypes, Signature};
 /// An error code of the library's.
 pub(crate) type Code = c_int;
 pub(crate) const SUCCESS: c_int = 0;
-
-/// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
-/// library's code.
-pub(crate) type Outcome = Result<Option<(usize, usize)>, Code>;
 
 /// MPI as the rest of the package sees it, whatever the library's handles are.
 ///
@@ -116,10 +114,14 @@ pub(crate) trait Mpi: Send + Sync {
     ) -> Result<Handle, Code>;
     /// Says which of these requests are complete, and moves MPI along unless it is doing that: in
     /// a callback of MPICH's.
-    fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code>;
+    fn test_some(
+        &self,
+        requests: &[Handle],
+        done: &mut Vec<(usize, Completion)>,
+    ) -> Result<(), Code>;
     fn cancel(&self, request: Handle);
-    /// Whether it says that a message was too long, or that there is no memory.
-    fn class(&self, code: Code) -> [bool; 2];
+    /// What it says that went wrong, if we tell that from the rest.
+    fn kind(&self, code: Code) -> Option<TransportErrorKind>;
     fn words(&self, code: Code) -> String;
     fn no_memory(&self) -> Code;
     /// Packs `count` values of a datatype at `from` into these bytes, or the other way.
@@ -523,7 +525,11 @@ impl<A: Abi> Mpi for Library<A> {
         })
     }
 
-    fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code> {
+    fn test_some(
+        &self,
+        requests: &[Handle],
+        done: &mut Vec<(usize, Completion)>,
+    ) -> Result<(), Code> {
         let [source, error, stride] = A::STATUS;
         let is_tested = |request: Handle| match self.functions.request_is_complete {
             // SAFETY: see above. Where all that are tested are complete, nothing moves along.
@@ -570,7 +576,7 @@ impl<A: Abi> Mpi for Library<A> {
                     let byte = A::restore(self.own.byte);
                     (self.functions.get_count)(status.as_ptr(), byte, &raw mut n_bytes);
                 }
-                let from = usize::try_from(status[source]).ok();
+                let from = usize::try_from(status[source]).ok().map(Rank::new);
                 let received = from.zip(usize::try_from(n_bytes).ok());
                 Ok(received.filter(|_| cancelled == 0))
             };
@@ -585,11 +591,15 @@ impl<A: Abi> Mpi for Library<A> {
         let _ = unsafe { (self.functions.cancel)(&raw mut request) };
     }
 
-    fn class(&self, code: Code) -> [bool; 2] {
+    fn kind(&self, code: Code) -> Option<TransportErrorKind> {
         let mut class = 0;
         // SAFETY: see above.
-        let known = unsafe { (self.functions.error_class)(code, &raw mut class) } == SUCCESS;
-        [known && class == A::ERRORS[0], known && class == A::ERRORS[3]]
+        checked(unsafe { (self.functions.error_class)(code, &raw mut class) }).ok()?;
+        match class {
+            _ if class == A::ERRORS[0] => Some(TransportErrorKind::Truncated),
+            _ if class == A::ERRORS[3] => Some(TransportErrorKind::OutOfFrames),
+            _ => None,
+        }
     }
 
     fn words(&self, code: Code) -> String {

@@ -1,7 +1,5 @@
 //! What the threads of a program may pass to each other, one at a time.
 
-use foldwire_messaging::Endpoint;
-
 use crate::net::Wire;
 use crate::shadow::Up;
 
@@ -15,4 +13,4 @@ unsafe impl Send for Up {}
 
 /// The part of that which the compiler can see.
 const fn is_send<V: Send>() {}
-const _: () = is_send::<Endpoint<Wire>>();
+const _: () = is_send::<Wire>();
