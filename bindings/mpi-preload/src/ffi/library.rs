@@ -17,7 +17,7 @@ use foldwire::schedule::Collective;
 use foldwire::transport::{Rank, TransportErrorKind};
 use foldwire_messaging::Completion;
 
-use functions::Functions;
+use functions::{AttributeOf, Functions, SetAttribute};
 
 use super::abi::{Abi, Handle, Own};
 use super::progress::is_in_callback;
@@ -164,6 +164,15 @@ const fn checked(code: c_int) -> Result<(), Code> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
+/// What `write` writes, and how long that is.
+fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, Code> {
+    // Longer than any library's MPI_MAX_OBJECT_NAME and MPI_MAX_ERROR_STRING.
+    let (mut text, mut length) = ([0 as c_char; 4096], 0);
+    checked(write(text.as_mut_ptr(), &raw mut length))?;
+    // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+    Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+}
+
 impl<A: Abi> Library<A> {
     /// The one that the program has loaded.
     ///
@@ -182,6 +191,30 @@ impl<A: Abi> Library<A> {
         let mut made = A::restore(self.own.request_null);
         checked(make(&raw mut made))?;
         Ok(A::erase(made))
+    }
+
+    /// The number beside a communicator or a datatype, by the function for its attributes.
+    fn number(
+        attribute: AttributeOf<A>,
+        handle: Handle,
+        key: c_int,
+    ) -> Result<Option<usize>, Code> {
+        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
+        let place = (&raw mut value).cast();
+        // SAFETY: by the promise of [`Mpi`]; MPI writes a pointer, which is the number that we set.
+        checked(unsafe { attribute(A::restore(handle), key, place, &raw mut flag) })?;
+        Ok((flag != 0).then(|| value.addr()))
+    }
+
+    fn set_number(
+        set: SetAttribute<A>,
+        handle: Handle,
+        key: c_int,
+        number: usize,
+    ) -> Result<(), Code> {
+        let number = ptr::without_provenance_mut(number);
+        // SAFETY: by the promise of [`Mpi`]; MPI never looks through an attribute.
+        checked(unsafe { set(A::restore(handle), key, number) })
     }
 
     /// Has the program hear of an error.
@@ -242,15 +275,9 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn name_of_comm(&self, comm: Handle) -> Result<String, Code> {
-        // Longer than any library's MPI_MAX_OBJECT_NAME.
-        let (mut text, mut length) = ([0 as c_char; 4096], 0);
-        let comm = A::restore(comm);
+        let (name, comm) = (self.functions.comm_get_name, A::restore(comm));
         // SAFETY: see above; there is room for the longest name and its end.
-        checked(unsafe {
-            (self.functions.comm_get_name)(comm, text.as_mut_ptr(), &raw mut length)
-        })?;
-        // SAFETY: the array ends with a zero that MPI had no room to overwrite.
-        Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+        text(|start, length| unsafe { name(comm, start, length) })
     }
 
     fn is_within_world(&self, comm: Handle) -> Result<bool, Code> {
@@ -351,21 +378,16 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code> {
-        let comm = A::restore(comm);
-        let returns = A::restore(self.own.errors_return);
         // Where there is no room for one more, the program is not to hear of it.
-        // SAFETY: see above. What was got is set again, and then freed.
-        unsafe {
-            let handler = self.made(|made| (self.functions.comm_get_errhandler)(comm, made))?;
-            let mut handler = A::restore(handler);
-            checked((self.functions.comm_set_errhandler)(comm, returns))?;
-            let made = self.made(|made| (self.functions.comm_split)(comm, 0, rank as c_int, made));
-            (self.functions.comm_set_errhandler)(comm, handler);
-            (self.functions.errhandler_free)(&raw mut handler);
-            let made = made?;
-            checked((self.functions.comm_set_errhandler)(A::restore(made), returns))?;
-            Ok(made)
-        }
+        let made = self.quietly(comm, || {
+            let (split, comm) = (self.functions.comm_split, A::restore(comm));
+            // SAFETY: see above.
+            self.made(|made| unsafe { split(comm, 0, rank as c_int, made) })
+        })??;
+        let returns = A::restore(self.own.errors_return);
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.comm_set_errhandler)(A::restore(made), returns) })?;
+        Ok(made)
     }
 
     fn lowest_near(&self, comm: Handle, rank: usize) -> Result<i64, Code> {
@@ -413,42 +435,26 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code> {
-        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
-        let place = (&raw mut value).cast();
-        // SAFETY: see above; MPI writes a pointer, which is the number that we set.
-        checked(unsafe {
-            (self.functions.comm_get_attr)(A::restore(comm), key, place, &raw mut flag)
-        })?;
-        Ok((flag != 0).then(|| value.addr()))
+        Self::number(self.functions.comm_get_attr, comm, key)
     }
 
     fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code> {
-        let number = ptr::without_provenance_mut(number);
-        // SAFETY: see above; MPI never looks through an attribute.
-        checked(unsafe { (self.functions.comm_set_attr)(A::restore(comm), key, number) })
+        Self::set_number(self.functions.comm_set_attr, comm, key, number)
     }
 
     fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code> {
         if Datatypes::base(self, datatype).is_some() {
             return Signature::of(self, datatype);
         }
-        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
-        let place = (&raw mut value).cast();
-        // SAFETY: see above; MPI writes a pointer, which is the number that we set.
-        checked(unsafe {
-            (self.functions.type_get_attr)(A::restore(datatype), key, place, &raw mut flag)
-        })?;
-        if flag != 0 {
-            return Ok(Signature::from_number(value.addr()));
+        if let Some(number) = Self::number(self.functions.type_get_attr, datatype, key)? {
+            return Ok(Signature::from_number(number));
         }
         let signature = Signature::of(self, datatype)?;
         if !signature.is_own {
             self.check_committed(datatype)?;
         }
         if let Some(number) = signature.to_number() {
-            let number = ptr::without_provenance_mut(number);
-            // SAFETY: see above; MPI never looks through an attribute.
-            checked(unsafe { (self.functions.type_set_attr)(A::restore(datatype), key, number) })?;
+            Self::set_number(self.functions.type_set_attr, datatype, key, number)?;
         }
         Ok(signature)
     }
@@ -603,16 +609,10 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn words(&self, code: Code) -> String {
-        // Longer than any library's MPI_MAX_ERROR_STRING.
-        let (mut text, mut length) = ([0 as c_char; 4096], 0);
         // SAFETY: there is room for the longest text and its end.
-        let found =
-            unsafe { (self.functions.error_string)(code, text.as_mut_ptr(), &raw mut length) };
-        if found != SUCCESS {
-            return format!("error {code}");
-        }
-        // SAFETY: the array ends with a zero that MPI had no room to overwrite.
-        unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+        let said =
+            text(|start, length| unsafe { (self.functions.error_string)(code, start, length) });
+        said.unwrap_or_else(|_| format!("error {code}"))
     }
 
     fn no_memory(&self) -> Code {

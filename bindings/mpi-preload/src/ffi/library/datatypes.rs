@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use super::super::abi::{Abi, Handle};
-use super::{Code, Library, SUCCESS, checked};
+use super::{Code, Library, Mpi, checked};
 use crate::signature::{Base, Datatypes, Making};
 
 // SAFETY of the blocks below: handles are as the program passed them, by the promise of `Mpi`, and
@@ -34,22 +34,7 @@ impl<A: Abi> Datatypes for Library<A> {
         let datatype = A::restore(datatype);
         let null = A::restore(self.own.datatype_null);
         let [named, dup, contiguous, of_struct] = A::COMBINERS;
-        let mut combiner = 0;
-        // Integers, addresses, large counts, types.
-        let mut n = [0i64; 4];
-        let late = self.functions.type_envelope_c.zip(self.functions.type_contents_c);
-        if let Some((envelope, _)) = late {
-            let [n0, n1, n2, n3] = n.each_mut().map(ptr::from_mut);
-            // SAFETY: see above.
-            checked(unsafe { envelope(datatype, n0, n1, n2, n3, &raw mut combiner) })?;
-        } else {
-            let mut early = [0; 3];
-            let [n0, n1, n3] = early.each_mut().map(ptr::from_mut);
-            let envelope = self.functions.type_envelope;
-            // SAFETY: see above.
-            checked(unsafe { envelope(datatype, n0, n1, n3, &raw mut combiner) })?;
-            n = [early[0].into(), early[1].into(), 0, early[2].into()];
-        }
+        let (n, combiner) = self.envelope(datatype)?;
         if combiner == named {
             return Ok(Making::Named);
         }
@@ -60,8 +45,8 @@ impl<A: Abi> Datatypes for Library<A> {
         checked(unsafe {
             let (integers, addresses) = (integers.as_mut_ptr(), addresses.as_mut_ptr());
             let types = types.as_mut_ptr();
-            match late {
-                Some((_, contents)) => {
+            match self.functions.type_contents_c {
+                Some(contents) => {
                     let counts = counts.as_mut_ptr();
                     contents(datatype, n[0], n[1], n[2], n[3], integers, addresses, counts, types)
                 }
@@ -95,26 +80,35 @@ impl<A: Abi> Datatypes for Library<A> {
     }
 
     fn release(&self, datatype: Handle) {
-        let mut combiner = -1;
-        let mut unused = [0; 3];
-        let [n0, n1, n3] = unused.each_mut().map(ptr::from_mut);
-        let datatype = A::restore(datatype);
         // MPI's own are not to be freed.
-        // SAFETY: see above; a type that contents gave is ours to free.
-        unsafe {
-            let envelope = match self.functions.type_envelope_c {
-                Some(envelope) => {
-                    let mut unused = [0; 4];
-                    let [n0, n1, n2, n3] = unused.each_mut().map(ptr::from_mut);
-                    envelope(datatype, n0, n1, n2, n3, &raw mut combiner)
-                }
-                None => (self.functions.type_envelope)(datatype, n0, n1, n3, &raw mut combiner),
-            };
-            let is_predefined = combiner == A::COMBINERS[0];
-            if envelope == SUCCESS && !is_predefined {
-                let mut datatype = datatype;
-                (self.functions.type_free)(&raw mut datatype);
-            }
+        if self.is_named(datatype) == Ok(false) {
+            self.free_type(datatype);
         }
+    }
+}
+
+impl<A: Abi> Library<A> {
+    /// True if a datatype is one of MPI's own.
+    pub(crate) fn is_named(&self, datatype: Handle) -> Result<bool, Code> {
+        let (_, combiner) = self.envelope(A::restore(datatype))?;
+        Ok(combiner == A::COMBINERS[0])
+    }
+
+    /// Of how many integers, addresses, large counts and types a datatype was made, and how.
+    fn envelope(&self, datatype: A::Handle) -> Result<([i64; 4], c_int), Code> {
+        let (mut n, mut combiner) = ([0; 4], 0);
+        if let Some(envelope) = self.functions.type_envelope_c {
+            let [n0, n1, n2, n3] = n.each_mut().map(ptr::from_mut);
+            // SAFETY: see above.
+            checked(unsafe { envelope(datatype, n0, n1, n2, n3, &raw mut combiner) })?;
+        } else {
+            let mut early = [0; 3];
+            let [n0, n1, n3] = early.each_mut().map(ptr::from_mut);
+            let envelope = self.functions.type_envelope;
+            // SAFETY: see above.
+            checked(unsafe { envelope(datatype, n0, n1, n3, &raw mut combiner) })?;
+            n = [early[0].into(), early[1].into(), 0, early[2].into()];
+        }
+        Ok((n, combiner))
     }
 }

@@ -20,25 +20,6 @@ impl<A: Abi> Library<A> {
         Ok(A::restore(*self.alone.get_or_init(|| made)))
     }
 
-    /// True if a datatype is one of MPI's own.
-    pub(crate) fn is_named(&self, datatype: Handle) -> Result<bool, Code> {
-        let (mut combiner, mut unused) = (-1, [0; 3]);
-        let [n0, n1, n2] = unused.each_mut().map(std::ptr::from_mut);
-        let mut unused = [0; 4];
-        let datatype = A::restore(datatype);
-        // SAFETY: see above.
-        checked(unsafe {
-            match self.functions.type_envelope_c {
-                Some(envelope) => {
-                    let [n0, n1, n2, n3] = unused.each_mut().map(std::ptr::from_mut);
-                    envelope(datatype, n0, n1, n2, n3, &raw mut combiner)
-                }
-                None => (self.functions.type_envelope)(datatype, n0, n1, n2, &raw mut combiner),
-            }
-        })?;
-        Ok(combiner == A::COMBINERS[0])
-    }
-
     /// # Errors
     /// The library's code where it takes no values of this type: nobody has committed it.
     pub(super) fn check_committed(&self, datatype: Handle) -> Result<(), Code> {
@@ -50,7 +31,7 @@ impl<A: Abi> Library<A> {
         let (from, datatype) = (packed.cast_const().cast(), A::restore(datatype));
         // Both libraries look at the type, although there are no values.
         // SAFETY: see above; nothing is read, and the room is longer than nothing.
-        checked(self.quietly(|| unsafe {
+        checked(self.ask(|| unsafe {
             (self.functions.pack)(from, 0, datatype, packed.cast(), 8, &raw mut position, alone)
         })?)
     }
@@ -63,7 +44,7 @@ impl<A: Abi> Library<A> {
         let place = values.as_mut_ptr();
         let (int64, sum) = (A::restore(self.own.int64), A::restore(self.own.sum));
         // SAFETY: see above; a library that does not refuse copies the array to itself.
-        let code = self.quietly(|| unsafe {
+        let code = self.ask(|| unsafe {
             (self.functions.all_reduce)(
                 place.cast_const().cast(),
                 place.cast(),
@@ -78,16 +59,21 @@ impl<A: Abi> Library<A> {
 
     /// A question whose answer may be an error, which the program is not to hear of. Open MPI tells
     /// of some errors on `MPI_COMM_WORLD`, whatever the communicator is.
-    fn quietly(&self, ask: impl FnOnce() -> c_int) -> Result<c_int, Code> {
-        let world = A::restore(self.own.comm_world);
+    fn ask(&self, ask: impl FnOnce() -> c_int) -> Result<c_int, Code> {
+        self.quietly(self.own.comm_world, ask)
+    }
+
+    /// Makes calls about whose errors the program is not to hear of this communicator.
+    pub(super) fn quietly<R>(&self, comm: Handle, inside: impl FnOnce() -> R) -> Result<R, Code> {
+        let comm = A::restore(comm);
         let returns = A::restore(self.own.errors_return);
         // SAFETY: see above. What was got is set again, and then freed.
         unsafe {
-            let handler = self.made(|made| (self.functions.comm_get_errhandler)(world, made))?;
+            let handler = self.made(|made| (self.functions.comm_get_errhandler)(comm, made))?;
             let mut handler = A::restore(handler);
-            checked((self.functions.comm_set_errhandler)(world, returns))?;
-            let answer = ask();
-            (self.functions.comm_set_errhandler)(world, handler);
+            checked((self.functions.comm_set_errhandler)(comm, returns))?;
+            let answer = inside();
+            (self.functions.comm_set_errhandler)(comm, handler);
             (self.functions.errhandler_free)(&raw mut handler);
             Ok(answer)
         }

@@ -55,6 +55,11 @@ type CopyAttribute<A> = unsafe extern "C" fn(
 type DeleteAttribute<A> =
     unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
+pub(super) type AttributeOf<A> =
+    unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_int) -> c_int;
+pub(super) type SetAttribute<A> =
+    unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void) -> c_int;
+
 functions! {
     needed {
     comm_rank: c"PMPI_Comm_rank" (A::Handle, *mut c_int);
