@@ -15,7 +15,7 @@ pub use foldwire::schedule::Collective;
 use super::abi::{Abi, Handle, Mpich, OpenMpi, Standard};
 use super::fork::is_forked;
 use super::fortran::REQUEST;
-use super::library::{Library, Mpi, SUCCESS};
+use super::library::{Communicators, Library, Mpi, SUCCESS};
 use super::next::warn_if_passed_by;
 use super::progress::Progress;
 use super::symbols::{Symbols, is_any_loaded};

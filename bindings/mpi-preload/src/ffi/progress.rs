@@ -4,7 +4,7 @@
 //!
 //! MPICH holds a lock while it calls back, and would take it again to move messages along. So in
 //! its callback no request is tested before `MPIX_Request_is_complete` has said that it is done
-//! ([`Mpi::test_some`](super::library::Mpi::test_some)).
+//! (`library/messages.rs`).
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -20,7 +20,7 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
-    /// Of one that [`Mpi::split`] made.
+    /// Of one that [`split`](super::library::Communicators::split) made.
     pub(crate) const fn new(
         mpi: &'static dyn Mpi,
         raw: Handle,

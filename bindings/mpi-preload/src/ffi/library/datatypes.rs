@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use super::super::abi::{Abi, Handle};
-use super::{Code, Library, Mpi, checked};
+use super::{Code, Library, Types, checked};
+use crate::ffi::abi::{Abi, Handle};
 use crate::signature::{Base, Datatypes, Making};
 
 // SAFETY of the blocks below: handles are as the program passed them, by the promise of `Mpi`, and

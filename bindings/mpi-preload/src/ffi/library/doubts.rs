@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use super::{Code, Library, Mpi, SUCCESS, checked};
+use super::{Code, Communicators, Library, SUCCESS, checked};
 use crate::ffi::abi::{Abi, Handle};
 use crate::signature::Datatypes;
 

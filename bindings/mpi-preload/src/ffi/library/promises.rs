@@ -18,8 +18,17 @@ pub(super) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 pub(super) type Poll = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
 pub(super) type Wait = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut c_int) -> c_int;
 
-impl<A: Abi> Library<A> {
-    pub(super) fn promise(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code> {
+/// Requests of the program's.
+pub(crate) trait Promises {
+    /// A request of the program's about a call of ours, which fails if that says so once the
+    /// request is complete.
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code>;
+    /// Says that it is complete; once, and whether the program has freed it or not.
+    fn complete(&self, request: Handle);
+}
+
+impl<A: Abi> Promises for Library<A> {
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code> {
         let extra = Arc::into_raw(has_failed).cast_mut().cast::<c_void>();
         let (query, start) = (query::<A>, self.functions.grequest_start);
         // SAFETY: the functions are there as long as the process, and take `extra`, whose count
@@ -36,12 +45,18 @@ impl<A: Abi> Library<A> {
         }
         made
     }
+
+    fn complete(&self, request: Handle) {
+        // SAFETY: one that `new_request` gave, by the promise of `Mpi`. An error here has nobody to
+        // go to.
+        let _ = unsafe { (self.functions.grequest_complete)(A::restore(request)) };
+    }
 }
 
 /// MPI asks for the status, which is empty unless the call has failed.
 unsafe extern "C" fn query<A: Abi>(extra: *mut c_void, status: *mut c_int) -> c_int {
     let [_, error, _] = A::STATUS;
-    // SAFETY: what `promise` passed, whose count MPI still has.
+    // SAFETY: what `new_request` passed, whose count MPI still has.
     let has_failed = unsafe { &*extra.cast::<AtomicBool>() };
     if !has_failed.load(Ordering::Acquire) {
         return SUCCESS;
@@ -52,7 +67,7 @@ unsafe extern "C" fn query<A: Abi>(extra: *mut c_void, status: *mut c_int) -> c_
 }
 
 unsafe extern "C" fn free(extra: *mut c_void) -> c_int {
-    // SAFETY: what `promise` passed; MPI calls this once.
+    // SAFETY: what `new_request` passed; MPI calls this once.
     drop(unsafe { Arc::from_raw(extra.cast::<AtomicBool>()) });
     SUCCESS
 }

@@ -67,13 +67,22 @@ macro_rules! begin {
     }};
 }
 
+/// Such collectives.
+pub(crate) trait Shares {
+    /// Has the library begin a gather, scatter or all-to-all whose shares differ; the request. What
+    /// MPI looks at must be there until it is complete.
+    fn start_shares(&self, call: &Call) -> Result<Handle, Code>;
+}
+
 impl<A: Abi> Library<A> {
     /// Whether it has functions with large counts.
     pub(crate) const fn has_large_counts(&self) -> bool {
         self.functions.gather_shares_c.is_some()
     }
+}
 
-    pub(super) fn begin_shares(&self, call: &Call) -> Result<Handle, Code> {
+impl<A: Abi> Shares for Library<A> {
+    fn start_shares(&self, call: &Call) -> Result<Handle, Code> {
         let f = &self.functions;
         let is_large = |side: &Passed| matches!(side.counts, Some(Counts::Large(_)));
         if !is_large(&call.send) && !is_large(&call.recv) {

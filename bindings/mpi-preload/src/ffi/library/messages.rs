@@ -1,0 +1,233 @@
+//! Messages of ours, and sums.
+
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+
+use foldwire::op::OpCode;
+use foldwire::transport::{Rank, TransportErrorKind};
+use foldwire_messaging::Completion;
+
+use super::{Code, Library, SUCCESS, checked};
+use crate::ffi::abi::{Abi, Handle};
+use crate::ffi::progress::is_in_callback;
+
+/// What travels between ranks for ourselves, and how that goes.
+pub(crate) trait Messages {
+    /// The sums, minima or maxima of all ranks' values.
+    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code>;
+    /// The same, calling `wait` as long as a rank is missing.
+    fn all_reduce_patiently(
+        &self,
+        comm: Handle,
+        values: &mut [i64],
+        op: OpCode,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), Code>;
+    /// Starts to send; the request.
+    ///
+    /// # Safety
+    /// The memory must be there, and nobody write it, until the request is complete.
+    unsafe fn start_send(
+        &self,
+        memory: *const u8,
+        n_bytes: c_int,
+        to: (usize, c_int),
+        comm: Handle,
+        matched: bool,
+    ) -> Result<Handle, Code>;
+    /// Posts a receive, of any rank unless one is given; the request.
+    ///
+    /// # Safety
+    /// The memory must be there, and nobody use it, until the request is complete.
+    unsafe fn start_recv(
+        &self,
+        memory: *mut u8,
+        n_bytes: c_int,
+        from: (Option<usize>, c_int),
+        comm: Handle,
+    ) -> Result<Handle, Code>;
+    /// Says which of these requests are complete, and moves MPI along unless it is doing that: in
+    /// a callback of MPICH's.
+    fn test_some(
+        &self,
+        requests: &[Handle],
+        done: &mut Vec<(usize, Completion)>,
+    ) -> Result<(), Code>;
+    fn cancel(&self, request: Handle);
+    /// What it says that went wrong, if we tell that from the rest.
+    fn kind(&self, code: Code) -> Option<TransportErrorKind>;
+    fn no_memory(&self) -> Code;
+}
+
+// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// through pointers to locals of the type that its standard says, and reads them only during the
+// call; what else holds is said at each block.
+impl<A: Abi> Messages for Library<A> {
+    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code> {
+        let sent = values.to_vec();
+        // SAFETY: both arrays have as many integers of 64 bits as is said.
+        checked(unsafe {
+            (self.functions.all_reduce)(
+                sent.as_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                sent.len() as c_int,
+                A::restore(self.own.int64),
+                self.op(op),
+                A::restore(comm),
+            )
+        })
+    }
+
+    fn all_reduce_patiently(
+        &self,
+        comm: Handle,
+        values: &mut [i64],
+        op: OpCode,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), Code> {
+        let (int64, op, comm) = (A::restore(self.own.int64), self.op(op), A::restore(comm));
+        // Never freed if this ends before the request does.
+        let sent = ManuallyDrop::new(values.to_vec());
+        let mut made = ManuallyDrop::new(values.to_vec());
+        let (from, to) = (sent.as_ptr().cast(), made.as_mut_ptr().cast());
+        let n = values.len() as c_int;
+        // SAFETY: both arrays have as many integers of 64 bits as is said, and nobody uses them
+        // until the request is complete.
+        let request = self.made(|request| unsafe {
+            (self.functions.all_reduce_start)(from, to, n, int64, op, comm, request)
+        })?;
+        let mut done = Vec::new();
+        loop {
+            self.test_some(&[request], &mut done)?;
+            if let Some((_, outcome)) = done.pop() {
+                drop(ManuallyDrop::into_inner(sent));
+                values.copy_from_slice(&ManuallyDrop::into_inner(made));
+                return outcome.map(|_| ());
+            }
+            wait();
+        }
+    }
+
+    unsafe fn start_send(
+        &self,
+        memory: *const u8,
+        n_bytes: c_int,
+        (to, tag): (usize, c_int),
+        comm: Handle,
+        matched: bool,
+    ) -> Result<Handle, Code> {
+        let start = if matched { self.functions.issend } else { self.functions.isend };
+        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        // SAFETY: by the caller's promise.
+        self.made(|made| unsafe {
+            start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, made)
+        })
+    }
+
+    unsafe fn start_recv(
+        &self,
+        memory: *mut u8,
+        n_bytes: c_int,
+        (from, tag): (Option<usize>, c_int),
+        comm: Handle,
+    ) -> Result<Handle, Code> {
+        let from = from.map_or(A::ANY_SOURCE, |rank| rank as c_int);
+        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        // SAFETY: by the caller's promise.
+        self.made(|made| unsafe {
+            (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, made)
+        })
+    }
+
+    fn test_some(
+        &self,
+        requests: &[Handle],
+        done: &mut Vec<(usize, Completion)>,
+    ) -> Result<(), Code> {
+        let [source, error, stride] = A::STATUS;
+        let is_tested = |request: Handle| match self.functions.request_is_complete {
+            // SAFETY: see above. Where all that are tested are complete, nothing moves along.
+            Some(is_complete) if is_in_callback() => unsafe {
+                is_complete(A::restore(request)) != 0
+            },
+            _ => true,
+        };
+        let tested = requests.iter().enumerate().filter(|&(_, &request)| is_tested(request));
+        let (places, mut typed): (Vec<usize>, Vec<A::Handle>) =
+            tested.map(|(place, &request)| (place, A::restore(request))).unzip();
+        let n = typed.len();
+        if n == 0 {
+            return Ok(());
+        }
+        let mut indices = vec![0; n];
+        let mut statuses = vec![0 as c_int; n * stride + 1];
+        let mut n_done = 0;
+        // SAFETY: the arrays have room for `n` of each; a status is `stride` integers. Requests
+        // that are complete become null in a copy, and the caller drops them.
+        let code = unsafe {
+            (self.functions.test_some)(
+                n as c_int,
+                typed.as_mut_ptr(),
+                &raw mut n_done,
+                indices.as_mut_ptr(),
+                statuses.as_mut_ptr(),
+            )
+        };
+        let in_status = code == A::ERRORS[2];
+        if !in_status {
+            checked(code)?;
+        }
+        // Negative (MPI_UNDEFINED) where there is no request.
+        let n_done = usize::try_from(n_done).unwrap_or(0);
+        for (&index, status) in indices.iter().zip(statuses.chunks_exact(stride)).take(n_done) {
+            let (mut cancelled, mut n_bytes) = (0, 0);
+            let outcome = if in_status && status[error] != SUCCESS {
+                Err(status[error])
+            } else {
+                // SAFETY: a status that MPI has written.
+                unsafe {
+                    (self.functions.test_cancelled)(status.as_ptr(), &raw mut cancelled);
+                    let byte = A::restore(self.own.byte);
+                    (self.functions.get_count)(status.as_ptr(), byte, &raw mut n_bytes);
+                }
+                let from = usize::try_from(status[source]).ok().map(Rank::new);
+                let received = from.zip(usize::try_from(n_bytes).ok());
+                Ok(received.filter(|_| cancelled == 0))
+            };
+            done.push((places[index as usize], outcome));
+        }
+        Ok(())
+    }
+
+    fn cancel(&self, request: Handle) {
+        let mut request = A::restore(request);
+        // SAFETY: see above. If it cannot be cancelled, it stays.
+        let _ = unsafe { (self.functions.cancel)(&raw mut request) };
+    }
+
+    fn kind(&self, code: Code) -> Option<TransportErrorKind> {
+        let mut class = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.error_class)(code, &raw mut class) }).ok()?;
+        match class {
+            _ if class == A::ERRORS[0] => Some(TransportErrorKind::Truncated),
+            _ if class == A::ERRORS[3] => Some(TransportErrorKind::OutOfFrames),
+            _ => None,
+        }
+    }
+
+    fn no_memory(&self) -> Code {
+        A::ERRORS[3]
+    }
+}
+
+impl<A: Abi> Library<A> {
+    fn op(&self, op: OpCode) -> A::Handle {
+        A::restore(match op {
+            OpCode::Min => self.own.min,
+            OpCode::Max => self.own.max,
+            OpCode::Prod => self.own.prod,
+            _ => self.own.sum,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Numbers that are kept beside communicators and datatypes, as MPI's attributes.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use super::functions::{AttributeOf, SetAttribute};
+use super::{Code, Library, SUCCESS, checked};
+use crate::ffi::abi::{Abi, Handle};
+
+/// Numbers beside communicators.
+pub(crate) trait Numbers {
+    /// Two keys, for numbers beside communicators and datatypes, which copies do not get.
+    fn new_keys(&self) -> Result<[c_int; 2], Code>;
+    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code>;
+    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code>;
+}
+
+// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// through pointers to locals of the type that its standard says, and reads them only during the
+// call; what else holds is said at each block.
+impl<A: Abi> Numbers for Library<A> {
+    fn new_keys(&self) -> Result<[c_int; 2], Code> {
+        let mut keys = [0; 2];
+        let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
+        let extra = ptr::null_mut();
+        // SAFETY: see above; the functions are there as long as the process.
+        unsafe {
+            checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[0], extra))?;
+            checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
+        }
+        Ok(keys)
+    }
+
+    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code> {
+        Self::number(self.functions.comm_get_attr, comm, key)
+    }
+
+    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code> {
+        Self::set_number(self.functions.comm_set_attr, comm, key, number)
+    }
+}
+
+impl<A: Abi> Library<A> {
+    /// The number beside a communicator or a datatype, by the function for its attributes.
+    pub(super) fn number(
+        attribute: AttributeOf<A>,
+        handle: Handle,
+        key: c_int,
+    ) -> Result<Option<usize>, Code> {
+        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
+        let place = (&raw mut value).cast();
+        // SAFETY: by the promise of `Mpi`; MPI writes a pointer, which is the number that we set.
+        checked(unsafe { attribute(A::restore(handle), key, place, &raw mut flag) })?;
+        Ok((flag != 0).then(|| value.addr()))
+    }
+
+    pub(super) fn set_number(
+        set: SetAttribute<A>,
+        handle: Handle,
+        key: c_int,
+        number: usize,
+    ) -> Result<(), Code> {
+        let number = ptr::without_provenance_mut(number);
+        // SAFETY: by the promise of `Mpi`; MPI never looks through an attribute.
+        checked(unsafe { set(A::restore(handle), key, number) })
+    }
+}
+
+/// Copies get no attribute of ours.
+unsafe extern "C" fn copy_none<H>(
+    _: H,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI calls this with an integer to be written.
+    unsafe { *flag = 0 };
+    SUCCESS
+}
+
+unsafe extern "C" fn delete_none<H>(_: H, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    SUCCESS
+}
