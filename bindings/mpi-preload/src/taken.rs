@@ -89,10 +89,15 @@ impl<F: Into<Failure>> From<F> for Instead {
 }
 
 /// All steps of a call, waiting for each.
-pub(crate) fn carry_out(mut ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+pub(crate) fn carry_out(ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+    finish(ready(ours)?, ours, mpi)
+}
+
+/// The same of one under way.
+pub(crate) fn finish(mut begun: Box<dyn Begun>, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
     loop {
-        match ready(ours)?.finish(mpi)? {
-            Next::Step(next) => ready = next,
+        match begun.finish(mpi)? {
+            Next::Step(ready) => begun = ready(ours)?,
             Next::End(taken) => return Ok(taken),
         }
     }
