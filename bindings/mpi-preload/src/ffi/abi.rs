@@ -178,23 +178,6 @@ const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> Known {
     Known { open_mpi, mpich, standard }
 }
 
-/// Handles that we use, in the order of the fields of `Own`.
-pub const OWN: [Known; 13] = [
-    known(c"ompi_mpi_comm_world", 0x4400_0000, 0x101),
-    known(c"ompi_mpi_comm_self", 0x4400_0001, 0x102),
-    known(c"ompi_mpi_comm_null", 0x0400_0000, 0x100),
-    known(c"ompi_mpi_datatype_null", 0x0c00_0000, 0x200),
-    known(c"ompi_mpi_info_null", 0x1c00_0000, 0x130),
-    known(c"ompi_request_null", 0x2c00_0000, 0x180),
-    known(c"ompi_mpi_errors_return", 0x5400_0001, 0x143),
-    known(c"ompi_mpi_byte", 0x4c00_010d, 0x247),
-    known(c"ompi_mpi_int64_t", 0x4c00_083a, 0x258),
-    known(c"ompi_mpi_op_sum", 0x5800_0003, 0x21),
-    known(c"ompi_mpi_op_min", 0x5800_0002, 0x22),
-    known(c"ompi_mpi_op_max", 0x5800_0001, 0x23),
-    known(c"ompi_mpi_op_prod", 0x5800_0004, 0x24),
-];
-
 const FLOAT: [Option<Base>; 2] = [Some(Base::F32), Some(Base::F64)];
 const SIGNED: [Option<Base>; 2] = [Some(Base::I32), Some(Base::I64)];
 
@@ -216,67 +199,50 @@ pub const TYPES: [(Known, [Option<Base>; 2]); 14] = [
     (known(c"ompi_mpi_integer8", 0x4c00_0831, 0x2d9), SIGNED),
 ];
 
-/// The handles that we use or know, of a library that is loaded.
-#[derive(Debug)]
-pub(crate) struct Own {
-    pub(crate) comm_world: Handle,
-    pub(crate) comm_self: Handle,
-    pub(crate) comm_null: Handle,
-    pub(crate) datatype_null: Handle,
-    pub(crate) info_null: Handle,
-    pub(crate) request_null: Handle,
-    pub(crate) errors_return: Handle,
-    pub(crate) byte: Handle,
-    pub(crate) int64: Handle,
-    pub(crate) sum: Handle,
-    pub(crate) min: Handle,
-    pub(crate) max: Handle,
-    pub(crate) prod: Handle,
-    /// Types that we know, if they have so many bytes: those of C and Fortran may have others.
-    pub(crate) types: Vec<(Handle, [Option<Base>; 2])>,
+/// Makes [`OWN`] and `Own` of a row for each handle.
+macro_rules! own {
+    ($($name:ident: $open_mpi:literal $mpich:literal $standard:literal;)*) => {
+        /// Handles that we use, in the order of the fields of `Own`.
+        pub const OWN: &[Known] = &[$(known($open_mpi, $mpich, $standard)),*];
+
+        /// The handles that we use or know, of a library that is loaded.
+        #[derive(Debug)]
+        pub(crate) struct Own {
+            $(pub(crate) $name: Handle,)*
+            /// Types that we know, if they have so many bytes: those of C and Fortran may have
+            /// others.
+            pub(crate) types: Vec<(Handle, [Option<Base>; 2])>,
+        }
+
+        impl Own {
+            /// `None` if the library lacks one.
+            pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
+                // A library without Fortran lacks some of the types; no program can pass those.
+                let types = TYPES.iter().filter_map(|(known, bases)| {
+                    A::own(known, find).map(|handle| (handle, *bases))
+                });
+                let types = types.collect();
+                Some(Self {
+                    $($name: A::own(&known($open_mpi, $mpich, $standard), find)?,)*
+                    types,
+                })
+            }
+        }
+    };
 }
 
-impl Own {
-    /// `None` if the library lacks one.
-    pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
-        let [
-            Some(comm_world),
-            Some(comm_self),
-            Some(comm_null),
-            Some(datatype_null),
-            Some(info_null),
-            Some(request_null),
-            Some(errors_return),
-            Some(byte),
-            Some(int64),
-            Some(sum),
-            Some(min),
-            Some(max),
-            Some(prod),
-        ] = OWN.map(|known| A::own(&known, find))
-        else {
-            return None;
-        };
-        // A library without Fortran lacks some of the types; no program can pass those.
-        let types = TYPES
-            .iter()
-            .filter_map(|(known, bases)| A::own(known, find).map(|handle| (handle, *bases)))
-            .collect();
-        Some(Self {
-            comm_world,
-            comm_self,
-            comm_null,
-            datatype_null,
-            info_null,
-            request_null,
-            errors_return,
-            byte,
-            int64,
-            sum,
-            min,
-            max,
-            prod,
-            types,
-        })
-    }
+own! {
+    comm_world: c"ompi_mpi_comm_world" 0x4400_0000 0x101;
+    comm_self: c"ompi_mpi_comm_self" 0x4400_0001 0x102;
+    comm_null: c"ompi_mpi_comm_null" 0x0400_0000 0x100;
+    datatype_null: c"ompi_mpi_datatype_null" 0x0c00_0000 0x200;
+    info_null: c"ompi_mpi_info_null" 0x1c00_0000 0x130;
+    request_null: c"ompi_request_null" 0x2c00_0000 0x180;
+    errors_return: c"ompi_mpi_errors_return" 0x5400_0001 0x143;
+    byte: c"ompi_mpi_byte" 0x4c00_010d 0x247;
+    int64: c"ompi_mpi_int64_t" 0x4c00_083a 0x258;
+    sum: c"ompi_mpi_op_sum" 0x5800_0003 0x21;
+    min: c"ompi_mpi_op_min" 0x5800_0002 0x22;
+    max: c"ompi_mpi_op_max" 0x5800_0001 0x23;
+    prod: c"ompi_mpi_op_prod" 0x5800_0004 0x24;
 }

@@ -172,18 +172,6 @@ macro_rules! from_fortran {
     ($abi:ty, root, $value:expr) => {
         *$value
     };
-    ($abi:ty, send_counts, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, recv_counts, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, send_places, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, recv_places, $value:expr) => {
-        $value.cast_const()
-    };
     ($abi:ty, request, $value:expr) => {
         $crate::ffi::door::Place::Fortran($value)
     };
@@ -193,7 +181,16 @@ macro_rules! from_fortran {
     ($abi:ty, op, $value:expr) => {
         $crate::ffi::fortran::OP.from_integer::<$abi>(*$value)
     };
-    ($abi:ty, $datatype:ident, $value:expr) => {
+    ($abi:ty, datatype, $value:expr) => {
         $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, send_type, $value:expr) => {
+        $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, recv_type, $value:expr) => {
+        $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, $array:ident, $value:expr) => {
+        $value
     };
 }
