@@ -1,7 +1,7 @@
 //! Which communicators have calls under way that nobody waits for in them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::shadow::{Shadow, Standing, Up, locked};
 
@@ -13,16 +13,7 @@ use crate::shadow::{Shadow, Standing, Up, locked};
 pub(crate) struct Background {
     active: Mutex<Vec<Shadow>>,
     n_active: AtomicUsize,
-    is_moving: AtomicBool,
-}
-
-/// Ends the moving, also where something panics.
-struct EndOfMove<'b>(&'b AtomicBool);
-
-impl Drop for EndOfMove<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
+    moving: Mutex<()>,
 }
 
 impl Background {
@@ -45,12 +36,14 @@ impl Background {
     /// Has `step` move each along, which says whether it moved, unless its lock is held: whoever
     /// has it drives its calls, or holds it for a moment. Whether one moved.
     pub(crate) fn advance(&self, step: impl Fn(&mut Up) -> bool) -> bool {
-        if self.n_active.load(Ordering::Acquire) == 0
-            || self.is_moving.swap(true, Ordering::Acquire)
-        {
+        if self.n_active.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let _end = EndOfMove(&self.is_moving);
+        let _moving = match self.moving.try_lock() {
+            Err(TryLockError::WouldBlock) => return false,
+            // Poisoned or not.
+            locked => locked,
+        };
         let (mut moved, mut next) = (false, 0);
         loop {
             let shadow = locked(&self.active).get(next).cloned();

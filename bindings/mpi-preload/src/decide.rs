@@ -198,10 +198,17 @@ pub fn decide(ask: &Ask, settings: &Settings) -> Result<Way, Why> {
     routes(ask, settings).pop().unwrap_or(Err(Why::Off))
 }
 
-/// Why a call is passed on whatever the communicator's name is.
+/// Why a call is passed on wherever the ranks are and whatever the communicator's name is, neither
+/// of which is known before ours is made.
 pub(crate) fn passed_anyway(ask: &Ask, settings: &Settings) -> Option<Why> {
-    let routes = routes(&Ask { names: Names::Unknown, ..*ask }, settings);
-    routes.into_iter().map(Result::err).reduce(Option::and).flatten()
+    let mut why = None;
+    // The last reason is that of ranks that share memory.
+    for ranks in Ranks::ALL.into_iter().rev() {
+        for route in routes(&Ask { ranks, names: Names::Unknown, ..*ask }, settings) {
+            why = Some(route.err()?);
+        }
+    }
+    why
 }
 
 /// What all rows that may fit say. The last row fits for certain.

@@ -13,7 +13,7 @@ use crate::agree::{Agreed, View};
 use crate::asked;
 use crate::background::Background;
 use crate::call::{Call, Checked, KeptTypes};
-use crate::decide::{self, COLLECTIVES, Ranks, Why, decide, fewest, place};
+use crate::decide::{COLLECTIVES, Ranks, Why, decide, fewest, passed_anyway, place};
 use crate::ffi::FloatingPoint;
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
@@ -145,7 +145,8 @@ impl State {
             (true, true) => None,
         };
         if let Standing::Low(low) = &mut *standing {
-            let why = checked.as_ref().and_then(|it| passed_anyway(call, it, settings));
+            let ask = |it: &Checked| it.ask(call.collective, (Ranks::Near, Names::Unknown));
+            let why = checked.as_ref().and_then(|it| passed_anyway(&ask(it), settings));
             why.map_or(Ok(()), Err)?;
             if is_ahead {
                 if !std::mem::replace(&mut low.is_wanted, true) {
@@ -341,16 +342,6 @@ impl State {
         *standing = Standing::Outside(Why::Communicator);
         drop(standing);
         self.background.remove(shadow);
-    }
-}
-
-/// Why a call is passed on wherever the ranks are and whatever the communicator's name is, neither
-/// of which is known before ours is made.
-fn passed_anyway(call: &Call, checked: &Checked, settings: &Settings) -> Option<Why> {
-    let ask = |ranks| checked.ask(call.collective, (ranks, Names::Unknown));
-    match Ranks::ALL.map(|ranks| decide::passed_anyway(&ask(ranks), settings)) {
-        [Some(why), Some(_), Some(_)] => Some(why),
-        _ => None,
     }
 }
 

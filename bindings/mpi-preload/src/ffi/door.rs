@@ -437,31 +437,23 @@ impl Counts {
 
     /// All of so many ranks together; at least [`UNKNOWN`] if one is negative or there is no array.
     fn total(self, size: usize) -> u64 {
-        let all = |start: *const c_int| {
-            // SAFETY: as in `read`.
-            let numbers = (0..size).map(|rank| i64::from(unsafe { start.add(rank).read() }) as u64);
-            numbers.fold(0, u64::saturating_add)
-        };
-        match self {
-            Self::Int(start) if !start.is_null() => all(start),
-            _ => self.read(size).map_or(UNKNOWN, |counts| {
-                counts.into_iter().map(|count| count as u64).fold(0, u64::saturating_add)
-            }),
-        }
+        let numbers = self.numbers(size);
+        numbers.map_or(UNKNOWN, |all| all.map(|n| n as u64).fold(0, u64::saturating_add))
     }
 
     /// Those of so many ranks; `None`: there is no array.
     pub(crate) fn read(self, size: usize) -> Option<Vec<i64>> {
+        self.numbers(size).map(Iterator::collect)
+    }
+
+    fn numbers(self, size: usize) -> Option<impl Iterator<Item = i64>> {
         // SAFETY: the program called a collective with this array, which has a count for each rank.
-        unsafe {
+        let number = move |rank| unsafe {
             match self {
-                Self::Int(start) if start.is_null() => None,
-                Self::Large(start) if start.is_null() => None,
-                Self::Int(start) => {
-                    Some((0..size).map(|rank| i64::from(start.add(rank).read())).collect())
-                }
-                Self::Large(start) => Some((0..size).map(|rank| start.add(rank).read()).collect()),
+                Self::Int(start) => start.add(rank).read().into(),
+                Self::Large(start) => start.add(rank).read(),
             }
-        }
+        };
+        (self.addr() != 0).then(|| (0..size).map(number))
     }
 }

@@ -98,8 +98,9 @@ impl Area {
     fn copy_to<T: Plain>(&self, mpi: &dyn Mpi, values: &mut [T]) -> Result<(), Code> {
         if self.is_direct::<T>() {
             // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
-            // not written meanwhile.
-            values.copy_from_slice(unsafe { self.as_slice() });
+            // not written meanwhile; any bits are a value.
+            let all = unsafe { slice::from_raw_parts(self.start.cast::<T>(), values.len()) };
+            values.copy_from_slice(all);
             return Ok(());
         }
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
@@ -113,7 +114,8 @@ impl Area {
     fn copy_from<T: Plain>(&self, mpi: &dyn Mpi, values: &[T]) -> Result<(), Code> {
         if self.is_direct::<T>() {
             // SAFETY: as in `copy_to`, and not used by others meanwhile.
-            unsafe { self.as_mut_slice() }.copy_from_slice(values);
+            let all = unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), values.len()) };
+            all.copy_from_slice(values);
             return Ok(());
         }
         let bytes: &[u8] = bytemuck::cast_slice(values);
@@ -121,20 +123,6 @@ impl Area {
             // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
             unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
         })
-    }
-
-    /// # Safety
-    /// It must be [direct](Self::is_direct), and nobody may write it meanwhile.
-    unsafe fn as_slice<'a, T: Plain>(&self) -> &'a [T] {
-        // SAFETY: the caller's promise and that of `new`; any bits are a value.
-        unsafe { slice::from_raw_parts(self.start.cast::<T>(), self.n_values::<T>()) }
-    }
-
-    /// # Safety
-    /// It must be [direct](Self::is_direct), and nobody else may use it meanwhile.
-    unsafe fn as_mut_slice<'a, T: Plain>(&self) -> &'a mut [T] {
-        // SAFETY: the caller's promise and that of `new`; any bits are a value.
-        unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), self.n_values::<T>()) }
     }
 
     /// Calls `each` for pieces that MPI can pack at once: where one begins, its values of the
