@@ -12,6 +12,7 @@
 
 pub mod abi;
 mod arguments;
+pub mod counts;
 pub mod door;
 mod entries;
 mod environment;

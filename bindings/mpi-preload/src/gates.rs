@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use foldwire::schedule::Collective;
 
 use crate::decide::{COLLECTIVES, Why, place};
-use crate::ffi::door::Weight;
+use crate::ffi::abi::Handle;
+use crate::ffi::counts::Counts;
 use crate::shadow::locked;
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
@@ -72,6 +73,63 @@ impl Gate {
                 fewest => fewest / LONGEST as u64,
             };
             self.fewest_values.store(fewest_values, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How much a call is about, as far as its arguments say it without a question to MPI.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight {
+    collective: Collective,
+    /// Values of the logical array, at most.
+    pub(crate) n_values: u64,
+    pub(crate) types: [usize; 2],
+    /// An array with a number for each rank of this communicator, in place of them.
+    pub(crate) counts: Option<(Counts, Handle)>,
+}
+
+impl Weight {
+    /// A call of this collective, of which nothing else is said yet.
+    #[must_use]
+    #[inline]
+    pub const fn of(collective: Collective) -> Self {
+        Self { collective, n_values: 0, types: [0; 2], counts: None }
+    }
+
+    /// It is on so many values.
+    #[inline]
+    pub fn values(&mut self, count: impl Into<i64>) {
+        self.n_values = count.into() as u64;
+    }
+
+    /// It is on so many of each rank; of two numbers one may mean nothing.
+    #[inline]
+    pub fn shares(&mut self, gates: &Gates, count: impl Into<i64>) {
+        self.n_values = self.n_values.max(gates.of_all(count.into())).min(UNKNOWN);
+    }
+
+    /// The call is on values of this type, beside the one that was said.
+    #[inline]
+    pub const fn datatype(&mut self, datatype: Handle) {
+        let [_, other] = self.types;
+        self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
+    }
+
+    /// It is on as many of each rank as this array says.
+    #[inline]
+    pub const fn counts(&mut self, counts: Counts) {
+        self.n_values = UNKNOWN;
+        // Of others each rank knows a part, and may have no array.
+        if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
+            self.counts = Some((counts, Handle(0)));
+        }
+    }
+
+    /// On this communicator.
+    #[inline]
+    pub fn comm(&mut self, comm: impl FnOnce() -> Handle) {
+        if let Some((_, known)) = &mut self.counts {
+            *known = comm();
         }
     }
 }

@@ -41,16 +41,16 @@ macro_rules! set_argument {
     };
     // Read once the communicator is known, whose size says how many there are.
     ($abi:ty, $call:ident, send_counts, $value:expr) => {
-        $call.send.counts = Some($crate::ffi::door::Counts::of($value))
+        $call.send.counts = Some($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $call:ident, recv_counts, $value:expr) => {
-        $call.recv.counts = Some($crate::ffi::door::Counts::of($value))
+        $call.recv.counts = Some($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $call:ident, send_places, $value:expr) => {
-        $call.send.places = Some($crate::ffi::door::Counts::of($value))
+        $call.send.places = Some($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $call:ident, recv_places, $value:expr) => {
-        $call.recv.places = Some($crate::ffi::door::Counts::of($value))
+        $call.recv.places = Some($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $call:ident, send_type, $value:expr) => {
         $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
@@ -76,7 +76,7 @@ macro_rules! set_argument {
     };
 }
 
-/// Puts an argument into a call's [`Weight`](crate::ffi::door::Weight). The second name of a kind
+/// Puts an argument into a call's [`Weight`](crate::gates::Weight). The second name of a kind
 /// says how arguments of its value are read: as C's, or as Fortran's.
 #[doc(hidden)]
 #[macro_export]
@@ -91,10 +91,10 @@ macro_rules! weigh {
         $weight.shares(&DOOR.gates, $value)
     };
     ($abi:ty, $weight:ident, send_counts, $value:expr) => {
-        $weight.counts($crate::ffi::door::Counts::of($value))
+        $weight.counts($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $weight:ident, recv_counts, $value:expr) => {
-        $weight.counts($crate::ffi::door::Counts::of($value))
+        $weight.counts($crate::ffi::counts::Counts::of($value))
     };
     ($abi:ty, $weight:ident, datatype, $value:expr) => {
         $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
@@ -125,16 +125,16 @@ macro_rules! narrowed {
         $call.recv.count as ::core::ffi::c_int
     };
     ($call:expr, send_counts, $value:expr) => {
-        $crate::ffi::door::start($call.send.counts)
+        $crate::ffi::counts::start($call.send.counts)
     };
     ($call:expr, recv_counts, $value:expr) => {
-        $crate::ffi::door::start($call.recv.counts)
+        $crate::ffi::counts::start($call.recv.counts)
     };
     ($call:expr, send_places, $value:expr) => {
-        $crate::ffi::door::start($call.send.places)
+        $crate::ffi::counts::start($call.send.places)
     };
     ($call:expr, recv_places, $value:expr) => {
-        $crate::ffi::door::start($call.recv.places)
+        $crate::ffi::counts::start($call.recv.places)
     };
     ($call:expr, $arg:ident, $value:expr) => {
         $value

@@ -13,6 +13,7 @@ use std::sync::{Mutex, OnceLock};
 pub use foldwire::schedule::Collective;
 
 use super::abi::{Abi, Handle, Mpich, OpenMpi, Standard};
+use super::counts::Counts;
 use super::fork::is_forked;
 use super::fortran::REQUEST;
 use super::library::{Communicators, Library, Mpi, SUCCESS};
@@ -20,7 +21,7 @@ use super::next::warn_if_passed_by;
 use super::progress::Progress;
 use super::symbols::{Symbols, is_any_loaded};
 pub use crate::call::{Call, Passed};
-pub use crate::gates::Gate;
+pub use crate::gates::{Gate, Weight};
 use crate::gates::{Gates, UNKNOWN};
 use crate::guard::guarded;
 use crate::shadow::locked;
@@ -263,63 +264,6 @@ impl<A: Abi> Default for Door<A> {
     }
 }
 
-/// How much a call is about, as far as its arguments say it without a question to MPI.
-#[derive(Clone, Copy, Debug)]
-pub struct Weight {
-    collective: Collective,
-    /// Values of the logical array, at most.
-    pub(crate) n_values: u64,
-    pub(crate) types: [usize; 2],
-    /// An array with a number for each rank of this communicator, in place of them.
-    counts: Option<(Counts, Handle)>,
-}
-
-impl Weight {
-    /// A call of this collective, of which nothing else is said yet.
-    #[must_use]
-    #[inline]
-    pub const fn of(collective: Collective) -> Self {
-        Self { collective, n_values: 0, types: [0; 2], counts: None }
-    }
-
-    /// It is on so many values.
-    #[inline]
-    pub fn values(&mut self, count: impl Into<i64>) {
-        self.n_values = count.into() as u64;
-    }
-
-    /// It is on so many of each rank; of two numbers one may mean nothing.
-    #[inline]
-    pub fn shares(&mut self, gates: &Gates, count: impl Into<i64>) {
-        self.n_values = self.n_values.max(gates.of_all(count.into())).min(UNKNOWN);
-    }
-
-    /// The call is on values of this type, beside the one that was said.
-    #[inline]
-    pub const fn datatype(&mut self, datatype: Handle) {
-        let [_, other] = self.types;
-        self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
-    }
-
-    /// It is on as many of each rank as this array says.
-    #[inline]
-    pub const fn counts(&mut self, counts: Counts) {
-        self.n_values = UNKNOWN;
-        // Of others each rank knows a part, and may have no array.
-        if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
-            self.counts = Some((counts, Handle(0)));
-        }
-    }
-
-    /// On this communicator.
-    #[inline]
-    pub fn comm(&mut self, comm: impl FnOnce() -> Handle) {
-        if let Some((_, known)) = &mut self.counts {
-            *known = comm();
-        }
-    }
-}
-
 /// A call of which nothing is said yet.
 #[must_use]
 pub const fn call(collective: Collective) -> Call {
@@ -368,92 +312,5 @@ impl Place {
             Self::C(place) => place.is_null(),
             Self::Fortran(place) => place.is_null(),
         }
-    }
-}
-
-/// Lengths of all ranks' shares, or where they begin, as C passes them.
-#[derive(Clone, Copy, Debug)]
-pub enum Counts {
-    /// As `int`.
-    Int(*const c_int),
-    /// As `MPI_Count` or `MPI_Aint`.
-    Large(*const i64),
-}
-
-/// What may be counted with.
-pub trait Counting: Sized {
-    /// An array of them, as long as the communicator has ranks.
-    fn array(start: *const Self) -> Counts;
-    /// Such an array, or null if it is one of the others.
-    fn start(counts: Counts) -> *const Self;
-}
-
-impl Counting for c_int {
-    fn array(start: *const Self) -> Counts {
-        Counts::Int(start)
-    }
-
-    fn start(counts: Counts) -> *const Self {
-        match counts {
-            Counts::Int(start) => start,
-            Counts::Large(_) => std::ptr::null(),
-        }
-    }
-}
-
-impl Counting for i64 {
-    fn array(start: *const Self) -> Counts {
-        Counts::Large(start)
-    }
-
-    fn start(counts: Counts) -> *const Self {
-        match counts {
-            Counts::Int(_) => std::ptr::null(),
-            Counts::Large(start) => start,
-        }
-    }
-}
-
-/// Where such an array begins; null without one.
-#[must_use]
-pub fn start<N: Counting>(counts: Option<Counts>) -> *const N {
-    counts.map_or(std::ptr::null(), N::start)
-}
-
-impl Counts {
-    /// An array of them, as long as the communicator has ranks.
-    #[must_use]
-    pub fn of<N: Counting>(start: *const N) -> Self {
-        N::array(start)
-    }
-
-    /// Where they lie.
-    pub(crate) fn addr(self) -> usize {
-        match self {
-            Self::Int(start) => start.addr(),
-            Self::Large(start) => start.addr(),
-        }
-    }
-
-    /// All of so many ranks together; at least [`UNKNOWN`] if one is negative or there is no array.
-    fn total(self, size: usize) -> u64 {
-        let numbers = self.numbers(size);
-        numbers.map_or(UNKNOWN, |all| all.map(|n| n as u64).fold(0, u64::saturating_add))
-    }
-
-    /// Those of so many ranks; `None`: there is no array.
-    pub(crate) fn read(self, size: usize) -> Option<Vec<i64>> {
-        self.numbers(size).map(Iterator::collect)
-    }
-
-    fn numbers(self, size: usize) -> Option<impl Iterator<Item = i64>> {
-        // SAFETY: the program called a collective with this array, which has a count for each rank.
-        let number = move |rank| unsafe {
-            match self {
-                Self::Int(start) => start.add(rank).read().into(),
-                Self::Large(start) => start.add(rank).read(),
-            }
-        };
-        (self.addr() != 0).then(|| (0..size).map(number))
     }
 }

@@ -8,7 +8,7 @@ use foldwire::schedule::Collective;
 use super::{Code, Library};
 use crate::call::{Call, Passed};
 use crate::ffi::abi::{Abi, Handle};
-use crate::ffi::door::{Counts, start};
+use crate::ffi::counts::{Counts, start};
 
 /// Begins a call by the functions whose counts have this type.
 macro_rules! begin {
