@@ -91,7 +91,6 @@ impl Call {
         &self,
         mpi: &dyn Mpi,
         (rank, size): (usize, usize),
-        key: c_int,
     ) -> Result<Checked, Why> {
         let seat = self.seat((rank, size))?;
         let is_in_place = self.is_in_place(mpi, seat);
@@ -112,12 +111,12 @@ impl Call {
             (None, _) => number(counted.count)?.checked_mul(size),
         };
         let Signature { base, n_bytes: each, is_own, .. } =
-            mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
+            mpi.signature(counted.datatype).map_err(|_| Why::Argument)?;
         // MPI's operations are for MPI's own types.
         if reduces(self.collective) && !is_own {
             return Err(Why::Type);
         }
-        self.check_sides(mpi, seat, key)?;
+        self.check_sides(mpi, seat)?;
         let n_bytes = whole.and_then(|whole| whole.checked_mul(each)).ok_or(Why::Argument)?;
         let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
         let own = mpi.own();
@@ -135,7 +134,7 @@ impl Call {
     ///
     /// # Errors
     /// It is to refuse it, then.
-    fn check_sides(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> Result<(), Why> {
+    fn check_sides(&self, mpi: &dyn Mpi, seat: Seat) -> Result<(), Why> {
         let mut is_own = true;
         let used = self.sides(mpi, seat);
         for (side, _) in [&self.send, &self.recv].into_iter().zip(used).filter(|(_, used)| *used) {
@@ -149,14 +148,14 @@ impl Call {
                 return Err(Why::Argument);
             }
             // An error also where nobody has committed it.
-            let signature = mpi.signature(side.datatype, key).map_err(|_| Why::Argument)?;
+            let signature = mpi.signature(side.datatype).map_err(|_| Why::Argument)?;
             is_own &= signature.is_own;
             // Absolute addresses are in types that the program has made.
             if side.start.is_null() && side.counts.is_none() && signature.is_own {
                 return Err(Why::Argument);
             }
         }
-        let is_aliased = used == [true; 2] && is_own && self.is_aliased(mpi, seat, key);
+        let is_aliased = used == [true; 2] && is_own && self.is_aliased(mpi, seat);
         if is_aliased && mpi.refuses_aliases(self.collective) {
             return Err(Why::Argument);
         }
@@ -164,7 +163,7 @@ impl Call {
     }
 
     /// True if this rank's own share is sent from where it is received.
-    fn is_aliased(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> bool {
+    fn is_aliased(&self, mpi: &dyn Mpi, seat: Seat) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         if send.datatype != recv.datatype {
             return false;
@@ -179,9 +178,9 @@ impl Call {
                     && same(send.places, recv.places)
             }
             Collective::AllGather | Collective::Gather => {
-                recv.share(mpi, seat, key) == Some(send.start.addr())
+                recv.share(mpi, seat) == Some(send.start.addr())
             }
-            Collective::Scatter => send.share(mpi, seat, key) == Some(recv.start.addr()),
+            Collective::Scatter => send.share(mpi, seat) == Some(recv.start.addr()),
             _ => send.start == recv.start,
         }
     }
@@ -259,18 +258,13 @@ impl Call {
     ///
     /// # Errors
     /// Why MPI is to judge it.
-    pub(crate) fn view(
-        &self,
-        mpi: &dyn Mpi,
-        (rank, size): (usize, usize),
-        key: c_int,
-    ) -> Result<View, Why> {
+    pub(crate) fn view(&self, mpi: &dyn Mpi, (rank, size): (usize, usize)) -> Result<View, Why> {
         let seat = self.seat((rank, size))?;
-        self.check_sides(mpi, seat, key)?;
+        self.check_sides(mpi, seat)?;
         let has_one_side = self.is_in_place(mpi, seat);
         let mut view = View::default();
         let mut known = |side: &Passed| -> Result<Vec<usize>, Why> {
-            let (shares, base) = side.bytes(mpi, key, size)?;
+            let (shares, base) = side.bytes(mpi, size)?;
             let whole = total(&shares)?;
             if whole > 0 {
                 view.bases.push(base);
@@ -363,7 +357,6 @@ impl Passed {
     pub(crate) fn bytes(
         &self,
         mpi: &dyn Mpi,
-        key: c_int,
         size: usize,
     ) -> Result<(Vec<usize>, Option<Base>), Why> {
         let counts = match self.counts(size)? {
@@ -377,49 +370,38 @@ impl Passed {
             return Err(Why::Argument);
         }
         let Signature { base, n_bytes: each, .. } =
-            mpi.signature(self.datatype, key).map_err(|_| Why::Argument)?;
+            mpi.signature(self.datatype).map_err(|_| Why::Argument)?;
         let bytes = counts.into_iter().map(|count| count.checked_mul(each));
         Ok((bytes.collect::<Option<_>>().ok_or(Why::Argument)?, base))
     }
 
     /// Where this rank's share begins among all, of a type of MPI's own.
-    fn share(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> Option<usize> {
+    fn share(&self, mpi: &dyn Mpi, seat: Seat) -> Option<usize> {
         let first = match self.places.or(self.counts) {
             Some(_) => *self.places?.read(seat.size)?.get(seat.rank)?,
             None => self.count.checked_mul(seat.rank as i64)?,
         };
-        let n_bytes = mpi.signature(self.datatype, key).ok()?.n_bytes as i64;
+        let n_bytes = mpi.signature(self.datatype).ok()?.n_bytes as i64;
         Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
     }
 
     /// Nothing yet of what is here.
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
-    fn area(&self, mpi: &dyn Mpi, key: c_int) -> Result<Area, Code> {
-        let signature = mpi.signature(self.datatype, key)?;
+    fn area(&self, mpi: &dyn Mpi) -> Result<Area, Code> {
+        let signature = mpi.signature(self.datatype)?;
         // SAFETY: the program called a collective with this buffer, and leaves it alone until that
         // is done.
         Ok(unsafe { Area::new(self.start, 0, self.datatype, signature) })
     }
 
     /// So many values of the datatype from this one on.
-    pub(crate) fn at(
-        &self,
-        mpi: &dyn Mpi,
-        key: c_int,
-        first: usize,
-        count: usize,
-    ) -> Result<Areas, Code> {
-        Areas::new(mpi, &self.area(mpi, key)?, iter::once((count, first as isize)))
+    pub(crate) fn at(&self, mpi: &dyn Mpi, first: usize, count: usize) -> Result<Areas, Code> {
+        Areas::new(mpi, &self.area(mpi)?, iter::once((count, first as isize)))
     }
 
     /// What is here: shares of these ranks by their counts and places, which were checked, or the
     /// one that there is.
-    pub(crate) fn areas(
-        &self,
-        mpi: &dyn Mpi,
-        key: c_int,
-        ranks: Range<usize>,
-    ) -> Result<Areas, Code> {
+    pub(crate) fn areas(&self, mpi: &dyn Mpi, ranks: Range<usize>) -> Result<Areas, Code> {
         let read = |numbers: Counts| {
             let numbers = numbers.read(ranks.end).unwrap_or_default();
             numbers.get(ranks.start..).unwrap_or_default().to_vec()
@@ -431,7 +413,7 @@ impl Passed {
         }
         let parts = counts.into_iter().zip(places);
         let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
-        Areas::new(mpi, &self.area(mpi, key)?, parts)
+        Areas::new(mpi, &self.area(mpi)?, parts)
     }
 }
 

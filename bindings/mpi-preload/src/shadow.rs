@@ -12,7 +12,6 @@
 //! out by itself, and all find the same: ranks of two worlds are strangers to each other.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -77,22 +76,22 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shadows {
     /// That of a communicator, made at its first collective. No rank hears of another in this.
-    pub(crate) fn of(&self, mpi: &dyn Mpi, comm: Handle, key: c_int) -> Result<Shadow, Code> {
-        if let Some(number) = mpi.number_of_comm(comm, key)?
+    pub(crate) fn of(&self, mpi: &dyn Mpi, comm: Handle) -> Result<Shadow, Code> {
+        if let Some(number) = mpi.number_of_comm(comm)?
             && let Some(shadow) = locked(&self.all).get(&number)
         {
             return Ok(Arc::clone(shadow));
         }
         let shadow = Arc::new(Mutex::new(Standing::new(mpi, comm)?));
         let number = self.n_made.fetch_add(1, Ordering::Relaxed) + 1;
-        mpi.set_number_of_comm(comm, key, number)?;
+        mpi.set_number_of_comm(comm, number)?;
         locked(&self.all).insert(number, Arc::clone(&shadow));
         Ok(shadow)
     }
 
     /// Takes out that of a communicator that is about to be freed.
-    pub(crate) fn take(&self, mpi: &dyn Mpi, comm: Handle, key: c_int) -> Option<Shadow> {
-        let number = mpi.number_of_comm(comm, key).ok()??;
+    pub(crate) fn take(&self, mpi: &dyn Mpi, comm: Handle) -> Option<Shadow> {
+        let number = mpi.number_of_comm(comm).ok()??;
         locked(&self.all).remove(&number)
     }
 

@@ -2,7 +2,6 @@
 
 mod ends;
 
-use std::ffi::c_int;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
@@ -46,8 +45,6 @@ pub(crate) struct State {
 
 struct Begun {
     settings: Settings,
-    /// Keys of attributes of communicators and datatypes.
-    keys: [c_int; 2],
     rank: usize,
     size: usize,
     /// Why all calls are passed on.
@@ -97,7 +94,7 @@ impl State {
 
     /// Carries a call out that is taken: now, or later if it is not waited for; its request then.
     fn carry(&'static self, begun: &Begun, call: &Call) -> Result<Option<Handle>, Instead> {
-        let shadow = self.shadow(call, begun.keys[0]).ok_or(Why::Argument)?;
+        let shadow = self.shadow(call).ok_or(Why::Argument)?;
         let (mut standing, ready) = self.decide(begun, call, &shadow)?;
         let up = standing.up()?;
         if call.request.is_some() {
@@ -121,7 +118,7 @@ impl State {
         call: &Call,
         shadow: &'s Shadow,
     ) -> Result<(MutexGuard<'s, Standing>, Ready), Instead> {
-        let Begun { settings, keys: [_, type_key], .. } = begun;
+        let settings = &begun.settings;
         let is_ahead = call.request.is_some();
         let mut standing = locked(shadow);
         // Whatever becomes of this call, others have waited for it. Nothing is under way yet where
@@ -134,10 +131,10 @@ impl State {
             fewest(call.collective, settings)?;
         }
         let checked = match (call.is_known_in_part(), is_ahead) {
-            (false, _) => Some(call.checked(self.mpi, place, *type_key)?),
+            (false, _) => Some(call.checked(self.mpi, place)?),
             (true, false) => {
                 drop(standing);
-                let checked = self.agreed(call, place, *type_key)?;
+                let checked = self.agreed(call, place)?;
                 standing = locked(shadow);
                 Some(checked)
             }
@@ -158,7 +155,7 @@ impl State {
         }
         let up = standing.up()?;
         let ready = match checked {
-            None => self.ask(call, place, up, *type_key),
+            None => self.ask(call, place, up),
             Some(checked) => self.take(begun, call, &checked, (up.ranks, up.names))?,
         };
         Ok((standing, ready))
@@ -207,11 +204,11 @@ impl State {
         Ok(brought?)
     }
 
-    fn shadow(&self, call: &Call, key: c_int) -> Option<Shadow> {
+    fn shadow(&self, call: &Call) -> Option<Shadow> {
         if call.comm == self.mpi.own().comm_null {
             return None;
         }
-        self.shadows.of(self.mpi, call.comm, key).ok()
+        self.shadows.of(self.mpi, call.comm).ok()
     }
 
     /// Makes a call ready if it is taken.
@@ -222,11 +219,11 @@ impl State {
         checked: &Checked,
         about: (Ranks, Names),
     ) -> Result<Ready, Instead> {
-        let Begun { settings, keys: [_, type_key], .. } = begun;
+        let settings = &begun.settings;
         let ask = checked.ask(call.collective, about);
         let way = decide(&ask, settings)?;
         let base = ask.base.ok_or(Why::Type)?;
-        Ok(prepare(self.mpi, *type_key, call, checked, base, (way, settings))?)
+        Ok(prepare(self.mpi, call, checked, base, (way, settings))?)
     }
 
     /// Counts a call that is over, or the library's.
@@ -285,19 +282,19 @@ impl State {
     }
 
     /// A call of which the ranks tell each other what they know.
-    fn agreed(&self, call: &Call, place: (usize, usize), key: c_int) -> Result<Checked, Why> {
-        let mut numbers = View::numbers(call.view(self.mpi, place, key), call.n_told(place.1));
+    fn agreed(&self, call: &Call, place: (usize, usize)) -> Result<Checked, Why> {
+        let mut numbers = View::numbers(call.view(self.mpi, place), call.n_told(place.1));
         let told = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
         told.map_err(|_| Why::Argument)?;
         call.agreed(self.mpi, place, Agreed::of(&numbers)?)
     }
 
     /// The same of one that is not waited for.
-    fn ask(&'static self, call: &Call, place: (usize, usize), up: &Up, key: c_int) -> Ready {
+    fn ask(&'static self, call: &Call, place: (usize, usize), up: &Up) -> Ready {
         let mpi = self.mpi;
         let kept = call.kept(mpi, place);
         let view = kept.as_ref().map_err(|&why| why);
-        let view = view.and_then(|(call, _)| call.view(mpi, place, key));
+        let view = view.and_then(|(call, _)| call.view(mpi, place));
         let numbers = View::numbers(view, call.n_told(place.1));
         let (call, types) = kept.unwrap_or((*call, KeptTypes::default()));
         let (raw, about) = (up.raw, (up.ranks, up.names));
@@ -317,12 +314,10 @@ impl State {
 
     /// A communicator is about to be freed.
     pub(crate) fn forget(&self, comm: Handle) {
-        if let Some(begun) = self.begun()
-            && comm != self.mpi.own().comm_null
-        {
+        if self.begun().is_some() && comm != self.mpi.own().comm_null {
             // A panic leaves no more than a communicator that is not freed.
             let _ = guarded(|| {
-                if let Some(shadow) = self.shadows.take(self.mpi, comm, begun.keys[0]) {
+                if let Some(shadow) = self.shadows.take(self.mpi, comm) {
                     self.put_down(&shadow);
                 }
             });

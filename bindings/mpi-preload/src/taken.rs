@@ -3,8 +3,6 @@
 //! A call is made ready when the program makes it, begun when it is its turn, and finished when it
 //! is done. One that the program waits for in the call does all three at once.
 
-use std::ffi::c_int;
-
 use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
@@ -106,13 +104,12 @@ pub(crate) fn finish(mut begun: Box<dyn Begun>, ours: &Ours, mpi: &dyn Mpi) -> O
 /// Makes a call on values of this base ready to be carried out this way.
 pub(crate) fn prepare(
     mpi: &'static dyn Mpi,
-    key: c_int,
     call: &Call,
     checked: &Checked,
     base: Base,
     (way, settings): (Way, &Settings),
 ) -> Result<Ready, Failure> {
-    let inside = Inside { mpi, key, call, checked, way, settings };
+    let inside = Inside { mpi, call, checked, way, settings };
     match base {
         Base::F32 => inside.prepare::<f32>(),
         Base::F64 => inside.prepare::<f64>(),
@@ -124,7 +121,6 @@ pub(crate) fn prepare(
 
 struct Inside<'c> {
     mpi: &'static dyn Mpi,
-    key: c_int,
     call: &'c Call,
     checked: &'c Checked,
     way: Way,
@@ -232,13 +228,13 @@ impl Inside<'_> {
     }
 
     fn buffers<T: Plain>(&self) -> Result<Buffers<T>, Failure> {
-        let Self { mpi, key, call, checked, .. } = *self;
+        let Self { mpi, call, checked, .. } = *self;
         let (seat, in_place) = (checked.seat, checked.is_in_place);
         let (rank, size, is_root) = (seat.rank, seat.size, seat.is_root());
-        let own = |side: &Passed| side.areas(mpi, key, 0..size);
+        let own = |side: &Passed| side.areas(mpi, 0..size);
         let all = |side: &Passed| match side.counts {
-            Some(_) => side.areas(mpi, key, 0..size),
-            None => side.at(mpi, key, 0, side.count as usize * size),
+            Some(_) => side.areas(mpi, 0..size),
+            None => side.at(mpi, 0, side.count as usize * size),
         };
         let none = Areas::default;
         let (send, recv) = (&call.send, &call.recv);
@@ -255,8 +251,8 @@ impl Inside<'_> {
                 // In place the whole array lies where the result is to begin, and the rest of it
                 // stays as it is: MPI libraries leave it so.
                 let side = if in_place { recv } else { send };
-                let whole = side.at(mpi, key, 0, counts.iter().sum())?;
-                (whole, recv.at(mpi, key, 0, counts[rank])?, false)
+                let whole = side.at(mpi, 0, counts.iter().sum())?;
+                (whole, recv.at(mpi, 0, counts[rank])?, false)
             }
             Collective::AllGather if in_place => (none(), all(recv)?, true),
             Collective::AllGather => (own(send)?, all(recv)?, false),
@@ -267,10 +263,10 @@ impl Inside<'_> {
                 // In place, the root's share lies where it is to be.
                 let from = match (in_place, recv.counts) {
                     (false, _) => own(send)?,
-                    (true, Some(_)) => recv.areas(mpi, key, rank..rank + 1)?,
+                    (true, Some(_)) => recv.areas(mpi, rank..rank + 1)?,
                     (true, None) => {
                         let n_own = recv.count as usize;
-                        recv.at(mpi, key, n_own * rank, n_own)?
+                        recv.at(mpi, n_own * rank, n_own)?
                     }
                 };
                 (from, all(recv)?, true)
@@ -296,13 +292,13 @@ impl Inside<'_> {
     }
 
     fn counts<T: Plain>(&self) -> Result<Counts, Failure> {
-        let Self { mpi, key, call, checked, .. } = *self;
+        let Self { mpi, call, checked, .. } = *self;
         let mut counts =
             Counts { shares: checked.shares::<T>().map(Into::into), received: Box::default() };
         if call.collective == Collective::AllToAll && call.recv.counts.is_some() {
             let from = if checked.is_in_place { &call.recv } else { &call.send };
             let of = |side: &Passed| -> Box<[usize]> {
-                let (bytes, _) = side.bytes(mpi, key, checked.seat.size).unwrap_or_default();
+                let (bytes, _) = side.bytes(mpi, checked.seat.size).unwrap_or_default();
                 bytes.into_iter().map(|n_bytes| n_bytes / size_of::<T>()).collect()
             };
             (counts.shares, counts.received) = (Some(of(from)), of(&call.recv));

@@ -52,6 +52,8 @@ pub(crate) trait Mpi:
 pub struct Library<A: Abi> {
     functions: Functions<A>,
     own: Own,
+    /// Keys of attributes of communicators and datatypes.
+    keys: OnceLock<[c_int; 2]>,
     /// A communicator of this rank alone that returns errors.
     alone: OnceLock<Handle>,
     checks_aliases: OnceLock<bool>,
@@ -85,7 +87,8 @@ impl<A: Abi> Library<A> {
         let own = own.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
         let functions = Functions::find(symbols)
             .map_err(|name| format!("this is no {}: no {}", A::NAME, name.to_string_lossy()))?;
-        Ok(Self { functions, own, alone: OnceLock::new(), checks_aliases: OnceLock::new() })
+        let (keys, alone, checks_aliases) = Default::default();
+        Ok(Self { functions, own, keys, alone, checks_aliases })
     }
 
     /// What `make` writes into a handle.

@@ -23,7 +23,7 @@ impl State {
         let begun = guarded(|| -> Result<Begun, String> {
             let settings = Settings::read(|name| std::env::var(name).ok())?;
             let failed = |code| format!("MPI fails at its first calls: {}", self.mpi.words(code));
-            let keys = self.mpi.new_keys().map_err(failed)?;
+            self.mpi.make_keys().map_err(failed)?;
             let world = self.mpi.own().comm_world;
             let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
             if rank == 0 {
@@ -34,7 +34,7 @@ impl State {
                 false => Some(Why::Disagreement),
                 true => (size == 1).then_some(Why::Communicator),
             };
-            Ok(Begun { settings, keys, rank, size, closed })
+            Ok(Begun { settings, rank, size, closed })
         });
         match begun {
             Ok(Ok(begun)) => {
@@ -59,7 +59,7 @@ impl State {
         let _ = guarded(|| -> Result<(), Code> {
             let takes = |row: &Row| fewest(row.collective, &begun.settings).is_ok();
             if begun.closed.is_none() && COLLECTIVES.iter().any(takes) {
-                let shadow = self.shadows.of(mpi, world, begun.keys[0])?;
+                let shadow = self.shadows.of(mpi, world)?;
                 locked(&shadow).bring_up(mpi, world, &begun.settings.rules)?;
             }
             Ok(())

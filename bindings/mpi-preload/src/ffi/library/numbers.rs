@@ -9,17 +9,18 @@ use crate::ffi::abi::{Abi, Handle};
 
 /// Numbers beside communicators.
 pub(crate) trait Numbers {
-    /// Two keys, for numbers beside communicators and datatypes, which copies do not get.
-    fn new_keys(&self) -> Result<[c_int; 2], Code>;
-    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code>;
-    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code>;
+    /// Makes the keys of numbers beside communicators and datatypes, which copies do not get; once,
+    /// before all else that needs them.
+    fn make_keys(&self) -> Result<(), Code>;
+    fn number_of_comm(&self, comm: Handle) -> Result<Option<usize>, Code>;
+    fn set_number_of_comm(&self, comm: Handle, number: usize) -> Result<(), Code>;
 }
 
 // SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
 impl<A: Abi> Numbers for Library<A> {
-    fn new_keys(&self) -> Result<[c_int; 2], Code> {
+    fn make_keys(&self) -> Result<(), Code> {
         let mut keys = [0; 2];
         let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
         let extra = ptr::null_mut();
@@ -28,19 +29,25 @@ impl<A: Abi> Numbers for Library<A> {
             checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[0], extra))?;
             checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
         }
-        Ok(keys)
+        let _ = self.keys.set(keys);
+        Ok(())
     }
 
-    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code> {
-        Self::number(self.functions.comm_get_attr, comm, key)
+    fn number_of_comm(&self, comm: Handle) -> Result<Option<usize>, Code> {
+        Self::number(self.functions.comm_get_attr, comm, self.keys()?[0])
     }
 
-    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code> {
-        Self::set_number(self.functions.comm_set_attr, comm, key, number)
+    fn set_number_of_comm(&self, comm: Handle, number: usize) -> Result<(), Code> {
+        Self::set_number(self.functions.comm_set_attr, comm, self.keys()?[0], number)
     }
 }
 
 impl<A: Abi> Library<A> {
+    /// Of communicators and of datatypes.
+    pub(super) fn keys(&self) -> Result<[c_int; 2], Code> {
+        self.keys.get().copied().ok_or(A::ERRORS[1])
+    }
+
     /// The number beside a communicator or a datatype, by the function for its attributes.
     pub(super) fn number(
         attribute: AttributeOf<A>,

@@ -9,7 +9,7 @@ use crate::signature::{Datatypes, Signature};
 /// What MPI knows of datatypes, and does with their values.
 pub(crate) trait Types {
     /// What a datatype is made of.
-    fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code>;
+    fn signature(&self, datatype: Handle) -> Result<Signature, Code>;
     /// Bytes from one value of a datatype to the next.
     fn extent(&self, datatype: Handle) -> Result<isize, Code>;
     /// A datatype of ours that is as this one, to be freed.
@@ -41,10 +41,11 @@ pub(crate) trait Types {
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
 impl<A: Abi> Types for Library<A> {
-    fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code> {
+    fn signature(&self, datatype: Handle) -> Result<Signature, Code> {
         if Datatypes::base(self, datatype).is_some() {
             return Signature::of(self, datatype);
         }
+        let [_, key] = self.keys()?;
         if let Some(number) = Self::number(self.functions.type_get_attr, datatype, key)? {
             return Ok(Signature::from_number(number));
         }
