@@ -99,8 +99,8 @@ impl Recent {
 
     /// Takes a call out. The last one is looked at first.
     fn take(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Box<Made>> {
-        let is_alike = |made: &Box<Made>| made.request == *request && made.plan == *plan;
-        let at = self.calls.iter().rposition(is_alike)?;
+        let mut calls = self.calls.iter();
+        let at = calls.rposition(|made| made.request == *request && made.plan == *plan)?;
         Some(self.calls.remove(at))
     }
 

@@ -14,6 +14,16 @@ pub(super) type Placed<V> = Box<V>;
 #[cfg(not(feature = "alloc"))]
 pub(super) type Placed<V> = V;
 
+/// Puts it there.
+#[cfg(feature = "alloc")]
+pub(super) fn placed<V>(value: V) -> Placed<V> {
+    Box::new(value)
+}
+#[cfg(not(feature = "alloc"))]
+pub(super) const fn placed<V>(value: V) -> Placed<V> {
+    value
+}
+
 /// The lanes of the call under way, and what is known from calls before.
 pub(super) struct State<F> {
     pub(super) lanes: Lanes<F>,

@@ -7,7 +7,7 @@ use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::resolved::Made;
 use super::resolved::Resolved;
-use super::state::Placed;
+use super::state::{Placed, placed};
 use super::{Communicator, Request};
 #[cfg(feature = "alloc")]
 use crate::budget::Budget;
@@ -31,6 +31,7 @@ pub(crate) struct Underway<'s> {
     stage: Stage<'s>,
 }
 
+#[cfg_attr(not(feature = "alloc"), expect(clippy::large_enum_variant, reason = "there is no heap"))]
 enum Stage<'s> {
     /// It was made before, and runs as it was compiled then.
     #[cfg(feature = "alloc")]
@@ -121,7 +122,7 @@ impl<'s> Underway<'s> {
     }
 
     fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
-        Self { limits: comm.limits(), stage: Stage::Full(call.into()) }
+        Self { limits: comm.limits(), stage: Stage::Full(placed(call)) }
     }
 
     /// Rests until something comes, or until it is time to look.
@@ -185,7 +186,8 @@ impl<'s> Underway<'s> {
                 self.take_over();
                 Ok(None)
             }
-            Ok(Replayed::Finished(report)) => {
+            Ok(Replayed::Finished) => {
+                let report = replay.report;
                 request.end(comm.size(), comm.rank(), work);
                 if let Stage::Replay(made) = core::mem::replace(&mut self.stage, Stage::Over) {
                     comm.keep_again(made);

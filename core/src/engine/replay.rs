@@ -27,12 +27,13 @@ pub(crate) struct Replay {
     /// When the one before it found nothing either.
     waits_since: Option<Duration>,
     started: Duration,
-    report: Report,
+    pub(crate) report: Report,
 }
 
 /// What a poll found.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Replayed {
-    Finished(Report),
+    Finished,
     /// Poll again at once.
     Moved,
     /// Rest, then poll again.
@@ -86,7 +87,7 @@ impl Replay {
                 Some(Turn::Done) => match transport.undelivered() {
                     None => {
                         self.report.total = transport.now().saturating_sub(self.started);
-                        return Ok(Replayed::Finished(self.report));
+                        return Ok(Replayed::Finished);
                     }
                     awaited => break awaited,
                 },
