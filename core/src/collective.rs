@@ -33,7 +33,7 @@ pub use survey::N_VALUES as EXTENT_VALUES;
 pub use terms::EXTENT_SCHEDULE;
 pub(crate) use terms::Terms;
 #[cfg(feature = "alloc")]
-pub(crate) use underway::{Step, Underway};
+pub(crate) use underway::Underway;
 
 use crate::bound::Quantum;
 #[cfg(feature = "alloc")]
@@ -233,7 +233,7 @@ impl<X: Transport> Communicator<X> {
         R: AsMut<[T]>,
     {
         let (request, work) = call.parts(self.rank());
-        Operation::new(self, request, work, plan)?.finish()
+        Operation::new(self, request, work, plan)?.wait()
     }
 
     /// Starts a call, which moves when the operation is polled or waited for.
@@ -413,8 +413,12 @@ impl<X: Transport> Communicator<X> {
         Ok(terms)
     }
 
-    /// All of a call but its values, which are within this budget.
-    fn resolve<'s>(&self, terms: &Terms<'s>, budget: &Budget) -> Result<Resolved<'s>, Error> {
+    /// All of a call but its values, which are within this budget; and what its codec is made from.
+    fn resolve<'s>(
+        &self,
+        terms: &Terms<'s>,
+        budget: &Budget,
+    ) -> Result<(Resolved<'s>, CodecParams), Error> {
         let params = self.params(terms, budget.quantum);
         let codec = Sizes::new(terms.plan.codec, terms.dtype, params);
         let (program, n_lanes) = self.program(terms, &codec, terms.own_header(budget.quantum))?;
@@ -422,7 +426,7 @@ impl<X: Transport> Communicator<X> {
         report.plan = terms.choice;
         report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(&mut report);
-        Ok(Resolved { terms: *terms, params, program, n_lanes, report })
+        Ok((Resolved { terms: *terms, program, n_lanes, report }, params))
     }
 
     /// How long a call that begins now may take.
@@ -433,8 +437,12 @@ impl<X: Transport> Communicator<X> {
 
     /// Rests until something comes, so long at most.
     fn idle(&mut self, limits: Limits, rest: Duration) {
-        let left = limits.deadline.map(|at| at.saturating_sub(self.transport.now()));
-        self.transport.idle(left.map_or(rest, |left| left.min(rest)));
+        // To look at the clock takes longer than a moment's rest.
+        let rest = match limits.deadline {
+            Some(_) => limits.rest_from(self.transport.now(), rest),
+            None => rest,
+        };
+        self.transport.idle(rest);
     }
 
     /// The configuration, or what was measured, is about to change: calls are resolved anew.

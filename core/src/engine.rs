@@ -237,6 +237,11 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// The program, on how many lanes it runs, and the report, of a call that has not begun.
+    pub(crate) fn into_program(self) -> (Program<'a>, usize, Report) {
+        (self.program, self.n_lanes, self.report)
+    }
+
     /// Advances every lane by at most one step; of a short call the one lane as far as it goes.
     /// Once a rank is found lost, lanes only take what it sent before: that, or what it told, may
     /// say why.

@@ -32,7 +32,7 @@
 //! | stack of a call, blocking or polled, or of a shrink; release build | 56 KiB | 88 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |
 //! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 384 KiB | 720 KiB |
-//! | [`Operation`] | 2 KiB | 2 KiB |
+//! | [`Operation`]; on the heap, if any, all but 512 bytes | 2 KiB | 2 KiB |
 //! | [`Communicator`], without its transport; 3 KiB on the heap, if any | 7 KiB | 7 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |
 //!
@@ -64,6 +64,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+mod advance;
 pub mod bound;
 mod budget;
 pub mod bundle;

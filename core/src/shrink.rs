@@ -21,8 +21,9 @@ mod fences;
 
 pub use crate::group::MAX_RANKS;
 
+use crate::advance::{self, Advance, Step};
 use crate::collective::Communicator;
-use crate::engine::{Message, Notices, Progress, transport_error};
+use crate::engine::{Message, Notices, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
@@ -31,7 +32,7 @@ use agreement::{Agreement, Decision};
 use ballot::Ballot;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use fences::{Differs, Fences};
 
@@ -162,11 +163,7 @@ impl<X: Transport> Shrink<X> {
     /// # Errors
     /// As [`Communicator::shrink`]; [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Communicator<X>, Error>> {
-        match self.advance() {
-            Ok(Progress::Finished) => Poll::Ready(self.finish()),
-            Ok(Progress::Moved | Progress::Waiting) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll(self)
     }
 
     /// Drives it to its end.
@@ -174,25 +171,10 @@ impl<X: Transport> Shrink<X> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Communicator<X>, Error> {
-        let rest = rest(self.patience);
-        loop {
-            match (self.advance()?, &mut self.comm) {
-                (Progress::Waiting, Some(comm)) => comm.transport.idle(rest),
-                (Progress::Finished, _) => return self.finish(),
-                _ => {}
-            }
-        }
+        advance::wait(&mut self)
     }
 
-    fn advance(&mut self) -> Result<Progress, Error> {
-        let result = self.try_advance();
-        if !matches!(result, Ok(_) | Err(Error::Finished)) {
-            self.leave();
-        }
-        result
-    }
-
-    fn try_advance(&mut self) -> Result<Progress, Error> {
+    fn try_advance(&mut self) -> Result<Step<Communicator<X>>, Error> {
         let comm = self.comm.as_mut().ok_or(Error::Finished)?;
         comm.transport.progress().map_err(transport_error)?;
         let n_changes = self.agreement.n_changes();
@@ -200,7 +182,7 @@ impl<X: Transport> Shrink<X> {
         if !self.agreement.is_decided() {
             moved |= self.decide()?;
         } else if self.fence(&mut moved)? {
-            return Ok(Progress::Finished);
+            return self.finish().map(Step::Finished);
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
@@ -208,7 +190,7 @@ impl<X: Transport> Shrink<X> {
             // Nobody would hear this rank: it would be a group of its own.
             return Err(Error::TooManyGroups { max: MAX_EPOCHS });
         }
-        Ok(if moved { Progress::Moved } else { Progress::Waiting })
+        Ok(if moved { Step::Moved } else { Step::Waiting })
     }
 
     /// The communicator, once all fences are through.
@@ -367,6 +349,28 @@ impl<X: Transport> Shrink<X> {
     }
 }
 
+impl<X: Transport> Advance for Shrink<X> {
+    type Output = Communicator<X>;
+
+    fn advance(&mut self) -> Result<Step<Communicator<X>>, Error> {
+        let result = self.try_advance();
+        if !matches!(result, Ok(_) | Err(Error::Finished)) {
+            self.leave();
+        }
+        result
+    }
+
+    fn idle(&mut self) {
+        if let Some(comm) = &mut self.comm {
+            comm.transport.idle(rest(self.patience));
+        }
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.comm.as_mut().is_some_and(|comm| comm.transport.register(waker))
+    }
+}
+
 impl<X: Transport> Drop for Shrink<X> {
     fn drop(&mut self) {
         self.leave();
@@ -380,25 +384,7 @@ impl<X: Transport> Future for Shrink<X> {
     type Output = Result<Communicator<X>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut progress = self.advance();
-        let registers = |comm: &mut Communicator<X>| comm.transport.register(context.waker());
-        if let Ok(Progress::Waiting) = progress
-            && self.comm.as_mut().is_some_and(registers)
-        {
-            // What came before it was registered is found now.
-            progress = self.advance();
-            if let Ok(Progress::Waiting) = progress {
-                return Poll::Pending;
-            }
-        }
-        match progress {
-            Ok(Progress::Finished) => Poll::Ready(self.finish()),
-            Ok(Progress::Moved | Progress::Waiting) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll_task(&mut *self, context)
     }
 }
 

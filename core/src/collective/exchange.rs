@@ -25,7 +25,7 @@ pub(crate) use segment::Cursor;
 pub(crate) use segment::{Receiving, Sending, Way};
 
 use super::Communicator;
-use super::underway::Step;
+use crate::advance::{self, Advance, Step};
 use crate::element::Element;
 use crate::engine::{Limits, Loss, rest_after};
 use crate::error::{Buffer, Error};
@@ -36,7 +36,7 @@ use crate::wait::Wait;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 /// What messages travel with.
@@ -243,10 +243,8 @@ impl<X: Transport> Communicator<X> {
         for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
             self.transport.expect(recv.message.from, TAG);
         }
-        let now = self.transport.now();
-        let deadline = self.config.deadline.map(|left| now.saturating_add(left));
-        let limits = Limits { stall: self.config.timeout, deadline };
-        let (started, wait, is_over) = (now, Wait::default(), false);
+        let (started, limits) = (self.transport.now(), self.limits());
+        let (wait, is_over) = (Wait::default(), false);
         Ok(Exchange {
             comm: self,
             sends,
@@ -372,11 +370,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// [`Error`]; the communicator is then unusable, here and on all other ranks.
     /// [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
-        match self.advance() {
-            Ok(Step::Moved | Step::Waiting) => Poll::Pending,
-            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll(self)
     }
 
     /// Drives it to its end.
@@ -384,23 +378,14 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        loop {
-            match self.advance()? {
-                Step::Finished(report) => return Ok(report),
-                Step::Moved => {}
-                Step::Waiting => self.idle(),
-            }
-        }
+        advance::wait(&mut self)
     }
+}
 
-    /// Rests until something comes, or until it is time to look.
-    fn idle(&mut self) {
-        let transport = &mut self.comm.transport;
-        let rest = rest_after(&self.wait, self.limits.stall);
-        transport.idle(self.limits.rest_from(transport.now(), rest));
-    }
+impl<X: Transport, T: Element> Advance for Exchange<'_, '_, X, T> {
+    type Output = Report;
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Step<Report>, Error> {
         if self.is_over {
             return Err(Error::Finished);
         }
@@ -411,6 +396,14 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             Ok(_) => {}
         }
         result
+    }
+
+    fn idle(&mut self) {
+        self.comm.idle(self.limits, rest_after(&self.wait, self.limits.stall));
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.comm.transport.register(waker)
     }
 }
 
@@ -427,24 +420,7 @@ impl<X: Transport, T: Element> Future for Exchange<'_, '_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut pass = self.advance();
-        if let Ok(Step::Waiting) = pass
-            && self.comm.transport.register(context.waker())
-        {
-            // What came before it was registered is found now.
-            pass = self.advance();
-            if let Ok(Step::Waiting) = pass {
-                return Poll::Pending;
-            }
-        }
-        match pass {
-            Ok(Step::Moved | Step::Waiting) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll_task(&mut *self, context)
     }
 }
 

@@ -9,12 +9,13 @@ use super::resolved::Made;
 use super::resolved::Resolved;
 use super::survey;
 use super::terms::Terms;
-use super::underway::Step;
 use super::{Communicator, Request};
+use crate::advance::Step;
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
 #[cfg(feature = "alloc")]
 use crate::codec::AnyCodec;
+use crate::codec::CodecParams;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
 #[cfg(feature = "alloc")]
@@ -42,8 +43,6 @@ pub(super) struct FullCall<'s> {
     /// What is being run; none once the result has been returned.
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
-    /// The call itself, once it has been resolved.
-    pub(super) resolved: Option<Resolved<'s>>,
     /// Own values are to be rounded by it before the call itself moves.
     pass: Option<Pass>,
     /// What looks at the data have cost.
@@ -75,7 +74,6 @@ impl<'s> FullCall<'s> {
             terms,
             engine: None,
             phase: Phase::Call,
-            resolved: None,
             pass: None,
             before: None,
             open: None,
@@ -137,11 +135,9 @@ impl<'s> FullCall<'s> {
             self.start_look(comm, work, sampled)
         } else {
             let budget = resolve(&self.terms, None)?;
-            self.start_call(comm, &budget, work)?;
+            let _resolved = self.start_call(comm, &budget, work)?;
             #[cfg(feature = "alloc")]
-            if let Some(resolved) = &self.resolved {
-                comm.keep(&self.request, plan, resolved);
-            }
+            comm.keep(&self.request, plan, &_resolved);
             Ok(())
         }
     }
@@ -234,15 +230,14 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         budget: &Budget,
         work: &mut dyn Operands,
-    ) -> Result<(), Error> {
-        let resolved = comm.resolve(&self.terms, budget)?;
+    ) -> Result<(Resolved<'s>, CodecParams), Error> {
+        let (resolved, params) = comm.resolve(&self.terms, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
         let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
-        resolved.prepare(work, shape_of);
+        resolved.prepare(work, &params, shape_of);
         self.start(comm, &resolved);
         self.pass = self.terms.pass(budget, comm.rank());
-        self.resolved = Some(resolved);
-        Ok(())
+        Ok((resolved, params))
     }
 
     /// Runs the call itself next.
@@ -303,7 +298,7 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step, Error> {
+    ) -> Result<Step<Report>, Error> {
         let result = self.try_advance(comm, work, limits);
         if let Err(error) = &result {
             self.give_up(comm, Some(error));
@@ -316,7 +311,7 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step, Error> {
+    ) -> Result<Step<Report>, Error> {
         let (size, rank) = (comm.size(), comm.rank());
         if let Some(pass) = self.pass.take() {
             let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);

@@ -1,7 +1,8 @@
 //! A call under way with all that it works on, as its caller drives it.
 
-use super::underway::{Step, Underway};
+use super::underway::Underway;
 use super::{Communicator, Request};
+use crate::advance::{self, Advance, Step};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::Error;
@@ -10,7 +11,7 @@ use crate::report::Report;
 use crate::transport::Transport;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 /// A collective call under way.
@@ -68,11 +69,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// is the exception: all ranks find that the bound on the result is too small for the data, and
     /// the communicator lives. [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
-        match self.advance() {
-            Ok(Step::Moved | Step::Waiting) => Poll::Pending,
-            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll(self)
     }
 
     /// Drives the call to its end.
@@ -80,21 +77,23 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        self.finish()
+        advance::wait(&mut self)
     }
+}
 
-    pub(super) fn finish(&mut self) -> Result<Report, Error> {
-        loop {
-            match self.advance()? {
-                Step::Finished(report) => return Ok(report),
-                Step::Moved => {}
-                Step::Waiting => self.call.idle(self.comm),
-            }
-        }
-    }
+impl<X: Transport, T: Element> Advance for Operation<'_, X, T> {
+    type Output = Report;
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Step<Report>, Error> {
         self.call.advance(self.comm, &mut self.work)
+    }
+
+    fn idle(&mut self) {
+        self.comm.idle(self.call.limits, self.call.rest());
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.comm.transport.register(waker)
     }
 }
 
@@ -111,24 +110,7 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut step = self.advance();
-        if let Ok(Step::Waiting) = step
-            && self.comm.transport.register(context.waker())
-        {
-            // What came before it was registered is found now.
-            step = self.advance();
-            if let Ok(Step::Waiting) = step {
-                return Poll::Pending;
-            }
-        }
-        match step {
-            Ok(Step::Moved | Step::Waiting) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        advance::poll_task(&mut *self, context)
     }
 }
 

@@ -64,13 +64,15 @@ impl<'p, T: Element> Prepared<'p, T> {
         let mut call = FullCall::new(request, terms);
         call.begin_untried(comm, &mut work, plan)?;
         call.finish_looking(comm, &mut work)?;
-        let resolved = call.resolved.ok_or(Error::Internal)?;
+        let FullCall { terms, engine, before, .. } = call;
+        let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
+        let resolved = Resolved { terms, program, n_lanes, report };
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
         let Work { op, coding, .. } = work;
-        Ok(Self { request, op, coding, resolved, capacity, before: call.before })
+        Ok(Self { request, op, coding, resolved, capacity, before })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.

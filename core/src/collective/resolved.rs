@@ -35,8 +35,6 @@ use core::ops::Range;
 #[derive(Clone, Copy)]
 pub(crate) struct Resolved<'s> {
     pub(super) terms: Terms<'s>,
-    /// What its codec is made from.
-    pub(super) params: CodecParams,
     pub(super) program: Program<'s>,
     pub(super) n_lanes: usize,
     /// What its report begins with.
@@ -44,12 +42,16 @@ pub(crate) struct Resolved<'s> {
 }
 
 impl Resolved<'_> {
-    /// Has operands compute as the call does; its codec looks for the shape of these values if
-    /// there are some.
-    pub(super) fn prepare(&self, work: &mut dyn Operands, shape_of: Range<usize>) {
-        let Self { terms, params, .. } = self;
-        let is_in_place = terms.rounds_first;
-        work.compute_by(terms.plan.codec, params, shape_of, terms.divisor(), is_in_place);
+    /// Has operands compute as the call does, by a codec made from these parameters, which looks for
+    /// the shape of these values if there are some.
+    pub(super) fn prepare(
+        &self,
+        work: &mut dyn Operands,
+        params: &CodecParams,
+        shape_of: Range<usize>,
+    ) {
+        let Terms { plan, rounds_first, .. } = &self.terms;
+        work.compute_by(plan.codec, params, shape_of, self.terms.divisor(), *rounds_first);
     }
 }
 
@@ -62,6 +64,8 @@ const N_RECENT: usize = 8;
 pub(super) struct Made {
     pub(super) request: Request<'static>,
     plan: Plan,
+    /// What its codec is made from.
+    pub(super) params: CodecParams,
     pub(super) resolved: Resolved<'static>,
     pub(super) compiled: Compiled,
     /// The call of them that is under way, or was last.
@@ -135,8 +139,13 @@ impl<X: Transport> Communicator<X> {
 
     /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
     /// calls still measure.
-    pub(super) fn keep(&mut self, request: &Request<'_>, plan: &Plan, resolved: &Resolved<'_>) {
-        let Resolved { terms, params, program, n_lanes, report } = resolved;
+    pub(super) fn keep(
+        &mut self,
+        request: &Request<'_>,
+        plan: &Plan,
+        (resolved, params): &(Resolved<'_>, CodecParams),
+    ) {
+        let Resolved { terms, program, n_lanes, report } = resolved;
         let Shares::Even(count) = terms.shares else { return };
         let is_short = request.n_bytes() < COUNTED_FROM;
         let is_measured = is_short || self.state.measured.links.is_settled();
@@ -152,14 +161,14 @@ impl<X: Transport> Communicator<X> {
         let shares = Shares::Even(count);
         let resolved = Resolved {
             terms: Terms { shares, ..*terms },
-            params: *params,
             program: program.of_shares(shares),
             n_lanes: *n_lanes,
             report: *report,
         };
         let request = Request { shares, ..*request };
-        let (plan, compiled, replay) = (*plan, Compiled::default(), Replay::default());
-        let made = Made { request, plan, resolved, compiled, replay };
+        let (plan, params) = (*plan, *params);
+        let (compiled, replay) = (Compiled::default(), Replay::default());
+        let made = Made { request, plan, params, resolved, compiled, replay };
         self.state.recent.check(&self.config);
         self.state.recent.insert(Box::new(made));
     }

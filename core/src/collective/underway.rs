@@ -9,6 +9,7 @@ use super::resolved::Made;
 use super::resolved::Resolved;
 use super::state::{Placed, placed};
 use super::{Communicator, Request};
+use crate::advance::Step;
 #[cfg(feature = "alloc")]
 use crate::budget::Budget;
 #[cfg(feature = "alloc")]
@@ -41,14 +42,6 @@ enum Stage<'s> {
     Over,
 }
 
-/// What an advance came to.
-#[allow(clippy::large_enum_variant, reason = "nothing is on the heap, and a call ends once")]
-pub(crate) enum Step {
-    Moved,
-    Waiting,
-    Finished(Report),
-}
-
 impl<'s> Underway<'s> {
     /// Starts a call.
     ///
@@ -78,7 +71,7 @@ impl<'s> Underway<'s> {
         work: &mut dyn Operands,
     ) -> Self {
         let resolved = &made.resolved;
-        resolved.prepare(work, 0..0);
+        resolved.prepare(work, &made.params, 0..0);
         let limits = comm.limits();
         if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
             let mut call = FullCall::new(made.request, resolved.terms);
@@ -125,11 +118,6 @@ impl<'s> Underway<'s> {
         Self { limits: comm.limits(), stage: Stage::Full(placed(call)) }
     }
 
-    /// Rests until something comes, or until it is time to look.
-    pub(crate) fn idle<X: Transport>(&self, comm: &mut Communicator<X>) {
-        comm.idle(self.limits, self.rest());
-    }
-
     /// How long to rest before the next look.
     pub(crate) fn rest(&self) -> Duration {
         match &self.stage {
@@ -148,7 +136,7 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Step, Error> {
+    ) -> Result<Step<Report>, Error> {
         #[cfg(feature = "alloc")]
         if matches!(self.stage, Stage::Replay(..))
             && let Some(step) = self.replay(comm, work)?
@@ -169,7 +157,7 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Option<Step>, Error> {
+    ) -> Result<Option<Step<Report>>, Error> {
         let Stage::Replay(made) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
         let Made { resolved, compiled, replay, request, .. } = &mut **made;

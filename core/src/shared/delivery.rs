@@ -3,7 +3,8 @@
 use super::letter::Letter;
 use super::mailbox::Mailbox;
 use super::pending::{Lends, UnderWay};
-use crate::collective::{Communicator, Step};
+use crate::advance::Step;
+use crate::collective::Communicator;
 use crate::engine::{Limits, Loss, check_fields, rest_after, transport_error};
 use crate::error::{Error, Field, Reason};
 use crate::node::{Drive, Port};
@@ -76,7 +77,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         }
     }
 
-    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step, Error> {
+    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step<Report>, Error> {
         if comm.is_poisoned() {
             return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
         }

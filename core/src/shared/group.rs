@@ -14,10 +14,11 @@
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
 use super::SharedCommunicator;
+use crate::advance::Step;
 use crate::bound::{Bound, Extent};
 use crate::budget::{Budget, resolve};
 use crate::bundle;
-use crate::collective::{Call, Communicator, Step, Terms, Underway, survey};
+use crate::collective::{Call, Communicator, Terms, Underway, survey};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::{Buffer, Error};

@@ -1,6 +1,7 @@
 //! A call under way that owns its buffers.
 
-use crate::collective::{Call, Step, Underway};
+use crate::advance::Step;
+use crate::collective::{Call, Underway};
 use crate::element::Element;
 use crate::engine::{Coding, Limits};
 use crate::error::{Buffer, Error};
@@ -213,7 +214,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
 }
 
 impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a, X, T, S, R> {
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Step<Report>, Error> {
         let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let call = self.call.as_mut().ok_or(Error::Finished)?;

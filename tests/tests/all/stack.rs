@@ -249,6 +249,6 @@ fn communicators_operations_and_shrinks_are_no_larger_than_is_said() {
     assert!(size_of::<Comm>() - transport <= 4096, "{}", size_of::<Comm>());
     let operations =
         [size_of::<Operation<'_, Endpoint, f32>>(), size_of::<Operation<'_, Endpoint, f64>>()];
-    assert!(operations.iter().all(|size| *size <= 2048), "{operations:?}");
+    assert!(operations.iter().all(|size| *size <= 512), "{operations:?}");
     assert!(size_of::<Shrink<Endpoint>>() - transport <= 8192, "{}", size_of::<Shrink<Endpoint>>());
 }

@@ -1,7 +1,7 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
-use super::super::underway::Step;
 use super::{Communicator, Exchange, Incoming, N_AWAITED, Outgoing, TAG, Way};
+use crate::advance::Step;
 use crate::element::Element;
 use crate::engine::{Loss, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
@@ -18,7 +18,7 @@ use heapless::Vec;
 const TOO_LATE: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
-    pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
+    pub(super) fn try_advance(&mut self) -> Result<Step<Report>, Error> {
         let ours = self.comm.beside_messages::<T>();
         if let Some(loss) = self.lost {
             // That the network as a whole fails is no news.

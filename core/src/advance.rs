@@ -1,0 +1,75 @@
+//! How what is under way is driven: polled, waited for, or awaited as a future.
+//!
+//! Operations, exchanges of messages and shrinks say what a step of theirs is ([`Advance`]); what
+//! their callers do with that is here, once.
+
+use crate::error::Error;
+use core::task::{Context, Poll, Waker};
+
+/// What an advance came to.
+pub(crate) enum Step<R> {
+    Moved,
+    Waiting,
+    Finished(R),
+}
+
+/// Something under way that goes on when it is advanced.
+pub(crate) trait Advance {
+    type Output;
+
+    /// Does a bounded amount of work.
+    ///
+    /// # Errors
+    /// Why it failed; [`Error::Finished`] once it has returned its result.
+    fn advance(&mut self) -> Result<Step<Self::Output>, Error>;
+
+    /// Rests until something comes, or until it is time to look.
+    fn idle(&mut self);
+
+    /// Whether `waker` will be woken when something comes.
+    fn register(&mut self, waker: &Waker) -> bool;
+}
+
+/// One advance.
+pub(crate) fn poll<A: Advance>(underway: &mut A) -> Poll<Result<A::Output, Error>> {
+    ready(underway.advance())
+}
+
+/// Drives it to its end.
+pub(crate) fn wait<A: Advance>(underway: &mut A) -> Result<A::Output, Error> {
+    loop {
+        match underway.advance()? {
+            Step::Finished(output) => return Ok(output),
+            Step::Moved => {}
+            Step::Waiting => underway.idle(),
+        }
+    }
+}
+
+/// As [`Future::poll`]: has the task woken when something comes, or polls it again at once.
+pub(crate) fn poll_task<A: Advance>(
+    underway: &mut A,
+    context: &Context<'_>,
+) -> Poll<Result<A::Output, Error>> {
+    let mut step = underway.advance();
+    if matches!(step, Ok(Step::Waiting)) && underway.register(context.waker()) {
+        // What came before it was registered is found now.
+        step = underway.advance();
+        if matches!(step, Ok(Step::Waiting)) {
+            return Poll::Pending;
+        }
+    }
+    let ready = ready(step);
+    if ready.is_pending() {
+        context.waker().wake_by_ref();
+    }
+    ready
+}
+
+fn ready<R>(step: Result<Step<R>, Error>) -> Poll<Result<R, Error>> {
+    match step {
+        Ok(Step::Moved | Step::Waiting) => Poll::Pending,
+        Ok(Step::Finished(output)) => Poll::Ready(Ok(output)),
+        Err(error) => Poll::Ready(Err(error)),
+    }
+}
