@@ -174,10 +174,15 @@ fn damage_is_found_or_harmless<T: Float>() {
     });
 }
 
-#[test]
-fn every_prefix_is_refused_and_no_damage_panics() {
-    damage_is_found_or_harmless::<f32>();
-    damage_is_found_or_harmless::<f64>();
+/// What takes longest, and fails seldom without others.
+mod long {
+    use super::*;
+
+    #[test]
+    fn every_prefix_is_refused_and_no_damage_panics() {
+        damage_is_found_or_harmless::<f32>();
+        damage_is_found_or_harmless::<f64>();
+    }
 }
 
 /// A destination of the worst case is enough, and one byte less is refused.

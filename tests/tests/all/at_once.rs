@@ -60,14 +60,19 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
     assert!(results.iter().all(|result| *result == results[0]));
 }
 
-/// The suite's check, which all backends pass with a few sizes.
-#[test]
-fn calls_at_once_are_right_among_any_number_of_ranks() {
-    let checks = suite::checks();
-    let check = checks.into_iter().find(|(name, _)| name.starts_with("calls at once"));
-    let (_, check) = check.expect("the suite has it");
-    for size in SIZES.into_iter().filter(|size| !suite::SIZES.contains(size)) {
-        check(&|frame_bytes| Threads { frame_bytes }, size);
+/// What takes longest, and fails seldom without others.
+mod long {
+    use super::*;
+
+    /// The suite's check, which all backends pass with a few sizes.
+    #[test]
+    fn calls_at_once_are_right_among_any_number_of_ranks() {
+        let checks = suite::checks();
+        let check = checks.into_iter().find(|(name, _)| name.starts_with("calls at once"));
+        let (_, check) = check.expect("the suite has it");
+        for size in SIZES.into_iter().filter(|size| !suite::SIZES.contains(size)) {
+            check(&|frame_bytes| Threads { frame_bytes }, size);
+        }
     }
 }
 

@@ -6,18 +6,23 @@ use foldwire_tests::soak::{Tally, replay, run};
 /// In each run of the tests; `cargo xtask deep` goes on from there.
 const N_SEEDS: u64 = 4000;
 
-#[test]
-fn whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time() {
-    let mut tally = Tally::default();
-    for seed in 0..N_SEEDS {
-        let verdict = run(seed);
-        if let Some(failure) = verdict.failure {
-            panic!("{failure}\n{}\ncargo xtask soak --seed {seed}", replay(seed).trace);
+/// What takes longest, and fails seldom without others.
+mod long {
+    use super::*;
+
+    #[test]
+    fn whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time() {
+        let mut tally = Tally::default();
+        for seed in 0..N_SEEDS {
+            let verdict = run(seed);
+            if let Some(failure) = verdict.failure {
+                panic!("{failure}\n{}\ncargo xtask soak --seed {seed}", replay(seed).trace);
+            }
+            tally += verdict.tally;
         }
-        tally += verdict.tally;
+        println!("{tally:#?}");
+        everything_was_seen(&tally);
     }
-    println!("{tally:#?}");
-    everything_was_seen(&tally);
 }
 
 /// If a kind of trouble never struck, the soak would not show what it claims to show.

@@ -217,29 +217,34 @@ fn child(task: &str) {
     }
 }
 
-#[test]
-fn a_call_takes_no_more_stack_than_is_said() {
-    if let Ok(task) = env::var(VARIABLE) {
-        return child(&task);
-    }
-    for (element, need) in [
-        ("f32", 56),
-        ("f64", 88),
-        ("f16", 56),
-        ("bf16", 56),
-        ("dense-f32", 384),
-        ("dense-f64", 720),
-    ]
-    .map(|(element, kib)| (element, kib * 1024))
-    {
-        let this = env::current_exe().expect("this program has a file");
-        let child = Command::new(this)
-            .args(["--exact", "stack::a_call_takes_no_more_stack_than_is_said"])
-            .env(VARIABLE, format!("{element}:{}", need + ALLOWANCE))
-            .output()
-            .expect("this program runs again");
-        let said = String::from_utf8_lossy(&child.stderr);
-        assert!(child.status.success(), "{element} in {need} bytes: {}: {said}", child.status);
+/// What takes longest, and fails seldom without others.
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_no_more_stack_than_is_said() {
+        if let Ok(task) = env::var(VARIABLE) {
+            return child(&task);
+        }
+        for (element, need) in [
+            ("f32", 56),
+            ("f64", 88),
+            ("f16", 56),
+            ("bf16", 56),
+            ("dense-f32", 384),
+            ("dense-f64", 720),
+        ]
+        .map(|(element, kib)| (element, kib * 1024))
+        {
+            let this = env::current_exe().expect("this program has a file");
+            let child = Command::new(this)
+                .args(["--exact", "stack::long::a_call_takes_no_more_stack_than_is_said"])
+                .env(VARIABLE, format!("{element}:{}", need + ALLOWANCE))
+                .output()
+                .expect("this program runs again");
+            let said = String::from_utf8_lossy(&child.stderr);
+            assert!(child.status.success(), "{element} in {need} bytes: {}: {said}", child.status);
+        }
     }
 }
 

@@ -232,14 +232,6 @@ fn values_are_those_of_fz_light<T: Float>(id: CodecId) {
     }
 }
 
-#[test]
-fn decoded_values_are_those_of_fz_light_bit_for_bit() {
-    for id in OURS {
-        values_are_those_of_fz_light::<f32>(id);
-        values_are_those_of_fz_light::<f64>(id);
-    }
-}
-
 fn larger<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
@@ -301,12 +293,25 @@ fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     }
 }
 
-#[test]
-fn folds_give_the_bytes_of_combining_and_the_values_of_fz_light() {
-    reductions_are_those_of_fz_light::<f32>(CodecId::Dense);
-    reductions_are_those_of_fz_light::<f64>(CodecId::Dense);
-    // It differs in how bytes are made of codes alone.
-    reductions_are_those_of_fz_light::<f32>(CodecId::FzNd);
+/// What takes longest, and fails seldom without others.
+mod long {
+    use super::*;
+
+    #[test]
+    fn decoded_values_are_those_of_fz_light_bit_for_bit() {
+        for id in OURS {
+            values_are_those_of_fz_light::<f32>(id);
+            values_are_those_of_fz_light::<f64>(id);
+        }
+    }
+
+    #[test]
+    fn folds_give_the_bytes_of_combining_and_the_values_of_fz_light() {
+        reductions_are_those_of_fz_light::<f32>(CodecId::Dense);
+        reductions_are_those_of_fz_light::<f64>(CodecId::Dense);
+        // It differs in how bytes are made of codes alone.
+        reductions_are_those_of_fz_light::<f32>(CodecId::FzNd);
+    }
 }
 
 #[test]
