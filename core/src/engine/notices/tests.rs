@@ -72,6 +72,11 @@ impl Memory {
         self.came[from].push_back(message.to_vec());
     }
 
+    /// What has come and was not taken is lost.
+    pub(crate) fn clear(&mut self) {
+        self.came.iter_mut().for_each(VecDeque::clear);
+    }
+
     fn comes(&mut self, from: usize, kind: Kind, epoch: u16, sequence: u32) {
         let (header, payload) = match kind {
             Kind::Abort => (Header { n_bytes: 16, ..header(kind, epoch, sequence) }, 16),
