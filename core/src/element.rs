@@ -108,20 +108,32 @@ macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::element::with_type!(
             $dtype, $T, $body;
-            F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16, I8 i8, U8 u8, I16 i16, U16 u16,
-            I32 i32, U32 u32, I64 i64, U64 u64
+            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16, I8 i8, U8 u8,
+            I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64;
         )
     };
-    ($dtype:expr, $T:ident, $body:expr; $($variant:ident $type:path),*) => {
+    ($dtype:expr, $T:ident, $body:expr; $($variant:ident $type:path),*; $($else:tt)*) => {
         match $dtype {
             $($crate::element::DType::$variant => {
                 type $T = $type;
                 $body
             })*
+            $($else)*
         }
     };
 }
 pub(crate) use with_type;
+
+/// The value of `$body`, in which `$T` is the float that `$dtype` names; `$none` of integers.
+macro_rules! with_float {
+    ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {
+        $crate::element::with_type!(
+            $dtype, $T, $body;
+            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16; _ => $none,
+        )
+    };
+}
+pub(crate) use with_float;
 
 /// A type that Foldwire can move and reduce: the [floats](Float) `f32`, `f64`,
 /// [`f16`](struct@f16) and [`bf16`], and integers from `i8` to `u64`.
@@ -161,7 +173,7 @@ pub trait Element:
     const BYTES: usize = size_of::<Self>();
     /// What error feedback keeps of a value: `f32` for floats of up to 32 bits, `f64` for `f64`;
     /// of integers, which lose nothing, themselves.
-    type Residue: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static;
+    type Residue: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync;
 }
 
 /// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
@@ -184,11 +196,10 @@ pub trait Float: Element + sealed::OnLattice {
     fn to_f64(self) -> f64;
 }
 
-/// What a float is to reductions and codecs.
+/// What a float is to reductions.
 macro_rules! float_value {
-    ($float:ident, codecs: $codecs:ident, zero: $zero:expr, one: $one:expr) => {
+    ($float:ident, zero: $zero:expr, one: $one:expr) => {
         impl $crate::element::sealed::Value for $float {
-            type Codecs = $crate::codec::$codecs<Self>;
             const ZERO: Self = $zero;
             const ONE: Self = $one;
 
@@ -228,54 +239,6 @@ macro_rules! float_value {
             fn divide(sums: &mut [Self], n_operands: u32, weight: Self) {
                 $crate::op::divide(sums, $crate::op::divisor_of_sums(n_operands, weight));
             }
-
-            fn look(
-                values: &[Self],
-                level: $crate::kernel::Level,
-                sampled: bool,
-            ) -> [f64; $crate::collective::EXTENT_VALUES] {
-                $crate::collective::survey::look(values, level, sampled)
-            }
-
-            fn with_shape_of(
-                values: &[Self],
-                params: $crate::codec::CodecParams,
-            ) -> $crate::codec::CodecParams {
-                params.with_shape_of(values)
-            }
-
-            fn round(
-                pass: &$crate::rounding::Pass,
-                from: Option<&[Self]>,
-                values: &mut [Self],
-                residues: Option<&mut [<Self as $crate::element::Element>::Residue]>,
-                level: $crate::kernel::Level,
-            ) {
-                pass.run(from, values, residues, level);
-            }
-
-            fn estimate(
-                values: &[Self],
-                strides: [u32; 2],
-                step: f64,
-            ) -> Option<$crate::codec::estimate::Estimate> {
-                $crate::codec::estimate::estimate(values, strides, step)
-            }
-
-            fn codec(
-                id: $crate::codec::CodecId,
-                params: &$crate::codec::CodecParams,
-            ) -> Self::Codecs {
-                $crate::codec::$codecs::new(id, params)
-            }
-
-            fn raw(weight: Self) -> Self::Codecs {
-                $crate::codec::$codecs::Raw($crate::codec::Raw::with_weight(weight))
-            }
-
-            fn erase(codec: &Self::Codecs) -> &dyn $crate::codec::Codec<Self> {
-                codec.as_dyn()
-            }
         }
     };
 }
@@ -283,10 +246,9 @@ use float_value;
 
 macro_rules! element {
     (
-        $float:ident, $code:ident, $bits:ident, $dtype:ident, $unit:ident, $max_code:expr,
-        $rounder:expr
+        $float:ident, $code:ident, $bits:ident, $dtype:ident, $max_code:expr, $rounder:expr
     ) => {
-        float_value!($float, codecs: Codecs, zero: 0.0, one: 1.0);
+        float_value!($float, zero: 0.0, one: 1.0);
 
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
@@ -398,11 +360,6 @@ macro_rules! element {
             fn is_normal(self) -> bool {
                 $float::is_normal(self)
             }
-
-            #[inline(always)]
-            fn unit(key: u64, at: u32) -> Self {
-                crate::rounding::$unit(key, at)
-            }
         }
     };
 }
@@ -448,5 +405,5 @@ macro_rules! word {
 }
 
 word!(u16, u32, u64);
-element!(f32, i32, u32, F32, unit_32, 2_097_152.0, 12_582_912.0);
-element!(f64, i64, u64, F64, unit_64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);
+element!(f32, i32, u32, F32, 2_097_152.0, 12_582_912.0);
+element!(f64, i64, u64, F64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);

@@ -30,16 +30,16 @@ mod tests;
 
 use crate::bound::{Quantum, Scope};
 use crate::codec::Loss;
-use crate::element::Float;
 use crate::element::sealed::Wide;
+use crate::element::{DType, Element, Float, with_float};
 use crate::error::Error;
 use crate::kernel::{CHUNK, Level, at_level};
 use crate::layout::Window;
 use crate::plan::Plan;
 use crate::schedule::Collective;
 use crate::transport::Rank;
-
-pub(crate) use random::{unit_32, unit_64};
+use bytemuck::{cast_slice, cast_slice_mut};
+use random::Unit;
 
 /// To which point of the lattice a rank's own values are rounded.
 ///
@@ -145,7 +145,7 @@ pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
 
 /// The pass over a rank's values that a call begins with.
 #[derive(Clone, Copy, Debug)]
-pub struct Pass {
+pub(crate) struct Pass {
     quantum: Quantum,
     /// Of unbiased rounding: what the keys of chunks are made of.
     stream: Option<u64>,
@@ -162,7 +162,38 @@ impl Pass {
 
     /// Rounds values, which are taken from elsewhere first if they are there. What is kept of each
     /// is added before, and becomes what this loses.
-    pub(crate) fn run<T: Float>(
+    pub(crate) fn run<T: Element>(
+        &self,
+        from: Option<&[T]>,
+        values: &mut [T],
+        residues: Option<&mut [T::Residue]>,
+        level: Level,
+    ) {
+        let (from, values) = (from.map(cast_slice), cast_slice_mut(values));
+        self.run_on_bytes(T::DTYPE, from, values, residues.map(cast_slice_mut), level);
+    }
+
+    /// The same on values of a type that is data, so that it is compiled here. Integers are exact:
+    /// nothing is added to them, and nothing is lost.
+    fn run_on_bytes(
+        &self,
+        dtype: DType,
+        from: Option<&[u8]>,
+        values: &mut [u8],
+        residues: Option<&mut [u8]>,
+        level: Level,
+    ) {
+        with_float!(dtype, T => {
+            let (from, values) = (from.map(cast_slice), cast_slice_mut(values));
+            self.run_on_floats::<T>(from, values, residues.map(cast_slice_mut), level);
+        }, else {
+            if let Some(from) = from {
+                values.copy_from_slice(from);
+            }
+        });
+    }
+
+    fn run_on_floats<T: Float<Wide: Unit>>(
         &self,
         from: Option<&[T]>,
         values: &mut [T],
@@ -280,7 +311,9 @@ struct Chunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
     residues: &'a mut [T::Wide],
 }
 
-impl<T: Float, const UNBIASED: bool, const CARRIES: bool> Chunk<'_, T, UNBIASED, CARRIES> {
+impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool>
+    Chunk<'_, T, UNBIASED, CARRIES>
+{
     #[inline(always)]
     fn round(&self, x: T::Wide, at: usize) -> T::Wide {
         if UNBIASED {
@@ -291,7 +324,7 @@ impl<T: Float, const UNBIASED: bool, const CARRIES: bool> Chunk<'_, T, UNBIASED,
     }
 }
 
-impl<T: Float, const UNBIASED: bool, const CARRIES: bool> at_level::Task
+impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool> at_level::Task
     for Chunk<'_, T, UNBIASED, CARRIES>
 {
     type Output = ();

@@ -12,7 +12,7 @@
 //! A value that is no point of the lattice costs what it is long. Cost: about 10 ns for each of at
 //! most 1024 values, 20 where a shape is known.
 
-use crate::element::Float;
+use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::BLOCK;
 
 /// Blocks looked at: one of so many, but so many at least, if there are, and at most.
@@ -27,15 +27,24 @@ type Line = [i64; BLOCK + 2];
 
 /// Bits a value, by codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     pub fz_light: f64,
     pub fz_nd: f64,
     pub dense: f64,
 }
 
 /// What codecs would make of `values`, whose rows and planes are so far apart (0: unknown), on a
-/// lattice of this spacing above 0; `None` if there are no values.
-pub(crate) fn estimate<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Estimate> {
+/// lattice of this spacing above 0; `None` if there are no values, and of integers.
+pub(crate) fn estimate<T: Element>(values: &[T], strides: [u32; 2], step: f64) -> Option<Estimate> {
+    of_bytes(T::DTYPE, bytemuck::cast_slice(values), strides, step)
+}
+
+/// The same of values of a type that is data, so that it is compiled here.
+fn of_bytes(dtype: DType, bytes: &[u8], strides: [u32; 2], step: f64) -> Option<Estimate> {
+    with_float!(dtype, T => of_floats::<T>(bytemuck::cast_slice(bytes), strides, step), else None)
+}
+
+fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Estimate> {
     let n_blocks = values.len() / BLOCK;
     let n_looked = (n_blocks / ONE_OF).clamp(LEAST.min(n_blocks), MOST);
     let last = values.len().checked_sub(BLOCK)?;

@@ -1,126 +1,11 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp, Prediction,
+    Codec, CodecParams, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp,
     Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate,
 };
-use crate::bound::Quantum;
-use crate::element::{DType, Element, Float};
-use crate::kernel::Level;
-use crate::threads::Threads;
-
-/// What a codec is made from.
-///
-/// # Examples
-/// ```
-/// use foldwire::{Quantum, codec::{Codec, CodecId, CodecParams}};
-///
-/// let quantum = Quantum::new::<f32>(1e-3).expect("positive");
-/// let codec = CodecId::FzLight.instance::<f32>(&CodecParams::new(quantum).for_sums_of(8));
-/// assert_eq!(codec.as_dyn().id(), CodecId::FzLight);
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct CodecParams {
-    /// The one that is made.
-    pub(crate) codec: CodecId,
-    pub(crate) quantum: Quantum,
-    pub(crate) max_operands: u32,
-    pub(crate) averages: bool,
-    pub(crate) setting: u16,
-    /// How far apart rows are, and planes; 0 if that is not known.
-    pub(crate) strides: [u32; 2],
-    pub(crate) prediction: Prediction,
-    pub(crate) level: Level,
-    pub(crate) threads: Threads,
-}
-
-impl CodecParams {
-    /// For single operands on this lattice, by the machine's best kernels.
-    #[must_use]
-    pub fn new(quantum: Quantum) -> Self {
-        let (level, threads) = (Level::best(), Threads::default());
-        Self {
-            codec: CodecId::Raw,
-            quantum,
-            max_operands: 1,
-            averages: false,
-            setting: 0,
-            strides: [0; 2],
-            prediction: Prediction::Auto,
-            level,
-            threads,
-        }
-    }
-
-    /// For sums of at most so many operands: the group's size.
-    #[must_use]
-    pub const fn for_sums_of(self, n_operands: u32) -> Self {
-        Self { max_operands: n_operands, averages: false, ..self }
-    }
-
-    /// For sums that are made to be divided by so many: own values then enter at a weight at which
-    /// no sum of them overflows.
-    #[must_use]
-    pub const fn for_averages_of(self, n_operands: u32) -> Self {
-        Self { max_operands: n_operands, averages: true, ..self }
-    }
-
-    /// With this setting; 0 for the codec's default ([`CodecId::setting`]).
-    #[must_use]
-    pub const fn with_setting(self, setting: u16) -> Self {
-        Self { setting, ..self }
-    }
-
-    /// Of arrays, or parts of arrays, of this shape, slowest dimension first: as
-    /// [`Plan::with_shape`](crate::Plan::with_shape).
-    #[must_use]
-    pub fn with_shape(self, shape: &[usize]) -> Self {
-        self.with_strides(strides(shape))
-    }
-
-    /// Of arrays, or parts of arrays, of a shape that is looked for in these values.
-    #[must_use]
-    pub fn with_shape_of<T: Float>(self, values: &[T]) -> Self {
-        let step = self.quantum.of_type::<T>().step();
-        let strides = super::dense::find(values, step, self.level);
-        self.with_strides([strides.row.into(), strides.plane.into()])
-    }
-
-    /// With values predicted so: as [`Plan::with_prediction`](crate::Plan::with_prediction).
-    #[must_use]
-    pub const fn with_prediction(self, prediction: Prediction) -> Self {
-        Self { prediction, ..self }
-    }
-
-    pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {
-        Self { strides, ..self }
-    }
-
-    /// On these threads.
-    #[must_use]
-    pub const fn on(self, threads: Threads) -> Self {
-        Self { threads, ..self }
-    }
-
-    /// By the kernels of one level (or the next lower that the machine has).
-    #[must_use]
-    pub const fn at(self, level: Level) -> Self {
-        Self { level, ..self }
-    }
-}
-
-/// How far apart the rows of an array of this shape are, and its planes; 0 where it has none, or
-/// they are farther apart than a number of 32 bits says.
-pub(crate) fn strides(shape: &[usize]) -> [u32; 2] {
-    let mut sizes = shape.iter().rev().filter(|size| **size > 1).peekable();
-    let mut stride = Some(1_u32);
-    [(); 2].map(|()| {
-        let size = sizes.next().and_then(|&size| u32::try_from(size).ok());
-        stride = stride.zip(size).and_then(|(stride, size)| stride.checked_mul(size));
-        // The last is only how many there are.
-        sizes.peek().and(stride).unwrap_or(0)
-    })
-}
+use crate::element::{DType, Element, Float, bf16, f16};
+use core::any::Any;
 
 /// What a codec loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,16 +68,15 @@ const TRUNCATING: Properties = Properties {
 
 /// A type that holds any of these codecs, and for others the raw one.
 macro_rules! any_of {
-    ($(#[$doc:meta])* $name:ident: $($variant:ident)*) => {
+    ($(#[$doc:meta])* $name:ident<$bound:ident>: $($variant:ident)*) => {
         $(#[$doc])*
-        #[doc(hidden)]
         #[derive(Clone, Copy, Debug)]
-        pub enum $name<T: Float> {
+        enum $name<T: $bound> {
             $($variant($variant<T>),)*
         }
 
-        impl<T: Float> $name<T> {
-            pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
+        impl<T: $bound> $name<T> {
+            fn new(id: CodecId, params: &CodecParams) -> Self {
                 let params = &CodecParams { codec: id, ..*params };
                 match id {
                     $(CodecId::$variant if id.is_for(T::DTYPE) => {
@@ -202,7 +86,7 @@ macro_rules! any_of {
                 }
             }
 
-            pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
+            fn as_dyn(&self) -> &dyn Codec<T> {
                 match self {
                     $(Self::$variant(codec) => codec,)*
                 }
@@ -214,7 +98,12 @@ macro_rules! any_of {
 any_of! {
     /// Any of the codecs of floats of 16 bits ([`Types::Floats`]): compiled for them, the others
     /// would be half of the crate.
-    NarrowCodecs: Raw FzLight FzStatic
+    NarrowCodecs<Float>: Raw FzLight FzStatic
+}
+
+any_of! {
+    /// The codec of integers.
+    Exact<Element>: Raw
 }
 
 macro_rules! codecs {
@@ -257,7 +146,7 @@ macro_rules! codecs {
 
         any_of! {
             /// Any of the codecs of floats.
-            Codecs: $($variant)*
+            Codecs<Float>: $($variant)*
         }
     };
 }
@@ -342,25 +231,82 @@ impl CodecId {
     /// Makes the codec for one call; the raw one for types that this is not [for](Self::is_for).
     #[must_use]
     pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
-        AnyCodec(T::codec(self, params))
+        AnyCodec::of(OfType::new(T::DTYPE, self, params))
     }
 }
 
 /// Any codec of the type's, without an allocation.
 #[derive(Clone, Copy, Debug)]
-pub struct AnyCodec<T: Element>(T::Codecs);
+pub struct AnyCodec<T: Element> {
+    codec: OfType,
+    as_dyn: AsDyn<T>,
+}
+
+/// The codec of this type behind its trait: a function for each type, so that codecs are compiled
+/// here, once.
+type AsDyn<T> = fn(&OfType) -> &dyn Codec<T>;
 
 impl<T: Element> AnyCodec<T> {
-    /// The raw codec whose operands of averages enter by this weight, 1 for all else.
-    pub(crate) fn raw(weight: T) -> Self {
-        Self(T::raw(weight))
+    fn of(codec: OfType) -> Self {
+        let Some(&as_dyn) = OfType::as_dyn(T::DTYPE).downcast_ref() else { unreachable!() };
+        Self { codec, as_dyn }
+    }
+
+    /// The raw codec for anything but averages.
+    pub(crate) fn raw() -> Self {
+        Self::of(OfType::raw(T::DTYPE))
     }
 
     /// The codec behind its trait.
     #[must_use]
     pub fn as_dyn(&self) -> &dyn Codec<T> {
-        T::erase(&self.0)
+        (self.as_dyn)(&self.codec)
     }
+}
+
+macro_rules! types {
+    ($($dtype:ident: $codecs:ident<$type:ident>),*) => {
+        /// Any codec of any type.
+        #[derive(Clone, Copy, Debug)]
+        enum OfType {
+            $($dtype($codecs<$type>),)*
+        }
+
+        impl OfType {
+            fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
+                match dtype {
+                    $(DType::$dtype => Self::$dtype($codecs::new(id, params)),)*
+                }
+            }
+
+            #[inline]
+            const fn raw(dtype: DType) -> Self {
+                match dtype {
+                    $(DType::$dtype => Self::$dtype($codecs::Raw(Raw::new())),)*
+                }
+            }
+
+            /// The [`AsDyn`] of this type.
+            #[inline]
+            fn as_dyn(dtype: DType) -> &'static dyn Any {
+                match dtype {
+                    $(DType::$dtype => {
+                        fn as_dyn(codec: &OfType) -> &dyn Codec<$type> {
+                            let OfType::$dtype(codec) = codec else { unreachable!() };
+                            codec.as_dyn()
+                        }
+                        const { &(as_dyn as AsDyn<$type>) }
+                    })*
+                }
+            }
+        }
+    };
+}
+
+types! {
+    F32: Codecs<f32>, F64: Codecs<f64>, F16: NarrowCodecs<f16>, Bf16: NarrowCodecs<bf16>,
+    I8: Exact<i8>, U8: Exact<u8>, I16: Exact<i16>, U16: Exact<u16>, I32: Exact<i32>,
+    U32: Exact<u32>, I64: Exact<i64>, U64: Exact<u64>
 }
 
 codecs! {
@@ -430,27 +376,8 @@ codecs! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::Quantum;
     use crate::op::Op;
-
-    #[test]
-    fn strides_are_those_of_the_last_two_dimensions_that_have_a_next_one() {
-        for (shape, expected) in [
-            (&[][..], [0, 0]),
-            (&[7], [0, 0]),
-            (&[1, 7, 1], [0, 0]),
-            (&[5, 7], [7, 0]),
-            (&[5, 1, 7, 1], [7, 0]),
-            (&[3, 5, 7], [7, 35]),
-            (&[2, 3, 5, 7], [7, 35]),
-            (&[u32::MAX as usize, 128], [128, 0]),
-            (&[2, u32::MAX as usize, 128], [128, 0]),
-            (&[3, 0, 7], [7, 0]),
-            #[cfg(target_pointer_width = "64")]
-            (&[3, 5, 1 << 40], [0, 0]),
-        ] {
-            assert_eq!(strides(shape), expected, "{shape:?}");
-        }
-    }
 
     #[test]
     fn a_type_that_a_codec_is_for_gets_it() {

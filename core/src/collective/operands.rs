@@ -52,7 +52,7 @@ fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
 
 impl<T: Element> Operands for Work<'_, '_, T> {
     fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES] {
-        T::look(at(self.buffers.all_own(), own), level, sampled)
+        survey::look(at(self.buffers.all_own(), own), level, sampled)
     }
 
     fn weigh(
@@ -75,7 +75,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
     ) {
         let mut params = *params;
         if !shape_of.is_empty() {
-            params = T::with_shape_of(at(self.buffers.all_own(), shape_of), params);
+            params = params.with_shape_of(at(self.buffers.all_own(), shape_of));
         }
         self.coding = Coding::by(codec.instance(&params), divisor, is_in_place);
     }
@@ -87,7 +87,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
             Buffers::ReadOnly(_) => return,
         };
         if let Some(values) = data.get_mut(own) {
-            T::round(pass, from, values, self.residues.as_deref_mut(), level);
+            pass.run(from, values, self.residues.as_deref_mut(), level);
         }
     }
 

@@ -17,8 +17,8 @@
 use super::terms::Terms;
 use crate::bound::{Extent, Quantum};
 use crate::budget::resolve;
-use crate::codec::CodecParams;
-use crate::element::{Element, Float};
+use crate::codec::{CodecParams, estimate::estimate};
+use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
 
@@ -34,8 +34,20 @@ const LEAST_BITS: f64 = 0.05;
 /// The range of either half must be this part of the whole sample's.
 const AGREEMENT: f64 = 0.75;
 
-/// One rank's look at its values.
-pub(crate) fn look<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
+/// One rank's look at its values. Of integers it says nothing: they have no bound.
+pub(crate) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
+    look_at_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled)
+}
+
+/// The same at values of a type that is data, so that it is compiled here.
+fn look_at_bytes(dtype: DType, bytes: &[u8], level: Level, sampled: bool) -> [f64; N_VALUES] {
+    with_float!(
+        dtype, T => look_at_floats::<T>(bytemuck::cast_slice(bytes), level, sampled),
+        else [NOTHING; N_VALUES]
+    )
+}
+
+fn look_at_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
     let halves =
         if sampled { sample::extents(values) } else { [Kernel::at(level).extent(values); 2] };
     let [(a, b), (c, d)] = halves.map(|(min, max)| (-min.to_f64(), max.to_f64()));
@@ -68,9 +80,9 @@ pub(super) fn weigh<T: Element>(
         return ([NOTHING; N_LOSSY], strides);
     }
     if let Some(level) = finds.filter(|_| strides == [0; 2]) {
-        strides = T::with_shape_of(values, CodecParams::new(quantum).at(level)).strides;
+        strides = CodecParams::new(quantum).at(level).with_shape_of(values).strides;
     }
-    let bits = T::estimate(values, strides, quantum.step()).map(|estimate| Bits::of(&estimate).0);
+    let bits = estimate(values, strides, quantum.step()).map(|estimate| Bits::of(&estimate).0);
     let bits = bits.map(|all| all.map(|bits| bits + libm::log2(quantum.step())));
     (bits.unwrap_or([NOTHING; N_LOSSY]), strides)
 }
@@ -92,7 +104,6 @@ pub(super) fn bits(terms: &Terms<'_>, extent: Option<Extent>, all: [f64; N_LOSSY
 mod tests {
     use super::*;
     use crate::bound::{Bound, Spacing};
-    use crate::element::{DType, sealed::Value};
     use crate::op::OpCode;
     use crate::plan::Plan;
     use std::vec::Vec;
@@ -122,7 +133,7 @@ mod tests {
     #[test]
     fn ranks_tell_what_bits_there_are_on_a_lattice_of_step_one() {
         let values: Vec<f32> = (0..4000_u32).map(|i| (i * i % 611) as f32).collect();
-        let found = f32::estimate(&values, [0; 2], 0.125).map(|estimate| Bits::of(&estimate).0);
+        let found = estimate(&values, [0; 2], 0.125).map(|estimate| Bits::of(&estimate).0);
         let found = found.expect("there are values");
         let (told, _) = weigh(&terms(), &values, None, None);
         for (told, found) in told.into_iter().zip(found) {

@@ -1,12 +1,7 @@
-//! Integers: they travel and are reduced exactly, by the raw codec.
+//! Integers: they travel and are reduced exactly.
 
 use super::sealed::Value;
 use super::{DType, Element};
-use crate::codec::estimate::Estimate;
-use crate::codec::{Codec, CodecId, CodecParams, Raw};
-use crate::collective::EXTENT_VALUES;
-use crate::kernel::Level;
-use crate::rounding::Pass;
 
 macro_rules! integer {
     ($($integer:ident: $dtype:ident),*) => {
@@ -17,7 +12,6 @@ macro_rules! integer {
             }
 
             impl Value for $integer {
-                type Codecs = Raw<Self>;
                 const ZERO: Self = 0;
                 const ONE: Self = 1;
 
@@ -57,44 +51,6 @@ macro_rules! integer {
                 }
 
                 fn divide(_: &mut [Self], _: u32, _: Self) {}
-
-                /// Nothing is asked for: integers have no bound.
-                fn look(_: &[Self], _: Level, _: bool) -> [f64; EXTENT_VALUES] {
-                    [f64::NEG_INFINITY; EXTENT_VALUES]
-                }
-
-                fn with_shape_of(_: &[Self], params: CodecParams) -> CodecParams {
-                    params
-                }
-
-                /// Integers are exact: nothing is added to them, and nothing is lost.
-                fn round(
-                    _: &Pass,
-                    from: Option<&[Self]>,
-                    values: &mut [Self],
-                    _: Option<&mut [Self]>,
-                    _: Level,
-                ) {
-                    if let Some(from) = from {
-                        values.copy_from_slice(from);
-                    }
-                }
-
-                fn estimate(_: &[Self], _: [u32; 2], _: f64) -> Option<Estimate> {
-                    None
-                }
-
-                fn codec(_: CodecId, _: &CodecParams) -> Raw<Self> {
-                    Raw::new()
-                }
-
-                fn raw(_: Self) -> Raw<Self> {
-                    Raw::new()
-                }
-
-                fn erase(codec: &Raw<Self>) -> &dyn Codec<Self> {
-                    codec
-                }
             }
         )*
     };

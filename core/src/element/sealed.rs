@@ -1,18 +1,11 @@
 //! What types of elements are to this crate: its own traits, behind the public ones.
 
-use super::Element;
-use crate::codec::estimate::Estimate;
-use crate::codec::{Codec, CodecId, CodecParams};
-use crate::collective::EXTENT_VALUES;
 use crate::kernel::{Code, Kernels, Level};
-use crate::rounding::Pass;
 use core::fmt;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
-/// An element as reductions see it, and the way to its codecs.
+/// An element as reductions see it.
 pub trait Value: Copy {
-    /// Its codecs, any of them.
-    type Codecs: Copy + fmt::Debug + Send + Sync;
     const ZERO: Self;
     const ONE: Self;
 
@@ -35,40 +28,6 @@ pub trait Value: Copy {
     fn divide(sums: &mut [Self], n_operands: u32, weight: Self)
     where
         Self: Sized;
-
-    /// What a look at the data finds, for a bound that refers to them.
-    fn look(values: &[Self], level: Level, sampled: bool) -> [f64; EXTENT_VALUES]
-    where
-        Self: Sized;
-
-    /// Parameters of codecs of arrays like this one.
-    fn with_shape_of(values: &[Self], params: CodecParams) -> CodecParams
-    where
-        Self: Sized;
-
-    /// Rounds a rank's values before a call moves them.
-    fn round(
-        pass: &Pass,
-        from: Option<&[Self]>,
-        values: &mut [Self],
-        residues: Option<&mut [Self::Residue]>,
-        level: Level,
-    ) where
-        Self: Element;
-
-    /// What codecs would make of the data on a lattice of this spacing, as a sample tells;
-    /// `None` if they have no lattice.
-    fn estimate(values: &[Self], strides: [u32; 2], step: f64) -> Option<Estimate>
-    where
-        Self: Sized;
-
-    fn codec(id: CodecId, params: &CodecParams) -> Self::Codecs;
-    /// The raw codec whose operands enter by this weight.
-    fn raw(weight: Self) -> Self::Codecs;
-    /// A codec behind its trait. By type, so that codecs are compiled here, once.
-    fn erase(codec: &Self::Codecs) -> &dyn Codec<Self>
-    where
-        Self: Element;
 }
 
 /// A float as codecs see it: what becomes a code on a lattice, and the way to the kernels.
@@ -170,6 +129,4 @@ pub trait Wide:
     fn next_down(self) -> Self;
     fn next_up(self) -> Self;
     fn is_normal(self) -> bool;
-    /// A random number between 0 and 1, of this key and place.
-    fn unit(key: u64, at: u32) -> Self;
 }

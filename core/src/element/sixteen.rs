@@ -83,7 +83,7 @@ fn to_odd(value: f64) -> f32 {
 
 macro_rules! sixteen {
     ($float:ident, $dtype:ident, $digits:literal, $widen:ident, $narrow:ident) => {
-        float_value!($float, codecs: NarrowCodecs, zero: $float::ZERO, one: $float::ONE);
+        float_value!($float, zero: $float::ZERO, one: $float::ONE);
 
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;

@@ -196,7 +196,7 @@ pub(crate) struct Coding<T: Element> {
 
 impl<T: Element> Default for Coding<T> {
     fn default() -> Self {
-        Self::by(AnyCodec::raw(T::ONE), 1, false)
+        Self::by(AnyCodec::raw(), 1, false)
     }
 }
 

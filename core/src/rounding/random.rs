@@ -31,21 +31,29 @@ pub(super) const fn key(stream: u64, chunk: usize) -> u64 {
     mixed(stream.wrapping_add((chunk as u64).wrapping_mul(STRIDE)))
 }
 
-/// A number between 0 and 1, an odd multiple of 2⁻²⁴.
-#[inline(always)]
-pub(crate) fn unit_32(key: u64, at: u32) -> f32 {
-    let (low, high) = (key as u32, (key >> 32) as u32);
-    let x = at.wrapping_mul(STRIDE as u32) ^ low;
-    let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d).wrapping_add(high);
-    let x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
-    let x = x ^ (x >> 16);
-    // From 1 to 2, less what leaves half a unit above 0.
-    f32::from_bits(0x3f80_0000 | (x >> 9)) - (1.0 - f32::EPSILON / 2.0)
+/// A float of which there are random ones.
+pub(super) trait Unit {
+    /// A number between 0 and 1, of this key and place: an odd multiple of 2⁻²⁴, or of 2⁻⁵³.
+    fn unit(key: u64, at: u32) -> Self;
 }
 
-/// A number between 0 and 1, an odd multiple of 2⁻⁵³.
-#[inline(always)]
-pub(crate) fn unit_64(key: u64, at: u32) -> f64 {
-    let x = mixed(key.wrapping_add(u64::from(at).wrapping_mul(STRIDE)));
-    f64::from_bits(0x3ff0_0000_0000_0000 | (x >> 12)) - (1.0 - f64::EPSILON / 2.0)
+impl Unit for f32 {
+    #[inline(always)]
+    fn unit(key: u64, at: u32) -> Self {
+        let (low, high) = (key as u32, (key >> 32) as u32);
+        let x = at.wrapping_mul(STRIDE as u32) ^ low;
+        let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d).wrapping_add(high);
+        let x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+        let x = x ^ (x >> 16);
+        // From 1 to 2, less what leaves half a unit above 0.
+        Self::from_bits(0x3f80_0000 | (x >> 9)) - (1.0 - Self::EPSILON / 2.0)
+    }
+}
+
+impl Unit for f64 {
+    #[inline(always)]
+    fn unit(key: u64, at: u32) -> Self {
+        let x = mixed(key.wrapping_add(u64::from(at).wrapping_mul(STRIDE)));
+        Self::from_bits(0x3ff0_0000_0000_0000 | (x >> 12)) - (1.0 - Self::EPSILON / 2.0)
+    }
 }

@@ -199,7 +199,7 @@ fn points_that_are_rounded_are_taken_only_within_the_bound() {
     }
 }
 
-fn levels<T: Float>() {
+fn levels<T: Float<Wide: Unit>>() {
     let quantum = halved::<T>(0.3, Spacing::Widest);
     let mut values = all_kinds::<T>(quantum.step());
     values.extend((0..2 * CHUNK).map(|i| T::from_f64(i as f64 * 0.017 - 40.0)));
@@ -208,9 +208,9 @@ fn levels<T: Float>() {
         let mut residues = vec![T::Wide::nearest(0.01); values.len()];
         let pass = Pass::new(quantum, Rounding::unbiased(5), Rank(1));
         pass.run(None, &mut plain, None, level);
-        pass.run(None, &mut values, Some(&mut residues), level);
+        pass.run_on_floats(None, &mut values, Some(&mut residues), level);
         let nearest = Pass::new(quantum, Rounding::Nearest, Rank(1));
-        nearest.run(None, &mut values, Some(&mut residues), level);
+        nearest.run_on_floats(None, &mut values, Some(&mut residues), level);
         let bits = |x: &T| x.bits().to_u64();
         let of_values = values.iter().chain(&plain).map(bits);
         of_values.chain(residues.iter().map(|e| e.to_f64().to_bits())).collect::<Vec<u64>>()
@@ -241,7 +241,7 @@ fn own_values_may_come_from_elsewhere_and_are_rounded_as_in_place() {
     assert_eq!(apart, in_place);
 }
 
-fn carried<T: Float>(bound: f64, rounding: Rounding) {
+fn carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
     let quantum = Quantum::new::<T>(bound / rounding.halves()).unwrap();
     let inputs: Vec<T> = (0..500).map(|i| T::from_f64((i as f64 * 0.7).sin() * 0.04)).collect();
     let mut residues = vec![T::Wide::nearest(0.0); inputs.len()];
@@ -249,7 +249,7 @@ fn carried<T: Float>(bound: f64, rounding: Rounding) {
     for step in 0..200 {
         let mut values = inputs.clone();
         let rounding = rounding.of_array(step);
-        Pass::new(quantum, rounding, Rank(0)).run(
+        Pass::new(quantum, rounding, Rank(0)).run_on_floats(
             None,
             &mut values,
             Some(&mut residues),
@@ -332,7 +332,7 @@ fn are_uniform(name: &str, units: impl Fn(usize) -> [f64; 2]) {
 fn random_numbers_are_uniform_over_places_chunks_seeds_and_ranks() {
     let units = |[seed, rank, chunk, at]: [usize; 4]| {
         let key = random::key(random::stream(seed as u64, Rank::new(rank)), chunk);
-        [f64::from(unit_32(key, at as u32)), unit_64(key, at as u32)]
+        [f64::from(f32::unit(key, at as u32)), f64::unit(key, at as u32)]
     };
     are_uniform("places", |i| units([1, 0, 0, i]));
     are_uniform("chunks", |i| units([1, 0, i, 17]));

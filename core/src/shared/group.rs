@@ -272,7 +272,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for (((values, _), terms), budget) in arrays.iter_mut().zip(terms).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
             if let Some(pass) = terms.pass(budget, rank) {
-                T::round(&pass, None, values, residues, level);
+                pass.run(None, values, residues, level);
             }
         }
     }
@@ -403,7 +403,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             if asked.is_empty() {
                 break;
             }
-            let looks = asked.iter().map(|&(at, sampled)| T::look(arrays[at].0, level, sampled));
+            let looks =
+                asked.iter().map(|&(at, sampled)| survey::look(arrays[at].0, level, sampled));
             let mut values: Vec<f64> = looks.flatten().collect();
             cost += self.maxima(&mut values, pace).await?;
             for (&(at, sampled), seen) in asked.iter().zip(values.as_chunks().0) {

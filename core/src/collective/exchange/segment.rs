@@ -58,7 +58,7 @@ pub(crate) struct Sending<T: Element> {
 
 impl<T: Element> Sending<T> {
     pub(crate) fn new(to: Rank, tag: u32, rows: Rows) -> Self {
-        let (codec, quantum) = (AnyCodec::raw(T::ONE), Quantum::LOSSLESS);
+        let (codec, quantum) = (AnyCodec::raw(), Quantum::LOSSLESS);
         Self { to, tag, rows, cursor: Cursor::default(), codec, quantum, segment: CHUNK }
     }
 
@@ -66,10 +66,10 @@ impl<T: Element> Sending<T> {
     fn look(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<Extent>> {
         let count = self.rows.n_values();
         if let Some(run) = self.rows.together(&(0..count)) {
-            return survey::conclude(T::look(&data[run], level, sampled), sampled);
+            return survey::conclude(survey::look(&data[run], level, sampled), sampled);
         }
-        let rows = self.rows.runs(0..count).map(|run| T::look(&data[run], level, false));
-        let nothing = T::look(&[], level, false);
+        let rows = self.rows.runs(0..count).map(|run| survey::look(&data[run], level, false));
+        let nothing = survey::look::<T>(&[], level, false);
         let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
         survey::conclude(all, false)
     }
@@ -187,7 +187,7 @@ impl<X: Transport> Communicator<X> {
         let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &data[run]);
         let mut params = self.params(&terms, budget.quantum);
         if terms.finds_shape_in(own.len()) {
-            params = T::with_shape_of(own, params);
+            params = params.with_shape_of(own);
         }
         send.codec = terms.plan.codec.instance(&params);
         let codec = Sizes::new(terms.plan.codec, terms.dtype, params);

@@ -1,0 +1,153 @@
+//! What codecs are made from, and how far apart the rows and planes of an array are.
+
+use super::{CodecId, Prediction, dense::find};
+use crate::bound::Quantum;
+use crate::element::{DType, Element, with_float};
+use crate::kernel::Level;
+use crate::threads::Threads;
+
+/// What a codec is made from.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Quantum, codec::{Codec, CodecId, CodecParams}};
+///
+/// let quantum = Quantum::new::<f32>(1e-3).expect("positive");
+/// let codec = CodecId::FzLight.instance::<f32>(&CodecParams::new(quantum).for_sums_of(8));
+/// assert_eq!(codec.as_dyn().id(), CodecId::FzLight);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct CodecParams {
+    /// The one that is made.
+    pub(crate) codec: CodecId,
+    pub(crate) quantum: Quantum,
+    pub(crate) max_operands: u32,
+    pub(crate) averages: bool,
+    pub(crate) setting: u16,
+    /// How far apart rows are, and planes; 0 if that is not known.
+    pub(crate) strides: [u32; 2],
+    pub(crate) prediction: Prediction,
+    pub(crate) level: Level,
+    pub(crate) threads: Threads,
+}
+
+impl CodecParams {
+    /// For single operands on this lattice, by the machine's best kernels.
+    #[must_use]
+    pub fn new(quantum: Quantum) -> Self {
+        let (level, threads) = (Level::best(), Threads::default());
+        Self {
+            codec: CodecId::Raw,
+            quantum,
+            max_operands: 1,
+            averages: false,
+            setting: 0,
+            strides: [0; 2],
+            prediction: Prediction::Auto,
+            level,
+            threads,
+        }
+    }
+
+    /// For sums of at most so many operands: the group's size.
+    #[must_use]
+    pub const fn for_sums_of(self, n_operands: u32) -> Self {
+        Self { max_operands: n_operands, averages: false, ..self }
+    }
+
+    /// For sums that are made to be divided by so many: own values then enter at a weight at which
+    /// no sum of them overflows.
+    #[must_use]
+    pub const fn for_averages_of(self, n_operands: u32) -> Self {
+        Self { max_operands: n_operands, averages: true, ..self }
+    }
+
+    /// With this setting; 0 for the codec's default ([`CodecId::setting`]).
+    #[must_use]
+    pub const fn with_setting(self, setting: u16) -> Self {
+        Self { setting, ..self }
+    }
+
+    /// Of arrays, or parts of arrays, of this shape, slowest dimension first: as
+    /// [`Plan::with_shape`](crate::Plan::with_shape).
+    #[must_use]
+    pub fn with_shape(self, shape: &[usize]) -> Self {
+        self.with_strides(strides(shape))
+    }
+
+    /// Of arrays, or parts of arrays, of a shape that is looked for in these values, if they are
+    /// floats.
+    #[must_use]
+    pub fn with_shape_of<T: Element>(self, values: &[T]) -> Self {
+        self.with_shape_of_bytes(T::DTYPE, bytemuck::cast_slice(values))
+    }
+
+    /// The same of values of a type that is data, so that it is compiled here.
+    fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
+        with_float!(dtype, T => {
+            let step = self.quantum.of_type::<T>().step();
+            let strides = find::<T>(bytemuck::cast_slice(bytes), step, self.level);
+            self.with_strides([strides.row.into(), strides.plane.into()])
+        }, else self)
+    }
+
+    /// With values predicted so: as [`Plan::with_prediction`](crate::Plan::with_prediction).
+    #[must_use]
+    pub const fn with_prediction(self, prediction: Prediction) -> Self {
+        Self { prediction, ..self }
+    }
+
+    pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {
+        Self { strides, ..self }
+    }
+
+    /// On these threads.
+    #[must_use]
+    pub const fn on(self, threads: Threads) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// By the kernels of one level (or the next lower that the machine has).
+    #[must_use]
+    pub const fn at(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+}
+
+/// How far apart the rows of an array of this shape are, and its planes; 0 where it has none, or
+/// they are farther apart than a number of 32 bits says.
+pub(crate) fn strides(shape: &[usize]) -> [u32; 2] {
+    let mut sizes = shape.iter().rev().filter(|size| **size > 1).peekable();
+    let mut stride = Some(1_u32);
+    [(); 2].map(|()| {
+        let size = sizes.next().and_then(|&size| u32::try_from(size).ok());
+        stride = stride.zip(size).and_then(|(stride, size)| stride.checked_mul(size));
+        // The last is only how many there are.
+        sizes.peek().and(stride).unwrap_or(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_are_those_of_the_last_two_dimensions_that_have_a_next_one() {
+        for (shape, expected) in [
+            (&[][..], [0, 0]),
+            (&[7], [0, 0]),
+            (&[1, 7, 1], [0, 0]),
+            (&[5, 7], [7, 0]),
+            (&[5, 1, 7, 1], [7, 0]),
+            (&[3, 5, 7], [7, 35]),
+            (&[2, 3, 5, 7], [7, 35]),
+            (&[u32::MAX as usize, 128], [128, 0]),
+            (&[2, u32::MAX as usize, 128], [128, 0]),
+            (&[3, 0, 7], [7, 0]),
+            #[cfg(target_pointer_width = "64")]
+            (&[3, 5, 1 << 40], [0, 0]),
+        ] {
+            assert_eq!(strides(shape), expected, "{shape:?}");
+        }
+    }
+}
