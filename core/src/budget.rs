@@ -5,7 +5,6 @@
 
 use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
 use crate::codec::Loss;
-use crate::collective::Terms;
 use crate::element::{DType, Float, bf16, f16, sealed::Wide};
 use crate::error::Error;
 use crate::frame::Measure;
@@ -14,6 +13,7 @@ use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::Call;
+use crate::terms::Terms;
 
 /// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
 /// by their number (docs/guarantees.md).

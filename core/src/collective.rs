@@ -17,10 +17,10 @@ mod request;
 mod resolved;
 mod state;
 pub(crate) mod survey;
-mod terms;
 mod tuning;
 mod underway;
 
+pub use crate::terms::EXTENT_SCHEDULE;
 pub use call::{Call, NoValues};
 pub use config::Config;
 #[cfg(feature = "alloc")]
@@ -30,8 +30,6 @@ pub use operation::Operation;
 pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use survey::N_VALUES as EXTENT_VALUES;
-pub use terms::EXTENT_SCHEDULE;
-pub(crate) use terms::Terms;
 #[cfg(feature = "alloc")]
 pub(crate) use underway::Underway;
 
@@ -53,6 +51,7 @@ use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, Known, Mode};
 use crate::select::{self, Network};
+use crate::terms::{self, FINDS_FROM, Terms};
 use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::fmt;
@@ -61,9 +60,6 @@ use named::named_methods;
 use resolved::Resolved;
 use state::{Placed, State};
 
-/// Of so many own values on the strides of an array are looked for whose shape is not told: below,
-/// that takes longer than it saves.
-const FINDS_FROM: usize = 1 << 18;
 /// An automatic plan looks for them where the link would take so long for own values as they are: a
 /// few per cent of what they take when compressed.
 const FINDS_WITHIN: Duration = Duration::from_millis(8);

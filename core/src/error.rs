@@ -3,15 +3,16 @@
 use crate::bound::BoundError;
 use crate::codec::{CodecError, CodecId, DecodeError};
 use crate::element::DType;
-use crate::frame::FrameError;
 use crate::schedule::Collective;
 use crate::transport::{Rank, TransportErrorKind};
 use core::fmt;
 
 mod disagreement;
+mod frame;
 mod reason;
 
 pub use disagreement::{Field, Value};
+pub use frame::FrameError;
 pub use reason::Reason;
 
 /// Why a call failed.

@@ -11,9 +11,9 @@ mod template;
 
 use crate::codec::CodecId;
 use crate::element::DType;
-use crate::layout::Division;
+pub use crate::error::FrameError;
 use crate::op::OpCode;
-use crate::schedule::Collective;
+use crate::schedule::{Collective, Division};
 use crate::transport::{MAX_LANES, Rank};
 pub(crate) use template::{Place, Template};
 use xxhash_rust::xxh3::xxh3_64;
@@ -231,38 +231,6 @@ pub struct Header {
     /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a
     /// notice.
     pub operands: u32,
-}
-
-/// Why a message is not one of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrameError {
-    /// Shorter than a header.
-    #[error("a message of {have} bytes, {need} expected")]
-    Length {
-        /// Bytes expected.
-        need: usize,
-        /// Bytes there.
-        have: usize,
-    },
-    /// Not a Foldwire message.
-    #[error("not a Foldwire message")]
-    Magic,
-    /// A version that this library does not know.
-    #[error("message version {version} is unknown to this version of Foldwire")]
-    Version {
-        /// The version found.
-        version: u8,
-    },
-    /// A field holds a code that does not exist.
-    #[error("the message header is damaged")]
-    Damaged,
-    /// The checksum does not match.
-    #[error("the message was damaged on the way")]
-    Checksum,
-    /// No checksum, but this rank wants one.
-    #[error("the message has no checksum; switch checksums on or off on all ranks alike")]
-    NoChecksum,
 }
 
 impl Header {

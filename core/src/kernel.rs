@@ -11,6 +11,7 @@
 
 pub(crate) mod at_level;
 pub(crate) mod chunk;
+pub(crate) mod error;
 mod generic;
 pub(crate) mod prefetch;
 pub mod sample;

@@ -23,6 +23,7 @@ use core::ops::Range;
 
 mod run;
 
+pub use crate::schedule::Division;
 pub use run::Run;
 
 /// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in
@@ -33,28 +34,6 @@ pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
     let longer = if index < extra { index } else { extra };
     let start = index * base + longer;
     start..start + base + (index < extra) as usize
-}
-
-/// How an all-reduce divides the array among the parts of its schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Division {
-    /// Part p is one block, the share of rank p, as in the published systems.
-    #[default]
-    Blocks = 0,
-    /// Each round takes the next stretch of the array and deals it to the parts.
-    Interleaved = 1,
-}
-
-impl Division {
-    pub(crate) const ALL: [Self; 2] = [Self::Blocks, Self::Interleaved];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Blocks => "blocks",
-            Self::Interleaved => "interleaved",
-        }
-    }
 }
 
 /// The largest segment of which `n_parts` in a frame are sure to fit `capacity` bytes, in values.

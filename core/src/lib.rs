@@ -81,6 +81,8 @@ mod group;
 mod heap_frame;
 mod inter_step;
 pub mod kernel;
+#[cfg(test)]
+mod layers;
 pub mod layout;
 #[cfg(feature = "alloc")]
 mod node;
@@ -96,6 +98,7 @@ pub mod select;
 #[cfg(feature = "alloc")]
 mod shared;
 pub mod shrink;
+mod terms;
 pub mod threads;
 pub mod transport;
 mod values;
@@ -116,10 +119,9 @@ pub use error::Error;
 pub use heap_frame::HeapFrame;
 pub use inter_step::InterStep;
 pub use op::Op;
-pub use plan::{Plan, Sampling};
+pub use plan::{Plan, Rounding, Sampling};
 pub use preset::Preset;
 pub use report::Report;
-pub use rounding::Rounding;
 pub use schedule::Collective;
 #[cfg(feature = "std")]
 pub use shared::Stopper;

@@ -17,10 +17,14 @@
 mod flush;
 mod port;
 mod seat;
+#[cfg(feature = "std")]
+mod stopper;
 
 pub(crate) use flush::Flush;
 pub(crate) use port::Port;
 pub(crate) use seat::Seat;
+#[cfg(feature = "std")]
+pub use stopper::Stopper;
 
 use crate::collective::{Communicator, Config};
 use crate::error::Error;

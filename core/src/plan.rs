@@ -1,14 +1,16 @@
 //! A row of the product schedule × pipeline × codec.
 
+mod rounding;
+
+pub use rounding::Rounding;
+
 use crate::bound::{Bound, Scope, Spacing};
 use crate::codec::{self, CodecId, Loss, Prediction};
 use crate::element::DType;
-use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
-use crate::rounding::Rounding;
-use crate::schedule::Schedule;
+use crate::schedule::{Division, Schedule};
 #[cfg(doc)]
 use crate::select;
 use core::{fmt, ptr};

@@ -35,48 +35,13 @@ use crate::element::{DType, Element, Float, with_float};
 use crate::error::Error;
 use crate::kernel::{CHUNK, Level, at_level};
 use crate::layout::Window;
-use crate::plan::Plan;
+use crate::plan::{Plan, Rounding};
 use crate::schedule::Collective;
 use crate::transport::Rank;
 use bytemuck::{cast_slice, cast_slice_mut};
 use random::Unit;
 
-/// To which point of the lattice a rank's own values are rounded.
-///
-/// # Examples
-/// ```
-/// use foldwire::{Bound, Plan, Rounding};
-///
-/// // Another seed in each step: equal ones repeat the same choices.
-/// for step in 0..3 {
-///     let plan = Plan::foldwire(Bound::Relative(0.1)).with_rounding(Rounding::unbiased(step));
-///     # let _ = plan;
-/// }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Rounding {
-    /// The nearest, ties to even.
-    #[default]
-    Nearest,
-    /// One of the two beside a value, at random, so that the mean over many seeds is the value
-    /// ([`Rounding::unbiased`]).
-    Unbiased {
-        /// What random numbers are made of, with the rank and the place of the value. Ranks may
-        /// have the same.
-        seed: u64,
-    },
-}
-
 impl Rounding {
-    /// Rounds without bias: sums and averages of many calls, each with a seed of its own, tend to
-    /// the exact ones. The bound holds as ever; the lattice is half as coarse, which costs up to
-    /// a bit a value. docs/training.md has the conditions, and which calls can do it.
-    #[must_use]
-    pub const fn unbiased(seed: u64) -> Self {
-        Self::Unbiased { seed }
-    }
-
     /// As the array at this place of a group call is rounded: by a seed of its own, so that arrays
     /// do not share their random numbers. The first has the seed given.
     #[must_use]
@@ -87,15 +52,6 @@ impl Rounding {
                 Self::Unbiased { seed: seed ^ (at as u64).wrapping_mul(random::STRIDE) }
             }
         }
-    }
-
-    pub(crate) const fn is_unbiased(self) -> bool {
-        matches!(self, Self::Unbiased { .. })
-    }
-
-    /// The bound in halves of a step.
-    pub(crate) const fn halves(self) -> f64 {
-        if self.is_unbiased() { 2.0 } else { 1.0 }
     }
 }
 

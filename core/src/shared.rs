@@ -8,15 +8,13 @@ mod mailbox;
 mod messages;
 mod pending;
 mod split;
-#[cfg(feature = "std")]
-mod stopper;
 mod two_levels;
 
+#[cfg(feature = "std")]
+pub use crate::node::Stopper;
 pub use group::GroupCall;
 pub use pending::{Finished, Pending};
 pub use split::Split;
-#[cfg(feature = "std")]
-pub use stopper::Stopper;
 
 use crate::collective::named::named_methods;
 use crate::collective::{Call, Communicator, Config, Operation};
@@ -174,6 +172,15 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     pub fn failure(&self) -> Option<Error> {
         let told = || self.seats.iter().find_map(|seat| seat.failure());
         self.is_poisoned().then(|| told().unwrap_or(Error::Poisoned))
+    }
+
+    /// A handle for another thread, to end this communicator's calls while this one waits in them:
+    /// they fail with [`Error::Transport`] of
+    /// [`TransportErrorKind::Stopped`](crate::transport::TransportErrorKind::Stopped), and the
+    /// other ranks get [`Error::Aborted`]. Communicators that were split from it go on.
+    #[cfg(feature = "std")]
+    pub fn stopper(&self) -> Stopper {
+        self.seats.first().map_or_else(Stopper::default, |seat| seat.stopper())
     }
 
     /// Advances all calls under way over this transport by a bounded amount of work. Whether one

@@ -236,7 +236,7 @@ impl<'s> FullCall<'s> {
         let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
         resolved.prepare(work, &params, shape_of);
         self.start(comm, &resolved);
-        self.pass = self.terms.pass(budget, comm.rank());
+        self.pass = self.terms.pass(budget.quantum, comm.rank());
         Ok((resolved, params))
     }
 

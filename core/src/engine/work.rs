@@ -7,8 +7,8 @@
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
-use crate::Element;
 use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Pace, Raw, Stores, Values, Written};
+use crate::element::Element;
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};

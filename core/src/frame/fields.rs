@@ -5,10 +5,9 @@ use crate::bound::Quantum;
 use crate::codec::CodecId;
 use crate::element::DType;
 use crate::error::{Error, Field, Value};
-use crate::layout::Division;
 use crate::op::OpCode;
 use crate::pipeline;
-use crate::schedule::{self, Collective};
+use crate::schedule::{self, Collective, Division};
 use crate::transport::Rank;
 
 /// In the order in which they are compared: a rank that makes another kind of call hears that, not

@@ -18,8 +18,8 @@
 //! is [`VERBATIM`], its values themselves, [`REPEAT`], one value that fills it, or [`AGAIN`], which
 //! the exception before it fills.
 
+use super::error::DecodeError;
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
-use crate::codec::DecodeError;
 use crate::element::Float;
 
 /// Every block is occupied; there is no occupancy bitmap.

@@ -1,9 +1,9 @@
 //! A transport of one channel of a node's, between some of its ranks.
 
 use super::Node;
-use crate::group::Failure;
 #[cfg(feature = "std")]
-use crate::shared::Stopper;
+use super::Stopper;
+use crate::group::Failure;
 #[cfg(feature = "std")]
 use crate::transport::TransportErrorKind;
 use crate::transport::{Distance, FRAMES_PER_LANE, Rank, Tag, Transport};

@@ -5,13 +5,13 @@
 //! up tells the others on every channel of the communicator: where a call is under way, when that
 //! is over.
 
+#[cfg(feature = "std")]
+use super::Stopper;
 use super::{Node, Port};
 use crate::collective::{Call, Communicator, Underway};
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
-#[cfg(feature = "std")]
-use crate::shared::Stopper;
 use crate::transport::Transport;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};

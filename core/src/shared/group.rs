@@ -18,7 +18,7 @@ use crate::advance::Step;
 use crate::bound::{Bound, Extent};
 use crate::budget::{Budget, resolve};
 use crate::bundle;
-use crate::collective::{Call, Communicator, Terms, Underway, survey};
+use crate::collective::{Call, Communicator, Underway, survey};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::{Buffer, Error};
@@ -27,6 +27,7 @@ use crate::node::{Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::terms::Terms;
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -271,7 +272,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut residues = feedback.into_iter().flatten();
         for (((values, _), terms), budget) in arrays.iter_mut().zip(terms).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
-            if let Some(pass) = terms.pass(budget, rank) {
+            if let Some(pass) = terms.pass(budget.quantum, rank) {
                 pass.run(None, values, residues, level);
             }
         }

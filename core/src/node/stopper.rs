@@ -4,9 +4,9 @@
 //! there that it was stopped. It fails then as by an error of the transport's, and its rank tells
 //! the others that it has given up.
 
-use super::SharedCommunicator;
 #[cfg(doc)]
-use crate::error::Error;
+use crate::shared::SharedCommunicator;
+#[cfg(doc)]
 use crate::transport::Transport;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +26,5 @@ impl Stopper {
     /// True once they were ended.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
-    }
-}
-
-impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// A handle for another thread, to end this communicator's calls while this one waits in them:
-    /// they fail with [`Error::Transport`] of
-    /// [`TransportErrorKind::Stopped`](crate::transport::TransportErrorKind::Stopped), and the
-    /// other ranks get [`Error::Aborted`]. Communicators that were split from it go on.
-    pub fn stopper(&self) -> Stopper {
-        self.seats.first().map_or_else(Stopper::default, |seat| seat.stopper())
     }
 }

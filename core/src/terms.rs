@@ -1,23 +1,24 @@
 //! A call whose arguments were checked and whose schedule was chosen: all but its values.
 
-use super::FINDS_FROM;
 use crate::bound::Quantum;
-use crate::budget::Budget;
 use crate::element::{DType, Element};
 use crate::frame::{CallHeader, Measure};
-#[cfg(feature = "alloc")]
-use crate::layout::Division;
 use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::rounding::Pass;
+#[cfg(feature = "alloc")]
+use crate::schedule::Division;
 #[cfg(any(test, feature = "alloc"))]
 use crate::schedule::Ring;
 use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
 use crate::select::Choice;
 use crate::transport::Rank;
 
-/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`](super::EXTENT_VALUES) of `f64`
+/// Of so many own values on the strides of an array are looked for whose shape is not told: below,
+/// that takes longer than it saves.
+pub(crate) const FINDS_FROM: usize = 1 << 18;
+/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`](crate::collective::EXTENT_VALUES) of `f64`
 /// by the raw codec, if a bound refers to it.
 pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
 
@@ -48,31 +49,31 @@ impl Terms<'_> {
     /// Those of one call on arrays that follow each other in the buffers and end there, of which
     /// each could be a call of these terms.
     #[cfg(feature = "alloc")]
-    pub(super) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
+    pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
         Terms { plan, shares: Shares::Arrays(ends), ..*self }
     }
 
     /// What an average is divided by, else 1.
-    pub(super) const fn divisor(&self) -> u32 {
+    pub(crate) const fn divisor(&self) -> u32 {
         if matches!(self.op, OpCode::Avg) { self.call.size as u32 } else { 1 }
     }
 
     /// Whether the shape of so many own values is looked for in them.
-    pub(super) fn finds_shape_in(&self, n_own: usize) -> bool {
+    pub(crate) fn finds_shape_in(&self, n_own: usize) -> bool {
         let plan = &self.plan;
         plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= FINDS_FROM
     }
 
     /// The pass over own values that the call itself begins with.
-    pub(crate) fn pass(&self, budget: &Budget, rank: Rank) -> Option<Pass> {
+    pub(crate) fn pass(&self, quantum: Quantum, rank: Rank) -> Option<Pass> {
         // One rank moves nothing.
-        let quantum = if self.call.size > 1 { budget.quantum } else { Quantum::LOSSLESS };
+        let quantum = if self.call.size > 1 { quantum } else { Quantum::LOSSLESS };
         self.rounds_first.then(|| Pass::new(quantum, self.plan.rounding, rank))
     }
 
     /// Those of the look at its data: an exact all-reduce of so many values that each rank saw.
-    pub(super) fn of_look(&self, n_values: usize) -> Terms<'static> {
+    pub(crate) fn of_look(&self, n_values: usize) -> Terms<'static> {
         Terms {
             schedule: EXTENT_SCHEDULE,
             call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call },
@@ -91,7 +92,7 @@ impl Terms<'_> {
 
     /// Those of an array of so many values that goes round a ring, to measure links before a call.
     #[cfg(feature = "alloc")]
-    pub(super) fn of_round(&self, n_values: usize) -> Terms<'static> {
+    pub(crate) fn of_round(&self, n_values: usize) -> Terms<'static> {
         let look = self.of_look(n_values);
         Terms {
             schedule: &Ring,
@@ -102,7 +103,7 @@ impl Terms<'_> {
     }
 
     /// What peers are told of the call itself.
-    pub(super) fn own_header(&self, quantum: Quantum) -> CallHeader {
+    pub(crate) fn own_header(&self, quantum: Quantum) -> CallHeader {
         match self.plan.codec.setting(self.dtype, self.plan.setting) {
             Some(setting @ 1..) => self.header(Measure::Setting, setting.into()),
             _ => self.header(Measure::Lattice, quantum.step()),
@@ -111,7 +112,7 @@ impl Terms<'_> {
 
     /// What peers are told of the call, in a look at the extent of its data as well. The
     /// communicator counts it.
-    pub(super) fn header(&self, measure: Measure, step: f64) -> CallHeader {
+    pub(crate) fn header(&self, measure: Measure, step: f64) -> CallHeader {
         CallHeader {
             context: 0,
             epoch: 0,

@@ -1,0 +1,147 @@
+//! That no layer of this crate calls upwards, by what its sources name.
+
+use std::format;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+/// All modules of the crate, from bottom to top. Each may name those on lines before its own, and
+/// none beside it.
+const LAYERS: [&[&str]; 15] = [
+    &["values", "wait", "variables", "threads", "transport"],
+    &TOGETHER,
+    &["bound"],
+    &["codec"],
+    &["pipeline", "bundle"],
+    &["schedule"],
+    &["error", "plan"],
+    &["advance", "frame", "group", "heap_frame", "preset", "primitive"],
+    &["layout"],
+    &["rounding", "select"],
+    &["report", "terms"],
+    &["budget", "engine"],
+    &["collective"],
+    &["node", "shrink"],
+    &["shared", "compress", "inter_step"],
+];
+
+/// These name each other: a type has its tables of kernels and its two-value functions, which are
+/// written once for all types.
+const TOGETHER: [&str; 3] = ["element", "op", "kernel"];
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// What is wrong with a path from one module to another.
+fn fault(from: &str, to: &str) -> Option<String> {
+    let Some(own) = layer(from) else { return Some(format!("{from} is in no layer")) };
+    match layer(to) {
+        None => Some(format!("{to} is no module of a layer: name the one that has it")),
+        Some(other) if from == to || other < own => None,
+        Some(_) if [from, to].iter().all(|module| TOGETHER.contains(module)) => None,
+        Some(_) => Some(format!("{from} may not use {to}")),
+    }
+}
+
+/// The code of a source, line by line: without comments, and without items for tests and
+/// documentation only.
+fn code(source: &str) -> Vec<(usize, &str)> {
+    let mut code = Vec::new();
+    // Braces that are open in an item that is left out.
+    let mut left_out = None;
+    for (at, line) in source.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or_default();
+        if ["#[cfg(test)]", "#[cfg(doc)]"].contains(&line.trim()) {
+            left_out = Some(0);
+        } else if let Some(open) = &mut left_out {
+            *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+            if *open == 0 && line.trim_end().ends_with([';', '}']) {
+                left_out = None;
+            }
+        } else {
+            code.push((at + 1, line));
+        }
+    }
+    code
+}
+
+/// The paths in a source that begin at the crate's root: lines, and the module of each. `depth`:
+/// how many `super` lead there.
+fn paths(source: &str, depth: usize) -> Vec<(usize, String)> {
+    let mut paths = Vec::new();
+    let to_root = "super::".repeat(depth);
+    for (at, line) in code(source) {
+        for root in ["crate::", &to_root] {
+            for (start, _) in line.match_indices(root) {
+                let is_name = |c: char| c.is_alphanumeric() || c == '_';
+                let before = &line[..start];
+                let rest = &line[start + root.len()..];
+                let name: String = rest.chars().take_while(|&c| is_name(c)).collect();
+                // Not the end of another path, nor its beginning.
+                let is_path = !before.ends_with(is_name) && !before.ends_with("::");
+                if is_path && name != "super" {
+                    paths.push((at, name));
+                }
+            }
+        }
+    }
+    paths
+}
+
+/// All sources below a folder but those of tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_tests = ["tests", "tests.rs", "layers.rs", "lib.rs"];
+    let kept = entries.filter(|path| !of_tests.iter().any(|name| path.ends_with(name)));
+    kept.flat_map(|path| if path.is_dir() { sources(&path) } else { Vec::from([path]) }).collect()
+}
+
+#[test]
+fn no_layer_calls_upwards() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut faults = Vec::new();
+    let mut seen = Vec::new();
+    for path in sources(&root) {
+        let name = path.strip_prefix(&root).unwrap().with_extension("");
+        let parts: Vec<_> = name.iter().map(|part| part.to_str().unwrap()).collect();
+        for (line, to) in paths(&fs::read_to_string(&path).unwrap(), parts.len()) {
+            let fault = fault(parts[0], &to);
+            faults.extend(fault.map(|fault| format!("{}:{line}: {fault}", path.display())));
+        }
+        seen.push(parts[0].to_string());
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    let absent =
+        LAYERS.concat().into_iter().find(|&module| !seen.iter().any(|seen| seen == module));
+    assert_eq!(absent, None);
+}
+
+#[test]
+fn paths_upwards_are_seen_wherever_they_stand() {
+    let source = "\
+use crate::plan::Plan; // not crate::shared
+#[cfg(doc)]
+use crate::select;
+macro_rules! of { () => { $crate::engine::Lane } }
+/// See [`crate::collective`].
+fn f() -> super::super::codec::Raw {
+    super::own::g::<crate::Element>()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shared::Split;
+}
+fn h(x: super::super::super::x) -> othercrate::y {}
+";
+    let found = paths(source, 2);
+    let found: Vec<_> = found.iter().map(|(line, name)| (*line, name.as_str())).collect();
+    let expected = [(1, "plan"), (4, "engine"), (6, "codec"), (7, "Element")];
+    assert_eq!(found, expected);
+    let is_fault = |from, to| fault(from, to).is_some();
+    assert!(is_fault("codec", "plan") && is_fault("plan", "error") && is_fault("plan", "Element"));
+    assert!(is_fault("new", "op") && is_fault("op", "codec"));
+    assert!(!is_fault("plan", "codec") && !is_fault("plan", "plan") && !is_fault("op", "kernel"));
+}

@@ -1,0 +1,23 @@
+//! How parts are cut from an array: what ranks agree on beside the schedule.
+
+/// How an all-reduce divides the array among the parts of its schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Division {
+    /// Part p is one block, the share of rank p, as in the published systems.
+    #[default]
+    Blocks = 0,
+    /// Each round takes the next stretch of the array and deals it to the parts.
+    Interleaved = 1,
+}
+
+impl Division {
+    pub(crate) const ALL: [Self; 2] = [Self::Blocks, Self::Interleaved];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Interleaved => "interleaved",
+        }
+    }
+}
