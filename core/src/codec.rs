@@ -13,6 +13,7 @@ mod cuszp;
 mod demote;
 mod dense;
 pub(crate) mod estimate;
+mod extension;
 pub mod fz_light;
 mod lattice;
 mod list;
@@ -26,6 +27,7 @@ mod params;
 mod planes;
 pub mod raw;
 mod sizes;
+mod source;
 mod szx;
 mod truncate;
 mod truncate_xor;
@@ -34,11 +36,10 @@ mod zfp_rate;
 
 use crate::element::Element;
 use crate::kernel::CHUNK;
-use crate::op::{Op, weigh, with_op};
+use crate::op::{Op, with_op};
 use crate::threads::Threads;
 use chunked::for_each_run;
 use core::ops::AddAssign;
-use pace::{encode_filled, encode_given};
 
 pub use crate::kernel::error::{CodecError, DecodeError, EncodeError};
 pub use crate::kernel::stores::Stores;
@@ -46,6 +47,7 @@ pub use crate::values::Values;
 pub use cuszp::CuSzp;
 pub use demote::Demote;
 pub use dense::{Dense, FzNd, Prediction};
+pub use extension::CodecExt;
 pub use fz_light::{FzLight, FzStatic};
 pub use list::{AnyCodec, CodecId, Loss};
 pub use lossless::Lossless;
@@ -57,13 +59,14 @@ pub use params::CodecParams;
 pub(crate) use params::strides;
 pub use raw::Raw;
 pub use sizes::Sizes;
+pub use source::{Fill, Give, Source};
 pub use szx::Szx;
 pub use truncate::Truncate;
 pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
 pub use zfp_rate::ZfpRate;
 
-/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how much of
+/// Which path blocks took through [`CodecExt::combine`] (hZCCL's statistics), and how much of
 /// what was written is beyond the lattice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
@@ -102,24 +105,17 @@ pub struct Written {
     pub blocks: BlockStats,
 }
 
-/// Gives values `start..start + out.len()` of a segment; `start` is a multiple of [`CHUNK`] and
-/// `out` at most that long.
-pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
-
-/// As [`Fill`], by whoever asks, in any order.
-pub type Give<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
-
 /// Values ⇄ bytes.
 ///
-/// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are
+/// For implementors: `id`, `max_encoded_len`, `n_values`, `encode_paced` and `decode_paced` are
 /// enough, and `weight` if the codec is made for averages; the rest is chunk by chunk over them
-/// (decompress – operate – compress), and worth overriding for speed.
+/// (decompress – operate – compress), and worth overriding for speed. Callers have [`CodecExt`],
+/// too.
 ///
 /// *Own* values are a rank's, as they are; *partial results* are what frames hold, and what is
 /// decoded from them with divisor 1. They differ by the [`weight`](Self::weight) of own values.
 ///
-/// A method that is `…_paced` tells a [`Pace`] how far it has come, and is the one to override;
-/// that without the word does the same and tells nobody.
+/// A method that is `…_paced` tells a [`Pace`] how far it has come.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
     fn id(&self) -> CodecId;
@@ -134,55 +130,10 @@ pub trait Codec<T: Element>: Sync {
         T::ONE
     }
 
-    /// Encodes `n_values` partial results that `fill` gives piece by piece, in order.
-    ///
-    /// # Errors
-    /// [`EncodeError`] for the destination; what `fill` returns.
-    fn encode_with(
-        &self,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError>;
-
-    /// As [`encode_with`](Self::encode_with), by several [`threads`](Self::threads) where the codec
-    /// can.
-    ///
-    /// # Errors
-    /// As [`encode_with`](Self::encode_with).
-    fn encode_from(
-        &self,
-        n_values: usize,
-        give: &Give<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.encode_with(n_values, &mut |start, out| give(start, out), dst)
-    }
-
     /// Who computes. What a codec does not divide itself is divided among them chunk by chunk.
     fn threads(&self) -> Threads {
         Threads::ONE
     }
-
-    /// How many threads share the work on so many values.
-    fn n_threads(&self, n_values: usize) -> usize {
-        let threads = self.threads();
-        if chunked::is_divided(n_values, threads) { threads.n_threads() } else { 1 }
-    }
-
-    /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
-    /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
-    /// [`CHUNK`].
-    ///
-    /// # Errors
-    /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
-    fn decode_from(
-        &self,
-        src: &[u8],
-        start: usize,
-        divisor: u32,
-        dst: &mut [T],
-    ) -> Result<(), DecodeError>;
 
     /// Number of values in an encoding.
     ///
@@ -190,97 +141,37 @@ pub trait Codec<T: Element>: Sync {
     /// [`DecodeError`] if that cannot be told.
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError>;
 
-    /// Encodes own values.
+    /// Encodes what a source has.
     ///
     /// # Errors
-    /// [`EncodeError`] for the destination.
-    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.encode_paced(src, dst, &())
-    }
-
-    /// As [`encode`](Self::encode).
-    ///
-    /// # Errors
-    /// As [`encode`](Self::encode).
+    /// [`EncodeError`] for the destination; what the source returns.
     fn encode_paced(
         &self,
-        src: &[T],
+        source: Source<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let mut copy = |start: usize, out: &mut [T]| {
-            out.copy_from_slice(&src[start..start + out.len()]);
-            weigh(out, self.weight());
-            Ok(())
-        };
-        encode_filled(self, src.len(), &mut copy, dst, pace)
-    }
+    ) -> Result<Written, CodecError>;
 
-    /// Encodes partial results.
+    /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
+    /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
+    /// [`CHUNK`]. A codec may take [`Stores::PastCaches`] or leave it.
     ///
     /// # Errors
-    /// [`EncodeError`] for the destination.
-    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.encode_partial_paced(src, dst, &())
-    }
-
-    /// As [`encode_partial`](Self::encode_partial).
-    ///
-    /// # Errors
-    /// As [`encode_partial`](Self::encode_partial).
-    fn encode_partial_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let mut copy = |start: usize, out: &mut [T]| {
-            out.copy_from_slice(&src[start..start + out.len()]);
-            Ok(())
-        };
-        encode_filled(self, src.len(), &mut copy, dst, pace)
-    }
-
-    /// Decodes a whole encoding, each value divided by `divisor`.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if `src` is not a valid encoding of exactly `dst.len()` values.
-    fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
-        self.expect_values(src, dst.len())?;
-        self.decode_from(src, 0, divisor, dst)
-    }
-
-    /// As [`decode`](Self::decode) into a caller's output, telling how far it has come. A codec may
-    /// take [`Stores::PastCaches`] or leave it.
-    ///
-    /// # Errors
-    /// As [`decode`](Self::decode).
-    fn store(
+    /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
+    fn decode_paced(
         &self,
         src: &[u8],
+        start: usize,
         divisor: u32,
         dst: &mut [T],
         stores: Stores,
         pace: &dyn Pace,
-    ) -> Result<(), DecodeError> {
-        let _ = stores;
-        self.decode(src, divisor, dst)?;
-        pace.passed(dst.len());
-        Ok(())
-    }
+    ) -> Result<(), DecodeError>;
 
     /// acc ← acc ⊕ decoded, in floats; `acc` are partial results.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
-    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
-        self.reduce_paced(op, src, acc, &())
-    }
-
-    /// As [`reduce`](Self::reduce).
-    ///
-    /// # Errors
-    /// As [`reduce`](Self::reduce).
+    /// [`DecodeError`] if `src` is not a valid encoding of exactly `acc.len()` values.
     fn reduce_paced(
         &self,
         op: &Op<'_, T>,
@@ -301,157 +192,56 @@ pub trait Codec<T: Element>: Sync {
         })
     }
 
-    /// Frame ⊕ own values → frame.
+    /// Frame ⊕ own values → frame; and the result, each value divided by `divisor`, into the
+    /// output, unless that is [empty](Values::unstored): what the owner of a sum does that sends it
+    /// on. Values are those of [`decode`](CodecExt::decode). Where they are stored, the bytes may
+    /// be others, of the same values, if `src` is valid but nothing that this library's encoders
+    /// write. After an error part of the output may have been written.
     ///
     /// # Errors
-    /// If `src` is invalid, `dst` too small, or the operands do not match.
-    fn fold(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.fold_paced(op, src, local, dst, &())
-    }
-
-    /// As [`fold`](Self::fold).
-    ///
-    /// # Errors
-    /// As [`fold`](Self::fold).
+    /// If `src` is invalid, `dst` too small, or the operands do not match; [`DecodeError::Count`]
+    /// if the output has room for another number of values.
     fn fold_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.refold_paced(op, src, local, dst, pace)
-    }
-
-    /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output:
-    /// what the owner of a sum does that sends it on. Bytes and values are those of `fold` and
-    /// [`decode`](Self::decode); the bytes may be others, of the same values, if `src` is valid but
-    /// nothing that this library's encoders write. After an error part of the output may have been
-    /// written.
-    ///
-    /// # Errors
-    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of
-    /// values.
-    fn fold_store(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.fold_store_paced(op, src, values, divisor, dst, &())
-    }
-
-    /// As [`fold_store`](Self::fold_store).
-    ///
-    /// # Errors
-    /// As [`fold_store`](Self::fold_store).
-    fn fold_store_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        mut values: Values<'_, T>,
-        divisor: u32,
-        dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let written = self.fold_paced(op, src, values.local(), dst, pace)?;
-        self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
-        Ok(written)
+        let own = Some((op, values.local()));
+        let written = self.recode_paced(src, values.local().len(), own, dst, pace)?;
+        store_folded(self, written, values, divisor, dst, pace)
     }
 
-    /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk
-    /// by chunk.
-    ///
-    /// # Errors
-    /// As [`fold`](Self::fold).
-    fn refold(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.refold_paced(op, src, local, dst, &())
-    }
-
-    /// As [`refold`](Self::refold).
-    ///
-    /// # Errors
-    /// As [`refold`](Self::refold).
-    fn refold_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.expect_values(src, local.len())?;
-        let give = |start: usize, out: &mut [T]| {
-            self.decode_from(src, start, 1, out)?;
-            operate_own(op, out, &local[start..start + out.len()], self.weight());
-            Ok(())
-        };
-        encode_given(self, local.len(), &give, dst, pace)
-    }
-
-    /// Decodes and encodes again, as a rank does that compresses each hop anew.
+    /// Decodes and encodes again `n_values`, as a rank does that compresses each hop anew; ⊕ as
+    /// many own values between the two, if there are any, in floats, chunk by chunk.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
-    fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.recode_paced(src, n_values, dst, &())
-    }
-
-    /// As [`recode`](Self::recode).
-    ///
-    /// # Errors
-    /// As [`recode`](Self::recode).
     fn recode_paced(
         &self,
         src: &[u8],
         n_values: usize,
+        own: Option<(&Op<'_, T>, &[T])>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         self.expect_values(src, n_values)?;
-        let give = |start: usize, out: &mut [T]| self.decode_from(src, start, 1, out);
-        encode_given(self, n_values, &give, dst, pace)
+        let give = |start: usize, out: &mut [T]| {
+            self.decode_from(src, start, 1, out)?;
+            if let Some((op, own)) = own {
+                operate_own(op, out, &own[start..start + out.len()], self.weight());
+            }
+            Ok(())
+        };
+        self.encode_paced(Source::Given(n_values, &give), dst, pace)
     }
 
-    /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None`
-    /// if the codec cannot. Saves a frame and a pass over memory where it can.
-    fn fold_in_place(
-        &self,
-        op: &Op<'_, T>,
-        frame: &mut [u8],
-        local: &[T],
-    ) -> Option<Result<(), CodecError>> {
-        let _ = (op, frame, local);
-        None
-    }
-
-    /// Combining of frames, for codecs that can.
+    /// Reduction of frames without decoding, for codecs that can.
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
         None
-    }
-
-    /// [`DecodeError::Count`] unless `src` holds `expected` values.
-    ///
-    /// # Errors
-    /// That, or what [`n_values`](Self::n_values) finds.
-    fn expect_values(&self, src: &[u8], expected: usize) -> Result<(), DecodeError> {
-        let found = self.n_values(src)?;
-        if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }) }
     }
 }
 
@@ -461,20 +251,6 @@ pub trait Homomorphic<T: Element>: Codec<T> {
     ///
     /// # Errors
     /// If an operand is invalid, they do not match each other or this codec, or `dst` is too small.
-    fn combine(
-        &self,
-        op: &Op<'_, T>,
-        a: &[u8],
-        b: &[u8],
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.combine_paced(op, a, b, dst, &())
-    }
-
-    /// As [`combine`](Self::combine).
-    ///
-    /// # Errors
-    /// As [`combine`](Self::combine).
     fn combine_paced(
         &self,
         op: &Op<'_, T>,
@@ -484,8 +260,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError>;
 
-    /// As [`combine`](Self::combine), leaving the result in `a`, whose length must not change;
-    /// `None` if the codec cannot.
+    /// As [`combine`](CodecExt::combine), leaving the result in `a`, whose length must not change;
+    /// `None` if the codec cannot. Saves a frame and a pass over memory where it can.
     fn combine_in_place(
         &self,
         op: &Op<'_, T>,
@@ -495,6 +271,33 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         let _ = (op, a, b);
         None
     }
+
+    /// The same of [`fold`](CodecExt::fold).
+    fn fold_in_place(
+        &self,
+        op: &Op<'_, T>,
+        frame: &mut [u8],
+        local: &[T],
+    ) -> Option<Result<(), CodecError>> {
+        let _ = (op, frame, local);
+        None
+    }
+}
+
+/// Stores what was folded into a frame, if there is room for it.
+fn store_folded<T: Element, C: Codec<T> + ?Sized>(
+    codec: &C,
+    written: Written,
+    mut values: Values<'_, T>,
+    divisor: u32,
+    frame: &[u8],
+    pace: &dyn Pace,
+) -> Result<Written, CodecError> {
+    let output = values.output();
+    if !output.is_empty() {
+        codec.store(&frame[..written.n_bytes], divisor, output, Stores::Cached, pace)?;
+    }
+    Ok(written)
 }
 
 /// acc ← acc ⊕ other, value by value.

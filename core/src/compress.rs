@@ -11,7 +11,7 @@
 //! checksum over them.
 
 use crate::bound::{Bound, BoundError, Extent, Quantum};
-use crate::codec::{Codec, DecodeError, FzLight};
+use crate::codec::{Codec, CodecExt, DecodeError, FzLight};
 use crate::element::{DType, Float};
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

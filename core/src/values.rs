@@ -14,7 +14,13 @@ pub enum Values<'a, T> {
     },
 }
 
-impl<T> Values<'_, T> {
+impl<'a, T> Values<'a, T> {
+    /// Own values without room for results.
+    #[must_use]
+    pub const fn unstored(local: &'a [T]) -> Self {
+        Self::Apart { local, output: &mut [] }
+    }
+
     /// Own values (in place: until results are stored).
     #[must_use]
     pub fn local(&self) -> &[T] {

@@ -4,7 +4,7 @@
 //! gets into `corpus/` by `cargo xtask fuzz --keep`.
 
 use foldwire::bundle;
-use foldwire::codec::CodecId;
+use foldwire::codec::{CodecExt, CodecId};
 use foldwire::compress::compress_with;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;

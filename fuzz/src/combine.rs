@@ -3,7 +3,7 @@
 //!
 //! The order of the two does not matter, and combining in place gives the same bytes.
 
-use foldwire::codec::{Codec, CodecError, EncodeError, Written};
+use foldwire::codec::{Codec, CodecError, CodecExt, EncodeError, Written};
 use foldwire_tests::with_type;
 
 use crate::setting::{Placed, Setting, n_values};

@@ -3,7 +3,7 @@
 //! The whole, a part from a chunk on and a beginning agree; another number of values is refused;
 //! what is encoded again decodes to values within the bound of those it was made from.
 
-use foldwire::codec::Codec;
+use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 

@@ -1,7 +1,7 @@
 //! Any bytes as an encoding that is reduced into floats: the same as decoding and operating on each
 //! value.
 
-use foldwire::codec::Codec;
+use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 

@@ -6,7 +6,7 @@
 
 use arbitrary::{Result, Unstructured};
 use foldwire::bound::rounding;
-use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams, Loss, Values};
+use foldwire::codec::{AnyCodec, Codec, CodecExt, CodecId, CodecParams, Loss, Values};
 use foldwire::kernel::Level;
 use foldwire::{DType, Op, Quantum};
 use foldwire_tests::with_type;

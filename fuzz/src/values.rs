@@ -4,7 +4,7 @@
 //! *shapes* put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use foldwire::codec::Codec;
+use foldwire::codec::{Codec, CodecExt};
 use foldwire::{Float, Op, bf16, f16};
 
 /// Most values of an input: two chunks and a bit.

@@ -1,6 +1,6 @@
 //! Codecs into vectors, with what every caller must be able to rely on asserted on the way.
 
-use foldwire::codec::{Codec, CodecError, FzLight, Homomorphic, Values};
+use foldwire::codec::{Codec, CodecError, CodecExt, FzLight, Values};
 use foldwire::{Float, Op};
 
 /// Encodes `values` into a destination of exactly the size that the codec asks for.

@@ -96,16 +96,19 @@ impl Container {
         self.write(n_values, pieces, dst, pace, &mut |index, piece, dst| chunk(index, piece, dst))
     }
 
-    /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives.
+    /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives. Apart,
+    /// so that others have no buffer on the stack.
+    #[inline(never)]
     pub(super) fn write_filled<T: Float>(
         self,
         n_values: usize,
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
+        pace: &dyn Pace,
         encode: &dyn Fn(&[T], &mut [u8]) -> Written,
     ) -> Result<Written, CodecError> {
         let mut buffer = [T::ZERO; CHUNK];
-        self.write(n_values, (), dst, &(), &mut |index, (), dst| {
+        self.write(n_values, (), dst, pace, &mut |index, (), dst| {
             let values = &mut buffer[..chunk_len(n_values, index)];
             fill(index * CHUNK, values)?;
             Ok(encode(values, dst))
@@ -119,13 +122,15 @@ impl Container {
         n_values: usize,
         give: &Give<'_, T>,
         dst: &mut [u8],
+        pace: &dyn Pace,
         encode: &(dyn Fn(&[T], &mut [u8]) -> Written + Sync),
     ) -> Result<Written, CodecError> {
         // A thread that is alone needs one buffer, and fills it with zeros once.
         if !is_divided(n_values, threads) {
-            return self.write_filled(n_values, &mut |start, out| give(start, out), dst, encode);
+            let fill = &mut |start: usize, out: &mut [T]| give(start, out);
+            return self.write_filled(n_values, fill, dst, pace, encode);
         }
-        self.write_independent(threads, n_values, (), dst, &(), &|index, (), dst| {
+        self.write_independent(threads, n_values, (), dst, pace, &|index, (), dst| {
             let values = &mut [T::ZERO; CHUNK][..chunk_len(n_values, index)];
             give(index * CHUNK, values)?;
             Ok(encode(values, dst))

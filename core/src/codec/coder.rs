@@ -10,14 +10,12 @@
 //! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
 
 use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
-use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Pace, Stores};
-use super::{Written, encode_given};
+use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Pace, Source, Stores, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
 use crate::element::sealed::Wide;
 use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, CHUNK, Level};
-use crate::op::weigh;
 use crate::threads::Threads;
 
 /// The chunk's values as they are.
@@ -206,82 +204,52 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         Ok(Stream::<T>::parse(src)?.n_values)
     }
 
-    fn encode_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        if self.weight == T::ONE {
-            return self.encode_partial_paced(src, dst, pace);
-        }
-        let weighted = |start: usize, out: &mut [T]| {
-            out.copy_from_slice(&src[start..start + out.len()]);
-            weigh(out, self.weight);
-            Ok(())
-        };
-        encode_given(self, src.len(), &weighted, dst, pace)
-    }
-
-    fn encode_partial_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let (container, threads) = (self.container(), self.threads);
-        container.write_independent(threads, src.len(), src, dst, pace, &|_, values, dst| {
-            Ok(self.write_chunk(&values[..values.len().min(CHUNK)], dst))
-        })
-    }
-
-    fn encode_with(
-        &self,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.container()
-            .write_filled(n_values, fill, dst, &|values, dst| self.write_chunk(values, dst))
-    }
-
-    fn encode_from(
-        &self,
-        n_values: usize,
-        give: &Give<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.container().write_given(self.threads, n_values, give, dst, &|values, dst| {
-            self.write_chunk(values, dst)
-        })
-    }
-
     fn threads(&self) -> Threads {
         self.threads
     }
 
-    fn decode_from(
+    fn encode_paced(
+        &self,
+        source: Source<'_, T>,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let (container, threads) = (self.container(), self.threads);
+        let encode = |values: &[T], dst: &mut [u8]| self.write_chunk(values, dst);
+        match source {
+            Source::Own(src) if self.weight != T::ONE => {
+                let weighted =
+                    |start: usize, out: &mut [T]| Source::Own(src).fill(start, out, self.weight);
+                container.write_given(threads, src.len(), &weighted, dst, pace, &encode)
+            }
+            Source::Own(src) | Source::Partial(src) => container.write_independent(
+                threads,
+                src.len(),
+                src,
+                dst,
+                pace,
+                &|_, values, dst| Ok(encode(&values[..values.len().min(CHUNK)], dst)),
+            ),
+            Source::Filled(n_values, fill) => {
+                container.write_filled(n_values, fill, dst, pace, &encode)
+            }
+            Source::Given(n_values, give) => {
+                container.write_given(threads, n_values, give, dst, pace, &encode)
+            }
+        }
+    }
+
+    fn decode_paced(
         &self,
         src: &[u8],
         start: usize,
         divisor: u32,
         dst: &mut [T],
-    ) -> Result<(), DecodeError> {
-        let stream = Stream::with_values(src, start + dst.len())?;
-        self.read(&stream, start, divisor, dst, &())
-    }
-
-    fn store(
-        &self,
-        src: &[u8],
-        divisor: u32,
-        dst: &mut [T],
         _: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::parse(src)?;
-        stream.expect_values(dst.len())?;
-        self.read(&stream, 0, divisor, dst, pace)
+        let stream = Stream::with_values(src, start + dst.len())?;
+        self.read(&stream, start, divisor, dst, pace)
     }
 }
 

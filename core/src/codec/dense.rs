@@ -26,8 +26,8 @@ mod window;
 
 use super::chunked::{self, Container, Stream};
 use super::{
-    BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, FzLight, Homomorphic,
-    Pace, Stores, Values, Written, encode_filled, operate, operate_own,
+    BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, FzLight, Homomorphic, Pace,
+    Source, Stores, Values, Written, operate, operate_own, store_folded,
 };
 use crate::element::Float;
 use crate::kernel::at_level::{Task, run};
@@ -114,7 +114,9 @@ impl<T: Float> Dense<T> {
         })
     }
 
-    /// Writes these values, on this lattice.
+    /// Writes these values, on this lattice. Apart, as the next ones are, so that none has the
+    /// window or the buffer of another on its stack.
+    #[inline(never)]
     fn write_slice(
         &self,
         lattice: &Lattice<T>,
@@ -133,18 +135,37 @@ impl<T: Float> Dense<T> {
         self.write(1, src.len(), dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
+    /// Writes partial results that come piece by piece.
+    #[inline(never)]
+    fn write_pieces(
+        &self,
+        mut source: Source<'_, T>,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        let n_values = source.n_values();
+        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            let values = &mut buffer[..codes.len()];
+            source.fill(index * CHUNK, values, T::ONE)?;
+            let lattice = &self.fz.partial;
+            run(self.level, Quantise { values, lattice, codes, exceptions });
+            Ok(())
+        };
+        self.write(1, n_values, dst, pace, &mut fill, &mut |_, _, _| ())
+    }
+
     /// Frame ⊕ own values → frame, and the output, if there is one, divided by its divisor.
+    #[inline(never)]
     fn fold_to(
         &self,
         op: LatticeOp,
-        src: &[u8],
+        stream: Stream<'_, T>,
         mut values: Values<'_, T>,
         scale: Option<&Scale<T>>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let stream = self.fz.operand(src)?;
-        stream.expect_values(values.local().len())?;
         let operands = self.fz.head_room(stream.operands, 1)?;
         let mut reader = self.reader(stream);
         let values = core::cell::RefCell::new(&mut values);
@@ -183,7 +204,7 @@ impl<T: Float> Dense<T> {
         run(self.level, Operate::<T> { op, codes, others: reader.codes() });
     }
 
-    /// Frame ⊕ frame by codes. Apart, as the next is, so that neither is on the stack of the other.
+    /// Frame ⊕ frame by codes.
     #[inline(never)]
     fn combine_codes(
         &self,
@@ -229,16 +250,17 @@ impl<T: Float> Dense<T> {
             operate(op, out, other);
             Ok(())
         };
-        encode_filled(self, a.n_values, &mut fill, dst, pace)
+        self.write_pieces(Source::Filled(a.n_values, &mut fill), dst, pace)
     }
 
     /// Decodes chunk by chunk, in order, to `take(start, values)`.
+    #[inline(never)]
     fn read_all(
         &self,
         stream: Stream<'_, T>,
         n_values: usize,
         divisor: u32,
-        mut take: impl FnMut(usize, &[T]),
+        take: &mut dyn FnMut(usize, &[T]),
     ) -> Result<(), DecodeError> {
         let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
@@ -247,6 +269,25 @@ impl<T: Float> Dense<T> {
             let values = &mut buffer[..CHUNK.min(stream.n_values - start)];
             self.next(&mut reader, &scale, values)?;
             take(start, &values[..values.len().min(n_values - start)]);
+        }
+        Ok(())
+    }
+
+    /// Decodes all values to where they stay.
+    #[inline(never)]
+    fn read_whole(
+        &self,
+        stream: Stream<'_, T>,
+        divisor: u32,
+        dst: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
+        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
+        let mut reader = self.reader(stream);
+        for values in dst.chunks_mut(CHUNK) {
+            prefetch::values(values);
+            self.next(&mut reader, &scale, values)?;
+            pace.passed(values.len());
         }
         Ok(())
     }
@@ -287,77 +328,37 @@ impl<T: Float> Codec<T> for Dense<T> {
 
     fn encode_paced(
         &self,
-        src: &[T],
+        source: Source<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        self.write_slice(&self.fz.lattice, src, dst, pace)
+        match source {
+            Source::Own(src) => self.write_slice(&self.fz.lattice, src, dst, pace),
+            Source::Partial(src) => self.write_slice(&self.fz.partial, src, dst, pace),
+            source => self.write_pieces(source, dst, pace),
+        }
     }
 
-    fn encode_partial_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.write_slice(&self.fz.partial, src, dst, pace)
-    }
-
-    fn encode_with(
-        &self,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            let values = &mut buffer[..codes.len()];
-            fill(index * CHUNK, values)?;
-            let lattice = &self.fz.partial;
-            run(self.level, Quantise { values, lattice, codes, exceptions });
-            Ok(())
-        };
-        self.write(1, n_values, dst, &(), &mut fill, &mut |_, _, _| ())
-    }
-
-    fn decode_from(
+    fn decode_paced(
         &self,
         src: &[u8],
         start: usize,
         divisor: u32,
         dst: &mut [T],
-    ) -> Result<(), DecodeError> {
-        let end = start + dst.len();
-        let stream = Stream::<T>::with_values(src, end)?;
-        self.read_all(stream, end, divisor, |at, values| {
-            if at >= start {
-                dst[at - start..][..values.len()].copy_from_slice(values);
-            }
-        })
-    }
-
-    fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
-        self.store(src, divisor, dst, Stores::Cached, &())
-    }
-
-    fn store(
-        &self,
-        src: &[u8],
-        divisor: u32,
-        dst: &mut [T],
         _: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::parse(src)?;
-        stream.expect_values(dst.len())?;
-        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
-        let mut reader = self.reader(stream);
-        for values in dst.chunks_mut(CHUNK) {
-            prefetch::values(values);
-            self.next(&mut reader, &scale, values)?;
-            pace.passed(values.len());
+        let end = start + dst.len();
+        let stream = Stream::<T>::with_values(src, end)?;
+        if dst.len() < stream.n_values {
+            return self.read_all(stream, end, divisor, &mut |at, values| {
+                if at >= start {
+                    dst[at - start..][..values.len()].copy_from_slice(values);
+                    pace.passed(values.len());
+                }
+            });
         }
-        Ok(())
+        self.read_whole(stream, divisor, dst, pace)
     }
 
     fn reduce_paced(
@@ -369,7 +370,7 @@ impl<T: Float> Codec<T> for Dense<T> {
     ) -> Result<(), DecodeError> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(acc.len())?;
-        self.read_all(stream, acc.len(), 1, |at, values| {
+        self.read_all(stream, acc.len(), 1, &mut |at, values| {
             operate(op, &mut acc[at..at + values.len()], values);
             pace.passed(values.len());
         })
@@ -379,65 +380,31 @@ impl<T: Float> Codec<T> for Dense<T> {
         &self,
         op: &Op<'_, T>,
         src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        match op.on_lattice() {
-            Some(op) => {
-                let values = Values::Apart { local, output: &mut [] };
-                self.fold_to(op, src, values, None, dst, pace)
-            }
-            None => {
-                self.fz.operand(src)?;
-                self.refold_paced(op, src, local, dst, pace)
-            }
-        }
-    }
-
-    fn fold_store_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
         mut values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        self.fz.operand(src)?.expect_values(values.output().len())?;
-        let Some(op) = op.on_lattice() else {
-            let written = self.refold_paced(op, src, values.local(), dst, pace)?;
-            self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
-            return Ok(written);
+        let stream = self.fz.operand(src)?;
+        stream.expect_values(values.local().len())?;
+        let is_stored = !values.output().is_empty();
+        if is_stored {
+            stream.expect_values(values.output().len())?;
+        }
+        let Some(lattice_op) = op.on_lattice() else {
+            let own = Some((op, values.local()));
+            let written = self.recode_paced(src, stream.n_values, own, dst, pace)?;
+            return store_folded(self, written, values, divisor, dst, pace);
         };
         let scale = Scale::new(self.fz.quantum().step(), divisor, self.fz.lattice.weight);
-        self.fold_to(op, src, values, Some(&scale), dst, pace)
-    }
-
-    fn refold_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let stream = Stream::<T>::parse(src)?;
-        stream.expect_values(local.len())?;
-        let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
-        let mut reader = self.reader(stream);
-        let mut fill = |start: usize, out: &mut [T]| {
-            self.next(&mut reader, &scale, out)?;
-            operate_own(op, out, &local[start..start + out.len()], self.weight());
-            Ok(())
-        };
-        encode_filled(self, local.len(), &mut fill, dst, pace)
+        self.fold_to(lattice_op, stream, values, is_stored.then_some(&scale), dst, pace)
     }
 
     fn recode_paced(
         &self,
         src: &[u8],
         n_values: usize,
+        own: Option<(&Op<'_, T>, &[T])>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
@@ -445,8 +412,14 @@ impl<T: Float> Codec<T> for Dense<T> {
         stream.expect_values(n_values)?;
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
-        let mut fill = |_: usize, out: &mut [T]| self.next(&mut reader, &scale, out);
-        encode_filled(self, n_values, &mut fill, dst, pace)
+        let mut fill = |start: usize, out: &mut [T]| {
+            self.next(&mut reader, &scale, out)?;
+            if let Some((op, own)) = own {
+                operate_own(op, out, &own[start..start + out.len()], self.weight());
+            }
+            Ok(())
+        };
+        self.write_pieces(Source::Filled(n_values, &mut fill), dst, pace)
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {

@@ -182,7 +182,7 @@ impl<T: Float> Codes<'_, T> {
 mod tests {
     use super::*;
     use crate::bound::Quantum;
-    use crate::codec::{CodecId, CodecParams};
+    use crate::codec::{CodecExt, CodecId, CodecParams};
     use std::format;
     use std::vec;
     use std::vec::Vec;

@@ -8,8 +8,10 @@
 //! that would break it, or that is not finite, is an *exception*, stored as it is.
 
 use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
-use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give};
-use super::{Homomorphic, Pace, Values, Written, encode_given, operate};
+use super::{
+    BlockStats, Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, Homomorphic, Pace,
+    Source, Values, Written, operate, store_folded,
+};
 use crate::bound::Quantum;
 use crate::element::{
     Float,
@@ -34,7 +36,7 @@ const SHARED_FROM: u32 = 3 << 16;
 ///
 /// # Examples
 /// ```
-/// use foldwire::{Quantum, codec::{Codec, FzLight}};
+/// use foldwire::{Quantum, codec::{Codec, CodecExt, FzLight}};
 ///
 /// let values: Vec<f32> = (0..10_000).map(|i| (i as f32 * 1e-3).sin()).collect();
 /// let quantum = Quantum::new::<f32>(1e-3).expect("positive");
@@ -165,30 +167,6 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         })
     }
 
-    /// Decodes values from the start of a chunk on.
-    fn read(
-        &self,
-        stream: &Stream<'_, T>,
-        start: usize,
-        divisor: u32,
-        dst: &mut [T],
-        pace: &dyn Pace,
-    ) -> Result<(), DecodeError> {
-        let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
-            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                let chunk = chunk_of(stream, start / CHUNK + first + i)?;
-                if chunk.n_values() == dst.len() {
-                    self.kernel.decode(&chunk, &scale, dst, Stores::Cached);
-                } else {
-                    self.decode_part(&chunk, &scale, dst);
-                }
-                pace.passed(dst.len());
-            }
-            Ok(())
-        })
-    }
-
     /// The first values of a chunk. Apart, so that nobody else has the buffer on the stack.
     #[cold]
     #[inline(never)]
@@ -217,7 +195,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
             operate(op, left, right);
             Ok(())
         };
-        encode_given(self, n_values, &give, dst, pace)
+        self.encode_paced(Source::Given(n_values, &give), dst, pace)
     }
 }
 
@@ -251,83 +229,55 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         Ok(Stream::<T>::parse(src)?.n_values)
     }
 
-    fn encode_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.write_slice(&self.lattice, src, dst, pace)
-    }
-
     fn weight(&self) -> T {
         self.lattice.weight
-    }
-
-    fn encode_partial_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.write_slice(&self.partial, src, dst, pace)
-    }
-
-    fn encode_with(
-        &self,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.container(1).write_filled(n_values, fill, dst, &|values, dst| {
-            self.kernel.encode(values, &self.partial, dst).into()
-        })
-    }
-
-    fn encode_from(
-        &self,
-        n_values: usize,
-        give: &Give<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        self.container(1).write_given(self.threads, n_values, give, dst, &|values, dst| {
-            self.kernel.encode(values, &self.partial, dst).into()
-        })
     }
 
     fn threads(&self) -> Threads {
         self.threads
     }
 
-    fn decode_from(
+    fn encode_paced(
+        &self,
+        source: Source<'_, T>,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let (container, threads) = (self.container(1), self.threads);
+        let encode =
+            |values: &[T], dst: &mut [u8]| self.kernel.encode(values, &self.partial, dst).into();
+        match source {
+            Source::Own(src) => self.write_slice(&self.lattice, src, dst, pace),
+            Source::Partial(src) => self.write_slice(&self.partial, src, dst, pace),
+            Source::Filled(n_values, fill) => {
+                container.write_filled(n_values, fill, dst, pace, &encode)
+            }
+            Source::Given(n_values, give) => {
+                container.write_given(threads, n_values, give, dst, pace, &encode)
+            }
+        }
+    }
+
+    fn decode_paced(
         &self,
         src: &[u8],
         start: usize,
         divisor: u32,
         dst: &mut [T],
-    ) -> Result<(), DecodeError> {
-        let stream = Stream::with_values(src, start + dst.len())?;
-        self.read(&stream, start, divisor, dst, &())
-    }
-
-    fn store(
-        &self,
-        src: &[u8],
-        divisor: u32,
-        dst: &mut [T],
         stores: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::parse(src)?;
-        stream.expect_values(dst.len())?;
-        if stores == Stores::Cached {
-            return self.read(&stream, 0, divisor, dst, pace);
-        }
+        let stream = Stream::<T>::with_values(src, start + dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
         for_each_run(self.threads, dst, pace, &|first, dst, pace| {
-            let _fence = Fence::at_end();
+            let _fence = (stores == Stores::PastCaches).then(Fence::at_end);
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                self.kernel.decode(&chunk_of(&stream, first + i)?, &scale, dst, stores);
+                let chunk = chunk_of(&stream, start / CHUNK + first + i)?;
+                if chunk.n_values() == dst.len() {
+                    self.kernel.decode(&chunk, &scale, dst, stores);
+                } else {
+                    self.decode_part(&chunk, &scale, dst);
+                }
                 pace.passed(dst.len());
             }
             Ok(())
@@ -338,28 +288,6 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         &self,
         op: &Op<'_, T>,
         src: &[u8],
-        local: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let stream = self.operand(src)?;
-        stream.expect_values(local.len())?;
-        let Some(op) = op.on_lattice() else {
-            return self.refold_paced(op, src, local, dst, pace);
-        };
-        let operands = self.head_room(stream.operands, 1)?;
-        let (container, n_values) = (self.container(operands), local.len());
-        let fold = |index: usize, local: &[T], dst: &mut [u8]| {
-            let chunk = chunk_of(&stream, index)?;
-            Ok(self.kernel.fold(op, &chunk, local, &self.lattice, dst).into())
-        };
-        container.write_independent(self.threads, n_values, local, dst, pace, &fold)
-    }
-
-    fn fold_store_paced(
-        &self,
-        op: &Op<'_, T>,
-        src: &[u8],
         mut values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
@@ -367,26 +295,27 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
     ) -> Result<Written, CodecError> {
         let stream = self.operand(src)?;
         stream.expect_values(values.local().len())?;
-        stream.expect_values(values.output().len())?;
-        let Some(op) = op.on_lattice() else {
-            let written = self.refold_paced(op, src, values.local(), dst, pace)?;
-            self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
-            return Ok(written);
+        let is_stored = !values.output().is_empty();
+        if is_stored {
+            stream.expect_values(values.output().len())?;
+        }
+        let Some(lattice_op) = op.on_lattice() else {
+            let own = Some((op, values.local()));
+            let written = self.recode_paced(src, stream.n_values, own, dst, pace)?;
+            return store_folded(self, written, values, divisor, dst, pace);
         };
         let operands = self.head_room(stream.operands, 1)?;
         let scale = Scale::new(self.quantum.step(), divisor, self.lattice.weight);
-        let container = self.container(operands);
-        container.write_independent(
-            self.threads,
-            stream.n_values,
-            values,
-            dst,
-            pace,
-            &|index, values, dst| {
-                let chunk = chunk_of(&stream, index)?;
-                Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
-            },
-        )
+        let fold = |index: usize, values: Values<'_, T>, dst: &mut [u8]| {
+            let (kernel, op, chunk) = (&self.kernel, lattice_op, chunk_of(&stream, index)?);
+            Ok(if is_stored {
+                kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into()
+            } else {
+                kernel.fold(op, &chunk, values.local(), &self.lattice, dst).into()
+            })
+        };
+        let (container, n_values) = (self.container(operands), stream.n_values);
+        container.write_independent(self.threads, n_values, values, dst, pace, &fold)
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {

@@ -4,8 +4,10 @@
 //! and touches no other memory than the frame that goes on. To copy and to add is done before a
 //! look at the network would pay, so a [`Pace`] is told of all values at once.
 
-use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill, Homomorphic};
-use super::{Pace, Written, operate, operate_own};
+use super::{
+    Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, EncodeError, Homomorphic, Pace,
+    Source, Values, Written, operate, operate_own, store_folded,
+};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
@@ -102,6 +104,19 @@ fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &
     }
 }
 
+/// Writes what a source gives piece by piece. Apart for the same reason.
+#[cold]
+#[inline(never)]
+fn fill<T: Element>(mut source: Source<'_, T>, dst: &mut [u8]) -> Result<(), DecodeError> {
+    let mut buffer = [T::ZERO; CHUNK];
+    for (i, piece) in dst.chunks_mut(CHUNK * T::BYTES).enumerate() {
+        let values = &mut buffer[..piece.len() / T::BYTES];
+        source.fill(i * CHUNK, values, T::ONE)?;
+        piece.copy_from_slice(bytemuck::cast_slice(values));
+    }
+    Ok(())
+}
+
 impl<T: Element> Codec<T> for Raw<T> {
     fn id(&self) -> CodecId {
         CodecId::Raw
@@ -121,81 +136,50 @@ impl<T: Element> Codec<T> for Raw<T> {
 
     fn encode_paced(
         &self,
-        src: &[T],
+        source: Source<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        if self.weight == T::ONE {
-            return self.encode_partial_paced(src, dst, pace);
-        }
-        let dst = room::<T>(src.len(), dst)?;
-        for_each_piece_mut::<T>(dst, |start, out| {
-            for (out, &x) in out.iter_mut().zip(&src[start..]) {
-                *out = x.weighted(self.weight);
-            }
-        });
-        pace.passed(src.len());
-        Ok(Written { n_bytes: dst.len(), ..Written::default() })
-    }
-
-    fn encode_partial_paced(
-        &self,
-        src: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        let dst = room::<T>(src.len(), dst)?;
-        dst.copy_from_slice(bytemuck::cast_slice(src));
-        pace.passed(src.len());
-        Ok(Written { n_bytes: dst.len(), ..Written::default() })
-    }
-
-    fn encode_with(
-        &self,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
+        let n_values = source.n_values();
         let dst = room::<T>(n_values, dst)?;
-        let mut buffer = [T::ZERO; CHUNK];
-        for (i, piece) in dst.chunks_mut(CHUNK * T::BYTES).enumerate() {
-            let values = &mut buffer[..piece.len() / T::BYTES];
-            fill(i * CHUNK, values)?;
-            piece.copy_from_slice(bytemuck::cast_slice(values));
+        match source {
+            Source::Own(src) if self.weight != T::ONE => {
+                for_each_piece_mut::<T>(dst, |start, out| {
+                    for (out, &x) in out.iter_mut().zip(&src[start..]) {
+                        *out = x.weighted(self.weight);
+                    }
+                });
+            }
+            Source::Own(src) | Source::Partial(src) => {
+                dst.copy_from_slice(bytemuck::cast_slice(src));
+            }
+            source => fill(source, dst)?,
         }
+        pace.passed(n_values);
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
 
-    fn decode_from(
+    fn decode_paced(
         &self,
         src: &[u8],
         start: usize,
         divisor: u32,
         dst: &mut [T],
+        stores: Stores,
+        pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let found = count::<T>(src)?;
         let end = start + dst.len();
         if found < end {
             return Err(DecodeError::Count { found, expected: end });
         }
-        bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
-        T::divide(dst, divisor, self.weight);
-        Ok(())
-    }
-
-    fn store(
-        &self,
-        src: &[u8],
-        divisor: u32,
-        dst: &mut [T],
-        stores: Stores,
-        pace: &dyn Pace,
-    ) -> Result<(), DecodeError> {
+        let (src, bytes) =
+            (&src[start * T::BYTES..end * T::BYTES], bytemuck::cast_slice_mut::<T, u8>(dst));
         if divisor != 1 || stores == Stores::Cached {
-            self.decode(src, divisor, dst)?;
+            bytes.copy_from_slice(src);
+            T::divide(dst, divisor, self.weight);
         } else {
-            self.expect_values(src, dst.len())?;
-            stores::copy(src, bytemuck::cast_slice_mut(dst), &Fence::at_end());
+            stores::copy(src, bytes, &Fence::at_end());
         }
         pace.passed(dst.len());
         Ok(())
@@ -220,13 +204,15 @@ impl<T: Element> Codec<T> for Raw<T> {
         &self,
         op: &Op<'_, T>,
         src: &[u8],
-        local: &[T],
+        values: Values<'_, T>,
+        divisor: u32,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
+        let local = values.local();
         self.expect_values(src, local.len())?;
-        let dst = room::<T>(local.len(), dst)?;
-        for_each_piece_mut::<T>(dst, |start, out| {
+        let frame = room::<T>(local.len(), dst)?;
+        for_each_piece_mut::<T>(frame, |start, out| {
             let n = out.len();
             let pieces = out.iter_mut().zip(&local[start..start + n]);
             let src = src[start * T::BYTES..(start + n) * T::BYTES].chunks_exact(T::BYTES);
@@ -242,23 +228,8 @@ impl<T: Element> Codec<T> for Raw<T> {
             }
         });
         pace.passed(local.len());
-        Ok(Written { n_bytes: dst.len(), ..Written::default() })
-    }
-
-    fn fold_in_place(
-        &self,
-        op: &Op<'_, T>,
-        frame: &mut [u8],
-        local: &[T],
-    ) -> Option<Result<(), CodecError>> {
-        if let Err(error) = self.expect_values(frame, local.len()) {
-            return Some(Err(error.into()));
-        }
-        for_each_piece_mut(frame, |start, acc| {
-            let n = acc.len();
-            operate_own(op, acc, &local[start..start + n], self.weight);
-        });
-        Some(Ok(()))
+        let written = Written { n_bytes: frame.len(), ..Written::default() };
+        store_folded(self, written, values, divisor, dst, pace)
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
@@ -289,6 +260,22 @@ impl<T: Element> Homomorphic<T> for Raw<T> {
         b: &[u8],
     ) -> Option<Result<(), CodecError>> {
         Some(self.add(op, a, b))
+    }
+
+    fn fold_in_place(
+        &self,
+        op: &Op<'_, T>,
+        frame: &mut [u8],
+        local: &[T],
+    ) -> Option<Result<(), CodecError>> {
+        if let Err(error) = self.expect_values(frame, local.len()) {
+            return Some(Err(error.into()));
+        }
+        for_each_piece_mut(frame, |start, acc| {
+            let n = acc.len();
+            operate_own(op, acc, &local[start..start + n], self.weight);
+        });
+        Some(Ok(()))
     }
 }
 

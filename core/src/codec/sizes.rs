@@ -1,6 +1,6 @@
 //! What a codec makes of values whose type is known only when the program runs.
 
-use super::{CodecId, CodecParams};
+use super::{CodecExt, CodecId, CodecParams};
 use crate::element::{DType, with_type};
 
 /// How many bytes a codec needs for values of a type.

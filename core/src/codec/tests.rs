@@ -3,7 +3,7 @@
 mod golden;
 mod paced;
 
-use super::{Codec, CodecId, CodecParams, Loss};
+use super::{Codec, CodecExt, CodecId, CodecParams, Loss};
 use crate::bound::Quantum;
 use crate::element::{Float, sealed::OnLattice};
 use crate::kernel::{CHUNK, Level};

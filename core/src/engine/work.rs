@@ -7,7 +7,8 @@
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
-use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Pace, Raw, Stores, Values, Written};
+use crate::codec::{AnyCodec, Codec, CodecExt, CodecId, DecodeError, Pace, Raw, Source};
+use crate::codec::{Stores, Values, Written};
 use crate::element::Element;
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence};
@@ -283,37 +284,43 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         let mut written = Written::default();
         match primitive {
             Primitive::EncodeOwn { to, codec } => {
-                written = by(codec).encode_paced(buffers.own(segment)?, payloads.room(to), pace)?;
+                let own = Source::Own(buffers.own(segment)?);
+                written = by(codec).encode_paced(own, payloads.room(to), pace)?;
             }
             Primitive::Transcode { from, to, codecs } => {
                 let (src, dst) = payloads.to(from, to)?;
                 written = match codecs {
-                    [CodecId::Raw, to] => by(to).encode_partial_paced(floats(src)?, dst, pace)?,
+                    [CodecId::Raw, to] => {
+                        by(to).encode_paced(Source::Partial(floats(src)?), dst, pace)?
+                    }
                     [from, CodecId::Raw] => {
                         by(from).store(src, 1, floats_mut(dst, n)?, Stores::Cached, pace)?;
                         Written { n_bytes: n * T::BYTES, ..Written::default() }
                     }
-                    [_, to] => by(to).recode_paced(src, n, dst, pace)?,
+                    [_, to] => by(to).recode_paced(src, n, None, dst, pace)?,
                 };
             }
             Primitive::Fold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.fold_paced(&op, src, buffers.own(segment)?, dst, pace)?;
+                let own = Values::unstored(buffers.own(segment)?);
+                written = codec.fold_paced(&op, src, own, 1, dst, pace)?;
             }
             Primitive::FoldInPlace => {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
                 let own = buffers.own(segment)?;
-                in_place().fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
+                let codec = in_place().homomorphic().ok_or(Error::Internal)?;
+                codec.fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
                 let values = buffers.values(segment)?;
-                written = codec.fold_store_paced(&op, src, values, divisor, dst, pace)?;
+                written = codec.fold_paced(&op, src, values, divisor, dst, pace)?;
             }
             Primitive::Refold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.refold_paced(&op, src, buffers.own(segment)?, dst, pace)?;
+                let own = Some((&op, buffers.own(segment)?));
+                written = codec.recode_paced(src, n, own, dst, pace)?;
             }
             Primitive::Combine { with } => {
                 let ([a, b], dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
@@ -347,8 +354,8 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 by(codec).store(src, divisor, output, stores, pace)?;
             }
             Primitive::EncodeStored { to, codec } => {
-                let stored = buffers.output(segment)?;
-                written = by(codec).encode_partial_paced(stored, payloads.room(to), pace)?;
+                let stored = Source::Partial(buffers.output(segment)?);
+                written = by(codec).encode_paced(stored, payloads.room(to), pace)?;
             }
             Primitive::Divide => {
                 T::divide(buffers.output(segment)?, divisor, codec.weight());

@@ -6,7 +6,7 @@ mod sixteen;
 use super::chunk::ChunkView;
 use super::*;
 use crate::bound::Quantum;
-use crate::codec::{Codec, CodecParams, DecodeError, FzLight, Homomorphic, Raw, Values};
+use crate::codec::{Codec, CodecExt, CodecParams, DecodeError, FzLight, Raw, Values};
 use crate::op::Op;
 use std::vec;
 use std::vec::Vec;

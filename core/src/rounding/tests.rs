@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bound::Spacing;
-use crate::codec::{CodecId, CodecParams};
+use crate::codec::{CodecExt, CodecId, CodecParams};
 use crate::element::sealed::Word;
 use crate::element::{bf16, f16};
 use std::vec;

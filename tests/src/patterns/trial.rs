@@ -3,7 +3,7 @@
 use super::judge::{Promise, Quantiser};
 use super::{Ask, BATCH, Case, Order, Tally};
 use foldwire::bound::Extent;
-use foldwire::codec::{AnyCodec, CodecId, CodecParams, Written};
+use foldwire::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Written};
 use foldwire::kernel::Level;
 use foldwire::{Bound, Quantum, Spacing};
 use std::fmt;

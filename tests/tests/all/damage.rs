@@ -4,7 +4,7 @@
 //! frames, and 10⁵ random mutations of them through everything that reads one. All from fixed
 //! seeds.
 
-use foldwire::codec::{Codec, FzLight, Values};
+use foldwire::codec::{Codec, CodecExt, FzLight, Values};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;

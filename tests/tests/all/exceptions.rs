@@ -2,7 +2,7 @@
 //! beside it compressed as they were. And whatever is said about them in a frame is checked.
 
 use foldwire::bound::Extent;
-use foldwire::codec::{Codec, CodecError, DecodeError, FzLight, fz_light};
+use foldwire::codec::{CodecError, CodecExt, DecodeError, FzLight, fz_light};
 use foldwire::compress::DecompressError;
 use foldwire::kernel::Level;
 use foldwire::{Bound, Float, Op, Plan, Quantum, bf16, decompress, f16};

@@ -7,7 +7,7 @@
 //! The frames here were not printed by the library but by an encoder written anew from the format's
 //! description, in another language; only checksums are the library's own.
 
-use foldwire::codec::{Codec, CodecId, FzLight, fz_light};
+use foldwire::codec::{CodecExt, CodecId, FzLight, fz_light};
 use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;

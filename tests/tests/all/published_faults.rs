@@ -1,7 +1,7 @@
 //! None of the faults found in the published fZ-light and hZCCL code is possible here: one test a
 //! fault.
 
-use foldwire::codec::{Codec, CodecError, DecodeError, FzLight};
+use foldwire::codec::{Codec, CodecError, CodecExt, DecodeError, FzLight};
 use foldwire::kernel::Level;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC};
 use foldwire::{Bound, DType, Float, Op, Plan, Quantum, bf16, f16};

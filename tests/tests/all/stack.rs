@@ -8,7 +8,7 @@
 //! stack::a_call`. With `empty` in place of the elements a child takes 64 KiB and nothing else,
 //! which tells what the thread takes.
 
-use foldwire::codec::{Codec, CodecId, CodecParams, FzLight, Raw};
+use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, FzLight, Raw};
 use foldwire::{
     Bound, Communicator, Error, Float, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
     f16,
@@ -151,7 +151,7 @@ fn codes<T: Float>(codec: &dyn Codec<T>) {
         codec.refold(&op, right, &values, out).expect("there is room");
         let homomorphic = codec.homomorphic().expect("both are");
         homomorphic.combine(&op, &left[..n_bytes], right, out).expect("there is room");
-        if let Some(outcome) = codec.fold_in_place(&op, &mut left[..n_bytes], &values) {
+        if let Some(outcome) = homomorphic.fold_in_place(&op, &mut left[..n_bytes], &values) {
             outcome.expect("valid");
             left[..n_bytes].copy_from_slice(right);
         }

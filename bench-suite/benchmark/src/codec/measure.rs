@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecParams, Loss};
+use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecExt, CodecParams, Loss};
 use foldwire::{Float, Op, Quantum};
 use foldwire_arguments::coding::Coding;
 use foldwire_workbench::memory::{self, Memcpy};

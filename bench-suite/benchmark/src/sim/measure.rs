@@ -18,7 +18,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use foldwire::bound::Extent;
-use foldwire::codec::{Codec, CodecId, CodecParams, Values};
+use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, sample};
 use foldwire::{Bound, Float, Op, Quantum};
@@ -351,10 +351,12 @@ impl<T: Float> Bench<T> {
         });
         // Of the first pass, which is not timed, and the others.
         let checked_per_byte = checked_bytes as f64 / (PASSES + 1) as f64 / n_bytes;
+        let in_place =
+            |frame: &mut [u8], own: &[T]| codec.homomorphic()?.fold_in_place(&Op::Sum, frame, own);
         let fold_store = timed(&mut |i, pools| {
             let (frame, len) = &mut pools.partials[i % POOL];
             let (own, output) = (&own[at(i)], &mut output[at(i)]);
-            if let Some(done) = codec.fold_in_place(&Op::Sum, &mut frame[..*len], own) {
+            if let Some(done) = in_place(&mut frame[..*len], own) {
                 done.expect(CHECKED);
                 codec.decode(&frame[..*len], 1, output).expect(CHECKED);
             } else {
@@ -365,7 +367,7 @@ impl<T: Float> Bench<T> {
         });
         let fold = timed(&mut |i, pools| {
             let (frame, len) = &mut pools.partials[i % POOL];
-            if let Some(done) = codec.fold_in_place(&Op::Sum, &mut frame[..*len], &own[at(i)]) {
+            if let Some(done) = in_place(&mut frame[..*len], &own[at(i)]) {
                 done.expect(CHECKED);
             } else {
                 let dst = &mut spares[i % SPARES];

@@ -95,7 +95,7 @@ fn share_out(threads: Threads, tasks: &[Task<'_>]) {
 #[cfg(test)]
 mod tests {
     use crate::bound::Quantum;
-    use crate::codec::{CodecId, CodecParams, Values};
+    use crate::codec::{CodecExt, CodecId, CodecParams, Values};
     use crate::op::Op;
     use crate::threads::{Scoped, Threads};
     use std::vec;

@@ -211,7 +211,7 @@ impl<T: Float> Task for Try<'_, T> {
 mod tests {
     use super::*;
     use crate::bound::Quantum;
-    use crate::codec::{CodecId, CodecParams};
+    use crate::codec::{CodecExt, CodecId, CodecParams};
     use std::vec;
     use std::vec::Vec;
 

@@ -6,8 +6,8 @@ mod prediction;
 
 use super::*;
 use crate::bound::Quantum;
-use crate::codec::AnyCodec;
 use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
+use crate::codec::{AnyCodec, CodecExt};
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, PAD};
 use huffman::{Decoder, Encoder, Lengths};
@@ -220,7 +220,7 @@ fn values_are_those_of_fz_light<T: Float>(id: CodecId) {
                         out.copy_from_slice(&values[start..start + out.len()]);
                         Ok(())
                     };
-                    codec.encode_with(n, &mut fill, dst)
+                    codec.encode_paced(Source::Filled(n, &mut fill), dst, &())
                 });
                 assert!(given.0 == partial[0], "{of}");
                 assert_same_values(codecs, [&partial[0], &partial[1]], n, &of);

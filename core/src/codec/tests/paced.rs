@@ -2,7 +2,8 @@
 
 use crate::bound::Quantum;
 use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
-use crate::codec::{AnyCodec, CodecError, CodecId, CodecParams, Homomorphic, Pace, Stores, Values};
+use crate::codec::{AnyCodec, CodecError, CodecExt, CodecId, CodecParams, Pace};
+use crate::codec::{Source, Stores, Values};
 use crate::kernel::CHUNK;
 use crate::op::Op;
 use crate::threads::Threads;
@@ -64,20 +65,22 @@ const READS: [(&str, Read); 7] = [
         Ok(1)
     }),
     ("recode", |codec, src, _, dst, pace| {
-        codec.as_dyn().recode_paced(src, N_VALUES, dst, pace)?;
+        codec.as_dyn().recode_paced(src, N_VALUES, None, dst, pace)?;
         Ok(1)
     }),
     ("fold", |codec, src, own, dst, pace| {
-        codec.as_dyn().fold_paced(&Op::Sum, src, own, dst, pace)?;
+        let own = Values::unstored(own);
+        codec.as_dyn().fold_paced(&Op::Sum, src, own, 1, dst, pace)?;
         Ok(1)
     }),
     ("refold", |codec, src, own, dst, pace| {
-        codec.as_dyn().refold_paced(&Op::Prod, src, own, dst, pace)?;
+        let own = Some((&Op::Prod, own));
+        codec.as_dyn().recode_paced(src, N_VALUES, own, dst, pace)?;
         Ok(1)
     }),
     ("fold-store", |codec, src, own, dst, pace| {
         let values = Values::Apart { local: own, output: &mut [0.0; N_VALUES] };
-        codec.as_dyn().fold_store_paced(&Op::Sum, src, values, 1, dst, pace)?;
+        codec.as_dyn().fold_paced(&Op::Sum, src, values, 1, dst, pace)?;
         // Codecs that add floats decode what they have folded.
         Ok(if codec.as_dyn().homomorphic().is_some() { 1 } else { 2 })
     }),
@@ -95,10 +98,10 @@ fn all_values_are_told_of_chunk_by_chunk() {
             assert_eq!(all, n_passes * N_VALUES, "{what}, {}", id.name());
         };
         let told = Told::default();
-        codec.as_dyn().encode_paced(&x, &mut dst, &told).unwrap();
+        codec.as_dyn().encode_paced(Source::Own(&x), &mut dst, &told).unwrap();
         check("encode", told, 1);
         let told = Told::default();
-        codec.as_dyn().encode_partial_paced(&x, &mut dst, &told).unwrap();
+        codec.as_dyn().encode_paced(Source::Partial(&x), &mut dst, &told).unwrap();
         check("encode partial", told, 1);
         let src = payload(&codec, &x);
         for (what, read) in READS {
@@ -109,8 +112,8 @@ fn all_values_are_told_of_chunk_by_chunk() {
         for op in [Op::Sum, Op::Max, Op::Prod] {
             let Some(homomorphic) = codec.as_dyn().homomorphic() else { continue };
             let told = Told::default();
-            let (b, add) = (payload(&codec, &y), <dyn Homomorphic<f64>>::combine_paced);
-            add(homomorphic, &op, &src, &b, &mut dst, &told).unwrap();
+            let b = payload(&codec, &y);
+            homomorphic.combine_paced(&op, &src, &b, &mut dst, &told).unwrap();
             check("combine", told, 1);
         }
     }

@@ -4,7 +4,7 @@ use super::super::{Communicator, Terms, survey};
 use super::Rows;
 use crate::bound::{Extent, Quantum};
 use crate::budget::{check_plan, resolve};
-use crate::codec::{AnyCodec, CodecId, CodecParams, Sizes, Stores};
+use crate::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Sizes, Source, Stores};
 use crate::element::Element;
 use crate::engine::{
     Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
@@ -269,7 +269,7 @@ impl<X: Transport> Communicator<X> {
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
         let looks = Looks::on(transport);
         let encode = |values: &[T], room: &mut [u8]| {
-            codec.encode_paced(values, room, &looks).map_err(Error::from)
+            codec.encode_paced(Source::Own(values), room, &looks).map_err(Error::from)
         };
         let written = match (together, &mut scratch) {
             (Some(run), _) => encode(&data[run], room),
