@@ -15,7 +15,7 @@ pub use crate::error::FrameError;
 use crate::op::OpCode;
 use crate::schedule::{Collective, Division};
 use crate::transport::{MAX_LANES, Rank};
-pub(crate) use template::{Place, Template};
+pub(crate) use template::{Place, Template, operands_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the header, a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN) so that

@@ -65,7 +65,6 @@ impl Template {
     }
 
     /// Whether this is the header of a message, which has a checksum or not.
-    #[cfg(feature = "alloc")]
     pub(crate) fn is_of(&self, message: &[u8], checksum: bool) -> bool {
         message.split_first_chunk().is_some_and(|(head, payload)| {
             let expected = if checksum { self.summed(payload) } else { *self };
@@ -80,6 +79,11 @@ impl Template {
         *head = if checksum { self.summed(payload) } else { self }.0;
         Some(())
     }
+}
+
+/// How many operands a message says that it has.
+pub(crate) fn operands_of(message: &[u8]) -> Option<u32> {
+    message.get(OPERANDS_AT..)?.first_chunk().copied().map(u32::from_le_bytes)
 }
 
 #[cfg(test)]
