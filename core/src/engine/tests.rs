@@ -1,15 +1,18 @@
 //! The engine over computations that take their time.
 
+#[cfg(feature = "alloc")]
+mod replay;
+
 use super::compute::Payloads;
 use super::notices::Memory;
 use super::*;
 use crate::codec::{CodecId, DecodeError, Pace, Written};
 use crate::element::DType;
-use crate::frame::{HEADER_BYTES, Measure, Place};
+use crate::frame::Measure;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
-use crate::primitive::{Primitive, Slot};
+use crate::primitive::Primitive;
 use crate::schedule::{Binomial, Collective, Pairwise};
 use core::task::Poll;
 use std::vec;
@@ -162,77 +165,4 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     assert_eq!((slow.n_asked, n_polls), (12, 12), "each part is asked for three times");
     assert_eq!(slow.places, [4000, 6000, 2000, 0]);
     assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
-}
-
-/// What rank 1 of 2 sends in an all-gather of `engine`'s.
-fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
-    let (from, part, round, n_values) = (Rank(1), 1, 0, n_values as u32);
-    let place = Place { from, part, round, n_values };
-    let mut message = vec![0; HEADER_BYTES + 4 * n_values as usize];
-    let header = program.template.filled(&place, 1, false);
-    header.write(&mut message, program.checksum).expect("there is room");
-    message
-}
-
-#[test]
-fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
-    let call = Call::new(Collective::AllGather, 2, Rank(0));
-    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
-    for checksum in [false, true] {
-        let mut transport = Memory::new(2, 8);
-        let mut lanes = Lanes { record: Some(Compiled::default()), ..Lanes::default() };
-        let quick = || Slow { is_quick: true, ..Slow::default() };
-        let (mut first, mut notices) = (quick(), Notices::default());
-        let mut engine = engine(call, 20, &Pairwise, &mut lanes);
-        engine.program.checksum = checksum;
-        for expected in [Progress::Moved, Progress::Finished] {
-            let found = engine.poll(&mut transport, &mut lanes, &mut first, limits, &mut notices);
-            assert_eq!(found, Ok(expected));
-            transport.puts(1, &part_of_rank_1(&engine.program, 10));
-        }
-        transport.clear();
-        let compiled = lanes.record.take().expect("a record");
-        assert!(compiled.is_whole(engine.program.n_steps));
-
-        let mut again = quick();
-        let (program, sequence, mut replay) = (engine.program, 7, Replay::default());
-        let program = program.numbered(sequence);
-        transport.puts(1, &part_of_rank_1(&program, 10));
-        replay.begin(sequence, &program.report(1), Duration::ZERO, &mut lanes);
-        let on = (&program, &compiled);
-        let found = replay.poll(on, &mut transport, &mut lanes, &mut again, &mut notices);
-        assert!(matches!(found, Ok(Replayed::Finished)), "{found:?}");
-        assert_eq!((&again.done, &again.places), (&first.done, &first.places));
-        assert_eq!(transport.sent_to, [Rank(1); 2]);
-        assert_eq!(replay.report.wire_bytes, engine.report.wire_bytes);
-
-        // A message of another call, or of another length, is for an engine to judge.
-        for (sequence, n_values) in [(8, 10), (9, 9)] {
-            replay.begin(9, &program.report(1), Duration::ZERO, &mut lanes);
-            transport.puts(1, &part_of_rank_1(&program.numbered(sequence), n_values));
-            let found = replay.poll(on, &mut transport, &mut lanes, &mut again, &mut notices);
-            assert!(matches!(found, Ok(Replayed::Differs)), "{found:?}");
-            let mut engine = replay.into_engine(program, 1);
-            let found = engine.poll(&mut transport, &mut lanes, &mut again, limits, &mut notices);
-            assert!(matches!(found, Err(Error::Mismatch { rank: Rank(1), .. })), "{found:?}");
-            engine.abort(&mut transport, &mut lanes, &notices, None);
-            transport.clear();
-        }
-    }
-}
-
-#[test]
-fn a_program_whose_steps_are_not_all_compiled_is_not_replayed() {
-    let mut lanes: Lanes<Vec<u8>> = Lanes::default();
-    let run = Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
-    let of_runs = engine(run, 8000, &Binomial, &mut lanes).program;
-    let single = engine(Call::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
-    for (program, first) in [(&of_runs, 0), (&single.program, 1)] {
-        let mut compiled = Compiled::default();
-        for index in first..program.n_steps {
-            let (step, contents) = (program.step(index), [None; Slot::COUNT]);
-            compiled.add(program, index, (&step, None), contents, core::iter::empty());
-        }
-        assert!(!compiled.is_whole(program.n_steps));
-    }
 }

@@ -73,6 +73,7 @@ impl Memory {
     }
 
     /// What has come and was not taken is lost.
+    #[cfg(feature = "alloc")]
     pub(crate) fn clear(&mut self) {
         self.came.iter_mut().for_each(VecDeque::clear);
     }
