@@ -2,8 +2,9 @@
 //!
 //! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, evenly dealt
 //! or by counts of which many are 0, one after the other, at once, or as arrays of one group call,
-//! messages between neighbours before them or beside them, and what goes wrong. The scenario runs
-//! on the simulator, and a judge decides whether every rank did what the library promises:
+//! the first of them often four times, messages between neighbours before them or beside them, and
+//! what goes wrong. The scenario runs on the simulator, and a judge decides whether every rank did
+//! what the library promises:
 //!
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
 //!   collective promises it; or a typed error that names another rank, no later than the time limit

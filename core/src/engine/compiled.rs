@@ -2,9 +2,9 @@
 //! message that it sent.
 //!
 //! A step that is made again on the same content of its slots computes the same, and its messages
-//! have the same headers but for the call's number. So who makes a call again asks neither
-//! schedule, nor layout, nor rules: `Lane::replay`. A step is compiled
-//! when it is first made, because only then is known how many ranks' values each message combines.
+//! have the same headers but for the call's number. So `Lane::replay` asks neither schedule, nor
+//! layout, nor rules. A step is compiled while it is made, because how many ranks' values a message
+//! combines is known only then.
 //!
 //! Only programs of one round are compiled, in which each message is of one part.
 
