@@ -210,6 +210,7 @@ impl<F> Default for Lanes<F> {
 impl<F: Frame> Lanes<F> {
     /// So many lanes, at the beginning of a program.
     fn begin(&mut self, n_lanes: usize) {
+        self.record = None;
         self.lanes.clear();
         self.lanes.extend((0..n_lanes).map(|i| Lane::new(Tag(i as u16), i)));
     }

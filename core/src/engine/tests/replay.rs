@@ -20,10 +20,11 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     for checksum in [false, true] {
         let mut transport = Memory::new(2, 8);
-        let mut lanes = Lanes { record: Some(Compiled::default()), ..Lanes::default() };
+        let mut lanes = Lanes::default();
         let quick = || Slow { is_quick: true, ..Slow::default() };
         let (mut first, mut notices) = (quick(), Notices::default());
         let mut engine = engine(call, 20, &Pairwise, &mut lanes);
+        lanes.record = Some(Compiled::default());
         engine.program.checksum = checksum;
         for expected in [Progress::Moved, Progress::Finished] {
             let found = engine.poll(&mut transport, &mut lanes, &mut first, limits, &mut notices);
@@ -75,4 +76,16 @@ fn a_program_whose_steps_are_not_all_compiled_is_not_replayed() {
         }
         assert!(!compiled.is_whole(program.n_steps));
     }
+}
+
+#[test]
+fn what_a_forgotten_call_recorded_is_no_other_calls() {
+    let mut lanes: Lanes<Vec<u8>> = Lanes::default();
+    let call = Call::new(Collective::AllGather, 2, Rank(0));
+    lanes.record = Some(Compiled::default());
+    let program = engine(call, 20, &Pairwise, &mut lanes).program;
+    assert!(lanes.record.is_none());
+    lanes.record = Some(Compiled::default());
+    Replay::default().begin(7, &program.report(1), Duration::ZERO, &mut lanes);
+    assert!(lanes.record.is_none());
 }
