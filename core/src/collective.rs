@@ -39,7 +39,7 @@ use crate::budget::resolve;
 use crate::budget::{Budget, check_plan};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
-use crate::engine::{Limits, Notices, Program};
+use crate::engine::{Notices, Program};
 use crate::error::Error;
 use crate::frame::{CallHeader, Template};
 use crate::group::{Group, RankSet};
@@ -423,22 +423,6 @@ impl<X: Transport> Communicator<X> {
         report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(&mut report);
         Ok((Resolved { terms: *terms, program, n_lanes, report }, params))
-    }
-
-    /// How long a call that begins now may take.
-    fn limits(&self) -> Limits {
-        let deadline = |left| self.transport.now().saturating_add(left);
-        Limits { stall: self.config.timeout, deadline: self.config.deadline.map(deadline) }
-    }
-
-    /// Rests until something comes, so long at most.
-    fn idle(&mut self, limits: Limits, rest: Duration) {
-        // To look at the clock takes longer than a moment's rest.
-        let rest = match limits.deadline {
-            Some(_) => limits.rest_from(self.transport.now(), rest),
-            None => rest,
-        };
-        self.transport.idle(rest);
     }
 
     /// The configuration, or what was measured, is about to change: calls are resolved anew.

@@ -42,6 +42,24 @@ enum Stage<'s> {
     Over,
 }
 
+impl<X: Transport> Communicator<X> {
+    /// How long a call that begins now may take.
+    pub(super) fn limits(&self) -> Limits {
+        let deadline = |left| self.transport.now().saturating_add(left);
+        Limits { stall: self.config.timeout, deadline: self.config.deadline.map(deadline) }
+    }
+
+    /// Rests until something comes, so long at most.
+    pub(super) fn idle(&mut self, limits: Limits, rest: Duration) {
+        // To look at the clock takes longer than a moment's rest.
+        let rest = match limits.deadline {
+            Some(_) => limits.rest_from(self.transport.now(), rest),
+            None => rest,
+        };
+        self.transport.idle(rest);
+    }
+}
+
 impl<'s> Underway<'s> {
     /// Starts a call.
     ///
