@@ -18,8 +18,8 @@ use crate::transport::Rank;
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
 /// that takes longer than it saves.
 pub(crate) const FINDS_FROM: usize = 1 << 18;
-/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`](crate::collective::EXTENT_VALUES) of `f64`
-/// by the raw codec, if a bound refers to it.
+/// How ranks exchange what they saw of their data if a bound refers to it:
+/// [`EXTENT_VALUES`](crate::collective::EXTENT_VALUES) of `f64` by the raw codec.
 pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
 
 /// What a call is, whatever its values.

@@ -20,8 +20,8 @@ impl<F: Frame> Lane<F> {
         received.map(|received| received.from).or(sent.map(|sent| sent.to))
     }
 
-    /// Completes the current step as it was compiled, in the call of this number. `None`: it goes on
-    /// otherwise, and [`turn`](Lane::turn) must go on with it.
+    /// Completes the current step as it was compiled, in the call of this number. `None`: the step
+    /// differs from that, and [`turn`](Lane::turn) must go on with it.
     pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
         &mut self,
         (compiled, sequence, checksum): (&Compiled, u32, bool),
