@@ -66,6 +66,18 @@ pub(super) enum Phase {
     Call,
 }
 
+impl Phase {
+    /// What a call does in it, in words.
+    pub(super) const fn doing(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "alloc")]
+            Self::Probe(_) => "measuring links",
+            Self::Look { .. } => "learning the extent",
+            Self::Call => "running",
+        }
+    }
+}
+
 impl<'s> FullCall<'s> {
     /// A call that is to [begin](Self::begin).
     pub(super) const fn new(request: Request<'s>, terms: Terms<'s>) -> Self {

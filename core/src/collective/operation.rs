@@ -116,6 +116,6 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
 
 impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "a call, {}", self.call.doing())
+        self.call.describe(f)
     }
 }

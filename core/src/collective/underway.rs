@@ -2,7 +2,7 @@
 
 #[cfg(feature = "alloc")]
 use super::Terms;
-use super::full_call::{FullCall, Phase};
+use super::full_call::FullCall;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::resolved::Made;
@@ -23,6 +23,7 @@ use crate::report::Report;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
+use core::fmt;
 use core::time::Duration;
 
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
@@ -244,16 +245,15 @@ impl<'s> Underway<'s> {
         self.stage = Stage::Over;
     }
 
-    /// What it is doing, in words.
-    pub(super) fn doing(&self) -> &'static str {
-        let Stage::Full(call) = &self.stage else {
-            return if matches!(self.stage, Stage::Over) { "finished" } else { "running" };
-        };
-        match call.phase {
-            Phase::Look { .. } => "learning the extent",
+    /// Says what it is and what it is doing.
+    pub(super) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (request, doing) = match &self.stage {
             #[cfg(feature = "alloc")]
-            Phase::Probe(_) => "measuring links",
-            Phase::Call => "running",
-        }
+            Stage::Replay(made) => (&made.request, "running"),
+            Stage::Full(call) => (&call.request, call.phase.doing()),
+            Stage::Over => return f.write_str("a call, finished"),
+        };
+        let (name, count) = (request.collective.name(), request.shares.count());
+        write!(f, "{name} of {count} values, {doing}")
     }
 }

@@ -295,3 +295,15 @@ fn more_kinds_of_calls_than_are_kept_are_right_in_any_order() {
         }
     });
 }
+
+#[test]
+fn an_operation_says_what_it_is_and_what_it_is_doing_each_time() {
+    Threads { frame_bytes: None }.run(1, |mut comm| {
+        for _ in 0..N_TIMES {
+            let mut x = [1.0_f32; 10];
+            let call = comm.start(Call::all_reduce(&mut x, Op::Sum), &Plan::raw()).expect("a call");
+            assert_eq!(format!("{call:?}"), "all-reduce of 10 values, running");
+            call.wait().expect("a sum");
+        }
+    });
+}
