@@ -247,7 +247,7 @@ impl<B: Word> Task for Encode<'_, B> {
         let n_values = self.window.chunk().len();
         let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::entropy));
         let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
-        self.window.differences(predictor, 0, left);
+        self.window.differences(predictor, left);
         padding.fill(B::ZERO);
         let zeros = zeros_of(left.iter().fold(B::ZERO, |any, &number| any | number));
         if zeros > 0 {

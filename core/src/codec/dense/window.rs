@@ -192,14 +192,14 @@ impl<B: Word> Window<B> {
             for from in (0..self.len).step_by(step) {
                 let n = BLOCK.min(self.len - from);
                 if n == BLOCK {
-                    let (left, next) = self.block(across, from);
+                    let (left, next) = self.block(across, false, from);
                     cost[0] += weigh(&left);
                     cost[1] += weigh(&next);
                 } else {
                     let left = &mut [B::ZERO; BLOCK][..n];
-                    self.differences(across, from, left);
+                    self.rest(across, from, left);
                     cost[0] += weigh(left);
-                    self.differences(with_next, from, left);
+                    self.rest(with_next, from, left);
                     cost[1] += weigh(left);
                 }
             }
@@ -219,9 +219,15 @@ impl<B: Word> Window<B> {
         let Some(twice) = Predictor::of_bits(twice, self.strides) else { return best };
         let mut cost_twice = 0;
         for from in (0..self.len).step_by(step) {
-            let left = &mut [B::ZERO; BLOCK][..BLOCK.min(self.len - from)];
-            self.differences(twice, from, left);
-            cost_twice += weigh(left);
+            let n = BLOCK.min(self.len - from);
+            if n == BLOCK {
+                let (left, next) = self.block(twice, twice.has_next_twice(), from);
+                cost_twice += weigh(if twice.has_next() { &next } else { &left });
+            } else {
+                let left = &mut [B::ZERO; BLOCK][..n];
+                self.rest(twice, from, left);
+                cost_twice += weigh(left);
+            }
         }
         // An eighth of a bit less, at least: estimates are no more exact.
         if cost_twice + (more - noise) / 8 < cost(&best) { twice } else { best }
@@ -284,31 +290,44 @@ impl<B: Word> Window<B> {
     /// The latter is taken apart, as vectors that were just written are slow to read one place
     /// further.
     #[inline(always)]
-    fn block(&self, predictor: Predictor, from: usize) -> ([B; BLOCK], [B; BLOCK]) {
-        let mut left = [[B::ZERO; BLOCK]; 2];
-        for (i, left) in left.iter_mut().enumerate() {
-            self.across_at(predictor, self.start + from - i, left);
+    fn block(&self, predictor: Predictor, is_twice: bool, from: usize) -> ([B; BLOCK], [B; BLOCK]) {
+        let mut rows = [[B::ZERO; BLOCK]; 3];
+        for (i, rows) in rows[..if is_twice { 3 } else { 2 }].iter_mut().enumerate() {
+            self.rows_at(predictor, self.start + from - i, rows);
         }
-        let [left, before] = left;
-        (left, core::array::from_fn(|i| left[i].minus(before[i])))
+        let [mut left, mut before, two_before] = rows;
+        if is_twice {
+            left = minus(left, before);
+            before = minus(before, two_before);
+        }
+        (left, minus(left, before))
     }
 
-    /// What the predictor leaves over of the chunk's codes from `from` on.
+    /// What the predictor leaves over of the chunk's codes.
     #[inline(always)]
-    pub(super) fn differences(&self, predictor: Predictor, from: usize, out: &mut [B]) {
+    pub(super) fn differences(&self, predictor: Predictor, out: &mut [B]) {
         if !predictor.has_next() {
-            return self.across(predictor, from, out);
+            return self.rows_at(predictor, self.start, out);
         }
+        let is_twice = predictor.has_next_twice();
         let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
         for (i, block) in blocks.iter_mut().enumerate() {
-            *block = self.block(predictor, from + i * BLOCK).1;
+            *block = self.block(predictor, is_twice, i * BLOCK).1;
         }
-        let from = from + blocks.len() * BLOCK;
-        let before = &mut [B::ZERO; BLOCK][..rest.len()];
-        self.across(predictor, from, rest);
-        self.across_at(predictor, self.start + from - 1, before);
-        for (code, before) in rest.iter_mut().zip(before) {
-            *code = code.minus(*before);
+        self.rest(predictor, blocks.len() * BLOCK, rest);
+    }
+
+    /// The same of less than a block, from `from` on. Apart, as it needs no instructions of a
+    /// level, and would be compiled for each.
+    #[inline(never)]
+    fn rest(&self, predictor: Predictor, from: usize, out: &mut [B]) {
+        self.across(predictor, from, out);
+        if predictor.has_next() {
+            let before = &mut [B::ZERO; BLOCK][..out.len()];
+            self.across_at(predictor, self.start + from - 1, before);
+            for (code, before) in out.iter_mut().zip(before) {
+                *code = code.minus(*before);
+            }
         }
     }
 
@@ -366,6 +385,12 @@ impl<B: Word> Window<B> {
             }
         }
     }
+}
+
+/// The differences of two blocks.
+#[inline(always)]
+fn minus<B: Word>(block: [B; BLOCK], other: [B; BLOCK]) -> [B; BLOCK] {
+    core::array::from_fn(|i| block[i].minus(other[i]))
 }
 
 /// What codes of the entropy's length take, on a scale of its own.
