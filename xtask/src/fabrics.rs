@@ -42,7 +42,7 @@ const DOORS: Part = Part {
 
 /// Features of what is always built.
 const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
-     foldwire-command/plots";
+     foldwire-command/applications,foldwire-command/plots";
 
 /// What of the workspace a command is about, as far as it can be built here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -92,7 +92,8 @@ Examples:
   foldwire preload -- mpirun -n 4 ./program   an MPI program as it is, with Foldwire under it
   foldwire info                               what this build and this machine have
 
-`foldwire <command> --help` explains every option. --plot needs a build with --features plots.";
+`foldwire <command> --help` explains every option. --plot needs a build with --features plots;
+cg, climate, halo, train and transpose need one with --features applications.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -26,6 +26,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+#[cfg(feature = "applications")]
 use foldwire_applications::{cg, climate, halo, train, transpose};
 use foldwire_arguments::{Cli, Command, unused};
 use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, stack, tune};
@@ -66,11 +67,22 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Guidelines(args) => bench::guidelines::run(args)?,
         Command::Choose(args) => bench::choose::run(args)?,
         Command::Tune(args) => tune::run(args)?,
+        #[cfg(feature = "applications")]
         Command::Cg(args) => cg::run(args)?,
+        #[cfg(feature = "applications")]
         Command::Climate(args) => climate::run(args)?,
+        #[cfg(feature = "applications")]
         Command::Halo(args) => halo::run(args)?,
+        #[cfg(feature = "applications")]
         Command::Train(args) => train::run(args)?,
+        #[cfg(feature = "applications")]
         Command::Transpose(args) => transpose::run(args)?,
+        #[cfg(not(feature = "applications"))]
+        Command::Cg(_)
+        | Command::Climate(_)
+        | Command::Halo(_)
+        | Command::Train(_)
+        | Command::Transpose(_) => return Err(UsageError::new(NO_APPLICATIONS).into()),
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]
         Command::Launch(args) => return launch::run(args),
@@ -82,6 +94,11 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(not(feature = "applications"))]
+const NO_APPLICATIONS: &str = "this foldwire was built without its applications, cg, climate, \
+    halo, train and transpose; build it with --features applications, as in `cargo run --release \
+    --features applications -- train`";
 
 /// Prints clap's answer in place of a command: help and version on stdout, mistakes on stderr.
 fn tell(answer: &clap::Error) -> anyhow::Result<ExitCode> {

@@ -262,3 +262,15 @@ fn the_users_data_are_stacked_and_pictured() {
         foldwire(folder.path(), "stack --input a_5x2x3.f32 --ranks 2 --out none --no-pictures");
     assert!(quiet.status.success() && !folder.path().join("none").exists());
 }
+
+#[cfg(not(feature = "applications"))]
+#[test]
+fn who_asks_for_an_application_that_was_left_out_is_told_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["cg", "climate", "halo", "train", "transpose"] {
+        let output = foldwire(folder.path(), name);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        let hint = String::from_utf8_lossy(&output.stderr);
+        assert!(hint.contains("--features applications"), "{name}: {hint}");
+    }
+}

@@ -8,15 +8,17 @@ use foldwire_workbench::table;
 use super::section::{Cell, Section};
 
 pub(super) fn section() -> Section {
-    let plots = if cfg!(feature = "plots") {
-        Cell::from(true)
-    } else {
-        Cell::new("no; build with `cargo build --release --features plots`", false)
+    let built = |is_in, name| match is_in {
+        true => Cell::from(true),
+        false => {
+            Cell::new(format!("no; build with `cargo build --release --features {name}`"), false)
+        }
     };
     let cores = thread::available_parallelism().ok();
     Section::new("machine", "This program and machine")
         .property("version", env!("CARGO_PKG_VERSION"))
-        .property("plots", plots)
+        .property("applications", built(cfg!(feature = "applications"), "applications"))
+        .property("plots", built(cfg!(feature = "plots"), "plots"))
         .property("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH))
         .property(
             "processor",
