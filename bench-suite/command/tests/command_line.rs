@@ -122,6 +122,7 @@ fn what_does_not_fit_in_memory_is_refused_and_says_how_much_it_is() {
         ("stack --input huge.f32", "8796.1 GB"),
         ("stack --input huge.f32 huge.f32", "8796.1 GB"),
         ("sim allreduce --field huge.npy", "8796.1 GB"),
+        #[cfg(feature = "applications")]
         ("train --field huge.f32", "8796.1 GB"),
     ] {
         let output = foldwire(folder.path(), args);
