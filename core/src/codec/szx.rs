@@ -174,14 +174,22 @@ fn extent<T: Float>(block: &[T; BLOCK]) -> (T, T) {
 /// so that pairs are picked from side by side.
 #[inline(always)]
 fn picked<T: Float>(block: &[T; BLOCK], pick: impl Fn(T, T) -> T) -> T {
-    let mut left = *block;
-    let mut n_left = BLOCK;
-    while n_left > 1 {
-        n_left /= 2;
-        let (low, high) = left.split_at_mut(n_left);
-        low.iter_mut().zip(high).for_each(|(a, b)| *a = pick(*a, *b));
-    }
-    left[0]
+    let left: [T; 64] = halved(block, &pick);
+    let left: [T; 32] = halved(&left, &pick);
+    let left: [T; 16] = halved(&left, &pick);
+    let left: [T; 8] = halved(&left, &pick);
+    let left: [T; 4] = halved(&left, &pick);
+    let [left, right] = halved(&left, &pick);
+    pick(left, right)
+}
+
+/// The first half folded with the second.
+#[inline(always)]
+fn halved<T: Float, const N: usize, const HALF: usize>(
+    values: &[T; N],
+    pick: &impl Fn(T, T) -> T,
+) -> [T; HALF] {
+    core::array::from_fn(|i| pick(values[i], values[HALF + i]))
 }
 
 /// Bytes of a number of so many bits.
