@@ -7,8 +7,11 @@ use crate::error::Error;
 use core::task::{Context, Poll, Waker};
 
 /// What an advance came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step<R> {
+    /// Something moved; advance again at once.
     Moved,
+    /// It waits for others.
     Waiting,
     Finished(R),
 }

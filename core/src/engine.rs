@@ -17,27 +17,29 @@ mod compiled;
 mod compute;
 mod lane;
 mod looks;
-mod loss;
 mod notices;
 #[cfg(feature = "alloc")]
 mod replay;
 mod slots;
+mod watchdog;
 mod work;
 
 #[cfg(feature = "alloc")]
 pub(crate) use compiled::Compiled;
 pub(crate) use compute::Compute;
 pub(crate) use looks::Looks;
-pub(crate) use loss::Loss;
 #[cfg(test)]
 pub(crate) use notices::Memory;
 pub(crate) use notices::{Content, Message, Notices, tell};
 #[cfg(feature = "alloc")]
 pub(crate) use replay::{Replay, Replayed};
 pub(crate) use slots::Frame;
+use watchdog::Question;
+pub(crate) use watchdog::{MAX_AWAITED, Waiter, Watchdog};
 pub use work::Buffers;
 pub(crate) use work::{Coding, Work, floats_mut};
 
+use crate::advance::Step as Advanced;
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header, Template};
 use crate::layout::Layout;
@@ -47,7 +49,6 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Part, Schedule, Step};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
-use crate::wait::{Wait, rest};
 use core::time::Duration;
 use heapless::Vec;
 pub(crate) use lane::misuse;
@@ -177,20 +178,8 @@ pub(crate) struct Engine<'a> {
     is_short: bool,
     has_begun: bool,
     started: Duration,
-    wait: Wait,
-    lost: Option<Loss>,
+    watchdog: Watchdog,
     pub(crate) report: Report,
-}
-
-/// What a poll found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// All lanes are done.
-    Finished,
-    /// Some lane moved; poll again at once.
-    Moved,
-    /// Every lane waits.
-    Waiting,
 }
 
 /// The lanes of the call under way; none if there is none. They are large, and stay where they are
@@ -233,8 +222,7 @@ impl<'a> Engine<'a> {
             program,
             has_begun: false,
             started: now,
-            wait: Wait::default(),
-            lost: None,
+            watchdog: Watchdog::default(),
         }
     }
 
@@ -253,25 +241,23 @@ impl<'a> Engine<'a> {
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Progress, Error> {
-        if self.lost.is_none() {
+    ) -> Result<Advanced<()>, Error> {
+        if self.watchdog.lost().is_none() {
             match self.advance(transport, lanes, compute, limits, notices) {
                 Err(error) => self.lose(error, transport.now())?,
                 result => return result,
             }
         }
-        let Some(loss) = self.lost else { return Ok(Progress::Waiting) };
-        // That the network as a whole fails is no news.
-        let _ = transport.progress();
-        let has_all = self.take_last(transport, lanes, compute, notices, loss.rank)?;
-        loss.explain(transport, notices, &self.program.header, limits, has_all)?;
-        Ok(Progress::Waiting)
+        let Self { watchdog, program, .. } = &mut *self;
+        let (watchdog, header, lost) = (*watchdog, program.header, watchdog.lost());
+        watchdog.explain((transport, notices), &header, limits, |transport, notices| {
+            self.take_last(transport, lanes, compute, notices, lost)
+        })
     }
 
     /// A step has failed: an error, unless a rank is lost, of which more may be known in a moment.
-    pub(crate) fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
-        self.lost = Some(Loss::of(error, now)?);
-        Ok(())
+    pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
+        self.watchdog.lose(error, now)
     }
 
     /// Takes what a lost rank sent before, of which a lane may be without while another's is on its
@@ -282,12 +268,12 @@ impl<'a> Engine<'a> {
         lanes: &mut Lanes<X::Frame>,
         compute: &mut dyn Compute,
         notices: &mut Notices,
-        lost: Rank,
+        lost: Option<Rank>,
     ) -> Result<bool, Error> {
         let (program, n_lanes, report) = (&self.program, self.n_lanes, &mut self.report);
         let mut has_all = true;
         for lane in &mut lanes.lanes {
-            if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
+            if lane.waits_for(program).map(|(rank, _)| rank) != lost {
                 continue;
             }
             let on = (program, n_lanes);
@@ -309,7 +295,7 @@ impl<'a> Engine<'a> {
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Progress, Error> {
+    ) -> Result<Advanced<()>, Error> {
         transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
@@ -344,63 +330,16 @@ impl<'a> Engine<'a> {
         let undelivered = if finished { transport.undelivered() } else { None };
         if finished && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Progress::Finished);
+            return Ok(Advanced::Finished(()));
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps));
-        // To look at the clock costs as much as to add a few values.
-        if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
-            let (rank, step) = self.blamed(lanes, to_deliver);
-            return Err(Error::Deadline { rank, step });
-        }
-        if moved {
-            self.wait = Wait::default();
-            return Ok(Progress::Moved);
-        }
-        let awaited: Vec<Rank, { MAX_LANES + 1 }> =
-            self.awaited(lanes).chain(to_deliver).map(|(rank, _)| rank).collect();
-        let heard = notices.listen(transport, &ours, &awaited)?;
-        notices.answer(transport, &ours, checksum);
-        if heard {
-            return Ok(Progress::Moved);
-        }
-        let waited = self.wait.look(transport.now(), limits.stall);
-        if waited >= ask_after(limits.stall) {
-            let n_needed = lanes.lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
-            notices.ask(transport, &ours, &awaited, n_needed, checksum);
-        }
-        // Where all stall together, the rank that waits for the silent one should name it, and not
-        // just hear that a third one was quicker to give up.
-        if waited < limits.stall - limits.stall / 8 {
-            notices.listen_in_turn(transport, &ours)?;
-        }
-        if waited > limits.stall {
-            let (rank, step) = self.blamed(lanes, to_deliver);
-            return Err(Error::Stalled { rank, step });
-        }
-        Ok(Progress::Waiting)
+        let waiter = LanesWaiting { lanes, program: &self.program, to_deliver };
+        self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)
     }
 
     /// How long to rest before the next poll, if nothing comes before.
     pub(crate) fn rest(&self, limits: Limits) -> Duration {
-        rest_after(&self.wait, limits.stall)
-    }
-
-    /// The ranks that lanes wait for, and the lanes' steps.
-    fn awaited<F: Frame>(&self, lanes: &Lanes<F>) -> impl Iterator<Item = (Rank, usize)> {
-        lanes.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
-    }
-
-    /// The rank that an error of time names, and the step. A lane that lacks a free frame may get
-    /// it when another lane's peer moves: that peer is to blame.
-    fn blamed<F: Frame>(
-        &self,
-        lanes: &Lanes<F>,
-        to_deliver: Option<(Rank, usize)>,
-    ) -> (Rank, usize) {
-        let own = self.program.rank;
-        let mut all = self.awaited(lanes).chain(to_deliver);
-        let first = all.next().unwrap_or((own, 0));
-        if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
+        self.watchdog.rest(limits)
     }
 
     /// Gives every frame back, and tells all other ranks that this one has given up: for this
@@ -420,20 +359,54 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// The lanes of a call, while none moves.
+struct LanesWaiting<'l, F> {
+    lanes: &'l Lanes<F>,
+    program: &'l Program<'l>,
+    /// Who still has to take what was sent, once all lanes are done.
+    to_deliver: Option<(Rank, usize)>,
+}
+
+impl<F: Frame> LanesWaiting<'_, F> {
+    /// The ranks that are waited for, and the steps.
+    fn all(&self) -> impl Iterator<Item = (Rank, usize)> {
+        let lanes = self.lanes.lanes.iter();
+        lanes.filter_map(|lane| lane.waits_for(self.program)).chain(self.to_deliver)
+    }
+}
+
+impl<F: Frame> Waiter for LanesWaiting<'_, F> {
+    fn awaited(&self) -> Vec<Rank, MAX_AWAITED> {
+        self.all().map(|(rank, _)| rank).collect()
+    }
+
+    /// A lane that lacks a free frame may get it when another lane's peer moves: that peer is to
+    /// blame.
+    fn blamed(&self) -> (Rank, usize) {
+        let own = self.program.rank;
+        let mut all = self.all();
+        let first = all.next().unwrap_or((own, 0));
+        if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
+    }
+
+    fn question(&self) -> Option<&dyn Question> {
+        Some(self)
+    }
+}
+
+impl<F: Frame> Question for LanesWaiting<'_, F> {
+    fn n_needed(&self) -> usize {
+        self.lanes.lanes.iter().map(|lane| lane.n_needed(self.program)).sum()
+    }
+
+    fn checksum(&self) -> bool {
+        self.program.checksum
+    }
+}
+
 /// Whether a call makes all the steps in a poll that it can.
 const fn is_short(report: &Report) -> bool {
     report.segment as usize <= SHORT
-}
-
-/// After waiting how long ranks are asked what call they make.
-fn ask_after(stall: Duration) -> Duration {
-    notices::ASK_AFTER.min(stall / 8)
-}
-
-/// How long to rest after so long a wait.
-pub(crate) fn rest_after(wait: &Wait, stall: Duration) -> Duration {
-    let ask_after = ask_after(stall);
-    if wait.waited() < ask_after { ask_after } else { rest(stall) }
 }
 
 /// A transport's error as ours.

@@ -27,12 +27,11 @@ pub(crate) use segment::{Receiving, Sending, Way};
 use super::Communicator;
 use crate::advance::{self, Advance, Step};
 use crate::element::Element;
-use crate::engine::{Limits, Loss, rest_after};
+use crate::engine::{Limits, Watchdog};
 use crate::error::{Buffer, Error};
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::transport::{MAX_LANES, Rank, Tag, Transport};
-use crate::wait::Wait;
+use crate::transport::{Rank, Tag, Transport};
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
@@ -41,8 +40,6 @@ use core::time::Duration;
 
 /// What messages travel with.
 const TAG: Tag = Tag(0);
-/// Most ranks that are listened to at every look while they are waited for.
-const N_AWAITED: usize = MAX_LANES + 1;
 
 /// An array to send to a rank, with a tag that the receiver names.
 #[derive(Debug)]
@@ -244,18 +241,8 @@ impl<X: Transport> Communicator<X> {
             self.transport.expect(recv.message.from, TAG);
         }
         let (started, limits) = (self.transport.now(), self.limits());
-        let (wait, is_over) = (Wait::default(), false);
-        Ok(Exchange {
-            comm: self,
-            sends,
-            recvs,
-            report,
-            limits,
-            started,
-            wait,
-            lost: None,
-            is_over,
-        })
+        let (watchdog, is_over) = (Watchdog::default(), false);
+        Ok(Exchange { comm: self, sends, recvs, report, limits, started, watchdog, is_over })
     }
 
     /// Whether there can be these messages.
@@ -339,8 +326,7 @@ pub struct Exchange<'a, 'd, X: Transport, T: Element> {
     report: Report,
     limits: Limits,
     started: Duration,
-    wait: Wait,
-    lost: Option<Loss>,
+    watchdog: Watchdog,
     /// Its result has been returned.
     is_over: bool,
 }
@@ -399,7 +385,7 @@ impl<X: Transport, T: Element> Advance for Exchange<'_, '_, X, T> {
     }
 
     fn idle(&mut self) {
-        self.comm.idle(self.limits, rest_after(&self.wait, self.limits.stall));
+        self.comm.idle(self.limits, self.watchdog.rest(self.limits));
     }
 
     fn register(&mut self, waker: &Waker) -> bool {

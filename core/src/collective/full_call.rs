@@ -20,7 +20,7 @@ use crate::codec::CodecParams;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Coding;
-use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Progress, Work};
+use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
@@ -344,9 +344,9 @@ impl<'s> FullCall<'s> {
             Phase::Call => engine.poll(transport, lanes, work, limits, notices)?,
         };
         match progress {
-            Progress::Moved => return Ok(Step::Moved),
-            Progress::Waiting => return Ok(Step::Waiting),
-            Progress::Finished => {}
+            Step::Moved => return Ok(Step::Moved),
+            Step::Waiting => return Ok(Step::Waiting),
+            Step::Finished(()) => {}
         }
         let mut report = engine.report;
         if let Some(before) = self.before {
@@ -422,7 +422,7 @@ fn exchange<X: Transport>(
     notices: &mut Notices,
     limits: Limits,
     values: &mut [f64],
-) -> Result<Progress, Error> {
+) -> Result<Step<()>, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
     engine.poll(transport, lanes, &mut work, limits, notices)
 }

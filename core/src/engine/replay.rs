@@ -4,13 +4,13 @@
 //! differs from the one before, a rank is lost, it waits for long) an engine takes over from where
 //! the lane is, and it knows how to wait, whom to ask, and what is wrong.
 
+use super::watchdog::{Watchdog, ask_after};
 use super::{Compiled, Compute, Engine, Frame, Lanes, Limits, Notices, Program};
-use super::{ask_after, is_short, transport_error};
+use super::{is_short, transport_error};
 use crate::engine::lane::Turn;
 use crate::error::Error;
 use crate::report::Report;
 use crate::transport::Transport;
-use crate::wait::Wait;
 use core::mem;
 use core::time::Duration;
 
@@ -120,8 +120,7 @@ impl Replay {
             is_short: is_short(&self.report),
             has_begun: self.has_begun,
             started: self.started,
-            wait: Wait::default(),
-            lost: None,
+            watchdog: Watchdog::default(),
             report: self.report,
         }
     }

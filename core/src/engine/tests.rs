@@ -119,7 +119,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
         let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
         progress.push(found.expect("nothing fails"));
     }
-    use Progress::{Moved, Waiting};
+    use Advanced::{Moved, Waiting};
     assert_eq!(progress, [Waiting, Waiting, Moved, Waiting, Waiting, Moved, Waiting, Waiting]);
     assert_eq!(slow.n_asked, 6, "nothing is asked while the other's part has not come");
     let [Primitive::EncodeOwn { .. }, Primitive::Store { .. }] = slow.done[..] else {
@@ -140,7 +140,7 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
         let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
         found.expect("nothing fails")
     });
-    use Progress::{Moved, Waiting};
+    use Advanced::{Moved, Waiting};
     // What is next is asked for in the poll that has made a step.
     assert!(polls.by_ref().eq([Waiting, Waiting, Moved, Waiting, Moved, Waiting]));
     assert_eq!((slow.n_asked, transport.sent_to), (6, vec![Rank(1)]));
@@ -158,7 +158,7 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
     while engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices)
-        != Ok(Progress::Finished)
+        != Ok(Advanced::Finished(()))
     {
         n_polls += 1;
     }

@@ -20,15 +20,16 @@
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
 use super::{Node, Port, Seat};
+use crate::advance::{self, Advance, Step};
 use crate::collective::Communicator;
-use crate::engine::{Limits, Progress, transport_error};
+use crate::engine::{Limits, transport_error};
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 /// Epochs that are less than this apart can be ordered by the 16 bits that frames say.
@@ -42,6 +43,29 @@ pub(crate) struct Flush<'a, X: Transport> {
     links: Vec<Link>,
     limits: Limits,
     wait: Wait,
+}
+
+/// A flush, and the node that drives it.
+struct Flushing<'f, 'a, X: Transport> {
+    flush: &'f mut Flush<'a, X>,
+    node: &'f Node<'a, X>,
+}
+
+impl<X: Transport> Advance for Flushing<'_, '_, X> {
+    type Output = ();
+
+    fn advance(&mut self) -> Result<Step<()>, Error> {
+        self.flush.advance()
+    }
+
+    fn idle(&mut self) {
+        let Limits { stall, .. } = self.flush.limits;
+        self.node.idle(self.flush.limits.rest_from(self.node.now(), rest(stall)));
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.node.register(waker)
+    }
 }
 
 /// All tags of a channel between this rank and another.
@@ -83,13 +107,7 @@ impl<'a, X: Transport> Flush<'a, X> {
 
     /// Drives all calls of the node until the links are clear.
     pub(crate) fn wait(mut self, node: &Node<'a, X>) -> Result<(), Error> {
-        loop {
-            match self.advance()? {
-                Progress::Finished => return Ok(()),
-                Progress::Moved => {}
-                Progress::Waiting => node.idle(self.rest(node.now())),
-            }
-        }
+        advance::wait(&mut Flushing { flush: &mut self, node })
     }
 
     /// As a future's.
@@ -98,38 +116,22 @@ impl<'a, X: Transport> Flush<'a, X> {
         node: &Node<'a, X>,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        let mut progress = self.advance()?;
-        if progress == Progress::Waiting && node.register(context.waker()) {
-            // What came before it was registered is found now.
-            progress = self.advance()?;
-            if progress == Progress::Waiting {
-                return Poll::Pending;
-            }
-        }
-        if progress == Progress::Finished {
-            return Poll::Ready(Ok(()));
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        advance::poll_task(&mut Flushing { flush: self, node }, context)
     }
 
-    fn rest(&self, now: Duration) -> Duration {
-        self.limits.rest_from(now, rest(self.limits.stall))
-    }
-
-    fn advance(&mut self) -> Result<Progress, Error> {
+    fn advance(&mut self) -> Result<Step<()>, Error> {
         let advanced = self.try_advance();
         match &advanced {
-            Ok(Progress::Finished) => self.links.clear(),
+            Ok(Step::Finished(())) => self.links.clear(),
             Ok(_) => {}
             Err(error) => self.give_up(Some(error)),
         }
         advanced
     }
 
-    fn try_advance(&mut self) -> Result<Progress, Error> {
+    fn try_advance(&mut self) -> Result<Step<()>, Error> {
         if self.links.is_empty() {
-            return Ok(Progress::Finished);
+            return Ok(Step::Finished(()));
         }
         let (mut moved, mut is_done, mut now) = (false, true, Duration::ZERO);
         for (at, seat) in self.seats.iter().enumerate() {
@@ -150,15 +152,15 @@ impl<'a, X: Transport> Flush<'a, X> {
             is_done = is_done && comm.transport.undelivered().is_none();
         }
         if is_done {
-            return Ok(Progress::Finished);
+            return Ok(Step::Finished(()));
         }
         if moved {
             self.wait.restart(now);
-            return Ok(Progress::Moved);
+            return Ok(Step::Moved);
         }
         self.listen()?;
         self.mind_the_time(now)?;
-        Ok(Progress::Waiting)
+        Ok(Step::Waiting)
     }
 
     /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits

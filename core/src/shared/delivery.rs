@@ -5,12 +5,11 @@ use super::mailbox::Mailbox;
 use super::pending::{Lends, UnderWay};
 use crate::advance::Step;
 use crate::collective::Communicator;
-use crate::engine::{Limits, Loss, check_fields, rest_after, transport_error};
+use crate::engine::{Limits, MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{Error, Field, Reason};
 use crate::node::{Drive, Port};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
-use crate::wait::Wait;
 use alloc::rc::Rc;
 use core::time::Duration;
 
@@ -25,12 +24,11 @@ pub(super) struct Delivery<'a, X: Transport, L> {
     report: Report,
     limits: Limits,
     started: Duration,
-    wait: Wait,
+    watchdog: Watchdog,
     /// Its caller looks at it, so that time counts.
     is_asked_for: bool,
     /// When all of it had left.
     left: Option<Duration>,
-    lost: Option<Loss>,
     outcome: Option<Result<Report, Error>>,
 }
 
@@ -57,10 +55,9 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             report,
             limits: Limits { stall: config.timeout, deadline },
             started,
-            wait: Wait::default(),
+            watchdog: Watchdog::default(),
             is_asked_for: false,
             left: None,
-            lost: None,
             outcome: None,
             letter,
         };
@@ -82,12 +79,10 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
         }
         let ours = comm.beside_messages::<L::Value>();
-        if let Some(loss) = self.lost {
-            // That the network as a whole fails is no news.
-            let _ = comm.transport.progress();
+        if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = comm;
-            loss.explain(transport, notices, &ours, self.limits, true)?;
-            return Ok(Step::Waiting);
+            let has_all = |_: &mut _, _: &mut _| Ok(true);
+            return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
         }
         comm.transport.progress().map_err(transport_error)?;
         let (rank, step) = (self.letter.peer(), self.letter.cursor().n_segments as usize);
@@ -101,7 +96,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         let moved = match moved {
             Ok(moved) => moved,
             Err(error) => {
-                self.lost = Some(Loss::of(error, now)?);
+                self.watchdog.lose(error, now)?;
                 return Ok(Step::Moved);
             }
         };
@@ -115,32 +110,19 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             self.report.total = now.saturating_sub(self.started);
             return Ok(Step::Finished(self.report));
         }
-        if self.limits.deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(Error::Deadline { rank, step });
-        }
-        if moved {
-            self.wait = Wait::default();
-            return Ok(Step::Moved);
-        }
-        let awaited: &[Rank] = if rank == comm.rank() { &[] } else { &[rank] };
+        let is_looked_at = self.is_asked_for;
+        let waiter = PeerWaiting { rank, step, own: comm.rank(), is_looked_at };
         let Communicator { transport, notices, .. } = comm;
-        if notices.listen(transport, &ours, awaited)? {
-            return Ok(Step::Moved);
-        }
-        let stall = self.limits.stall;
-        let waited = if self.is_asked_for { self.wait.look(now, stall) } else { Duration::ZERO };
-        if waited < stall - stall / 8 {
-            notices.listen_in_turn(transport, &ours)?;
-        }
-        if waited <= stall {
-            return Ok(Step::Waiting);
-        }
-        match self.letter.missed(peer) {
-            Some([ours, theirs]) => {
-                let tags = [(Field::Tag, ours.into(), theirs.into())];
-                check_fields(rank, &tags).and(Err(Error::Internal))
-            }
-            None => Err(Error::Stalled { rank, step }),
+        let limits = self.limits;
+        match self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits) {
+            Err(Error::Stalled { rank, step }) => match self.letter.missed(peer) {
+                Some([ours, theirs]) => {
+                    let tags = [(Field::Tag, ours.into(), theirs.into())];
+                    check_fields(rank, &tags).and(Err(Error::Internal))
+                }
+                None => Err(Error::Stalled { rank, step }),
+            },
+            settled => settled,
         }
     }
 
@@ -158,6 +140,29 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             self.mailbox.seat.leave(comm, told.as_ref());
         }
         self.end(Err(error.unwrap_or(Error::Poisoned)));
+    }
+}
+
+/// The peer of a message, while that does not move.
+struct PeerWaiting {
+    rank: Rank,
+    /// The segment.
+    step: usize,
+    own: Rank,
+    is_looked_at: bool,
+}
+
+impl Waiter for PeerWaiting {
+    fn awaited(&self) -> heapless::Vec<Rank, MAX_AWAITED> {
+        Some(self.rank).filter(|rank| *rank != self.own).into_iter().collect()
+    }
+
+    fn blamed(&self) -> (Rank, usize) {
+        (self.rank, self.step)
+    }
+
+    fn is_looked_at(&self) -> bool {
+        self.is_looked_at
     }
 }
 
@@ -219,7 +224,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> UnderWay for Delivery<'a, X, L> {
     }
 
     fn rest(&self, now: Duration) -> Duration {
-        self.limits.rest_from(now, rest_after(&self.wait, self.limits.stall))
+        self.limits.rest_from(now, self.watchdog.rest(self.limits))
     }
 }
 

@@ -1,14 +1,13 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
-use super::{Communicator, Exchange, Incoming, N_AWAITED, Outgoing, TAG, Way};
+use super::{Communicator, Exchange, Incoming, Outgoing, TAG, Way};
 use crate::advance::Step;
 use crate::element::Element;
-use crate::engine::{Loss, check_fields, transport_error};
+use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{FrameError, MESSAGE};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
-use crate::wait::Wait;
 use core::mem;
 use core::task::Poll;
 use core::time::Duration;
@@ -20,78 +19,45 @@ const TOO_LATE: Duration = Duration::from_secs(150);
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step<Report>, Error> {
         let ours = self.comm.beside_messages::<T>();
-        if let Some(loss) = self.lost {
-            // That the network as a whole fails is no news.
-            let _ = self.comm.transport.progress();
+        if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = &mut *self.comm;
-            loss.explain(transport, notices, &ours, self.limits, true)?;
-            return Ok(Step::Waiting);
+            let has_all = |_: &mut _, _: &mut _| Ok(true);
+            return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
         }
         self.comm.transport.progress().map_err(transport_error)?;
         let moved = match self.move_all() {
             Ok(moved) => moved,
             Err(error) => {
-                self.lost = Some(Loss::of(error, self.comm.transport.now())?);
+                self.watchdog.lose(error, self.comm.transport.now())?;
                 return Ok(Step::Moved);
             }
         };
         let is_done = self.sends.iter().all(|send| send.message.cursor.is_done)
             && self.recvs.iter().all(|recv| recv.message.cursor.is_done);
-        let transport = &mut self.comm.transport;
+        let Communicator { transport, notices, .. } = &mut *self.comm;
         let undelivered = if is_done { transport.undelivered() } else { None };
         if is_done && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
             return Ok(Step::Finished(self.report));
         }
-        let now = transport.now();
-        let (rank, step) = self.blamed(undelivered);
-        if self.limits.deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(Error::Deadline { rank, step });
-        }
-        if moved {
-            self.wait = Wait::default();
-            return Ok(Step::Moved);
-        }
-        let awaited: Vec<Rank, N_AWAITED> = self.awaited().take(N_AWAITED).collect();
-        let Communicator { transport, notices, .. } = &mut *self.comm;
-        if notices.listen(transport, &ours, &awaited)? {
-            return Ok(Step::Moved);
-        }
-        let stall = self.limits.stall;
-        let waited = self.wait.look(now, stall);
-        if waited < stall - stall / 8 {
-            notices.listen_in_turn(transport, &ours)?;
-        }
-        if waited > stall {
-            return Err(Error::Stalled { rank, step });
-        }
+        let own = transport.rank();
+        let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };
+        let limits = self.limits;
+        let step = self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)?;
         // Who waits for this rank in a collective call sends nothing before it makes that. What was
         // sent earlier may still be on its way, though.
         let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
-        match notices.asked_by().filter(is_awaited) {
-            Some(rank) if waited > TOO_LATE.min(stall / 2) => {
+        match self.comm.notices.asked_by().filter(is_awaited) {
+            Some(rank)
+                if step == Step::Waiting
+                    && self.watchdog.waited() > TOO_LATE.min(limits.stall / 2) =>
+            {
                 let [ours, theirs] =
                     ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
                 Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs })
             }
-            _ => Ok(Step::Waiting),
+            _ => Ok(step),
         }
-    }
-
-    /// The ranks that are waited for: what they send first.
-    fn awaited(&self) -> impl Iterator<Item = Rank> {
-        let recvs = self.recvs.iter().map(|recv| &recv.message);
-        let recvs = recvs.filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
-        let sends = self.sends.iter().map(|send| &send.message);
-        recvs.chain(sends.filter(|send| !send.cursor.is_done).map(|send| send.to))
-    }
-
-    /// The rank that an error of time names, and the segment.
-    fn blamed(&self, undelivered: Option<Rank>) -> (Rank, usize) {
-        let rank = self.awaited().next().or(undelivered).unwrap_or(self.comm.rank());
-        let cursors = self.recvs.iter().map(|recv| recv.message.cursor);
-        let recv = cursors.into_iter().find(|cursor| !cursor.is_done);
-        (rank, recv.map_or(0, |cursor| cursor.n_segments as usize))
     }
 
     /// Moves each message as far as it goes at once. Whether one moved.
@@ -161,6 +127,39 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         if !mem::replace(&mut self.is_over, true) {
             self.comm.give_messages_up::<T>(error, false);
         }
+    }
+}
+
+/// The messages of an exchange, while none moves.
+struct MessagesWaiting<'e, 'd, T: Element> {
+    sends: &'e [Outgoing<'d, T>],
+    recvs: &'e [Incoming<'d, T>],
+    /// Who still has to take what was sent, once all have left.
+    undelivered: Option<Rank>,
+    own: Rank,
+}
+
+impl<T: Element> MessagesWaiting<'_, '_, T> {
+    /// The ranks that are waited for: what they send first.
+    fn all(&self) -> impl Iterator<Item = Rank> {
+        let recvs = self.recvs.iter().map(|recv| &recv.message);
+        let recvs = recvs.filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
+        let sends = self.sends.iter().map(|send| &send.message);
+        recvs.chain(sends.filter(|send| !send.cursor.is_done).map(|send| send.to))
+    }
+}
+
+impl<T: Element> Waiter for MessagesWaiting<'_, '_, T> {
+    fn awaited(&self) -> Vec<Rank, MAX_AWAITED> {
+        self.all().take(MAX_AWAITED).collect()
+    }
+
+    /// With the segment.
+    fn blamed(&self) -> (Rank, usize) {
+        let rank = self.all().next().or(self.undelivered).unwrap_or(self.own);
+        let cursors = self.recvs.iter().map(|recv| recv.message.cursor);
+        let recv = cursors.into_iter().find(|cursor| !cursor.is_done);
+        (rank, recv.map_or(0, |cursor| cursor.n_segments as usize))
     }
 }
 
