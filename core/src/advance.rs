@@ -8,12 +8,13 @@ use core::task::{Context, Poll, Waker};
 
 /// What an advance came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step<R> {
+pub(crate) enum Step {
     /// Something moved; advance again at once.
     Moved,
     /// It waits for others.
     Waiting,
-    Finished(R),
+    /// [`Advance::output`] is what came of it.
+    Finished,
 }
 
 /// Something under way that goes on when it is advanced.
@@ -24,7 +25,14 @@ pub(crate) trait Advance {
     ///
     /// # Errors
     /// Why it failed; [`Error::Finished`] once it has returned its result.
-    fn advance(&mut self) -> Result<Step<Self::Output>, Error>;
+    fn advance(&mut self) -> Result<Step, Error>;
+
+    /// What came of it, once, right after it has finished. A report is large: it is not part of
+    /// what every step comes to.
+    ///
+    /// # Errors
+    /// Why nothing came of it after all.
+    fn output(&mut self) -> Result<Self::Output, Error>;
 
     /// Rests until something comes, or until it is time to look.
     fn idle(&mut self);
@@ -35,14 +43,15 @@ pub(crate) trait Advance {
 
 /// One advance.
 pub(crate) fn poll<A: Advance>(underway: &mut A) -> Poll<Result<A::Output, Error>> {
-    ready(underway.advance())
+    let step = underway.advance();
+    ready(underway, step)
 }
 
 /// Drives it to its end.
 pub(crate) fn wait<A: Advance>(underway: &mut A) -> Result<A::Output, Error> {
     loop {
         match underway.advance()? {
-            Step::Finished(output) => return Ok(output),
+            Step::Finished => return underway.output(),
             Step::Moved => {}
             Step::Waiting => underway.idle(),
         }
@@ -62,17 +71,20 @@ pub(crate) fn poll_task<A: Advance>(
             return Poll::Pending;
         }
     }
-    let ready = ready(step);
+    let ready = ready(underway, step);
     if ready.is_pending() {
         context.waker().wake_by_ref();
     }
     ready
 }
 
-fn ready<R>(step: Result<Step<R>, Error>) -> Poll<Result<R, Error>> {
+fn ready<A: Advance>(
+    underway: &mut A,
+    step: Result<Step, Error>,
+) -> Poll<Result<A::Output, Error>> {
     match step {
         Ok(Step::Moved | Step::Waiting) => Poll::Pending,
-        Ok(Step::Finished(output)) => Poll::Ready(Ok(output)),
+        Ok(Step::Finished) => Poll::Ready(underway.output()),
         Err(error) => Poll::Ready(Err(error)),
     }
 }

@@ -241,7 +241,7 @@ impl<'a> Engine<'a> {
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Advanced<()>, Error> {
+    ) -> Result<Advanced, Error> {
         if self.watchdog.lost().is_none() {
             match self.advance(transport, lanes, compute, limits, notices) {
                 Err(error) => self.lose(error, transport.now())?,
@@ -295,7 +295,7 @@ impl<'a> Engine<'a> {
         compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Advanced<()>, Error> {
+    ) -> Result<Advanced, Error> {
         transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
@@ -330,7 +330,7 @@ impl<'a> Engine<'a> {
         let undelivered = if finished { transport.undelivered() } else { None };
         if finished && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Advanced::Finished(()));
+            return Ok(Advanced::Finished);
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps));
         let waiter = LanesWaiting { lanes, program: &self.program, to_deliver };

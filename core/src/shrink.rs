@@ -174,7 +174,7 @@ impl<X: Transport> Shrink<X> {
         advance::wait(&mut self)
     }
 
-    fn try_advance(&mut self) -> Result<Step<Communicator<X>>, Error> {
+    fn try_advance(&mut self) -> Result<Step, Error> {
         let comm = self.comm.as_mut().ok_or(Error::Finished)?;
         comm.transport.progress().map_err(transport_error)?;
         let n_changes = self.agreement.n_changes();
@@ -182,7 +182,7 @@ impl<X: Transport> Shrink<X> {
         if !self.agreement.is_decided() {
             moved |= self.decide()?;
         } else if self.fence(&mut moved)? {
-            return self.finish().map(Step::Finished);
+            return Ok(Step::Finished);
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
@@ -352,12 +352,16 @@ impl<X: Transport> Shrink<X> {
 impl<X: Transport> Advance for Shrink<X> {
     type Output = Communicator<X>;
 
-    fn advance(&mut self) -> Result<Step<Communicator<X>>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         let result = self.try_advance();
         if !matches!(result, Ok(_) | Err(Error::Finished)) {
             self.leave();
         }
         result
+    }
+
+    fn output(&mut self) -> Result<Communicator<X>, Error> {
+        self.finish()
     }
 
     fn idle(&mut self) {

@@ -371,17 +371,21 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
 impl<X: Transport, T: Element> Advance for Exchange<'_, '_, X, T> {
     type Output = Report;
 
-    fn advance(&mut self) -> Result<Step<Report>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         if self.is_over {
             return Err(Error::Finished);
         }
         let result = self.try_advance();
         match &result {
             Err(error) => self.give_up(Some(error)),
-            Ok(Step::Finished(_)) => self.is_over = true,
+            Ok(Step::Finished) => self.is_over = true,
             Ok(_) => {}
         }
         result
+    }
+
+    fn output(&mut self) -> Result<Report, Error> {
+        Ok(self.report)
     }
 
     fn idle(&mut self) {

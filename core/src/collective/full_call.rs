@@ -310,7 +310,7 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step<Report>, Error> {
+    ) -> Result<Step, Error> {
         let result = self.try_advance(comm, work, limits);
         if let Err(error) = &result {
             self.give_up(comm, Some(error));
@@ -323,7 +323,7 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step<Report>, Error> {
+    ) -> Result<Step, Error> {
         let (size, rank) = (comm.size(), comm.rank());
         if let Some(pass) = self.pass.take() {
             let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
@@ -346,18 +346,18 @@ impl<'s> FullCall<'s> {
         match progress {
             Step::Moved => return Ok(Step::Moved),
             Step::Waiting => return Ok(Step::Waiting),
-            Step::Finished(()) => {}
+            Step::Finished => {}
         }
         let mut report = engine.report;
         if let Some(before) = self.before {
             report += before;
         }
+        self.before = Some(report);
         // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
         // the communicator lives.
         self.engine = None;
         #[cfg(feature = "alloc")]
         if let Phase::Probe(probe) = &mut self.phase {
-            self.before = Some(report);
             let probe = mem::take(probe);
             self.advance_probe(comm, work, probe)?;
             return Ok(Step::Moved);
@@ -371,9 +371,8 @@ impl<'s> FullCall<'s> {
                     comm.keep_again(made);
                 }
             }
-            return Ok(Step::Finished(report));
+            return Ok(Step::Finished);
         };
-        self.before = Some(report);
         let terms = self.asked();
         let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
             return Err(Error::Internal);
@@ -395,6 +394,11 @@ impl<'s> FullCall<'s> {
         }
         self.start_call(comm, &resolve(&self.terms, extent)?, work)?;
         Ok(Step::Moved)
+    }
+
+    /// The report of a call that has finished.
+    pub(super) fn report(&self) -> Report {
+        self.before.unwrap_or_default()
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
@@ -422,7 +426,7 @@ fn exchange<X: Transport>(
     notices: &mut Notices,
     limits: Limits,
     values: &mut [f64],
-) -> Result<Step<()>, Error> {
+) -> Result<Step, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
     engine.poll(transport, lanes, &mut work, limits, notices)
 }

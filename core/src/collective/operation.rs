@@ -84,8 +84,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 impl<X: Transport, T: Element> Advance for Operation<'_, X, T> {
     type Output = Report;
 
-    fn advance(&mut self) -> Result<Step<Report>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         self.call.advance(self.comm, &mut self.work)
+    }
+
+    fn output(&mut self) -> Result<Report, Error> {
+        Ok(self.call.finish(self.comm))
     }
 
     fn idle(&mut self) {

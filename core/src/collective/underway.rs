@@ -147,7 +147,8 @@ impl<'s> Underway<'s> {
         }
     }
 
-    /// Does a bounded amount of work. After an error the call is given up.
+    /// Does a bounded amount of work. After an error the call is given up; once it has finished,
+    /// [`finish`](Self::finish) has its report.
     ///
     /// # Errors
     /// Why it failed; [`Error::Finished`] once the result has been returned.
@@ -155,7 +156,7 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Step<Report>, Error> {
+    ) -> Result<Step, Error> {
         #[cfg(feature = "alloc")]
         if matches!(self.stage, Stage::Replay(..))
             && let Some(step) = self.replay(comm, work)?
@@ -164,7 +165,7 @@ impl<'s> Underway<'s> {
         }
         let Stage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
         let step = call.advance(comm, work, self.limits);
-        if !matches!(step, Ok(Step::Moved | Step::Waiting)) {
+        if step.is_err() {
             self.stage = Stage::Over;
         }
         step
@@ -176,7 +177,7 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Option<Step<Report>>, Error> {
+    ) -> Result<Option<Step>, Error> {
         let Stage::Replay(made) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
         let Made { resolved, compiled, replay, request, .. } = &mut **made;
@@ -194,12 +195,8 @@ impl<'s> Underway<'s> {
                 Ok(None)
             }
             Ok(Replayed::Finished) => {
-                let report = replay.report;
                 request.end(comm.size(), comm.rank(), work);
-                if let Stage::Replay(made) = core::mem::replace(&mut self.stage, Stage::Over) {
-                    comm.keep_again(made);
-                }
-                Ok(Some(Step::Finished(report)))
+                Ok(Some(Step::Finished))
             }
             Err(error) => {
                 self.take_over();
@@ -214,6 +211,24 @@ impl<'s> Underway<'s> {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// The report of a call that has just finished.
+    pub(crate) fn finish<X: Transport>(
+        &mut self,
+        #[cfg_attr(not(feature = "alloc"), expect(unused_variables, reason = "keeps no calls"))]
+        comm: &mut Communicator<X>,
+    ) -> Report {
+        match core::mem::replace(&mut self.stage, Stage::Over) {
+            #[cfg(feature = "alloc")]
+            Stage::Replay(made) => {
+                let report = made.replay.report;
+                comm.keep_again(made);
+                report
+            }
+            Stage::Full(call) => call.report(),
+            Stage::Over => Report::default(),
         }
     }
 

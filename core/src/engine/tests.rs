@@ -158,7 +158,7 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
     while engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices)
-        != Ok(Advanced::Finished(()))
+        != Ok(Advanced::Finished)
     {
         n_polls += 1;
     }

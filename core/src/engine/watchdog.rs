@@ -87,13 +87,13 @@ impl Watchdog {
     ///
     /// # Errors
     /// What was found, or that the rank is lost where nothing more will come, or not in time.
-    pub(crate) fn explain<X: Transport, R>(
+    pub(crate) fn explain<X: Transport>(
         &self,
         (transport, notices): (&mut X, &mut Notices),
         ours: &CallHeader,
         limits: Limits,
         take_last: impl FnOnce(&mut X, &mut Notices) -> Result<bool, Error>,
-    ) -> Result<Step<R>, Error> {
+    ) -> Result<Step, Error> {
         let Some(loss) = self.lost else { return Ok(Step::Waiting) };
         // That the network as a whole fails is no news.
         let _ = transport.progress();
@@ -114,14 +114,14 @@ impl Watchdog {
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::Stalled`], and what others tell.
-    pub(crate) fn settle<X: Transport, R>(
+    pub(crate) fn settle<X: Transport>(
         &mut self,
         moved: bool,
         waiter: &dyn Waiter,
         (transport, notices): (&mut X, &mut Notices),
         ours: &CallHeader,
         limits: Limits,
-    ) -> Result<Step<R>, Error> {
+    ) -> Result<Step, Error> {
         // To look at the clock costs as much as to add a few values.
         if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
             let (rank, step) = waiter.blamed();

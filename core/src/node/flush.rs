@@ -54,8 +54,12 @@ struct Flushing<'f, 'a, X: Transport> {
 impl<X: Transport> Advance for Flushing<'_, '_, X> {
     type Output = ();
 
-    fn advance(&mut self) -> Result<Step<()>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         self.flush.advance()
+    }
+
+    fn output(&mut self) -> Result<(), Error> {
+        Ok(())
     }
 
     fn idle(&mut self) {
@@ -119,19 +123,19 @@ impl<'a, X: Transport> Flush<'a, X> {
         advance::poll_task(&mut Flushing { flush: self, node }, context)
     }
 
-    fn advance(&mut self) -> Result<Step<()>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         let advanced = self.try_advance();
         match &advanced {
-            Ok(Step::Finished(())) => self.links.clear(),
+            Ok(Step::Finished) => self.links.clear(),
             Ok(_) => {}
             Err(error) => self.give_up(Some(error)),
         }
         advanced
     }
 
-    fn try_advance(&mut self) -> Result<Step<()>, Error> {
+    fn try_advance(&mut self) -> Result<Step, Error> {
         if self.links.is_empty() {
-            return Ok(Step::Finished(()));
+            return Ok(Step::Finished);
         }
         let (mut moved, mut is_done, mut now) = (false, true, Duration::ZERO);
         for (at, seat) in self.seats.iter().enumerate() {
@@ -152,7 +156,7 @@ impl<'a, X: Transport> Flush<'a, X> {
             is_done = is_done && comm.transport.undelivered().is_none();
         }
         if is_done {
-            return Ok(Step::Finished(()));
+            return Ok(Step::Finished);
         }
         if moved {
             self.wait.restart(now);

@@ -74,7 +74,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         }
     }
 
-    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step<Report>, Error> {
+    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step, Error> {
         if comm.is_poisoned() {
             return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
         }
@@ -108,7 +108,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
                 return Ok(if moved { Step::Moved } else { Step::Waiting });
             }
             self.report.total = now.saturating_sub(self.started);
-            return Ok(Step::Finished(self.report));
+            return Ok(Step::Finished);
         }
         let is_looked_at = self.is_asked_for;
         let waiter = PeerWaiting { rank, step, own: comm.rank(), is_looked_at };
@@ -180,8 +180,8 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Drive for Delivery<'a, X, L> {
         match self.advance(comm) {
             Ok(Step::Moved) => true,
             Ok(Step::Waiting) => false,
-            Ok(Step::Finished(report)) => {
-                self.end(Ok(report));
+            Ok(Step::Finished) => {
+                self.end(Ok(self.report));
                 true
             }
             Err(error) => {

@@ -561,8 +561,8 @@ fn advance_all<X: Transport, T: Element>(
                 moved = true;
                 true
             }
-            Ok(Step::Finished(report)) => {
-                reports[one.at] = report;
+            Ok(Step::Finished) => {
+                reports[one.at] = one.call.finish(comm);
                 moved = true;
                 false
             }

@@ -214,7 +214,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
 }
 
 impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a, X, T, S, R> {
-    fn advance(&mut self) -> Result<Step<Report>, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let call = self.call.as_mut().ok_or(Error::Finished)?;
@@ -229,6 +229,9 @@ impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a,
         let mut work = call.work(mem::take(&mut self.coding));
         let result = self.underway.advance(comm, &mut work);
         self.coding = work.coding;
+        if let Ok(Step::Finished) = result {
+            self.outcome = Some(Ok(self.underway.finish(comm)));
+        }
         result
     }
 }
@@ -256,17 +259,19 @@ where
         if self.is_finished() {
             return false;
         }
-        let outcome = match self.advance() {
+        let error = match self.advance() {
             Ok(Step::Moved) => return true,
             Ok(Step::Waiting) => return false,
-            Ok(Step::Finished(report)) => Ok(report),
-            Err(error) => Err(error),
+            Ok(Step::Finished) => None,
+            Err(error) => Some(error),
         };
-        self.outcome = Some(outcome);
+        if let Some(error) = error {
+            self.outcome = Some(Err(error));
+        }
         if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {
-            self.seat.leave(comm, outcome.as_ref().err());
+            self.seat.leave(comm, error.as_ref());
         }
         true
     }

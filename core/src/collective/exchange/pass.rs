@@ -17,7 +17,7 @@ use heapless::Vec;
 const TOO_LATE: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
-    pub(super) fn try_advance(&mut self) -> Result<Step<Report>, Error> {
+    pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
         let ours = self.comm.beside_messages::<T>();
         if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = &mut *self.comm;
@@ -38,7 +38,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let undelivered = if is_done { transport.undelivered() } else { None };
         if is_done && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Step::Finished(self.report));
+            return Ok(Step::Finished);
         }
         let own = transport.rank();
         let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };

@@ -26,7 +26,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         let mut engine = engine(call, 20, &Pairwise, &mut lanes);
         lanes.record = Some(Compiled::default());
         engine.program.checksum = checksum;
-        for expected in [Advanced::Moved, Advanced::Finished(())] {
+        for expected in [Advanced::Moved, Advanced::Finished] {
             let found = engine.poll(&mut transport, &mut lanes, &mut first, limits, &mut notices);
             assert_eq!(found, Ok(expected));
             transport.puts(1, &part_of_rank_1(&engine.program, 10));
