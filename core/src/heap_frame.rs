@@ -51,12 +51,14 @@ impl HeapFrame {
 }
 
 impl AsRef<[u8]> for HeapFrame {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.storage[self.start..self.start + self.n_bytes]
     }
 }
 
 impl AsMut<[u8]> for HeapFrame {
+    #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.storage[self.start..self.start + self.n_bytes]
     }

@@ -34,12 +34,14 @@ impl Frame {
 }
 
 impl AsRef<[u8]> for Frame {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         self.memory.as_ref()
     }
 }
 
 impl AsMut<[u8]> for Frame {
+    #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         self.memory.as_mut()
     }

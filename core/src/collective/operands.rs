@@ -73,11 +73,12 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         divisor: u32,
         is_in_place: bool,
     ) {
-        let mut params = *params;
-        if !shape_of.is_empty() {
-            params = params.with_shape_of(at(self.buffers.all_own(), shape_of));
-        }
-        self.coding = Coding::by(codec.instance(&params), divisor, is_in_place);
+        let codec = if shape_of.is_empty() {
+            codec.instance(params)
+        } else {
+            codec.instance(&params.with_shape_of(at(self.buffers.all_own(), shape_of)))
+        };
+        self.coding = Coding::by(codec, divisor, is_in_place);
     }
 
     fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level) {
