@@ -39,9 +39,9 @@ pub(crate) use watchdog::{MAX_AWAITED, Waiter, Watchdog};
 pub use work::Buffers;
 pub(crate) use work::{Coding, Work, floats_mut};
 
-use crate::advance::Step as Advanced;
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header, Template};
+use crate::handle::Step as Advanced;
 use crate::layout::Layout;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 15] = [
     &["pipeline", "bundle"],
     &["schedule"],
     &["error", "plan"],
-    &["advance", "frame", "group", "heap_frame", "preset", "primitive"],
+    &["frame", "group", "handle", "heap_frame", "preset", "primitive"],
     &["layout"],
     &["rounding", "select"],
     &["report", "terms"],

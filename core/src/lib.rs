@@ -64,7 +64,6 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
-mod advance;
 pub mod bound;
 mod budget;
 pub mod bundle;
@@ -77,6 +76,7 @@ mod engine;
 pub mod error;
 pub mod frame;
 mod group;
+mod handle;
 #[cfg(feature = "alloc")]
 mod heap_frame;
 mod inter_step;

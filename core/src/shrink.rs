@@ -21,11 +21,11 @@ mod fences;
 
 pub use crate::group::MAX_RANKS;
 
-use crate::advance::{self, Advance, Step};
 use crate::collective::Communicator;
 use crate::engine::{Message, Notices, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{Header, Kind};
+use crate::handle::{self, Advance, Step};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
@@ -163,7 +163,7 @@ impl<X: Transport> Shrink<X> {
     /// # Errors
     /// As [`Communicator::shrink`]; [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Communicator<X>, Error>> {
-        advance::poll(self)
+        handle::poll(self)
     }
 
     /// Drives it to its end.
@@ -171,7 +171,7 @@ impl<X: Transport> Shrink<X> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Communicator<X>, Error> {
-        advance::wait(&mut self)
+        handle::wait(&mut self)
     }
 
     fn try_advance(&mut self) -> Result<Step, Error> {
@@ -388,7 +388,7 @@ impl<X: Transport> Future for Shrink<X> {
     type Output = Result<Communicator<X>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        advance::poll_task(&mut *self, context)
+        handle::poll_task(&mut *self, context)
     }
 }
 

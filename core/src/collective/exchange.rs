@@ -25,10 +25,10 @@ pub(crate) use segment::Cursor;
 pub(crate) use segment::{Receiving, Sending, Way};
 
 use super::Communicator;
-use crate::advance::{self, Advance, Step};
 use crate::element::Element;
 use crate::engine::{Limits, Watchdog};
 use crate::error::{Buffer, Error};
+use crate::handle::{self, Advance, Step};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Tag, Transport};
@@ -356,7 +356,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// [`Error`]; the communicator is then unusable, here and on all other ranks.
     /// [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
-        advance::poll(self)
+        handle::poll(self)
     }
 
     /// Drives it to its end.
@@ -364,7 +364,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        advance::wait(&mut self)
+        handle::wait(&mut self)
     }
 }
 
@@ -410,7 +410,7 @@ impl<X: Transport, T: Element> Future for Exchange<'_, '_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        advance::poll_task(&mut *self, context)
+        handle::poll_task(&mut *self, context)
     }
 }
 

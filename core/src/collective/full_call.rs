@@ -10,7 +10,6 @@ use super::resolved::Resolved;
 use super::survey;
 use super::terms::Terms;
 use super::{Communicator, Request};
-use crate::advance::Step;
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
 #[cfg(feature = "alloc")]
@@ -25,6 +24,7 @@ use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
 use crate::group::Group;
+use crate::handle::Step;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;

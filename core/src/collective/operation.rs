@@ -2,10 +2,10 @@
 
 use super::underway::Underway;
 use super::{Communicator, Request};
-use crate::advance::{self, Advance, Step};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::Error;
+use crate::handle::{self, Advance, Step};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -69,7 +69,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// is the exception: all ranks find that the bound on the result is too small for the data, and
     /// the communicator lives. [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
-        advance::poll(self)
+        handle::poll(self)
     }
 
     /// Drives the call to its end.
@@ -77,7 +77,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        advance::wait(&mut self)
+        handle::wait(&mut self)
     }
 }
 
@@ -114,7 +114,7 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        advance::poll_task(&mut *self, context)
+        handle::poll_task(&mut *self, context)
     }
 }
 

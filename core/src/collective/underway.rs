@@ -9,7 +9,6 @@ use super::resolved::Made;
 use super::resolved::Resolved;
 use super::state::{Placed, placed};
 use super::{Communicator, Request};
-use crate::advance::Step;
 #[cfg(feature = "alloc")]
 use crate::budget::Budget;
 #[cfg(feature = "alloc")]
@@ -18,6 +17,7 @@ use crate::engine::Limits;
 #[cfg(feature = "alloc")]
 use crate::engine::{Replay, Replayed, Work};
 use crate::error::Error;
+use crate::handle::Step;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;

@@ -3,9 +3,9 @@
 //! else may have said why before, which may still be on its way.
 
 use super::{Limits, Notices, notices};
-use crate::advance::Step;
 use crate::error::Error;
 use crate::frame::CallHeader;
+use crate::handle::Step;
 use crate::transport::{MAX_LANES, Rank, Transport, TransportErrorKind};
 use crate::wait::{Wait, rest};
 use core::task::Poll;

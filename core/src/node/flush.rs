@@ -20,11 +20,11 @@
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
 use super::{Node, Port, Seat};
-use crate::advance::{self, Advance, Step};
 use crate::collective::Communicator;
 use crate::engine::{Limits, transport_error};
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::handle::{self, Advance, Step};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use alloc::rc::Rc;
@@ -111,7 +111,7 @@ impl<'a, X: Transport> Flush<'a, X> {
 
     /// Drives all calls of the node until the links are clear.
     pub(crate) fn wait(mut self, node: &Node<'a, X>) -> Result<(), Error> {
-        advance::wait(&mut Flushing { flush: &mut self, node })
+        handle::wait(&mut Flushing { flush: &mut self, node })
     }
 
     /// As a future's.
@@ -120,7 +120,7 @@ impl<'a, X: Transport> Flush<'a, X> {
         node: &Node<'a, X>,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        advance::poll_task(&mut Flushing { flush: self, node }, context)
+        handle::poll_task(&mut Flushing { flush: self, node }, context)
     }
 
     fn advance(&mut self) -> Result<Step, Error> {

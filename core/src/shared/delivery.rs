@@ -3,10 +3,10 @@
 use super::letter::Letter;
 use super::mailbox::Mailbox;
 use super::pending::{Lends, UnderWay};
-use crate::advance::Step;
 use crate::collective::Communicator;
 use crate::engine::{Limits, MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{Error, Field, Reason};
+use crate::handle::Step;
 use crate::node::{Drive, Port};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};

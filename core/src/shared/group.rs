@@ -14,7 +14,6 @@
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
 use super::SharedCommunicator;
-use crate::advance::Step;
 use crate::bound::{Bound, Extent};
 use crate::budget::{Budget, resolve};
 use crate::bundle;
@@ -23,6 +22,7 @@ use crate::element::Element;
 use crate::engine::Work;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
+use crate::handle::Step;
 use crate::node::{Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;

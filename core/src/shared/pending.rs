@@ -1,10 +1,10 @@
 //! A call under way that owns its buffers.
 
-use crate::advance::Step;
 use crate::collective::{Call, Underway};
 use crate::element::Element;
 use crate::engine::{Coding, Limits};
 use crate::error::{Buffer, Error};
+use crate::handle::Step;
 use crate::node::{Drive, Node, Seat};
 use crate::plan::Plan;
 use crate::report::Report;

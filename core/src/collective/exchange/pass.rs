@@ -1,11 +1,11 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
 use super::{Communicator, Exchange, Incoming, Outgoing, TAG, Way};
-use crate::advance::Step;
 use crate::element::Element;
 use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{FrameError, MESSAGE};
+use crate::handle::Step;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
 use core::mem;
