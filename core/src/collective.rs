@@ -27,6 +27,7 @@ pub use config::Config;
 pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
+pub(crate) use operation::RunningCall;
 pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use survey::N_VALUES as EXTENT_VALUES;
@@ -229,7 +230,7 @@ impl<X: Transport> Communicator<X> {
         R: AsMut<[T]>,
     {
         let (request, work) = call.parts(self.rank());
-        Operation::new(self, request, work, plan)?.wait()
+        RunningCall::start(self, request, work, plan)?.wait()
     }
 
     /// Starts a call, which moves when the operation is polled or waited for.
@@ -247,7 +248,7 @@ impl<X: Transport> Communicator<X> {
         R: AsMut<[T]> + ?Sized,
     {
         let (request, work) = call.into_parts(self.rank());
-        Operation::new(self, request, work, plan)
+        RunningCall::start(self, request, work, plan)
     }
 
     /// Prepares a call that will be made many times, on data such as will be: they are read if the

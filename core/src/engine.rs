@@ -49,6 +49,7 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Part, Schedule, Step};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
+use crate::wait::Limits;
 use core::time::Duration;
 use heapless::Vec;
 pub(crate) use lane::misuse;
@@ -151,22 +152,6 @@ pub(crate) fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(
 /// An error unless `rank` itself sent the message that came from it.
 pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
     check_fields(rank, &[(Field::Source, u64::from(rank.0), u64::from(header.from.0))])
-}
-
-/// How long a call may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Without any progress, from the first poll on.
-    pub(crate) stall: Duration,
-    /// In all: when it must be over, on the transport's clock.
-    pub(crate) deadline: Option<Duration>,
-}
-
-impl Limits {
-    /// How long to rest, `rest` at most.
-    pub(crate) fn rest_from(&self, now: Duration, rest: Duration) -> Duration {
-        self.deadline.map_or(rest, |at| at.saturating_sub(now).min(rest))
-    }
 }
 
 /// A running call.

@@ -115,6 +115,7 @@ pub use compress::{compress, decompress};
 pub use element::{DType, Element, Float, bf16, f16};
 pub use engine::Buffers;
 pub use error::Error;
+pub use handle::Handle;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;
 pub use inter_step::InterStep;

@@ -17,7 +17,7 @@ pub use pending::{Finished, Pending};
 pub use split::Split;
 
 use crate::collective::named::named_methods;
-use crate::collective::{Call, Communicator, Config, Operation};
+use crate::collective::{Call, Communicator, Config, RunningCall};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::share;
@@ -243,7 +243,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     {
         self.call(|comm, has_begun| {
             let (request, work) = call.parts(comm.rank());
-            let operation = Operation::new(comm, request, work, plan)?;
+            let operation = RunningCall::start(comm, request, work, plan)?;
             has_begun();
             operation.wait()
         })

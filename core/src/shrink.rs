@@ -25,14 +25,12 @@ use crate::collective::Communicator;
 use crate::engine::{Message, Notices, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{Header, Kind};
-use crate::handle::{self, Advance, Step};
+use crate::handle::{Advance, Handle, Step};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
 use ballot::Ballot;
-use core::future::Future;
-use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Poll, Waker};
 use core::time::Duration;
 use fences::{Differs, Fences};
 
@@ -44,14 +42,12 @@ const MAX_EPOCHS: u16 = u16::MAX / 2;
 /// How often fences may fail to come before it is an error.
 const MAX_STALLS: u32 = 3;
 
-/// A communicator of survivors being formed; see [`Communicator::shrink`].
-///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor will do:
-/// the transport wakes the task ([`Transport::register`]), or the task asks to be polled again at
-/// once.
-/// Dropping it unfinished leaves the group: the others go on without this rank.
-#[must_use = "nothing moves unless it is polled or waited for"]
-pub struct Shrink<X: Transport> {
+/// A communicator of survivors being formed; see [`Communicator::shrink`]. Dropping it unfinished
+/// leaves the group: the others go on without this rank.
+pub type Shrink<X> = Handle<RunningShrink<X>>;
+
+/// A communicator of survivors being formed.
+pub struct RunningShrink<X: Transport> {
     /// The communicator that has failed; none once this has ended.
     comm: Option<Communicator<X>>,
     agreement: Agreement,
@@ -145,7 +141,7 @@ impl<X: Transport> Communicator<X> {
         let agreement =
             Agreement::new(transport.rank(), members, (self.context, self.epoch), self.n_tags);
         self.notices = Notices::default();
-        Ok(Shrink {
+        Ok(Handle(RunningShrink {
             comm: Some(self),
             agreement,
             fences: Fences::with(0),
@@ -153,27 +149,11 @@ impl<X: Transport> Communicator<X> {
             silence: Wait::default(),
             n_changes: 0,
             n_stalls: 0,
-        })
+        }))
     }
 }
 
-impl<X: Transport> Shrink<X> {
-    /// Advances by a bounded amount of work; the survivors' communicator when it is formed.
-    ///
-    /// # Errors
-    /// As [`Communicator::shrink`]; [`Error::Finished`] once the result has been returned.
-    pub fn poll(&mut self) -> Poll<Result<Communicator<X>, Error>> {
-        handle::poll(self)
-    }
-
-    /// Drives it to its end.
-    ///
-    /// # Errors
-    /// As [`poll`](Self::poll).
-    pub fn wait(mut self) -> Result<Communicator<X>, Error> {
-        handle::wait(&mut self)
-    }
-
+impl<X: Transport> RunningShrink<X> {
     fn try_advance(&mut self) -> Result<Step, Error> {
         let comm = self.comm.as_mut().ok_or(Error::Finished)?;
         comm.transport.progress().map_err(transport_error)?;
@@ -349,7 +329,7 @@ impl<X: Transport> Shrink<X> {
     }
 }
 
-impl<X: Transport> Advance for Shrink<X> {
+impl<X: Transport> Advance for RunningShrink<X> {
     type Output = Communicator<X>;
 
     fn advance(&mut self) -> Result<Step, Error> {
@@ -375,24 +355,13 @@ impl<X: Transport> Advance for Shrink<X> {
     }
 }
 
-impl<X: Transport> Drop for Shrink<X> {
+impl<X: Transport> Drop for RunningShrink<X> {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-/// Nothing in it is ever pinned, whatever its transport is.
-impl<X: Transport> Unpin for Shrink<X> {}
-
-impl<X: Transport> Future for Shrink<X> {
-    type Output = Result<Communicator<X>, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        handle::poll_task(&mut *self, context)
-    }
-}
-
-impl<X: Transport> core::fmt::Debug for Shrink<X> {
+impl<X: Transport> core::fmt::Debug for RunningShrink<X> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let phase = match (&self.comm, self.agreement.is_decided()) {
             (None, _) => "ended",

@@ -13,6 +13,22 @@ const REST: Duration = Duration::from_millis(20);
 /// A gap between two looks counts for the limit divided by this at most.
 const PARTS: u32 = 4;
 
+/// How long a call, or an exchange of messages, may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Without any progress, from the first poll on.
+    pub(crate) stall: Duration,
+    /// In all: when it must be over, on the transport's clock.
+    pub(crate) deadline: Option<Duration>,
+}
+
+impl Limits {
+    /// How long to rest, `rest` at most.
+    pub(crate) fn rest_from(&self, now: Duration, rest: Duration) -> Duration {
+        self.deadline.map_or(rest, |at| at.saturating_sub(now).min(rest))
+    }
+}
+
 /// A wait that begins anew whenever something moves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {

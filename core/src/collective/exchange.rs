@@ -26,16 +26,15 @@ pub(crate) use segment::{Receiving, Sending, Way};
 
 use super::Communicator;
 use crate::element::Element;
-use crate::engine::{Limits, Watchdog};
+use crate::engine::Watchdog;
 use crate::error::{Buffer, Error};
-use crate::handle::{self, Advance, Step};
+use crate::handle::{Advance, Handle, Limited, Step};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Tag, Transport};
+use crate::wait::Limits;
 use core::fmt;
-use core::future::Future;
-use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 use core::time::Duration;
 
 /// What messages travel with.
@@ -242,7 +241,17 @@ impl<X: Transport> Communicator<X> {
         }
         let (started, limits) = (self.transport.now(), self.limits());
         let (watchdog, is_over) = (Watchdog::default(), false);
-        Ok(Exchange { comm: self, sends, recvs, report, limits, started, watchdog, is_over })
+        let comm = self;
+        Ok(Handle(RunningExchange {
+            comm,
+            sends,
+            recvs,
+            report,
+            limits,
+            started,
+            watchdog,
+            is_over,
+        }))
     }
 
     /// Whether there can be these messages.
@@ -314,12 +323,12 @@ fn reopen<T: Element>(own: Rank, recvs: &mut [Incoming<'_, T>]) {
     own.for_each(|recv| recv.message.cursor.is_done = false);
 }
 
-/// Sends and receives under way.
-///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Dropping it unfinished
-/// ends the communicator on all ranks, as with an [`Operation`](crate::Operation).
-#[must_use = "nothing moves unless the exchange is polled or waited for"]
-pub struct Exchange<'a, 'd, X: Transport, T: Element> {
+/// Sends and receives under way. Dropping it unfinished ends the communicator on all ranks, as with
+/// an [`Operation`](crate::Operation).
+pub type Exchange<'a, 'd, X, T> = Handle<RunningExchange<'a, 'd, X, T>>;
+
+/// Sends and receives under way, with the communicator.
+pub struct RunningExchange<'a, 'd, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
     sends: &'a mut [Outgoing<'d, T>],
     recvs: &'a mut [Incoming<'d, T>],
@@ -331,44 +340,7 @@ pub struct Exchange<'a, 'd, X: Transport, T: Element> {
     is_over: bool,
 }
 
-impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
-    /// As [`Operation::with_timeout`](crate::Operation::with_timeout).
-    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.limits.stall = timeout;
-        self
-    }
-
-    /// As [`Operation::with_deadline`](crate::Operation::with_deadline).
-    pub fn with_deadline(mut self, left: Duration) -> Self {
-        self.limits.deadline = Some(self.comm.transport.now().saturating_add(left));
-        self
-    }
-
-    /// Gives it up: the other ranks get [`Error::Aborted`] in their next call, and the communicator
-    /// is poisoned. Dropping it unfinished does the same.
-    pub fn cancel(self) {
-        drop(self);
-    }
-
-    /// Advances each message by at most one segment.
-    ///
-    /// # Errors
-    /// [`Error`]; the communicator is then unusable, here and on all other ranks.
-    /// [`Error::Finished`] once the result has been returned.
-    pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
-        handle::poll(self)
-    }
-
-    /// Drives it to its end.
-    ///
-    /// # Errors
-    /// As [`poll`](Self::poll).
-    pub fn wait(mut self) -> Result<Report, Error> {
-        handle::wait(&mut self)
-    }
-}
-
-impl<X: Transport, T: Element> Advance for Exchange<'_, '_, X, T> {
+impl<X: Transport, T: Element> Advance for RunningExchange<'_, '_, X, T> {
     type Output = Report;
 
     fn advance(&mut self) -> Result<Step, Error> {
@@ -397,24 +369,23 @@ impl<X: Transport, T: Element> Advance for Exchange<'_, '_, X, T> {
     }
 }
 
-impl<X: Transport, T: Element> Drop for Exchange<'_, '_, X, T> {
+impl<X: Transport, T: Element> Limited for RunningExchange<'_, '_, X, T> {
+    fn limits(&mut self) -> &mut Limits {
+        &mut self.limits
+    }
+
+    fn now(&self) -> Duration {
+        self.comm.transport.now()
+    }
+}
+
+impl<X: Transport, T: Element> Drop for RunningExchange<'_, '_, X, T> {
     fn drop(&mut self) {
         self.give_up(None);
     }
 }
 
-/// Nothing in an exchange is ever pinned, whatever its elements and frames are.
-impl<X: Transport, T: Element> Unpin for Exchange<'_, '_, X, T> {}
-
-impl<X: Transport, T: Element> Future for Exchange<'_, '_, X, T> {
-    type Output = Result<Report, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        handle::poll_task(&mut *self, context)
-    }
-}
-
-impl<X: Transport, T: Element> fmt::Debug for Exchange<'_, '_, X, T> {
+impl<X: Transport, T: Element> fmt::Debug for RunningExchange<'_, '_, X, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} sends, {} receives", self.sends.len(), self.recvs.len())
     }

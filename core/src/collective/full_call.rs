@@ -19,7 +19,7 @@ use crate::codec::CodecParams;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Coding;
-use crate::engine::{Buffers, Engine, Lanes, Limits, Notices, Program, Work};
+use crate::engine::{Buffers, Engine, Lanes, Notices, Program, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
@@ -30,6 +30,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounding::Pass;
 use crate::transport::Transport;
+use crate::wait::Limits;
 #[cfg(feature = "alloc")]
 use alloc::{boxed::Box, vec::Vec};
 #[cfg(feature = "alloc")]

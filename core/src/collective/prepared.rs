@@ -6,12 +6,14 @@
 //! runs it. Nobody looks at the data again, and nothing is allocated.
 
 use super::full_call::FullCall;
+use super::operation::RunningCall;
 use super::resolved::Resolved;
 use super::underway::Underway;
 use super::{Communicator, Operation, Request};
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Work};
 use crate::error::Error;
+use crate::handle::Handle;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -98,7 +100,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     {
         let (request, work) = self.parts(comm, buffers.into())?;
         let call = Underway::start_prepared(comm, request, &self.resolved);
-        Ok(Operation { comm, work, call })
+        Ok(Handle(RunningCall { comm, work, call }))
     }
 
     /// Starts the call on these buffers, which must be as those that it was prepared for, and

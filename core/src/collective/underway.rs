@@ -13,7 +13,6 @@ use super::{Communicator, Request};
 use crate::budget::Budget;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
-use crate::engine::Limits;
 #[cfg(feature = "alloc")]
 use crate::engine::{Replay, Replayed, Work};
 use crate::error::Error;
@@ -21,6 +20,7 @@ use crate::handle::Step;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
+use crate::wait::Limits;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 use core::fmt;

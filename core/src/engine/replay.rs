@@ -5,12 +5,13 @@
 //! the lane is, and it knows how to wait, whom to ask, and what is wrong.
 
 use super::watchdog::{Watchdog, ask_after};
-use super::{Compiled, Compute, Engine, Frame, Lanes, Limits, Notices, Program};
+use super::{Compiled, Compute, Engine, Frame, Lanes, Notices, Program};
 use super::{is_short, transport_error};
 use crate::engine::lane::Turn;
 use crate::error::Error;
 use crate::report::Report;
 use crate::transport::Transport;
+use crate::wait::Limits;
 use core::mem;
 use core::time::Duration;
 

@@ -2,12 +2,12 @@
 //! what others tell, asks what they do, and gives up in time. If a rank is lost, it or somebody
 //! else may have said why before, which may still be on its way.
 
-use super::{Limits, Notices, notices};
+use super::{Notices, notices};
 use crate::error::Error;
 use crate::frame::CallHeader;
 use crate::handle::Step;
 use crate::transport::{MAX_LANES, Rank, Transport, TransportErrorKind};
-use crate::wait::{Wait, rest};
+use crate::wait::{Limits, Wait, rest};
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;

@@ -21,12 +21,12 @@
 
 use super::{Node, Port, Seat};
 use crate::collective::Communicator;
-use crate::engine::{Limits, transport_error};
+use crate::engine::transport_error;
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::handle::{self, Advance, Step};
 use crate::transport::{Rank, Tag, Transport};
-use crate::wait::{Wait, rest};
+use crate::wait::{Limits, Wait, rest};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::task::{Context, Poll, Waker};

@@ -4,12 +4,13 @@ use super::letter::Letter;
 use super::mailbox::Mailbox;
 use super::pending::{Lends, UnderWay};
 use crate::collective::Communicator;
-use crate::engine::{Limits, MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
+use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{Error, Field, Reason};
 use crate::handle::Step;
 use crate::node::{Drive, Port};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
+use crate::wait::Limits;
 use alloc::rc::Rc;
 use core::time::Duration;
 

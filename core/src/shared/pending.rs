@@ -2,13 +2,14 @@
 
 use crate::collective::{Call, Underway};
 use crate::element::Element;
-use crate::engine::{Coding, Limits};
+use crate::engine::Coding;
 use crate::error::{Buffer, Error};
 use crate::handle::Step;
 use crate::node::{Drive, Node, Seat};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
+use crate::wait::Limits;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use core::fmt;

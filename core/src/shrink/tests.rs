@@ -14,7 +14,7 @@ fn communicator(size: usize) -> Communicator<Memory> {
 }
 
 fn transport(shrink: &mut Shrink<Memory>) -> &mut Memory {
-    shrink.comm.as_mut().expect("it has not ended").transport.inner_mut()
+    shrink.0.comm.as_mut().expect("it has not ended").transport.inner_mut()
 }
 
 /// Has a rank agree that all of three are left.
@@ -43,11 +43,11 @@ fn who_is_silent_is_left_out_after_the_patience_and_not_at_its_end() {
     for n in 0..=4 {
         transport(&mut shrink).now = n * PATIENCE / 4;
         assert!(shrink.poll().is_pending());
-        assert_eq!(shrink.agreement.view().members, RankSet::first(3), "{n} quarters");
+        assert_eq!(shrink.0.agreement.view().members, RankSet::first(3), "{n} quarters");
     }
     transport(&mut shrink).now += Duration::from_nanos(1);
     assert!(shrink.poll().is_pending());
-    assert_eq!(shrink.agreement.view().members, RankSet::first(2));
+    assert_eq!(shrink.0.agreement.view().members, RankSet::first(2));
 }
 
 #[test]
@@ -59,13 +59,13 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         agrees(&mut shrink, 1);
         agrees(&mut shrink, 2);
         assert!(shrink.poll().is_pending());
-        assert!(shrink.agreement.is_decided());
+        assert!(shrink.0.agreement.is_decided());
         // Rank 1 has what it needs to go on, and gives up its first call.
         let call = CallHeader { sequence: 1, ..CallHeader::of_no_call(context, epoch) };
         let (reason, culprit) = (Reason::Dropped, Rank(1));
         transport(&mut shrink).says(1, call, Content::GaveUp { reason, culprit, said: 0 });
         assert!(shrink.poll().is_pending());
-        let mut notices = shrink.comm.as_ref().expect("it has not ended").notices;
+        let mut notices = shrink.0.comm.as_ref().expect("it has not ended").notices;
         let ours = CallHeader { sequence: 1, ..CallHeader::of_no_call(0, 1) };
         let told = Err(Error::Aborted { rank: Rank(1), culprit, reason });
         let expected = if is_kept { told } else { Ok(false) };

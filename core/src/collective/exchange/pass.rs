@@ -1,6 +1,6 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
-use super::{Communicator, Exchange, Incoming, Outgoing, TAG, Way};
+use super::{Communicator, Incoming, Outgoing, RunningExchange, TAG, Way};
 use crate::element::Element;
 use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
@@ -16,7 +16,7 @@ use heapless::Vec;
 /// A message that is so long behind its sender's next call, or half the time limit, will not come.
 const TOO_LATE: Duration = Duration::from_secs(150);
 
-impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
+impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
         let ours = self.comm.beside_messages::<T>();
         if self.watchdog.lost().is_some() {
