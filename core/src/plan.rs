@@ -120,7 +120,8 @@ impl PartialEq for Plan {
             _ => false,
         };
         same_schedule
-            && (pipeline, codec, setting) == (other.pipeline, other.codec, other.setting)
+            && pipeline.code() == other.pipeline.code()
+            && (codec, setting) == (other.codec, other.setting)
             && (strides, prediction) == (other.strides, other.prediction)
             && (bound, scope, spacing) == (other.bound, other.scope, other.spacing)
             && (rounding, division, sampling) == (other.rounding, other.division, other.sampling)
