@@ -2,6 +2,7 @@
 
 use foldwire_sim::Harm;
 use foldwire_tests::soak::{Tally, replay, run};
+use std::ops::Range;
 
 /// In each run of the tests; `cargo xtask deep` goes on from there.
 const N_SEEDS: u64 = 4000;
@@ -22,6 +23,11 @@ mod long {
         }
         println!("{tally:#?}");
         everything_was_seen(&tally);
+    }
+
+    #[test]
+    fn hundreds_of_seeds_replay_exactly() {
+        replays_exactly(60..300);
     }
 }
 
@@ -52,13 +58,17 @@ fn everything_was_seen(tally: &Tally) {
 }
 
 /// To the last event, whether it is watched or not.
-#[test]
-fn a_seed_replays_exactly() {
-    for seed in 0..300 {
+fn replays_exactly(seeds: Range<u64>) {
+    for seed in seeds {
         let (first, second, third) = (run(seed), replay(seed), replay(seed));
         assert_eq!(first.digest, second.digest, "seed {seed}");
         assert_eq!(second.trace, third.trace, "seed {seed}");
         assert_eq!(first.tally, second.tally, "seed {seed}");
         assert!(second.trace.lines().count() >= second.tally.n_events as usize, "seed {seed}");
     }
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    replays_exactly(0..60);
 }
