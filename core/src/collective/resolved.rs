@@ -42,8 +42,8 @@ pub(crate) struct Resolved<'s> {
 }
 
 impl Resolved<'_> {
-    /// Has operands compute as the call does, by a codec made from these parameters. The codec looks
-    /// for the shape of these values if there are some.
+    /// Has operands compute as the call does, by a codec made from these parameters. The codec
+    /// looks for the shape of these values if there are some.
     pub(super) fn prepare(
         &self,
         work: &mut dyn Operands,

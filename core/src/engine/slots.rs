@@ -116,8 +116,8 @@ impl<F: Frame> Slots<F> {
         Ok(n_held - places.n_parts())
     }
 
-    /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares. Frames
-    /// beyond two spares go back.
+    /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
+    /// Frames beyond two spares go back.
     pub(super) fn end_step(&mut self, held: Option<Content>, mut recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
