@@ -233,10 +233,9 @@ impl<'a> Engine<'a> {
                 result => return result,
             }
         }
-        let Self { watchdog, program, .. } = &mut *self;
-        let (watchdog, header, lost) = (*watchdog, program.header, watchdog.lost());
+        let (watchdog, header) = (self.watchdog, self.program.header);
         watchdog.explain((transport, notices), &header, limits, |transport, notices| {
-            self.take_last(transport, lanes, compute, notices, lost)
+            self.take_last(transport, lanes, compute, notices, watchdog.lost())
         })
     }
 
