@@ -30,7 +30,6 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
         ("core, alloc", format!("{core} --features alloc --tests")),
         ("core, std", format!("{core} --features std")),
         ("TCP, no encryption", "check -p foldwire-tcp --all-targets".to_owned()),
-        ("command, as the first is", "check -p foldwire-command --all-targets".to_owned()),
     ] {
         steps.run(name, &mut steps.cargo(&words))?;
     }

@@ -60,6 +60,11 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
 
 /// What takes as long as fuzzing and the sanitizer; first what users call.
 fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
+    // All other tests have all of its features.
+    if steps.has_time_for("command, as first built") {
+        let words = "test -p foldwire-command --test command_line";
+        steps.run("command, as first built", &mut steps.cargo(words))?;
+    }
     fabrics::test_others(steps, here)?;
     if steps.has_time_for("bare metal") {
         bare_metal::run(steps)?;
