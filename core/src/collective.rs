@@ -5,6 +5,7 @@
 
 mod call;
 mod config;
+mod driver;
 mod exchange;
 mod full_call;
 pub(crate) mod named;
@@ -23,6 +24,9 @@ mod underway;
 pub use crate::terms::EXTENT_SCHEDULE;
 pub use call::{Call, NoValues};
 pub use config::Config;
+pub(crate) use driver::Driver;
+#[doc(hidden)]
+pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
 pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};

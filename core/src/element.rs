@@ -124,6 +124,16 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
+/// What a macro makes of all types.
+macro_rules! each_type {
+    ($make:ident) => {
+        $make! {
+            f32 f64 $crate::element::f16 $crate::element::bf16 i8 u8 i16 u16 i32 u32 i64 u64
+        }
+    };
+}
+pub(crate) use each_type;
+
 /// The value of `$body`, in which `$T` is the float that `$dtype` names; `$none` of integers.
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {

@@ -113,6 +113,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.n_channels()
     }
 
+    #[inline]
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
         self.inner.poll_frame().map_err(|error| self.error(error))
     }
@@ -121,16 +122,19 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.n_frames()
     }
 
+    #[inline]
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
         let to = self.outer(to);
         self.inner.poll_ready(to, tag).map_err(|error| self.error(error))
     }
 
+    #[inline]
     fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
         let to = self.outer(to);
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(error))
     }
 
+    #[inline]
     fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
         let from = self.outer(from);
         self.inner.poll_recv(from, tag).map_err(|error| self.error(error))
@@ -144,6 +148,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.forget(self.outer(peer));
     }
 
+    #[inline]
     fn recycle(&mut self, frame: X::Frame) {
         self.inner.recycle(frame);
     }

@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 15] = [
     &["budget", "engine"],
     &["collective"],
     &["node", "shrink"],
-    &["shared", "compress", "inter_step"],
+    &["shared", "compress", "inter_step", "instances"],
 ];
 
 /// These name each other: a type has its tables of kernels and its two-value functions, which are

@@ -79,6 +79,8 @@ mod group;
 mod handle;
 #[cfg(feature = "alloc")]
 mod heap_frame;
+#[doc(hidden)]
+pub mod instances;
 mod inter_step;
 pub mod kernel;
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub const RECOMMENDED_ENVIRONMENT: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "13
 /// The transport over libfabric.
 pub type Endpoint = foldwire_messaging::Endpoint<Fabric>;
 
+foldwire::compile_calls!(Endpoint);
+
 /// Why an [`Endpoint`] failed.
 pub type EndpointError = foldwire_messaging::Error<Error>;
 

@@ -40,6 +40,8 @@ use mpi::topology::Communicator;
 /// The transport over MPI.
 pub type Endpoint = foldwire_messaging::Endpoint<Messages<Mpi>>;
 
+foldwire::compile_calls!(Endpoint);
+
 /// Why an [`Endpoint`] failed.
 pub type EndpointError = foldwire_messaging::Error<Error>;
 

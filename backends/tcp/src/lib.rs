@@ -74,6 +74,8 @@ pub const MAX_STREAMS: usize = 16;
 /// The transport over TCP.
 pub type Endpoint = foldwire_messaging::Endpoint<Tcp>;
 
+foldwire::compile_calls!(Endpoint);
+
 /// Why an [`Endpoint`] failed.
 pub type EndpointError = foldwire_messaging::Error<Error>;
 

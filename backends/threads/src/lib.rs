@@ -52,3 +52,5 @@ pub use endpoint::Endpoint;
 pub use error::Error;
 pub use frame::Frame;
 pub use world::World;
+
+foldwire::compile_calls!(Endpoint);

@@ -51,10 +51,12 @@ fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
 }
 
 impl<T: Element> Operands for Work<'_, '_, T> {
+    #[inline(never)]
     fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES] {
         survey::look(at(self.buffers.all_own(), own), level, sampled)
     }
 
+    #[inline(never)]
     fn weigh(
         &self,
         own: Range<usize>,
@@ -65,6 +67,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         survey::weigh(terms, at(self.buffers.all_own(), own), extent, finds)
     }
 
+    #[inline(never)]
     fn compute_by(
         &mut self,
         codec: CodecId,
@@ -81,6 +84,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         self.coding = Coding::by(codec, divisor, is_in_place);
     }
 
+    #[inline(never)]
     fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level) {
         let (from, data) = match &mut self.buffers {
             Buffers::InPlace(data) => (None, &mut **data),
@@ -92,6 +96,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         }
     }
 
+    #[inline(never)]
     fn move_to_front(&mut self, result: Range<usize>) {
         if let Buffers::InPlace(data) = &mut self.buffers {
             data.copy_within(result, 0);

@@ -66,6 +66,7 @@ impl<'s> Underway<'s> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
+    #[inline(never)]
     pub(crate) fn start<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
@@ -152,6 +153,7 @@ impl<'s> Underway<'s> {
     ///
     /// # Errors
     /// Why it failed; [`Error::Finished`] once the result has been returned.
+    #[inline(never)]
     pub(crate) fn advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -247,6 +249,7 @@ impl<'s> Underway<'s> {
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
+    #[inline(never)]
     pub(crate) fn give_up<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,

@@ -232,6 +232,7 @@ impl<F: Frame> Lane<F> {
     }
 
     /// Whether a slot has a frame; takes one from the pool if not.
+    #[inline]
     fn has_frame<X: Transport<Frame = F>>(
         &mut self,
         slot: Slot,

@@ -180,6 +180,7 @@ impl<F: Frame> Slots<F> {
 
     /// Carries a primitive out again, on frames of one segment. `after`: what is in the slots then.
     #[cfg(feature = "alloc")]
+    #[inline]
     pub(super) fn again(
         &mut self,
         primitive: Primitive,
@@ -209,6 +210,7 @@ impl<F: Frame> Slots<F> {
     }
 
     /// Carries a primitive out on frames of one segment.
+    #[inline]
     fn compute(
         &mut self,
         primitive: Primitive,

@@ -254,6 +254,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         T::BYTES
     }
 
+    #[inline(never)]
     fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
         if codec == CodecId::Raw {
             return Raw::<T>::new().n_values(payload);
@@ -266,6 +267,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         self.coding.codec.as_dyn().n_values(payload)
     }
 
+    #[inline(never)]
     fn compute(
         &mut self,
         primitive: Primitive,

@@ -157,6 +157,7 @@ impl<X: Transport> Transport for Checked<X> {
         self.n_channels
     }
 
+    #[inline]
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
         match self.inner.poll_frame() {
             Poll::Pending => Poll::Pending,
@@ -169,14 +170,17 @@ impl<X: Transport> Transport for Checked<X> {
         self.inner.n_frames()
     }
 
+    #[inline]
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
         self.inner.poll_ready(to, tag).map_err(|error| self.failure(&error))
     }
 
+    #[inline]
     fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.failure(&error))
     }
 
+    #[inline]
     fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
         match self.inner.poll_recv(from, tag) {
             Poll::Pending => Poll::Pending,
@@ -195,6 +199,7 @@ impl<X: Transport> Transport for Checked<X> {
         self.inner.forget(peer);
     }
 
+    #[inline]
     fn recycle(&mut self, frame: X::Frame) {
         self.inner.recycle(frame);
     }

@@ -18,6 +18,7 @@ const GROUP: usize = 64;
 const GROUPS_AHEAD: usize = 8;
 
 /// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
+#[inline(never)]
 pub fn extents<T: Float>(src: &[T]) -> [(T, T); 2] {
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
     let mut halves = [([highest; BLOCK], [lowest; BLOCK]); 2];

@@ -1,0 +1,53 @@
+//! What calls are driven by and compute with, for [`instances`](crate::instances) to keep.
+
+use super::operands::Operands;
+use super::underway::Underway;
+use super::{Communicator, Request};
+use crate::element::{Element, each_type};
+use crate::engine::Work;
+use crate::error::Error;
+use crate::handle::Step;
+use crate::plan::Plan;
+use crate::transport::Transport;
+
+macro_rules! computing {
+    ($($type:ty)*) => {
+        /// Computing, of each type.
+        #[expect(dead_code, missing_debug_implementations, reason = "there to be compiled")]
+        pub struct Computing($(Computes<$type>),*);
+
+        /// All of it.
+        pub static COMPUTING: Computing = Computing($(Computes::<$type> { _by: |work| work }),*);
+    };
+}
+
+struct Computes<T: Element> {
+    _by: for<'w> fn(&'w Work<'w, 'w, T>) -> &'w dyn Operands,
+}
+
+each_type!(computing);
+
+/// What drives a call over a transport.
+pub(crate) struct Driver<X: Transport> {
+    _start: Start<X>,
+    _advance: Advance<X>,
+    _give_up: fn(&mut Underway<'static>, &mut Communicator<X>, Option<&Error>),
+}
+
+type Start<X> = fn(
+    &mut Communicator<X>,
+    Request<'static>,
+    &mut dyn Operands,
+    &Plan,
+) -> Result<Underway<'static>, Error>;
+
+type Advance<X> =
+    fn(&mut Underway<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Step, Error>;
+
+impl<X: Transport> Driver<X> {
+    pub(crate) const NEW: Self = Self {
+        _start: Underway::start,
+        _advance: Underway::advance,
+        _give_up: Underway::give_up,
+    };
+}
