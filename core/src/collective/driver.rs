@@ -1,6 +1,7 @@
 //! What calls are driven by and compute with, for [`instances`](crate::instances) to keep.
 
 use super::operands::Operands;
+use super::resolved::Resolved;
 use super::underway::Underway;
 use super::{Communicator, Request};
 use crate::element::{Element, each_type};
@@ -30,6 +31,7 @@ each_type!(computing);
 /// What drives a call over a transport.
 pub(crate) struct Driver<X: Transport> {
     _start: Start<X>,
+    _start_prepared: StartPrepared<X>,
     _advance: Advance<X>,
     _give_up: fn(&mut Underway<'static>, &mut Communicator<X>, Option<&Error>),
 }
@@ -41,12 +43,20 @@ type Start<X> = fn(
     &Plan,
 ) -> Result<Underway<'static>, Error>;
 
+type StartPrepared<X> = fn(
+    &mut Communicator<X>,
+    Request<'static>,
+    &mut dyn Operands,
+    &Resolved<'static>,
+) -> Underway<'static>;
+
 type Advance<X> =
     fn(&mut Underway<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Step, Error>;
 
 impl<X: Transport> Driver<X> {
     pub(crate) const NEW: Self = Self {
         _start: Underway::start,
+        _start_prepared: Underway::start_prepared,
         _advance: Underway::advance,
         _give_up: Underway::give_up,
     };

@@ -98,8 +98,8 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let (request, work) = self.parts(comm, buffers.into())?;
-        let call = Underway::start_prepared(comm, request, &self.resolved);
+        let (request, mut work) = self.parts(comm, buffers.into())?;
+        let call = Underway::start_prepared(comm, request, &mut work, &self.resolved);
         Ok(Handle(RunningCall { comm, work, call }))
     }
 

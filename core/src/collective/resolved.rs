@@ -63,13 +63,34 @@ const N_RECENT: usize = 8;
 #[cfg(feature = "alloc")]
 pub(super) struct Made {
     pub(super) request: Request<'static>,
-    plan: Plan,
-    /// What its codec is made from.
-    pub(super) params: CodecParams,
+    /// The plan, and what its codec is made from; none of a prepared call, which brings its codec.
+    pub(super) by: Option<(Plan, CodecParams)>,
     pub(super) resolved: Resolved<'static>,
     pub(super) compiled: Compiled,
     /// The call of them that is under way, or was last.
     pub(super) replay: Replay,
+}
+
+#[cfg(feature = "alloc")]
+impl Made {
+    /// The call that is resolved so; `None` if lengths of shares would not live as long.
+    fn new(
+        request: &Request<'_>,
+        by: Option<(Plan, CodecParams)>,
+        resolved: &Resolved<'_>,
+    ) -> Option<Self> {
+        let Resolved { terms, program, n_lanes, report } = resolved;
+        let Shares::Even(count) = terms.shares else { return None };
+        let shares = Shares::Even(count);
+        let resolved = Resolved {
+            terms: Terms { shares, ..*terms },
+            program: program.of_shares(shares),
+            n_lanes: *n_lanes,
+            report: *report,
+        };
+        let (compiled, replay) = (Compiled::default(), Replay::default());
+        Some(Self { request: Request { shares, ..*request }, by, resolved, compiled, replay })
+    }
 }
 
 /// The last calls of a communicator.
@@ -102,9 +123,8 @@ impl Recent {
     }
 
     /// Takes a call out. The last one is looked at first.
-    fn take(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Box<Made>> {
-        let mut calls = self.calls.iter();
-        let at = calls.rposition(|made| made.request == *request && made.plan == *plan)?;
+    fn take(&mut self, is_it: impl Fn(&Made) -> bool) -> Option<Box<Made>> {
+        let at = self.calls.iter().rposition(|made| is_it(made))?;
         Some(self.calls.remove(at))
     }
 
@@ -126,7 +146,24 @@ impl<X: Transport> Communicator<X> {
             return None;
         }
         self.state.recent.check(&self.config);
-        self.state.recent.take(request, plan)
+        let is_by_it = |made: &Made| made.by.as_ref().is_some_and(|(by, _)| by == plan);
+        self.state.recent.take(|made| made.request == *request && is_by_it(made))
+    }
+
+    /// Takes a prepared call out of those that are kept, or begins to keep it; `None` if it is of
+    /// no kind that is kept.
+    pub(super) fn prepared_before(
+        &mut self,
+        request: &Request<'_>,
+        resolved: &Resolved<'_>,
+    ) -> Option<Box<Made>> {
+        let is_it = |made: &Made| {
+            made.by.is_none()
+                && made.request == *request
+                && made.resolved.program.is_alike(&resolved.program)
+        };
+        let made = self.state.recent.take(is_it);
+        made.or_else(|| Made::new(request, None, resolved).map(Box::new))
     }
 
     /// Keeps a call that was made again.
@@ -145,8 +182,7 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
         (resolved, params): &(Resolved<'_>, CodecParams),
     ) {
-        let Resolved { terms, program, n_lanes, report } = resolved;
-        let Shares::Even(count) = terms.shares else { return };
+        let terms = &resolved.terms;
         let is_short = request.n_bytes() < COUNTED_FROM;
         let is_measured = is_short || self.state.measured.links.is_settled();
         let is_open = |choice: &Choice| {
@@ -158,18 +194,9 @@ impl<X: Transport> Communicator<X> {
         if depends_on_values || terms.choice.as_ref().is_some_and(is_open) {
             return;
         }
-        let shares = Shares::Even(count);
-        let resolved = Resolved {
-            terms: Terms { shares, ..*terms },
-            program: program.of_shares(shares),
-            n_lanes: *n_lanes,
-            report: *report,
-        };
-        let request = Request { shares, ..*request };
-        let (plan, params) = (*plan, *params);
-        let (compiled, replay) = (Compiled::default(), Replay::default());
-        let made = Made { request, plan, params, resolved, compiled, replay };
-        self.state.recent.check(&self.config);
-        self.state.recent.insert(Box::new(made));
+        if let Some(made) = Made::new(request, Some((*plan, *params)), resolved) {
+            self.state.recent.check(&self.config);
+            self.state.recent.insert(Box::new(made));
+        }
     }
 }

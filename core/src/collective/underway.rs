@@ -91,7 +91,9 @@ impl<'s> Underway<'s> {
         work: &mut dyn Operands,
     ) -> Self {
         let resolved = &made.resolved;
-        resolved.prepare(work, &made.params, 0..0);
+        if let Some((_, params)) = &made.by {
+            resolved.prepare(work, params, 0..0);
+        }
         let limits = comm.limits();
         if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
             let mut call = FullCall::new(made.request, resolved.terms);
@@ -105,12 +107,19 @@ impl<'s> Underway<'s> {
         Self { limits, stage: Stage::Replay(made) }
     }
 
-    /// Starts a call that has been prepared.
+    /// Starts a call that has been prepared, by the codec that `work` has.
+    #[inline(never)]
     pub(super) fn start_prepared<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
+        #[cfg_attr(not(feature = "alloc"), expect(unused_variables, reason = "keeps no calls"))]
+        work: &mut dyn Operands,
         resolved: &Resolved<'s>,
     ) -> Self {
+        #[cfg(feature = "alloc")]
+        if let Some(made) = comm.prepared_before(&request, resolved) {
+            return Self::start_again(comm, made, work);
+        }
         let mut call = FullCall::new(request, resolved.terms);
         call.start(comm, resolved);
         Self::full(comm, call)

@@ -22,6 +22,9 @@ struct Cli {
     /// By which plan, within 1e-3
     #[arg(long)]
     plan: Preset,
+    /// Prepare the call once
+    #[arg(long)]
+    prepared: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -42,9 +45,16 @@ fn main() -> ExitCode {
     let mut comms = World::new(cli.ranks).communicators();
     let mut values: Vec<Vec<f32>> =
         (0..cli.ranks).map(|rank| data::smooth(rank, cli.count)).collect();
+    let prepared: Vec<_> =
+        (comms.iter_mut().zip(&mut values).take(cli.ranks * usize::from(cli.prepared)))
+            .map(|(comm, x)| comm.prepare(Call::all_reduce(x, Op::Max), &plan).expect("a call"))
+            .collect();
     for _ in 0..cli.calls {
-        let operations = comms.iter_mut().zip(&mut values);
-        let started = operations.map(|(comm, x)| comm.start(Call::all_reduce(x, Op::Max), &plan));
+        let operations = comms.iter_mut().zip(&mut values).enumerate();
+        let started = operations.map(|(rank, (comm, x))| match prepared.get(rank) {
+            Some(prepared) => prepared.start(comm, &mut x[..]),
+            None => comm.start(Call::all_reduce(x, Op::Max), &plan),
+        });
         let done = drive(started.map(|operation| operation.expect("calls are as they should be")));
         if let Some(error) = done.into_iter().find_map(Result::err) {
             eprintln!("error: {error}");

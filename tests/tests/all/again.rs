@@ -166,6 +166,46 @@ fn plans_that_differ_in_anything_are_other_calls() {
 }
 
 #[test]
+fn prepared_calls_that_are_started_again_stay_what_they_were() {
+    let abs = |bound| Plan::foldwire(Bound::Absolute(bound));
+    let relative = Plan::foldwire(Bound::Relative(1e-3));
+    let plans = [abs(1e-1), abs(1e-3), relative, Plan::raw(), relative.with_codec(CodecId::Dense)];
+    for size in [1, 2, 3] {
+        Threads { frame_bytes: None }.run(size, |mut comm| {
+            let rank = comm.rank().index();
+            let own: Vec<f32> = data::smooth(rank, 3000);
+            let louder: Vec<f32> = own.iter().map(|x| x * 50.0).collect();
+            let mut expected = Vec::new();
+            for of in [&own, &louder] {
+                for plan in &plans {
+                    let mut x = of.clone();
+                    let report = comm.all_reduce(&mut x, Op::Sum, plan).expect("a sum");
+                    expected.push((data::bytes(&x), report.bound.to_bits()));
+                }
+            }
+            let (mut x, n) = (own.clone(), plans.len());
+            let prepared = plans.map(|plan| {
+                comm.prepare(Call::all_reduce(&mut x, Op::Sum), &plan).expect("prepared")
+            });
+            for time in 0..2 * N_TIMES {
+                for at in (0..n).rev().chain(0..n) {
+                    let mut x = own.clone();
+                    let report = prepared[at].run(&mut comm, &mut x[..]).expect("a sum");
+                    assert!(expected[at] == (data::bytes(&x), report.bound.to_bits()), "{time}");
+                    // The same plan on other values, of which a relative bound is another.
+                    let mut x = louder.clone();
+                    let report = comm.all_reduce(&mut x, Op::Sum, &plans[at]).expect("a sum");
+                    assert!(
+                        expected[n + at] == (data::bytes(&x), report.bound.to_bits()),
+                        "{time}"
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
     // Calls 1 to 3 are alike; then rank 1 makes another, which it has made before as well.
     let (count, others) = (10, 20);
