@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-pub(crate) mod at_level;
+pub mod at_level;
 pub(crate) mod chunk;
 pub(crate) mod error;
 mod generic;

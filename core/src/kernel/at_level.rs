@@ -1,4 +1,5 @@
-//! Plain loops, compiled once for each level: what a codec needs that has no kernels of its own.
+//! Plain loops, compiled once for each level: for codecs without kernels of their own, and for
+//! whoever else computes beside calls.
 //!
 //! A [`Task`] is inlined into a function with the level's instructions, so the compiler makes
 //! vectors of its loops. Rust contracts and reorders no floating-point operation, so every level
@@ -8,8 +9,9 @@ use super::Level;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64;
 
-/// A piece of work. `run` and all that it calls in loops must be `#[inline(always)]`.
-pub(crate) trait Task {
+/// A piece of work. `run` and all that it calls in loops must be `#[inline(always)]`, or are
+/// compiled for no level.
+pub trait Task {
     /// What comes out.
     type Output;
     /// Does it.
@@ -18,7 +20,7 @@ pub(crate) trait Task {
 
 /// Runs it with the level's instructions, or the best that the machine has below.
 #[inline]
-pub(crate) fn run<K: Task>(level: Level, task: K) -> K::Output {
+pub fn run<K: Task>(level: Level, task: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if level >= Level::Avx512 && x86_64::has_avx512() {
         // SAFETY: the machine has the instructions.
