@@ -13,6 +13,8 @@ mod choose;
 mod climate;
 mod codec;
 pub mod coding;
+pub mod ending;
+pub mod environment;
 mod guidelines;
 mod halo;
 mod info;

@@ -2,7 +2,6 @@
 //!
 //! | module | what it measures |
 //! |---|---|
-//! | [`stack`] | the main job: presets that sum images, one of each rank |
 //! | [`codec`](mod@codec) | codecs alone, beside memory and other compressors (peers) |
 //! | [`accuracy`] | errors of reductions over ranks |
 //! | [`bench`](mod@bench) | collectives over sizes; in its folder `choose` and `guidelines` |
@@ -20,5 +19,4 @@ pub mod codec;
 pub mod p2p;
 pub mod peers;
 pub mod sim;
-pub mod stack;
 pub mod tune;

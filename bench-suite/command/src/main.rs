@@ -1,20 +1,18 @@
 //! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else
 //! 1; `launch` has its ranks').
 //!
-//! What it measures is in [`foldwire_benchmark`], and what it runs on several ranks to show them at
-//! work in [`foldwire_applications`]. The rest is here:
+//! The main job is in [`foldwire_stack`], what else it measures in [`foldwire_benchmark`], and what
+//! it runs on several ranks to show them at work in [`foldwire_applications`]. The rest is here:
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `info`, `schedule` | what this build and machine have; who sends what to whom |
 //! | `launch`, `preload` | starting ranks; Foldwire under MPI programs. They need Unix |
-//! | `environment` | variables that nobody reads |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // What only plots show is not looked at without them.
 #![cfg_attr(not(feature = "plots"), allow(unused))]
 
-mod environment;
 mod info;
 #[cfg(unix)]
 mod launch;
@@ -22,29 +20,21 @@ mod launch;
 mod preload;
 mod schedule;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 #[cfg(feature = "applications")]
 use foldwire_applications::{cg, climate, halo, train, transpose};
-use foldwire_arguments::{Cli, Command, unused};
-use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, stack, tune};
+use foldwire_arguments::{Cli, Command, ending, environment, unused};
+use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, tune};
+#[cfg(not(feature = "applications"))]
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::streams::{self, OutputError};
 
 fn main() -> ExitCode {
     let given = Cli::command().try_get_matches();
-    let result = match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
+    ending::of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
         Ok((Cli { command }, given)) => checked(&command, &given),
-        Err(answer) => tell(&answer),
-    };
-    result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
-        Some(output) if output.is_without_reader() => ExitCode::from(streams::NO_READER),
-        _ => {
-            streams::remark(format_args!("error: {error:#}"));
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
-        }
+        Err(answer) => ending::tell(&answer),
     })
 }
 
@@ -59,7 +49,7 @@ fn checked(command: &Command, given: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Stack(args) => stack::run(args)?,
+        Command::Stack(args) => foldwire_stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,
         Command::Accuracy(args) => accuracy::run(args)?,
         Command::Bench(args) => bench::run(args)?,
@@ -99,12 +89,3 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
 const NO_APPLICATIONS: &str = "this foldwire was built without its applications, cg, climate, \
     halo, train and transpose; build it with --features applications, as in `cargo run --release \
     --features applications -- train`";
-
-/// Prints clap's answer in place of a command: help and version on stdout, mistakes on stderr.
-fn tell(answer: &clap::Error) -> anyhow::Result<ExitCode> {
-    let printed = answer.print().and_then(|()| io::stdout().flush());
-    if !answer.use_stderr() {
-        printed.map_err(OutputError::from)?;
-    }
-    Ok(ExitCode::from(if answer.use_stderr() { 2 } else { 0 }))
-}

@@ -5,6 +5,8 @@
 //! runs and times the presets, bound by bound; here the results are judged, drawn and printed.
 //! `words` says what was seen; `papers` has what these systems' authors report.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod papers;
 mod race;
 mod words;

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use foldwire_workbench::streams;
 
 /// Writes the warnings on stderr; of several ranks, rank 0 does.
-pub(crate) fn warn_of_unknown() {
+pub fn warn_of_unknown() {
     if env::var_os("FOLDWIRE_RANK").is_some_and(|rank| rank != OsStr::new("0")) {
         return;
     }

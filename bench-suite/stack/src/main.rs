@@ -1,0 +1,39 @@
+//! The main job alone. It is `foldwire stack`, and takes half as long to compile as all of that
+//! command.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
+use foldwire_arguments::{Command, StackArgs, ending, environment, unused};
+
+const AFTER: &str = "\
+This is `foldwire stack`, without the other commands: `cargo run --release -- --help` has all of
+them, and `cargo run --release -- stack --help` examples.";
+
+/// Sum one image volume per rank with every preset, and compare time, bytes and error
+#[derive(Debug, Parser)]
+#[command(name = "stack", version, after_help = AFTER)]
+struct Cli {
+    #[command(flatten)]
+    args: StackArgs,
+}
+
+fn main() -> ExitCode {
+    let given = Cli::command().try_get_matches();
+    ending::of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
+        Ok((Cli { args }, given)) => run(args, &given),
+        Err(answer) => ending::tell(&answer),
+    })
+}
+
+fn run(args: StackArgs, given: &ArgMatches) -> anyhow::Result<ExitCode> {
+    environment::warn_of_unknown();
+    let command = Command::Stack(args);
+    unused::check(&command, given)?;
+    if let Command::Stack(args) = &command {
+        foldwire_stack::run(args)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
