@@ -11,15 +11,22 @@ struct Case {
     ranks: u64,
     count: u64,
     plan: &'static str,
+    /// Prepared once.
+    prepared: bool,
     recorded: u64,
 }
 
-const CASES: [Case; 5] = [
-    Case { ranks: 2, count: 1, plan: "raw", recorded: 4_474 },
-    Case { ranks: 8, count: 1, plan: "raw", recorded: 7_930 },
-    Case { ranks: 2, count: 1024, plan: "foldwire", recorded: 26_035 },
-    Case { ranks: 8, count: 1024, plan: "foldwire", recorded: 54_852 },
-    Case { ranks: 2, count: 1024, plan: "auto", recorded: 23_609 },
+const fn case(ranks: u64, count: u64, plan: &'static str, recorded: u64) -> Case {
+    Case { ranks, count, plan, prepared: false, recorded }
+}
+
+const CASES: [Case; 6] = [
+    case(2, 1, "raw", 4_626),
+    Case { prepared: true, ..case(2, 1, "raw", 4_688) },
+    case(8, 1, "raw", 8_338),
+    case(2, 1024, "foldwire", 26_065),
+    case(8, 1024, "foldwire", 55_052),
+    case(2, 1024, "auto", 23_642),
 ];
 
 /// More calls than these are counted, so that what the first ones prepare is not.
@@ -30,7 +37,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let words = "build --release -p foldwire-tests --features programs --bin instructions";
     steps.run("build", &mut steps.cargo(words))?;
     println!(
-        "{:>5} {:>9}  {:<10} {:>12} {:>9}  ratio",
+        "{:>5} {:>9}  {:<13} {:>12} {:>9}  ratio",
         "ranks", "bytes", "plan", "a rank", "before"
     );
     let mut grown = false;
@@ -38,9 +45,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         let taken = count(steps, case, FIRST + COUNTED)? - count(steps, case, FIRST)?;
         let taken = taken / (COUNTED * case.ranks);
         let ratio = taken as f64 / case.recorded as f64;
-        let &Case { ranks, count, plan, recorded } = case;
+        let &Case { ranks, count, plan, prepared, recorded } = case;
         let n_bytes = 4 * count;
-        println!("{ranks:>5} {n_bytes:>9}  {plan:<10} {taken:>12} {recorded:>9}  {ratio:.2}");
+        let plan = if prepared { format!("{plan}, prepared") } else { plan.to_owned() };
+        println!("{ranks:>5} {n_bytes:>9}  {plan:<13} {taken:>12} {recorded:>9}  {ratio:.2}");
         grown |= ratio > 1.2;
     }
     ensure!(
@@ -59,6 +67,7 @@ fn count(steps: &Steps, case: &Case, n_calls: u64) -> anyhow::Result<u64> {
         command.arg(format!("--{name}={value}"));
     }
     command.arg(format!("--plan={}", case.plan));
+    command.args(case.prepared.then_some("--prepared"));
     let output = command.output().context("valgrind: `cargo xtask packages` installs it")?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
