@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::streams::{self, OutputError};
 
-/// The exit code of this result, an error of which is said on stderr.
+/// The exit code of this result. Writes an error to stderr.
 pub fn of(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
         Some(output) if output.is_without_reader() => ExitCode::from(streams::NO_READER),

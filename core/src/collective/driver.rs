@@ -1,4 +1,4 @@
-//! What calls are driven by and compute with, for [`instances`](crate::instances) to keep.
+//! The functions that drive calls and compute for them, for [`instances`](crate::instances) to keep.
 
 use super::operands::Operands;
 use super::resolved::Resolved;
@@ -17,7 +17,7 @@ macro_rules! computing {
         #[expect(dead_code, missing_debug_implementations, reason = "there to be compiled")]
         pub struct Computing($(Computes<$type>),*);
 
-        /// All of it.
+        /// The functions of all types.
         pub static COMPUTING: Computing = Computing($(Computes::<$type> { _by: |work| work }),*);
     };
 }
@@ -28,7 +28,7 @@ struct Computes<T: Element> {
 
 each_type!(computing);
 
-/// What drives a call over a transport.
+/// The functions that drive a call over a transport.
 pub(crate) struct Driver<X: Transport> {
     _start: Start<X>,
     _start_prepared: StartPrepared<X>,

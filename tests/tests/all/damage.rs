@@ -317,9 +317,13 @@ fn a_hundred_thousand_mutations_of_f32_frames_are_refused_or_decoded() {
     mutations_are_survived::<f32>(1);
 }
 
-#[test]
-fn a_hundred_thousand_mutations_of_f64_frames_are_refused_or_decoded() {
-    mutations_are_survived::<f64>(2);
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_hundred_thousand_mutations_of_f64_frames_are_refused_or_decoded() {
+        mutations_are_survived::<f64>(2);
+    }
 }
 
 #[test]

@@ -69,46 +69,50 @@ fn errors(run: Run<Result<(), Error>>) -> Vec<Option<Error>> {
     ends.collect()
 }
 
-/// Whatever a step does with a frame, and whatever the lane holds then.
-#[test]
-fn a_broken_payload_costs_no_frame_anywhere() {
-    let mut n_struck = 0;
-    for (collective, schedule) in ROUTES {
-        for pipeline in pipeline::ALL {
-            for codec in CODECS {
-                for op in [Operation::Sum, Operation::Prod] {
-                    if op == Operation::Prod && !collective.reduces() {
-                        continue;
-                    }
-                    for size in [2, 3, 5] {
-                        let case = Case {
-                            collective,
-                            schedule,
-                            pipeline,
-                            codec,
-                            op,
-                            ..Case::all_reduce(size, 700)
-                        };
-                        for victim in [0, size - 1] {
-                            let mut nth = 0;
-                            while let Some(errors) = with_a_broken_payload(&case, victim, nth) {
-                                // The end of a bundle says how many segments it has.
-                                let is_found = |e: &Error| match e {
-                                    Error::Codec(_) => true,
-                                    Error::Mismatch { field, .. } => *field == Field::Run,
-                                    _ => false,
-                                };
-                                let found = errors.iter().flatten().any(is_found);
-                                assert!(found, "{case:?}, rank {victim}, {nth}th: {errors:?}");
-                                (n_struck, nth) = (n_struck + 1, nth + 1);
+mod long {
+    use super::*;
+
+    /// Whatever a step does with a frame, and whatever the lane holds then.
+    #[test]
+    fn a_broken_payload_costs_no_frame_anywhere() {
+        let mut n_struck = 0;
+        for (collective, schedule) in ROUTES {
+            for pipeline in pipeline::ALL {
+                for codec in CODECS {
+                    for op in [Operation::Sum, Operation::Prod] {
+                        if op == Operation::Prod && !collective.reduces() {
+                            continue;
+                        }
+                        for size in [2, 3, 5] {
+                            let case = Case {
+                                collective,
+                                schedule,
+                                pipeline,
+                                codec,
+                                op,
+                                ..Case::all_reduce(size, 700)
+                            };
+                            for victim in [0, size - 1] {
+                                let mut nth = 0;
+                                while let Some(errors) = with_a_broken_payload(&case, victim, nth) {
+                                    // The end of a bundle says how many segments it has.
+                                    let is_found = |e: &Error| match e {
+                                        Error::Codec(_) => true,
+                                        Error::Mismatch { field, .. } => *field == Field::Run,
+                                        _ => false,
+                                    };
+                                    let found = errors.iter().flatten().any(is_found);
+                                    assert!(found, "{case:?}, rank {victim}, {nth}th: {errors:?}");
+                                    (n_struck, nth) = (n_struck + 1, nth + 1);
+                                }
                             }
                         }
                     }
                 }
             }
         }
+        assert!(n_struck > 3000, "{n_struck}");
     }
-    assert!(n_struck > 3000, "{n_struck}");
 }
 
 /// Fewer frames than lanes can need are refused before anything is sent, with what to change; a

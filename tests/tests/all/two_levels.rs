@@ -160,47 +160,51 @@ fn run_case(case: Case, per_node: usize) -> Vec<(Vec<f32>, Report)> {
     })
 }
 
-/// Collectives by every pipeline, operation and bound in turn, in place and not, from any root, of
-/// counts that do and do not divide, with values that are not numbers.
-#[test]
-fn every_collective_is_within_what_it_promises() {
-    let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
-    let mut turn = 0;
-    for (size, per_node) in [(4, 2), (6, 2), (6, 3), (8, 4), (9, 3), (5, 2), (3, 3)] {
-        for collective in collectives() {
-            for pipeline in [FUSED, HOMOMORPHIC, COMPRESS_ONCE, PER_HOP] {
-                for codec in CODECS {
-                    turn += 1;
-                    let op = Operation::ALL[turn % Operation::ALL.len()];
-                    let count = [0, 1, size - 1, 1000, 4096, 20_011][(turn + turn / 6) % 6];
-                    let (root, rough, in_place) = (turn % size, turn % 5 == 0, turn % 2 == 0);
-                    // Inside one node an all-reduce is exact.
-                    let is_one = per_node == size && collective == Collective::AllReduce;
-                    let codec = if is_one { CodecId::Raw } else { codec };
-                    let (bound, schedule): (_, &dyn Schedule) = (bounds[turn % 3], &TwoLevels);
-                    let op = if collective.reduces() { op } else { Operation::Sum };
-                    let case = Case {
-                        collective,
-                        schedule,
-                        pipeline,
-                        codec,
-                        op,
-                        count,
-                        root,
-                        in_place,
-                        bound,
-                        rough,
-                        per_node,
-                        ..Case::all_reduce(size, count)
-                    };
-                    let outcomes = run_case(case, per_node);
-                    let inputs = case.inputs();
-                    for (rank, (result, report)) in outcomes.iter().enumerate() {
-                        let verdict = case.verify(rank, result, report, &inputs);
-                        assert_eq!(verdict, Ok(()), "{case:?}, {per_node} a node, rank {rank}");
-                        let is_the_same = !case.is_the_same_everywhere()
-                            || data::bits(result) == data::bits(&outcomes[0].0);
-                        assert!(is_the_same, "{case:?}: other bits");
+mod long {
+    use super::*;
+
+    /// Collectives by every pipeline, operation and bound in turn, in place and not, from any root, of
+    /// counts that do and do not divide, with values that are not numbers.
+    #[test]
+    fn every_collective_is_within_what_it_promises() {
+        let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
+        let mut turn = 0;
+        for (size, per_node) in [(4, 2), (6, 2), (6, 3), (8, 4), (9, 3), (5, 2), (3, 3)] {
+            for collective in collectives() {
+                for pipeline in [FUSED, HOMOMORPHIC, COMPRESS_ONCE, PER_HOP] {
+                    for codec in CODECS {
+                        turn += 1;
+                        let op = Operation::ALL[turn % Operation::ALL.len()];
+                        let count = [0, 1, size - 1, 1000, 4096, 20_011][(turn + turn / 6) % 6];
+                        let (root, rough, in_place) = (turn % size, turn % 5 == 0, turn % 2 == 0);
+                        // Inside one node an all-reduce is exact.
+                        let is_one = per_node == size && collective == Collective::AllReduce;
+                        let codec = if is_one { CodecId::Raw } else { codec };
+                        let (bound, schedule): (_, &dyn Schedule) = (bounds[turn % 3], &TwoLevels);
+                        let op = if collective.reduces() { op } else { Operation::Sum };
+                        let case = Case {
+                            collective,
+                            schedule,
+                            pipeline,
+                            codec,
+                            op,
+                            count,
+                            root,
+                            in_place,
+                            bound,
+                            rough,
+                            per_node,
+                            ..Case::all_reduce(size, count)
+                        };
+                        let outcomes = run_case(case, per_node);
+                        let inputs = case.inputs();
+                        for (rank, (result, report)) in outcomes.iter().enumerate() {
+                            let verdict = case.verify(rank, result, report, &inputs);
+                            assert_eq!(verdict, Ok(()), "{case:?}, {per_node} a node, rank {rank}");
+                            let is_the_same = !case.is_the_same_everywhere()
+                                || data::bits(result) == data::bits(&outcomes[0].0);
+                            assert!(is_the_same, "{case:?}: other bits");
+                        }
                     }
                 }
             }
