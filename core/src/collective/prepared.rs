@@ -3,7 +3,7 @@
 //!
 //! To prepare a call is all that does not depend on the values: its arguments are checked, its
 //! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
-//! runs it. Nobody looks at the data again, and nothing is allocated.
+//! runs it, from the second one on as it ran before. Nobody looks at the data again.
 
 use super::full_call::FullCall;
 use super::operation::RunningCall;
