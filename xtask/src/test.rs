@@ -35,7 +35,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the others take them away again.
     steps.run("compiling", &mut fabrics::cargo_on(steps, here, Scope::Fabrics, "test --no-run"))?;
-    let mut tests = short_tests(steps, here, &format!("--lib --bins --examples {ALL_BUT_ALL}"));
+    let mut tests = short_tests(steps, here, &format!("--lib --bins {ALL_BUT_ALL}"));
     // Cargo runs one program of tests after the other, and many wait more than they compute. The
     // largest runs beside, with ranks of processes and the rest, once cargo has let go of its lock
     // on the target folder: when the first test speaks.
@@ -66,10 +66,11 @@ fn short_tests(steps: &Steps, here: Available, targets: &str) -> Command {
     tests
 }
 
-/// The largest program of tests, processes that wait for each other, and examples.
+/// The largest program of tests, processes that wait for each other, and examples: about as long as
+/// the others.
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     fabrics::run_suites(steps, here)?;
-    steps.run("all", &mut short_tests(steps, here, "--test all"))?;
+    steps.run("all, examples", &mut short_tests(steps, here, "--test all --examples"))?;
     let mut examples = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --doc");
     steps.run("examples in documentation", &mut examples)?;
     Ok(())

@@ -1,5 +1,6 @@
 //! Ranks that do not come, end, leave, or fall silent.
 
+use std::net::UdpSocket;
 use std::panic::{self, AssertUnwindSafe};
 
 use super::*;
@@ -153,21 +154,28 @@ fn rank_0_passes_news_on_before_it_leaves() {
     assert_eq!(parties[0].poll_lost(), None, "rank 0 has left in good order");
 }
 
-/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs a system call.
+/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs about as much
+/// as a system call, here one that finds a socket empty.
 #[test]
 fn asking_for_losses_is_cheap() {
-    const CALLS: u32 = 2000;
+    const CALLS: u32 = 200;
+    let time = |call: &mut dyn FnMut()| {
+        let start = Instant::now();
+        (0..CALLS).for_each(|_| call());
+        start.elapsed() / CALLS
+    };
     let mut parties = group(9, LIMIT);
+    let empty = UdpSocket::bind("127.0.0.1:0").unwrap();
+    empty.set_nonblocking(true).unwrap();
     for party in &mut parties[..2] {
-        let best = (0..5).map(|_| {
-            let start = Instant::now();
-            for _ in 0..CALLS {
-                assert_eq!(party.poll_lost(), None);
-            }
-            start.elapsed() / CALLS
+        // In turns: whatever disturbs the machine disturbs both.
+        let pairs = (0..50).map(|_| {
+            let asked = time(&mut || assert_eq!(party.poll_lost(), None));
+            [asked, time(&mut || assert!(empty.recv(&mut [0]).is_err()))]
         });
-        let best = best.min().unwrap();
-        assert!(best < Duration::from_micros(20), "{best:?} for rank {}", party.rank());
-        eprintln!("rank {}: {best:?} per call", party.rank());
+        let [asked, system] =
+            pairs.reduce(|[a, b], [c, d]| [a.min(c), b.min(d)]).expect("there are some");
+        assert!(asked < 10 * system, "{asked:?} for rank {}, {system:?}", party.rank());
+        eprintln!("rank {}: {asked:?} per call, a system call {system:?}", party.rank());
     }
 }
