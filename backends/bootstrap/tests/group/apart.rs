@@ -154,8 +154,8 @@ fn rank_0_passes_news_on_before_it_leaves() {
     assert_eq!(parties[0].poll_lost(), None, "rank 0 has left in good order");
 }
 
-/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs about as much
-/// as a system call, here one that finds a socket empty.
+/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs a few system
+/// calls, here compared with one that finds a socket empty.
 #[test]
 fn asking_for_losses_is_cheap() {
     const CALLS: u32 = 200;
@@ -175,7 +175,7 @@ fn asking_for_losses_is_cheap() {
         });
         let [asked, system] =
             pairs.reduce(|[a, b], [c, d]| [a.min(c), b.min(d)]).expect("there are some");
-        assert!(asked < 10 * system, "{asked:?} for rank {}, {system:?}", party.rank());
+        assert!(asked < 20 * system, "{asked:?} for rank {}, {system:?}", party.rank());
         eprintln!("rank {}: {asked:?} per call, a system call {system:?}", party.rank());
     }
 }
