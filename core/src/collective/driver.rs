@@ -1,4 +1,5 @@
-//! The functions that drive calls and compute for them, for [`instances`](crate::instances) to keep.
+//! The functions that drive calls and compute for them: [`instances`](crate::instances) keeps
+//! them.
 
 use super::operands::Operands;
 use super::resolved::Resolved;

@@ -163,8 +163,8 @@ fn run_case(case: Case, per_node: usize) -> Vec<(Vec<f32>, Report)> {
 mod long {
     use super::*;
 
-    /// Collectives by every pipeline, operation and bound in turn, in place and not, from any root, of
-    /// counts that do and do not divide, with values that are not numbers.
+    /// Collectives by every pipeline, operation and bound in turn, in place and not, from any root,
+    /// of counts that do and do not divide, with values that are not numbers.
     #[test]
     fn every_collective_is_within_what_it_promises() {
         let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
