@@ -19,8 +19,8 @@
 //! dispersion, down to subnormal ones, are not computed. Each output value depends on the previous
 //! fields alone, in a fixed order of operations: results do not depend on the number of threads.
 //!
-//! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass, which
-//! makes several steps.
+//! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass; a
+//! pass makes several steps.
 
 use std::f32::consts::PI;
 use std::ops::Range;
