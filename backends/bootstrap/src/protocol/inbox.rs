@@ -1,5 +1,7 @@
 //! Bytes that have come, and messages made of them.
 
+use std::mem;
+
 use crate::message::{self, Malformed, Message};
 
 /// Bytes asked of a connection at a time.
@@ -8,8 +10,10 @@ pub const CHUNK_BYTES: usize = 16 * 1024;
 /// What one connection has brought and nobody has taken yet.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// Read up to `n_read`, the rest an incomplete message or one that nobody has taken.
+    /// Room that stays. From `n_taken` up to `n_read` it holds an incomplete message, or messages
+    /// that nobody has taken.
     bytes: Vec<u8>,
+    n_taken: usize,
     n_read: usize,
 }
 
@@ -22,13 +26,15 @@ impl Inbox {
         &mut self,
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        self.bytes.drain(..self.n_read);
-        self.n_read = 0;
-        let n_before = self.bytes.len();
-        self.bytes.resize(n_before + CHUNK_BYTES, 0);
-        let result = read(&mut self.bytes[n_before..]);
-        self.bytes.truncate(n_before + *result.as_ref().unwrap_or(&0));
-        result
+        self.bytes.copy_within(self.n_taken..self.n_read, 0);
+        self.n_read -= mem::take(&mut self.n_taken);
+        let room = self.n_read..self.n_read + CHUNK_BYTES;
+        if self.bytes.len() < room.end {
+            self.bytes.resize(room.end, 0);
+        }
+        let n_bytes = read(&mut self.bytes[room])?;
+        self.n_read += n_bytes.min(CHUNK_BYTES);
+        Ok(n_bytes)
     }
 
     /// The next whole message, for one who accepts none of more than `longest` bytes.
@@ -36,9 +42,10 @@ impl Inbox {
     /// # Errors
     /// When what has come is none; the connection is of no more use.
     pub fn next(&mut self, longest: usize) -> Result<Option<Message<'_>>, Malformed> {
-        let found = message::parse_within(&self.bytes[self.n_read..], longest)?;
+        let waiting = &self.bytes[self.n_taken..self.n_read];
+        let found = message::parse_within(waiting, longest)?;
         Ok(found.map(|(message, n_bytes)| {
-            self.n_read += n_bytes;
+            self.n_taken += n_bytes;
             message
         }))
     }
@@ -46,12 +53,12 @@ impl Inbox {
     /// Bytes that wait.
     #[must_use]
     pub fn n_bytes(&self) -> usize {
-        self.bytes.len() - self.n_read
+        self.n_read - self.n_taken
     }
 
     /// Throws away what waits.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.n_taken = 0;
         self.n_read = 0;
     }
 }
