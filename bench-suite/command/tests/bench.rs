@@ -1,8 +1,11 @@
 //! `foldwire bench` as users meet it, on threads; over MPI with the feature `mpi`, where
 //! `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
 
+mod common;
+
 use std::process::{Command, Output};
 
+use common::assert_refused;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_foldwire");
@@ -245,7 +248,7 @@ fn the_table_has_a_head_and_aligned_rows() {
 
 #[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
-    for (args, hint) in [
+    let cases = [
         ("", "COLLECTIVE"),
         ("alltonone", "allreduce"),
         ("allreduce --sizes 1T", "powers of 1024"),
@@ -272,12 +275,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --backend tcp", "--features tcp"),
         #[cfg(not(feature = "mpi"))]
         ("allreduce --backend mpi", "--features mpi"),
-    ] {
-        let output = bench(args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
-        assert!(errors.contains(hint) && output.stdout.is_empty(), "{args}: {errors}");
-    }
+    ];
+    assert_refused(bench, &cases);
 }
 
 #[cfg(feature = "libfabric")]

@@ -1,11 +1,14 @@
 //! `foldwire codec` as users meet it: what the JSON holds, what the tables show, and exit codes.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use common::assert_refused;
 use serde_json::Value;
 
 const WORK: &str = "work";
@@ -169,7 +172,7 @@ fn a_plot_has_a_curve_for_each_codec_and_times_nothing() {
 #[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
     let folder = folder();
-    for (args, hint) in [
+    let cases = [
         ("--field wave.f64 --bound rel:1e-3 --level sse9", "avx512"),
         ("--field wave.f64 none.f32 --bound rel:1e-3", "no such file"),
         ("--field wave.f64 --bound abs:0", "above 0"),
@@ -182,13 +185,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("--field . --bound abs:1", "folder"),
         ("--field /dev/null --bound abs:1", "f32:PATH"),
         ("--field f32:/dev/null --bound abs:1", "empty"),
-    ] {
-        let output = codec(folder.path(), args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
-        assert!(errors.contains(hint), "{args}: {errors}");
-        assert!(output.stdout.is_empty(), "{args}");
-    }
+    ];
+    assert_refused(|args| codec(folder.path(), args), &cases);
 }
 
 /// What codecs cannot do is said, and never an empty table with exit code 0.
@@ -198,19 +196,14 @@ fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
     let put =
         |name: &str, bytes: &[u8]| fs::write(folder.path().join(WORK).join(name), bytes).unwrap();
     put("half.f16", &[0x00, 0x3c, 0x00, 0x3e].repeat(100));
-    for (args, hint) in [
+    let cases = [
         ("--field half.f16 --codec dense", "dense is not for f16; for f16 there are raw, fz-light"),
         ("--field holes.f32 --codec demote", "demote is not for f32; for f32 there are raw"),
         ("--field holes.f32 --codec truncate:23", "a setting from 1 to 22, not 23"),
         ("--field holes.f32 --codec zfp-rate:33", "a setting from 1 to 32, not 33"),
         ("--field wave.f64 holes.f32 --codec raw,truncate:40", "holes.f32: codec truncate on f32"),
-    ] {
-        let output = codec(folder.path(), &format!("{args} --bound rel:1e-3"));
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
-        assert!(errors.contains(hint), "{args}: {errors}");
-        assert!(output.stdout.is_empty(), "{args}");
-    }
+    ];
+    assert_refused(|args| codec(folder.path(), &format!("{args} --bound rel:1e-3")), &cases);
     // Of all of them those that can are measured, and the others are named.
     let output = codec(folder.path(), "--field half.f16 --codec all --bound rel:1e-3 --repeat 1");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,8 +1,12 @@
 //! The command as users meet it: exit codes, and which stream holds what.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use common::assert_refused;
 
 fn foldwire(folder: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_foldwire"))
@@ -35,7 +39,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     };
     put("g.npy", &npy(9, "(24,)"));
     put("h.npy", &npy(1, "(4294967296, 4294967296, 24)"));
-    for (args, hint) in [
+    let cases = [
         ("stack --bound 1e-3", "needs a prefix"),
         ("stack --bound rel:0", "above 0"),
         ("stack --bound rel:-1e-3", "above 0"),
@@ -82,14 +86,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("schedule --json", "--json has no use here"),
         ("fold", "Usage"),
         ("", "Usage"),
-    ] {
-        let output = foldwire(folder.path(), args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
-        assert!(errors.contains(hint), "{args}: {errors}");
-        assert!(output.stdout.is_empty(), "{args}");
-        assert!(args.is_empty() || errors.starts_with("error: "), "{args}: {errors}");
-    }
+    ];
+    assert_refused(|args| foldwire(folder.path(), args), &cases);
 }
 
 /// More memory than any machine has is refused before any of it is taken.

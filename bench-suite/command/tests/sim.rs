@@ -1,10 +1,13 @@
 //! `foldwire sim` as users meet it: tables, JSON, plots, errors. Speeds of a publication or a file,
 //! so that nothing depends on this machine.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::assert_refused;
 use serde_json::Value;
 
 fn sim(folder: &Path, args: &str) -> Output {
@@ -263,7 +266,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     bench(path, "good.json", "allgather --ranks 2 --sizes 4K --preset raw --link none");
     bench(path, "linkless.json", "allgather --ranks 2 --sizes 4K --preset raw");
     fs::write(path.join("sine.f32"), [0; 64]).unwrap();
-    for (args, hint) in [
+    let cases = [
         ("", "COLLECTIVE"),
         ("alltonone", "allreduce"),
         ("allreduce --ranks 0", "2:512"),
@@ -286,10 +289,6 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("--validate good.json --field sine.f32", "name that field"),
         ("--validate good.json --fabric good.json", "a long array"),
         ("--validate --fabric good.json", "RESULTS.json"),
-    ] {
-        let output = sim(folder.path(), args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
-        assert!(errors.contains(hint) && output.stdout.is_empty(), "{args}: {errors}");
-    }
+    ];
+    assert_refused(|args| sim(path, args), &cases);
 }
