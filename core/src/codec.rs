@@ -49,6 +49,7 @@ pub use demote::Demote;
 pub use dense::{Dense, FzNd, Prediction};
 pub use extension::CodecExt;
 pub use fz_light::{FzLight, FzStatic};
+pub(crate) use list::ErasedCodec;
 pub use list::{AnyCodec, CodecId, Loss};
 pub use lossless::Lossless;
 pub use lz::Lz;

@@ -26,7 +26,7 @@ mod work;
 
 #[cfg(feature = "alloc")]
 pub(crate) use compiled::Compiled;
-pub(crate) use compute::Compute;
+pub(crate) use compute::{Compute, Computing};
 pub(crate) use looks::Looks;
 #[cfg(test)]
 pub(crate) use notices::Memory;
@@ -233,7 +233,7 @@ impl<'a> Engine<'a> {
         &mut self,
         transport: &mut X,
         lanes: &mut Lanes<X::Frame>,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Advanced, Error> {
@@ -260,7 +260,7 @@ impl<'a> Engine<'a> {
         &mut self,
         transport: &mut X,
         lanes: &mut Lanes<X::Frame>,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         notices: &mut Notices,
         lost: Option<Rank>,
     ) -> Result<bool, Error> {
@@ -286,7 +286,7 @@ impl<'a> Engine<'a> {
         &mut self,
         transport: &mut X,
         lanes: &mut Lanes<X::Frame>,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Advanced, Error> {

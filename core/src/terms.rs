@@ -1,6 +1,7 @@
 //! A call whose arguments were checked and whose schedule was chosen: all but its values.
 
 use crate::bound::Quantum;
+use crate::codec::{CodecParams, ErasedCodec};
 use crate::element::{DType, Element};
 use crate::frame::{CallHeader, Measure};
 use crate::layout::{Shares, Window};
@@ -52,6 +53,11 @@ impl Terms<'_> {
     pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
         Terms { plan, shares: Shares::Arrays(ends), ..*self }
+    }
+
+    /// Its codec, made from these parameters.
+    pub(crate) fn codec(&self, params: &CodecParams) -> ErasedCodec {
+        ErasedCodec::new(self.dtype, self.plan.codec, params)
     }
 
     /// What an average is divided by, else 1.

@@ -1,11 +1,12 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CodecParams, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp,
-    Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate,
+    Codec, CodecParams, CuSzp, DecodeError, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz,
+    Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate,
 };
 use crate::element::{DType, Element, Float, bf16, f16};
 use core::any::Any;
+use core::marker::PhantomData;
 
 /// What a codec loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,36 +232,73 @@ impl CodecId {
     /// Makes the codec for one call; the raw one for types that this is not [for](Self::is_for).
     #[must_use]
     pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
-        AnyCodec::of(OfType::new(T::DTYPE, self, params))
+        AnyCodec { codec: ErasedCodec::new(T::DTYPE, self, params), of: PhantomData }
     }
 }
 
 /// Any codec of the type's, without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyCodec<T: Element> {
+    codec: ErasedCodec,
+    of: PhantomData<T>,
+}
+
+impl<T: Element> AnyCodec<T> {
+    /// The raw codec for anything but averages.
+    pub(crate) const fn raw() -> Self {
+        Self { codec: ErasedCodec::raw(T::DTYPE), of: PhantomData }
+    }
+
+    /// The codec behind its trait.
+    #[must_use]
+    pub fn as_dyn(&self) -> &dyn Codec<T> {
+        self.codec.of()
+    }
+}
+
+/// Any codec of any type: what a call keeps whatever its values are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErasedCodec {
+    id: CodecId,
+    dtype: DType,
     codec: OfType,
-    as_dyn: AsDyn<T>,
 }
 
 /// The codec of this type behind its trait: a function for each type, so that codecs are compiled
 /// here, once.
 type AsDyn<T> = fn(&OfType) -> &dyn Codec<T>;
 
-impl<T: Element> AnyCodec<T> {
-    fn of(codec: OfType) -> Self {
-        let Some(&as_dyn) = OfType::as_dyn(T::DTYPE).downcast_ref() else { unreachable!() };
-        Self { codec, as_dyn }
+impl ErasedCodec {
+    /// The codec of this name; the raw one for types that it is not [for](CodecId::is_for).
+    pub(crate) fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
+        let codec = OfType::new(dtype, id, params);
+        Self { id: if id.is_for(dtype) { id } else { CodecId::Raw }, dtype, codec }
     }
 
     /// The raw codec for anything but averages.
-    pub(crate) fn raw() -> Self {
-        Self::of(OfType::raw(T::DTYPE))
+    pub(crate) const fn raw(dtype: DType) -> Self {
+        Self { id: CodecId::Raw, dtype, codec: OfType::raw(dtype) }
     }
 
-    /// The codec behind its trait.
-    #[must_use]
-    pub fn as_dyn(&self) -> &dyn Codec<T> {
-        (self.as_dyn)(&self.codec)
+    pub(crate) const fn id(&self) -> CodecId {
+        self.id
+    }
+
+    pub(crate) const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The codec behind its trait, of its type.
+    pub(crate) fn of<T: Element>(&self) -> &dyn Codec<T> {
+        let Some(as_dyn) = OfType::as_dyn(T::DTYPE).downcast_ref::<AsDyn<T>>() else {
+            unreachable!()
+        };
+        as_dyn(&self.codec)
+    }
+
+    /// [`Codec::n_values`] of a payload that is encoded by it, or of a raw one.
+    pub(crate) fn n_values(&self, id: CodecId, src: &[u8]) -> Result<usize, DecodeError> {
+        if id == self.id { self.codec.n_values(src) } else { OfType::raw(self.dtype).n_values(src) }
     }
 }
 
@@ -283,6 +321,12 @@ macro_rules! types {
             const fn raw(dtype: DType) -> Self {
                 match dtype {
                     $(DType::$dtype => Self::$dtype($codecs::Raw(Raw::new())),)*
+                }
+            }
+
+            fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
+                match self {
+                    $(Self::$dtype(codec) => codec.as_dyn().n_values(src),)*
                 }
             }
 

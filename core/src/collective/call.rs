@@ -6,7 +6,7 @@
 
 use super::request::Request;
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Work};
+use crate::engine::{Buffers, Work};
 use crate::layout::{Shares, Window};
 use crate::op::{Op, OpCode};
 use crate::schedule::Collective;
@@ -325,15 +325,15 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// What the call is on a rank, and its work there.
     pub(crate) fn parts(&mut self, rank: Rank) -> (Request<'s>, Work<'_, 's, T>) {
         let request = self.request.on(rank);
-        let work = self.work(Coding::default());
+        let work = self.work();
         (Request { lengths: work.buffers.lengths(), ..request }, work)
     }
 
-    /// Its work, which is computed so.
-    pub(crate) fn work(&mut self, coding: Coding<T>) -> Work<'_, 's, T> {
+    /// Its work.
+    pub(crate) fn work(&mut self) -> Work<'_, 's, T> {
         let buffers = buffers(self.request.window, self.send.as_ref(), self.recv.as_mut());
         let residues = self.residues.as_deref_mut();
-        Work { coding, residues, ..Work::new(self.op, buffers) }
+        Work { residues, ..Work::new(self.op, buffers) }
     }
 
     /// How long the buffers are.

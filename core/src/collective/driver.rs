@@ -6,7 +6,7 @@ use super::resolved::Resolved;
 use super::underway::Underway;
 use super::{Communicator, Request};
 use crate::element::{Element, each_type};
-use crate::engine::Work;
+use crate::engine::{Coding, Work};
 use crate::error::Error;
 use crate::handle::Step;
 use crate::plan::Plan;
@@ -44,12 +44,8 @@ type Start<X> = fn(
     &Plan,
 ) -> Result<Underway<'static>, Error>;
 
-type StartPrepared<X> = fn(
-    &mut Communicator<X>,
-    Request<'static>,
-    &mut dyn Operands,
-    &Resolved<'static>,
-) -> Underway<'static>;
+type StartPrepared<X> =
+    fn(&mut Communicator<X>, Request<'static>, (&Resolved<'static>, &Coding)) -> Underway<'static>;
 
 type Advance<X> =
     fn(&mut Underway<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Step, Error>;

@@ -12,14 +12,10 @@ use super::terms::Terms;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
-#[cfg(feature = "alloc")]
-use crate::codec::AnyCodec;
-use crate::codec::CodecParams;
+use crate::element::DType;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
-#[cfg(feature = "alloc")]
-use crate::engine::Coding;
-use crate::engine::{Buffers, Engine, Lanes, Notices, Program, Work};
+use crate::engine::{Buffers, Coding, Computing, Engine, Lanes, Notices, Program, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
@@ -41,6 +37,8 @@ use core::time::Duration;
 pub(super) struct FullCall<'s> {
     pub(super) request: Request<'s>,
     pub(super) terms: Terms<'s>,
+    /// How the call itself computes.
+    pub(super) coding: Coding,
     /// What is being run; none once the result has been returned.
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
@@ -84,6 +82,7 @@ impl<'s> FullCall<'s> {
     pub(super) const fn new(request: Request<'s>, terms: Terms<'s>) -> Self {
         Self {
             request,
+            coding: Coding::raw(terms.dtype),
             terms,
             engine: None,
             phase: Phase::Call,
@@ -99,7 +98,7 @@ impl<'s> FullCall<'s> {
     #[cfg(feature = "alloc")]
     pub(super) fn by(made: Box<Made>, engine: Engine<'s>) -> Self {
         let call = Self::new(made.request, made.resolved.terms);
-        Self { engine: Some(engine), made: Some(made), ..call }
+        Self { coding: made.coding.clone(), engine: Some(engine), made: Some(made), ..call }
     }
 
     /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
@@ -150,7 +149,7 @@ impl<'s> FullCall<'s> {
             let budget = resolve(&self.terms, None)?;
             let _resolved = self.start_call(comm, &budget, work)?;
             #[cfg(feature = "alloc")]
-            comm.keep(&self.request, plan, &_resolved);
+            comm.keep(&self.request, plan, (&_resolved, &self.coding));
             Ok(())
         }
     }
@@ -176,18 +175,16 @@ impl<'s> FullCall<'s> {
             return Ok(call);
         }
         let mut call = Self::new(*request, terms.of_group(ends));
-        let codecs: Vec<AnyCodec<T>> = budgets
-            .iter()
-            .map(|budget| call.terms.plan.codec.instance(&comm.params(&call.terms, budget.quantum)))
-            .collect();
+        let codec = |budget: &Budget| call.terms.codec(&comm.params(&call.terms, budget.quantum));
+        let coding = Coding::by_each(budgets.iter().map(codec).collect(), call.terms.divisor());
         let quanta = budgets.iter().map(|budget| budget.quantum.step());
         let header = call.terms.header(Measure::Group, digest(ends, quanta));
         let first = budgets.first().ok_or(Error::Internal)?;
         let sizes = comm.sizes(&call.terms, first.quantum);
         let program = comm.program(&call.terms, &sizes, header)?;
         call.run(comm, program);
+        call.coding = coding.ok_or(Error::Internal)?;
         work.ends = ends;
-        work.coding = Coding::by_each(codecs, call.terms.divisor());
         Ok(call)
     }
 
@@ -243,22 +240,26 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         budget: &Budget,
         work: &mut dyn Operands,
-    ) -> Result<(Resolved<'s>, CodecParams), Error> {
-        let (resolved, params) = comm.resolve(&self.terms, budget)?;
+    ) -> Result<Resolved<'s>, Error> {
+        let (resolved, mut params) = comm.resolve(&self.terms, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
-        let shape_of = if self.terms.finds_shape_in(own.len()) { own } else { 0..0 };
-        resolved.prepare(work, &params, shape_of);
-        self.start(comm, &resolved);
+        if self.terms.finds_shape_in(own.len()) {
+            params = work.find_shape(own, params);
+        }
+        let codec = self.terms.codec(&params);
+        let coding = Coding::by(codec, self.terms.divisor(), self.terms.rounds_first);
+        self.start(comm, (&resolved, &coding));
         self.pass = self.terms.pass(budget.quantum, comm.rank());
-        Ok((resolved, params))
+        Ok(resolved)
     }
 
     /// Runs the call itself next.
     pub(super) fn start<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        resolved: &Resolved<'s>,
+        (resolved, coding): (&Resolved<'s>, &Coding),
     ) {
+        self.coding = coding.clone();
         self.run_as(comm, resolved.program, resolved.n_lanes, resolved.report);
         self.phase = Phase::Call;
     }
@@ -342,7 +343,10 @@ impl<'s> FullCall<'s> {
             Phase::Look { values, .. } => {
                 exchange(engine, (transport, lanes), notices, limits, &mut values[..n_looked])?
             }
-            Phase::Call => engine.poll(transport, lanes, work, limits, notices)?,
+            Phase::Call => {
+                let compute = &mut Computing { work, coding: &self.coding };
+                engine.poll(transport, lanes, compute, limits, notices)?
+            }
         };
         match progress {
             Step::Moved => return Ok(Step::Moved),
@@ -429,7 +433,8 @@ fn exchange<X: Transport>(
     values: &mut [f64],
 ) -> Result<Step, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
-    engine.poll(transport, lanes, &mut work, limits, notices)
+    let compute = &mut Computing { work: &mut work, coding: &Coding::raw(DType::F64) };
+    engine.poll(transport, lanes, compute, limits, notices)
 }
 
 /// What ranks must agree on of the arrays of a group, as a number that is no NaN.

@@ -3,9 +3,9 @@
 use super::survey;
 use super::terms::Terms;
 use crate::bound::Extent;
-use crate::codec::{CodecId, CodecParams};
+use crate::codec::CodecParams;
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Compute, Work};
+use crate::engine::{Buffers, Compute, Work};
 use crate::kernel::Level;
 use crate::rounding::Pass;
 use crate::select::automatic::N_LOSSY;
@@ -26,17 +26,8 @@ pub(crate) trait Operands: Compute {
         finds: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]);
 
-    /// From now on computes by this codec, which looks for the shape of these values if there are
-    /// some; averages are divided by `divisor`. `is_in_place`: the buffer for results will hold own
-    /// values.
-    fn compute_by(
-        &mut self,
-        codec: CodecId,
-        params: &CodecParams,
-        shape_of: Range<usize>,
-        divisor: u32,
-        is_in_place: bool,
-    );
+    /// What a codec is made from, with the shape that is found in own values.
+    fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
 
     /// Rounds own values, where results will be.
     fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level);
@@ -68,20 +59,8 @@ impl<T: Element> Operands for Work<'_, '_, T> {
     }
 
     #[inline(never)]
-    fn compute_by(
-        &mut self,
-        codec: CodecId,
-        params: &CodecParams,
-        shape_of: Range<usize>,
-        divisor: u32,
-        is_in_place: bool,
-    ) {
-        let codec = if shape_of.is_empty() {
-            codec.instance(params)
-        } else {
-            codec.instance(&params.with_shape_of(at(self.buffers.all_own(), shape_of)))
-        };
-        self.coding = Coding::by(codec, divisor, is_in_place);
+    fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams {
+        params.with_shape_of(at(self.buffers.all_own(), own))
     }
 
     #[inline(never)]

@@ -47,7 +47,7 @@ use crate::transport::Transport;
 pub struct Prepared<'p, T: Element> {
     request: Request<'p>,
     op: Op<'p, T>,
-    coding: Coding<T>,
+    coding: Coding,
     resolved: Resolved<'p>,
     capacity: usize,
     before: Option<Report>,
@@ -66,15 +66,14 @@ impl<'p, T: Element> Prepared<'p, T> {
         let mut call = FullCall::new(request, terms);
         call.begin_untried(comm, &mut work, plan)?;
         call.finish_looking(comm, &mut work)?;
-        let FullCall { terms, engine, before, .. } = call;
+        let FullCall { terms, coding, engine, before, .. } = call;
         let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
         let resolved = Resolved { terms, program, n_lanes, report };
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
-        let Work { op, coding, .. } = work;
-        Ok(Self { request, op, coding, resolved, capacity, before })
+        Ok(Self { request, op: work.op, coding, resolved, capacity, before })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.
@@ -98,8 +97,8 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let (request, mut work) = self.parts(comm, buffers.into())?;
-        let call = Underway::start_prepared(comm, request, &mut work, &self.resolved);
+        let (request, work) = self.parts(comm, buffers.into())?;
+        let call = Underway::start_prepared(comm, request, (&self.resolved, &self.coding));
         Ok(Handle(RunningCall { comm, work, call }))
     }
 
@@ -128,7 +127,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         if comm.poisoned {
             return Err(Error::Poisoned);
         }
-        let work = Work { coding: self.coding.clone(), ..Work::new(self.op, buffers) };
+        let work = Work::new(self.op, buffers);
         let window = work.buffers.window();
         let request = Request { lengths: work.buffers.lengths(), ..self.request };
         if !self.is_of(comm) || window != self.request.window {

@@ -8,16 +8,14 @@
 
 #[cfg(feature = "alloc")]
 use super::Config;
-use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::COUNTED_FROM;
 use super::terms::Terms;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
-use crate::codec::CodecParams;
 use crate::engine::Program;
 #[cfg(feature = "alloc")]
-use crate::engine::{Compiled, Replay};
+use crate::engine::{Coding, Compiled, Replay};
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
 #[cfg(feature = "alloc")]
@@ -29,7 +27,6 @@ use crate::select::Choice;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
-use core::ops::Range;
 
 /// A call but for its values and its number.
 #[derive(Clone, Copy)]
@@ -41,20 +38,6 @@ pub(crate) struct Resolved<'s> {
     pub(super) report: Report,
 }
 
-impl Resolved<'_> {
-    /// Has operands compute as the call does, by a codec made from these parameters. The codec
-    /// looks for the shape of these values if there are some.
-    pub(super) fn prepare(
-        &self,
-        work: &mut dyn Operands,
-        params: &CodecParams,
-        shape_of: Range<usize>,
-    ) {
-        let Terms { plan, rounds_first, .. } = &self.terms;
-        work.compute_by(plan.codec, params, shape_of, self.terms.divisor(), *rounds_first);
-    }
-}
-
 /// Calls that are kept.
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
@@ -63,9 +46,10 @@ const N_RECENT: usize = 8;
 #[cfg(feature = "alloc")]
 pub(super) struct Made {
     pub(super) request: Request<'static>,
-    /// The plan, and what its codec is made from; none of a prepared call, which brings its codec.
-    pub(super) by: Option<(Plan, CodecParams)>,
+    /// Its plan; none of a prepared call.
+    pub(super) by: Option<Plan>,
     pub(super) resolved: Resolved<'static>,
+    pub(super) coding: Coding,
     pub(super) compiled: Compiled,
     /// The call of them that is under way, or was last.
     pub(super) replay: Replay,
@@ -76,8 +60,9 @@ impl Made {
     /// The call that is resolved so; `None` if lengths of shares would not live as long.
     fn new(
         request: &Request<'_>,
-        by: Option<(Plan, CodecParams)>,
+        by: Option<Plan>,
         resolved: &Resolved<'_>,
+        coding: &Coding,
     ) -> Option<Self> {
         let Resolved { terms, program, n_lanes, report } = resolved;
         let Shares::Even(count) = terms.shares else { return None };
@@ -88,8 +73,9 @@ impl Made {
             n_lanes: *n_lanes,
             report: *report,
         };
-        let (compiled, replay) = (Compiled::default(), Replay::default());
-        Some(Self { request: Request { shares, ..*request }, by, resolved, compiled, replay })
+        let request = Request { shares, ..*request };
+        let (coding, compiled) = (coding.clone(), Compiled::default());
+        Some(Self { request, by, resolved, coding, compiled, replay: Replay::default() })
     }
 }
 
@@ -146,7 +132,7 @@ impl<X: Transport> Communicator<X> {
             return None;
         }
         self.state.recent.check(&self.config);
-        let is_by_it = |made: &Made| made.by.as_ref().is_some_and(|(by, _)| by == plan);
+        let is_by_it = |made: &Made| made.by.as_ref() == Some(plan);
         self.state.recent.take(|made| made.request == *request && is_by_it(made))
     }
 
@@ -156,6 +142,7 @@ impl<X: Transport> Communicator<X> {
         &mut self,
         request: &Request<'_>,
         resolved: &Resolved<'_>,
+        coding: &Coding,
     ) -> Option<Box<Made>> {
         let is_it = |made: &Made| {
             made.by.is_none()
@@ -163,7 +150,7 @@ impl<X: Transport> Communicator<X> {
                 && made.resolved.program.is_alike(&resolved.program)
         };
         let made = self.state.recent.take(is_it);
-        made.or_else(|| Made::new(request, None, resolved).map(Box::new))
+        made.or_else(|| Made::new(request, None, resolved, coding).map(Box::new))
     }
 
     /// Keeps a call that was made again.
@@ -180,7 +167,7 @@ impl<X: Transport> Communicator<X> {
         &mut self,
         request: &Request<'_>,
         plan: &Plan,
-        (resolved, params): &(Resolved<'_>, CodecParams),
+        (resolved, coding): (&Resolved<'_>, &Coding),
     ) {
         let terms = &resolved.terms;
         let is_short = request.n_bytes() < COUNTED_FROM;
@@ -194,7 +181,7 @@ impl<X: Transport> Communicator<X> {
         if depends_on_values || terms.choice.as_ref().is_some_and(is_open) {
             return;
         }
-        if let Some(made) = Made::new(request, Some((*plan, *params)), resolved) {
+        if let Some(made) = Made::new(request, Some(*plan), resolved, coding) {
             self.state.recent.check(&self.config);
             self.state.recent.insert(Box::new(made));
         }

@@ -13,8 +13,9 @@ use super::{Communicator, Request};
 use crate::budget::Budget;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
+use crate::engine::Coding;
 #[cfg(feature = "alloc")]
-use crate::engine::{Replay, Replayed, Work};
+use crate::engine::{Computing, Replay, Replayed, Work};
 use crate::error::Error;
 use crate::handle::Step;
 use crate::plan::Plan;
@@ -75,7 +76,7 @@ impl<'s> Underway<'s> {
     ) -> Result<Self, Error> {
         #[cfg(feature = "alloc")]
         if let Some(made) = comm.made_before(&request, plan) {
-            return Ok(Self::start_again(comm, made, work));
+            return Ok(Self::start_again(comm, made));
         }
         let terms = comm.terms(&request, plan)?;
         let mut call = FullCall::new(request, terms);
@@ -85,19 +86,12 @@ impl<'s> Underway<'s> {
 
     /// Starts a call that was made before.
     #[cfg(feature = "alloc")]
-    fn start_again<X: Transport>(
-        comm: &mut Communicator<X>,
-        mut made: Box<Made>,
-        work: &mut dyn Operands,
-    ) -> Self {
+    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut made: Box<Made>) -> Self {
         let resolved = &made.resolved;
-        if let Some((_, params)) = &made.by {
-            resolved.prepare(work, params, 0..0);
-        }
         let limits = comm.limits();
         if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
             let mut call = FullCall::new(made.request, resolved.terms);
-            call.start(comm, resolved);
+            call.start(comm, (resolved, &made.coding));
             comm.state.lanes.record = Some(core::mem::take(&mut made.compiled));
             call.made = Some(made);
             return Self::full(comm, call);
@@ -107,21 +101,19 @@ impl<'s> Underway<'s> {
         Self { limits, stage: Stage::Replay(made) }
     }
 
-    /// Starts a call that has been prepared, by the codec that `work` has.
+    /// Starts a call that has been prepared.
     #[inline(never)]
     pub(super) fn start_prepared<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
-        #[cfg_attr(not(feature = "alloc"), expect(unused_variables, reason = "keeps no calls"))]
-        work: &mut dyn Operands,
-        resolved: &Resolved<'s>,
+        (resolved, coding): (&Resolved<'s>, &Coding),
     ) -> Self {
         #[cfg(feature = "alloc")]
-        if let Some(made) = comm.prepared_before(&request, resolved) {
-            return Self::start_again(comm, made, work);
+        if let Some(made) = comm.prepared_before(&request, resolved, coding) {
+            return Self::start_again(comm, made);
         }
         let mut call = FullCall::new(request, resolved.terms);
-        call.start(comm, resolved);
+        call.start(comm, (resolved, coding));
         Self::full(comm, call)
     }
 
@@ -191,12 +183,12 @@ impl<'s> Underway<'s> {
     ) -> Result<Option<Step>, Error> {
         let Stage::Replay(made) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let Made { resolved, compiled, replay, request, .. } = &mut **made;
+        let Made { resolved, coding, compiled, replay, request, .. } = &mut **made;
         let on = (&resolved.program, &*compiled);
         let found = if self.limits.deadline.is_some() {
             Ok(Replayed::Differs)
         } else {
-            replay.poll(on, transport, &mut state.lanes, work, notices)
+            replay.poll(on, transport, &mut state.lanes, &mut Computing { work, coding }, notices)
         };
         match found {
             Ok(Replayed::Moved) => Ok(Some(Step::Moved)),

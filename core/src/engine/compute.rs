@@ -2,7 +2,8 @@
 //! the caller's buffers, so that it is compiled once for each transport.
 
 use super::lane::misuse;
-use crate::codec::{CodecId, DecodeError, Pace, Written};
+use super::work::Coding;
+use crate::codec::{Pace, Written};
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot};
@@ -10,12 +11,6 @@ use core::task::Poll;
 
 /// What a lane has computed.
 pub(crate) trait Compute {
-    /// Bytes of a value.
-    fn bytes_per_value(&self) -> usize;
-
-    /// How many values a received payload of this codec says that it holds.
-    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError>;
-
     /// Carries a primitive out on a segment of the array. `Pending`: not done yet; the same is
     /// asked again. What is written to a slot may be anything after an error. While it works, it
     /// tells how far it has come.
@@ -24,8 +19,14 @@ pub(crate) trait Compute {
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
-        pace: &dyn Pace,
+        how: (&Coding, &dyn Pace),
     ) -> Poll<Result<Written, Error>>;
+}
+
+/// What lanes compute with: a call's values, and how it codes them.
+pub(crate) struct Computing<'c> {
+    pub(crate) work: &'c mut dyn Compute,
+    pub(crate) coding: &'c Coding,
 }
 
 /// The frames of a lane behind the room for their headers.

@@ -8,7 +8,7 @@
 #[cfg(feature = "alloc")]
 mod replay;
 
-use super::compute::Compute;
+use super::compute::Computing;
 use super::looks::Looks;
 use super::slots::{Frame, Slots};
 use super::{Compiled, Notices, Program, check_fields, check_source, transport_error};
@@ -118,7 +118,7 @@ impl<F: Frame> Lane<F> {
         &mut self,
         (program, n_lanes): (&Program<'_>, usize),
         transport: &mut X,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         notices: &mut Notices,
         report: &mut Report,
         _record: Option<&mut Compiled>,
@@ -185,7 +185,7 @@ impl<F: Frame> Lane<F> {
         if let Some(to) = step.to {
             let n_values = run.n_values();
             let n_bytes = self.address(program, &step, n_values)?;
-            self.send(to, n_bytes, n_values * compute.bytes_per_value(), transport, report)?;
+            self.send(to, n_bytes, n_values * compute.coding.bytes_per_value(), transport, report)?;
         }
         let held = self.slots.keep_held(&step)?;
         self.slots.end_step(held, |frame| transport.recycle(frame));
@@ -271,7 +271,7 @@ impl<F: Frame> Lane<F> {
         step: &Step,
         run: &Run<'_>,
         transport: &mut X,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
         let looks = Looks::on(transport);
@@ -418,7 +418,7 @@ fn check_payload(
     run: &Run<'_>,
     codec: CodecId,
     payload: &[u8],
-    compute: &dyn Compute,
+    compute: &Computing<'_>,
 ) -> Result<(), Error> {
     let n_parts = usize::from(run.n_parts());
     if n_parts == 1 {
@@ -430,7 +430,7 @@ fn check_payload(
     let (mut n_found, mut differs) = (0_usize, None);
     for (place, expected) in run.lens().enumerate() {
         let segment = bundle::segment(payload, n_parts, place).and_then(|at| payload.get(at));
-        let found = compute.n_values(codec, segment.ok_or(DecodeError::Damaged)?)?;
+        let found = compute.coding.n_values(codec, segment.ok_or(DecodeError::Damaged)?)?;
         n_found = n_found.saturating_add(found);
         differs = differs.or((found != expected).then_some((expected, found)));
     }
@@ -448,9 +448,9 @@ fn check_segment(
     codec: CodecId,
     segment: &[u8],
     expected: usize,
-    compute: &dyn Compute,
+    compute: &Computing<'_>,
 ) -> Result<(), Error> {
-    let found = compute.n_values(codec, segment)?;
+    let found = compute.coding.n_values(codec, segment)?;
     if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }.into()) }
 }
 

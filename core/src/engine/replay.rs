@@ -5,7 +5,7 @@
 //! the lane is, and it knows how to wait, whom to ask, and what is wrong.
 
 use super::watchdog::{Watchdog, ask_after};
-use super::{Compiled, Compute, Engine, Frame, Lanes, Notices, Program};
+use super::{Compiled, Computing, Engine, Frame, Lanes, Notices, Program};
 use super::{is_short, transport_error};
 use crate::engine::lane::Turn;
 use crate::error::Error;
@@ -66,7 +66,7 @@ impl Replay {
         (program, compiled): (&Program<'_>, &Compiled),
         transport: &mut X,
         lanes: &mut Lanes<X::Frame>,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         notices: &mut Notices,
     ) -> Result<Replayed, Error> {
         transport.progress().map_err(transport_error)?;

@@ -3,7 +3,7 @@
 //! A frame stays here until it is sent or given back. What is computed borrows the frames, so
 //! whatever fails, none is lost: they are all still here, and the lane gives them back.
 
-use super::compute::{Compute, Payloads};
+use super::compute::{Computing, Payloads};
 use super::lane::misuse;
 use crate::bundle;
 use crate::codec::Pace;
@@ -138,7 +138,7 @@ impl<F: Frame> Slots<F> {
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         (run, step): (&Run<'_>, &Step),
         n_done: &mut u16,
         report: &mut Report,
@@ -185,7 +185,7 @@ impl<F: Frame> Slots<F> {
         &mut self,
         primitive: Primitive,
         after: &Contents,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         segment: &Segment,
         report: &mut Report,
         pace: &dyn Pace,
@@ -214,7 +214,7 @@ impl<F: Frame> Slots<F> {
     fn compute(
         &mut self,
         primitive: Primitive,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         segment: &Segment,
         report: &mut Report,
         pace: &dyn Pace,
@@ -224,7 +224,7 @@ impl<F: Frame> Slots<F> {
             bytes.and_then(|bytes| bytes.get_mut(HEADER_BYTES..)).unwrap_or_default()
         });
         let mut payloads = Payloads::new(rooms, self.n_bytes);
-        let done = compute.compute(primitive, &mut payloads, segment, pace);
+        let done = compute.work.compute(primitive, &mut payloads, segment, (compute.coding, pace));
         let written = core::task::ready!(done)?;
         report.blocks += written.blocks;
         if let Some(to) = primitive.target() {
@@ -237,7 +237,7 @@ impl<F: Frame> Slots<F> {
     fn compute_part(
         &mut self,
         primitive: Primitive,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         (run, step): (&Run<'_>, &Step),
         place: u16,
         report: &mut Report,
@@ -275,7 +275,12 @@ impl<F: Frame> Slots<F> {
             rooms[slot] = room.get_mut(range).ok_or(misuse())?;
         }
         let mut payloads = Payloads::new(rooms, n_bytes);
-        let done = compute.compute(primitive, &mut payloads, &run.segment(place), pace);
+        let done = compute.work.compute(
+            primitive,
+            &mut payloads,
+            &run.segment(place),
+            (compute.coding, pace),
+        );
         let done = core::task::ready!(done)?;
         report.blocks += done.blocks;
         if let Some(to) = written {

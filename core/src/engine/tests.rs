@@ -6,7 +6,7 @@ mod replay;
 use super::compute::Payloads;
 use super::notices::Memory;
 use super::*;
-use crate::codec::{CodecId, DecodeError, Pace, Written};
+use crate::codec::{CodecId, Pace, Written};
 use crate::element::DType;
 use crate::frame::Measure;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
@@ -30,20 +30,12 @@ struct Slow {
 }
 
 impl Compute for Slow {
-    fn bytes_per_value(&self) -> usize {
-        4
-    }
-
-    fn n_values(&self, _: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        Ok(payload.len() / 4)
-    }
-
     fn compute(
         &mut self,
         primitive: Primitive,
         _: &mut Payloads<'_>,
         segment: &Segment,
-        _: &dyn Pace,
+        _: (&Coding, &dyn Pace),
     ) -> Poll<Result<Written, Error>> {
         self.n_asked += 1;
         if !self.is_quick && !self.n_asked.is_multiple_of(3) {
@@ -54,6 +46,13 @@ impl Compute for Slow {
         // Frames here are small.
         let n_bytes = segment.len / 100;
         Poll::Ready(Ok(Written { n_bytes, ..Written::default() }))
+    }
+}
+
+impl Slow {
+    fn raw(&mut self) -> Computing<'_> {
+        static RAW: Coding = Coding::raw(DType::F32);
+        Computing { work: self, coding: &RAW }
     }
 }
 
@@ -116,7 +115,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
     for _ in 0..8 {
-        let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
+        let found = engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
         progress.push(found.expect("nothing fails"));
     }
     use Advanced::{Moved, Waiting};
@@ -137,7 +136,7 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut polls = (0..6).map(|_| {
-        let found = engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices);
+        let found = engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
         found.expect("nothing fails")
     });
     use Advanced::{Moved, Waiting};
@@ -157,7 +156,7 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
-    while engine.poll(&mut transport, &mut lanes, &mut slow, limits, &mut notices)
+    while engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices)
         != Ok(Advanced::Finished)
     {
         n_polls += 1;

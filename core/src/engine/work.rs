@@ -7,9 +7,9 @@
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
-use crate::codec::{AnyCodec, Codec, CodecExt, CodecId, DecodeError, Pace, Raw, Source};
+use crate::codec::{CodecExt, CodecId, DecodeError, ErasedCodec, Pace, Raw, Source};
 use crate::codec::{Stores, Values, Written};
-use crate::element::Element;
+use crate::element::{DType, Element};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};
@@ -182,28 +182,27 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// How a call computes, apart from the buffers it is lent.
+/// How a call computes, whatever its values are.
 #[derive(Clone, Debug)]
-pub(crate) struct Coding<T: Element> {
-    codec: AnyCodec<T>,
+pub(crate) struct Coding {
+    codec: ErasedCodec,
     /// Of arrays that follow each other in the buffers: the codec of each.
     #[cfg(feature = "alloc")]
-    codecs: Vec<AnyCodec<T>>,
+    codecs: Vec<ErasedCodec>,
     /// An average divides by this when the result is stored; 1 otherwise.
     divisor: u32,
     /// The buffer for results holds own values already.
     is_in_place: bool,
 }
 
-impl<T: Element> Default for Coding<T> {
-    fn default() -> Self {
-        Self::by(AnyCodec::raw(), 1, false)
+impl Coding {
+    /// Values are moved and reduced as they are.
+    pub(crate) const fn raw(dtype: DType) -> Self {
+        Self::by(ErasedCodec::raw(dtype), 1, false)
     }
-}
 
-impl<T: Element> Coding<T> {
     /// By this codec; an average divides by this, else 1.
-    pub(crate) fn by(codec: AnyCodec<T>, divisor: u32, is_in_place: bool) -> Self {
+    pub(crate) const fn by(codec: ErasedCodec, divisor: u32, is_in_place: bool) -> Self {
         Self {
             codec,
             #[cfg(feature = "alloc")]
@@ -215,12 +214,13 @@ impl<T: Element> Coding<T> {
 
     /// By a codec for each of several arrays.
     #[cfg(feature = "alloc")]
-    pub(crate) fn by_each(codecs: Vec<AnyCodec<T>>, divisor: u32) -> Self {
-        Self { codecs, divisor, ..Self::default() }
+    pub(crate) fn by_each(codecs: Vec<ErasedCodec>, divisor: u32) -> Option<Self> {
+        let first = *codecs.first()?;
+        Some(Self { codecs, ..Self::by(first, divisor, false) })
     }
 
     /// The codec of a segment.
-    fn codec(&self, _segment: &Segment, _ends: &[usize]) -> &AnyCodec<T> {
+    fn codec(&self, _segment: &Segment, _ends: &[usize]) -> &ErasedCodec {
         #[cfg(feature = "alloc")]
         if let Some(last) = self.codecs.len().checked_sub(1) {
             // What is empty may be computed as of any array.
@@ -229,9 +229,19 @@ impl<T: Element> Coding<T> {
         }
         &self.codec
     }
+
+    pub(super) const fn bytes_per_value(&self) -> usize {
+        self.codec.dtype().n_bytes()
+    }
+
+    /// How many values a received payload of this codec says that it holds. What a payload says of
+    /// itself, any codec of the kind can read.
+    pub(super) fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
+        self.codec.n_values(codec, payload)
+    }
 }
 
-/// Operation and buffers of a call, and how it computes.
+/// Operation and buffers of a call.
 pub(crate) struct Work<'b, 's, T: Element> {
     pub(crate) op: Op<'s, T>,
     pub(crate) buffers: Buffers<'b, T>,
@@ -239,49 +249,33 @@ pub(crate) struct Work<'b, 's, T: Element> {
     pub(crate) residues: Option<&'b mut [T::Residue]>,
     /// Where each array of several ends.
     pub(crate) ends: &'s [usize],
-    pub(crate) coding: Coding<T>,
 }
 
 impl<'b, 's, T: Element> Work<'b, 's, T> {
     /// On these buffers, as they are.
     pub(crate) fn new(op: Op<'s, T>, buffers: Buffers<'b, T>) -> Self {
-        Self { op, buffers, residues: None, ends: &[], coding: Coding::default() }
+        Self { op, buffers, residues: None, ends: &[] }
     }
 }
 
 impl<T: Element> Compute for Work<'_, '_, T> {
-    fn bytes_per_value(&self) -> usize {
-        T::BYTES
-    }
-
-    #[inline(never)]
-    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        if codec == CodecId::Raw {
-            return Raw::<T>::new().n_values(payload);
-        }
-        // What a payload says of itself, any codec of the kind can read.
-        #[cfg(feature = "alloc")]
-        if let Some(first) = self.coding.codecs.first() {
-            return first.as_dyn().n_values(payload);
-        }
-        self.coding.codec.as_dyn().n_values(payload)
-    }
-
     #[inline(never)]
     fn compute(
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
-        pace: &dyn Pace,
+        (coding, pace): (&Coding, &dyn Pace),
     ) -> Poll<Result<Written, Error>> {
-        let any = self.coding.codec(segment, self.ends);
-        let (codec, op, divisor) = (any.as_dyn(), self.op, self.coding.divisor);
-        let (id, raw) = (codec.id(), Raw::with_weight(codec.weight()));
+        let (op, &Coding { divisor, is_in_place, .. }) = (self.op, coding);
+        let erased = coding.codec(segment, self.ends);
+        let (id, codec) = (erased.id(), erased.of::<T>());
+        let is_raw = id == CodecId::Raw;
+        let raw = Raw::with_weight(if is_raw { T::ONE } else { codec.weight() });
         let by = |other| if other == id { codec } else { &raw };
         // The one that folds and combines in place.
         let in_place = || if id.is_in_place() { codec } else { &raw };
-        let buffers = &mut self.buffers.lent(self.coding.is_in_place);
+        let buffers = &mut self.buffers.lent(is_in_place);
         let n = segment.len;
         let mut written = Written::default();
         match primitive {

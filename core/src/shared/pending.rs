@@ -2,7 +2,6 @@
 
 use crate::collective::{Call, Underway};
 use crate::element::Element;
-use crate::engine::Coding;
 use crate::error::{Buffer, Error};
 use crate::handle::Step;
 use crate::node::{Drive, Node, Seat};
@@ -15,7 +14,6 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
 use core::marker::PhantomData;
-use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -81,7 +79,6 @@ struct Flight<'a, X: Transport, T: Element, S, R> {
     underway: Underway<'a>,
     /// With its buffers; `None` once they have been given back.
     call: Option<Call<'a, T, S, R>>,
-    coding: Coding<T>,
     /// How long the buffers were at first.
     lengths: [usize; 2],
     outcome: Option<Result<Report, Error>>,
@@ -95,15 +92,15 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         plan: &Plan,
     ) -> Result<Self, Error> {
         let lengths = call.lengths();
-        let (underway, coding) = {
+        let underway = {
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
             let (request, mut work) = call.parts(comm.rank());
-            (Underway::start(comm, request, &mut work, plan)?, work.coding)
+            Underway::start(comm, request, &mut work, plan)?
         };
         seat.is_taken.set(true);
         let call = Some(call);
-        Ok(Self::of(node, Flight { seat, underway, call, coding, lengths, outcome: None }))
+        Ok(Self::of(node, Flight { seat, underway, call, lengths, outcome: None }))
     }
 }
 
@@ -227,9 +224,7 @@ impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a,
                 return Err(error);
             }
         }
-        let mut work = call.work(mem::take(&mut self.coding));
-        let result = self.underway.advance(comm, &mut work);
-        self.coding = work.coding;
+        let result = self.underway.advance(comm, &mut call.work());
         if let Ok(Step::Finished) = result {
             self.outcome = Some(Ok(self.underway.finish(comm)));
         }

@@ -3,7 +3,7 @@
 use super::{Lane, Stopwatch, Turn, misuse};
 use crate::engine::compiled::Compiled;
 use crate::engine::slots::Frame;
-use crate::engine::{Compute, Looks, transport_error};
+use crate::engine::{Computing, Looks, transport_error};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::primitive::Slot;
@@ -26,7 +26,7 @@ impl<F: Frame> Lane<F> {
         &mut self,
         (compiled, sequence, checksum): (&Compiled, u32, bool),
         transport: &mut X,
-        compute: &mut dyn Compute,
+        compute: &mut Computing<'_>,
         report: &mut Report,
     ) -> Result<Option<Turn>, Error> {
         let Some(step) = compiled.step(self.step) else { return Ok(Some(Turn::Done)) };
@@ -39,7 +39,7 @@ impl<F: Frame> Lane<F> {
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
             let is_like = received.header.numbered(sequence).is_of(message, checksum);
-            let n_values = |payload| compute.n_values(received.content.codec, payload);
+            let n_values = |payload| compute.coding.n_values(received.content.codec, payload);
             if !is_like || n_values(&message[HEADER_BYTES..]) != Ok(step.segment.len) {
                 self.unchecked = Some(n_bytes);
                 return Ok(None);
@@ -74,7 +74,8 @@ impl<F: Frame> Lane<F> {
         if let Some(sent) = &step.sent {
             let (message, _) = self.slots.message()?;
             sent.header.numbered(sequence).write(message, checksum).ok_or(misuse())?;
-            let (n_bytes, n_raw) = (message.len(), step.segment.len * compute.bytes_per_value());
+            let (n_bytes, n_raw) =
+                (message.len(), step.segment.len * compute.coding.bytes_per_value());
             self.send(sent.to, n_bytes, n_raw, transport, report)?;
         }
         self.slots.end_step(step.held, |frame| transport.recycle(frame));

@@ -27,7 +27,8 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         lanes.record = Some(Compiled::default());
         engine.program.checksum = checksum;
         for expected in [Advanced::Moved, Advanced::Finished] {
-            let found = engine.poll(&mut transport, &mut lanes, &mut first, limits, &mut notices);
+            let found =
+                engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
             assert_eq!(found, Ok(expected));
             transport.puts(1, &part_of_rank_1(&engine.program, 10));
         }
@@ -41,7 +42,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         transport.puts(1, &part_of_rank_1(&program, 10));
         replay.begin(sequence, &program.report(1), Duration::ZERO, &mut lanes);
         let on = (&program, &compiled);
-        let found = replay.poll(on, &mut transport, &mut lanes, &mut again, &mut notices);
+        let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
         assert!(matches!(found, Ok(Replayed::Finished)), "{found:?}");
         assert_eq!((&again.done, &again.places), (&first.done, &first.places));
         assert_eq!(transport.sent_to, [Rank(1); 2]);
@@ -51,10 +52,11 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         for (sequence, n_values) in [(8, 10), (9, 9)] {
             replay.begin(9, &program.report(1), Duration::ZERO, &mut lanes);
             transport.puts(1, &part_of_rank_1(&program.numbered(sequence), n_values));
-            let found = replay.poll(on, &mut transport, &mut lanes, &mut again, &mut notices);
+            let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
             assert!(matches!(found, Ok(Replayed::Differs)), "{found:?}");
             let mut engine = replay.into_engine(program, 1);
-            let found = engine.poll(&mut transport, &mut lanes, &mut again, limits, &mut notices);
+            let found =
+                engine.poll(&mut transport, &mut lanes, &mut again.raw(), limits, &mut notices);
             assert!(matches!(found, Err(Error::Mismatch { rank: Rank(1), .. })), "{found:?}");
             engine.abort(&mut transport, &mut lanes, &notices, None);
             transport.clear();
