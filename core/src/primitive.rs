@@ -288,6 +288,15 @@ impl Primitive {
         is_written && !matches!(self, Self::Move { .. })
     }
 
+    /// Whether it computes on segments, so that it asks what the frames of a lane hold, and not
+    /// only moves them.
+    pub(crate) const fn computes(self) -> bool {
+        !matches!(
+            self,
+            Self::Copy { .. } | Self::Move { .. } | Self::Join { .. } | Self::Replace { .. }
+        )
+    }
+
     /// Whether it changes what is in its target, and leaves it where it is.
     #[must_use]
     pub const fn is_in_place(self) -> bool {

@@ -48,6 +48,32 @@ pub(super) struct CompiledStep {
     pub(super) sent: Option<Sent>,
     /// What stays held.
     pub(super) held: Option<Content>,
+    /// How many steps it is: another that only stores what it leaves is made with it.
+    pub(super) n_steps: usize,
+}
+
+impl CompiledStep {
+    /// Makes the next step with this one, if that only stores: it has nobody to wait for.
+    fn absorb(&mut self, next: &Self) {
+        let &[(Primitive::Store { from, codec, over_own }, after)] = &*next.to_do else { return };
+        let talks = self.sent.is_some() || next.received.is_some() || next.sent.is_some();
+        if talks || self.n_steps > 1 || self.segment != next.segment || self.to_do.is_full() {
+            return;
+        }
+        // What is moved only to be stored can be stored from where it is.
+        let (from, after) = match *self.to_do {
+            [.., (_, after), (Primitive::Move { from: place, to }, _)]
+                if to == from && next.held.is_none() =>
+            {
+                self.to_do.pop();
+                (place, after)
+            }
+            _ => (from, after),
+        };
+        // There is room.
+        let _ = self.to_do.push((Primitive::Store { from, codec, over_own }, after));
+        (self.held, self.n_steps) = (next.held, 2);
+    }
 }
 
 /// The steps of a program, from the first one on, as far as they are compiled.
@@ -89,6 +115,9 @@ impl Compiled {
             .then(|| compile(program, (step, next), contents, to_do))
             .flatten();
         self.is_refused = compiled.is_none();
+        if let (Some(before), Some(compiled)) = (self.steps.last_mut(), &compiled) {
+            before.absorb(compiled);
+        }
         self.steps.extend(compiled);
     }
 }
@@ -134,5 +163,5 @@ fn compile(
     };
     contents[Slot::Out.index()] = None;
     let held = held_after(step, &contents);
-    Some(CompiledStep { segment, received, frames, to_do: after, sent, held })
+    Some(CompiledStep { segment, received, frames, to_do: after, sent, held, n_steps: 1 })
 }

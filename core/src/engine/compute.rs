@@ -7,6 +7,7 @@ use crate::codec::{Pace, Written};
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot};
+use crate::report::Report;
 use core::task::Poll;
 
 /// What a lane has computed.
@@ -41,6 +42,30 @@ impl<'f> Payloads<'f> {
         n_bytes: [usize; Slot::COUNT],
     ) -> Self {
         Self { rooms, n_bytes }
+    }
+
+    /// How many bytes are in each slot.
+    pub(super) const fn n_bytes(&self) -> [usize; Slot::COUNT] {
+        self.n_bytes
+    }
+
+    /// Carries a primitive out.
+    #[inline]
+    pub(super) fn compute(
+        &mut self,
+        primitive: Primitive,
+        compute: &mut Computing<'_>,
+        segment: &Segment,
+        report: &mut Report,
+        pace: &dyn Pace,
+    ) -> Poll<Result<(), Error>> {
+        let done = compute.work.compute(primitive, self, segment, (compute.coding, pace));
+        let written = core::task::ready!(done)?;
+        report.blocks += written.blocks;
+        if let Some(to) = primitive.target() {
+            self.n_bytes[to.index()] = written.n_bytes;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// What is in a slot.

@@ -178,25 +178,42 @@ impl<F: Frame> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Carries a primitive out again, on frames of one segment. `after`: what is in the slots then.
+    /// Carries primitives out again on frames of one segment, each with what is in the slots then:
+    /// how many were done before one was pending. `compute` carries out those that compute.
     #[cfg(feature = "alloc")]
     #[inline]
     pub(super) fn again(
         &mut self,
-        primitive: Primitive,
-        after: &Contents,
-        compute: &mut Computing<'_>,
-        segment: &Segment,
-        report: &mut Report,
-        pace: &dyn Pace,
-    ) -> Poll<Result<(), Error>> {
-        match primitive {
-            Primitive::Move { from, to } => self.swap(from, to),
-            Primitive::Copy { from, to } => self.copy_whole(from, to)?,
-            _ => core::task::ready!(self.compute(primitive, compute, segment, report, pace))?,
+        to_do: &[(Primitive, Contents)],
+        mut compute: impl FnMut(Primitive, &mut Payloads<'_>) -> Poll<Result<(), Error>>,
+    ) -> Result<usize, Error> {
+        let (mut n_done, mut is_pending) = (0, false);
+        while !is_pending && let Some(&(first, _)) = to_do.get(n_done) {
+            match first {
+                Primitive::Move { from, to } => self.swap(from, to),
+                Primitive::Copy { from, to } => self.copy_whole(from, to)?,
+                _ => {
+                    let mut payloads = self.payloads();
+                    for &(primitive, _) in &to_do[n_done..] {
+                        if !primitive.computes() {
+                            break;
+                        }
+                        let done = compute(primitive, &mut payloads);
+                        is_pending = done.is_pending();
+                        let Poll::Ready(done) = done else { break };
+                        done?;
+                        n_done += 1;
+                    }
+                    self.n_bytes = payloads.n_bytes();
+                    continue;
+                }
+            }
+            n_done += 1;
         }
-        self.contents = *after;
-        Poll::Ready(Ok(()))
+        if let Some((_, after)) = to_do[..n_done].last() {
+            self.contents = *after;
+        }
+        Ok(n_done)
     }
 
     fn swap(&mut self, one: Slot, other: Slot) {
@@ -219,18 +236,24 @@ impl<F: Frame> Slots<F> {
         report: &mut Report,
         pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
-        let rooms = self.frames.each_mut().map(|frame| {
-            let bytes = frame.as_mut().map(AsMut::as_mut);
-            bytes.and_then(|bytes| bytes.get_mut(HEADER_BYTES..)).unwrap_or_default()
-        });
-        let mut payloads = Payloads::new(rooms, self.n_bytes);
-        let done = compute.work.compute(primitive, &mut payloads, segment, (compute.coding, pace));
-        let written = core::task::ready!(done)?;
-        report.blocks += written.blocks;
-        if let Some(to) = primitive.target() {
-            self.n_bytes[to.index()] = written.n_bytes;
-        }
+        let mut payloads = self.payloads();
+        core::task::ready!(payloads.compute(primitive, compute, segment, report, pace))?;
+        self.n_bytes = payloads.n_bytes();
         Poll::Ready(Ok(()))
+    }
+
+    /// The frames behind the room for their headers, and what is in them.
+    #[inline]
+    fn payloads(&mut self) -> Payloads<'_> {
+        let mut rooms: [&mut [u8]; Slot::COUNT] = Default::default();
+        for (room, frame) in rooms.iter_mut().zip(&mut self.frames) {
+            if let Some(bytes) =
+                frame.as_mut().and_then(|frame| frame.as_mut().get_mut(HEADER_BYTES..))
+            {
+                *room = bytes;
+            }
+        }
+        Payloads::new(rooms, self.n_bytes)
     }
 
     /// Carries a primitive out on one segment of a run, after those before it.

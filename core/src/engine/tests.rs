@@ -13,7 +13,7 @@ use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
-use crate::schedule::{Binomial, Collective, Pairwise};
+use crate::schedule::{Binomial, Collective, Pairwise, RecursiveDoubling};
 use core::task::Poll;
 use std::vec;
 use std::vec::Vec;
@@ -27,6 +27,8 @@ struct Slow {
     places: Vec<usize>,
     /// Asking once is enough.
     is_quick: bool,
+    /// Asking once for so many is enough.
+    n_quick: usize,
 }
 
 impl Compute for Slow {
@@ -38,7 +40,8 @@ impl Compute for Slow {
         _: (&Coding, &dyn Pace),
     ) -> Poll<Result<Written, Error>> {
         self.n_asked += 1;
-        if !self.is_quick && !self.n_asked.is_multiple_of(3) {
+        let is_slow = !self.is_quick && self.done.len() >= self.n_quick;
+        if is_slow && !(self.n_asked - self.n_quick).is_multiple_of(3) {
             return Poll::Pending;
         }
         self.done.push(primitive);
@@ -63,13 +66,14 @@ fn engine<F: Frame>(
     schedule: &'static dyn Schedule,
     lanes: &mut Lanes<F>,
 ) -> Engine<'static> {
+    let op = if call.collective.reduces() { OpCode::Sum } else { OpCode::None };
     let header = CallHeader {
         context: 0,
         epoch: 0,
         sequence: 1,
         collective: call.collective,
         dtype: DType::F32,
-        op: OpCode::None,
+        op,
         codec: CodecId::FzLight,
         division: Division::Blocks,
         pipeline: HOMOMORPHIC.code(),
@@ -85,7 +89,7 @@ fn engine<F: Frame>(
     let (division, max_segment) = (Division::Blocks, count);
     let cut = Cut { n_parts, division, max_segment, lanes: 1, shortest: 2 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
-    let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
+    let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, op);
     let (n_arrays, checksum, rank) = (1, false, Rank(0));
     let (template, n_steps) = (Template::new(&header), schedule.n_steps(call, rank));
     let program = Program {

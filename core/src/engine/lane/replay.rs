@@ -61,15 +61,16 @@ impl<F: Frame> Lane<F> {
         }
         let looks = Looks::on(transport);
         let mut watch = Stopwatch::of(step.segment.len);
-        for (at, &(primitive, ref after)) in step.to_do.iter().enumerate() {
-            let (slots, segment) = (&mut self.slots, &step.segment);
-            let again = |report: &mut Report| {
-                slots.again(primitive, after, compute, segment, report, &looks)
-            };
-            if watch.time(primitive, report, &looks, again)?.is_pending() {
-                self.to_do = Some(step.to_do[at..].iter().rev().map(|(next, _)| *next).collect());
-                return Ok(None);
-            }
+        let n_done = self.slots.again(&step.to_do, |primitive, payloads| {
+            watch.time(primitive, report, &looks, |report| {
+                payloads.compute(primitive, compute, &step.segment, report, &looks)
+            })
+        })?;
+        if let left @ [_, ..] = &step.to_do[n_done..] {
+            self.to_do = Some(left.iter().rev().map(|(next, _)| *next).collect());
+            // Of steps made as one the last, which waits for nobody, has what is left to do.
+            self.step += step.n_steps - 1;
+            return Ok(None);
         }
         if let Some(sent) = &step.sent {
             let (message, _) = self.slots.message()?;
@@ -79,7 +80,7 @@ impl<F: Frame> Lane<F> {
             self.send(sent.to, n_bytes, n_raw, transport, report)?;
         }
         self.slots.end_step(step.held, |frame| transport.recycle(frame));
-        self.step += 1;
+        self.step += step.n_steps;
         if compiled.step(self.step).is_none() {
             self.release(transport);
         }

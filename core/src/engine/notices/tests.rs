@@ -72,6 +72,12 @@ impl Memory {
         self.came[from].push_back(message.to_vec());
     }
 
+    /// Frames that nobody has.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn n_there(&self) -> usize {
+        self.n_free + self.n_under_way
+    }
+
     /// What has come and was not taken is lost.
     #[cfg(feature = "alloc")]
     pub(crate) fn clear(&mut self) {

@@ -6,7 +6,12 @@ use crate::primitive::Slot;
 
 /// What rank 1 of 2 sends in an all-gather of `engine`'s.
 fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
-    let (from, part, round, n_values) = (Rank(1), 1, 0, n_values as u32);
+    of_rank_1(program, 1, n_values)
+}
+
+/// What rank 1 sends of a part.
+fn of_rank_1(program: &Program<'_>, part: u32, n_values: usize) -> Vec<u8> {
+    let (from, round, n_values) = (Rank(1), 0, n_values as u32);
     let place = Place { from, part, round, n_values };
     let mut message = vec![0; HEADER_BYTES + 4 * n_values as usize];
     let header = program.template.filled(&place, 1, false);
@@ -61,6 +66,52 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
             engine.abort(&mut transport, &mut lanes, &notices, None);
             transport.clear();
         }
+    }
+}
+
+/// Of 2 ranks that exchange their arrays each has a last step that stores what was combined.
+#[test]
+fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending() {
+    let call = Call::new(Collective::AllReduce, 2, Rank(0));
+    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+    let (mut transport, mut notices) = (Memory::new(2, 8), Notices::default());
+    let mut lanes = Lanes::default();
+    let mut engine = engine(call, 20, &RecursiveDoubling, &mut lanes);
+    lanes.record = Some(Compiled::default());
+    let mut first = Slow { is_quick: true, ..Slow::default() };
+    for expected in [Advanced::Moved, Advanced::Finished] {
+        let found = engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
+        assert_eq!(found, Ok(expected));
+        transport.puts(1, &of_rank_1(&engine.program, 0, 20));
+    }
+    transport.clear();
+    let compiled = lanes.record.take().expect("a record");
+    let program = engine.program;
+    assert_eq!((program.n_steps, compiled.step(1).map(|step| step.n_steps)), (3, Some(2)));
+
+    // What is combined is pending twice, or what is stored, or nothing.
+    for n_quick in 1..4 {
+        let mut replay = Replay::default();
+        replay.begin(1, &program.report(1), Duration::ZERO, &mut lanes);
+        transport.puts(1, &of_rank_1(&program, 0, 20));
+        let mut again = Slow { n_quick, ..Slow::default() };
+        let on = (&program, &compiled);
+        let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
+        let is_replayed = matches!(found, Ok(Replayed::Finished));
+        assert_eq!(is_replayed, n_quick == 3, "{found:?}");
+        let mut engine = replay.into_engine(program, 1);
+        let mut is_finished = is_replayed;
+        while !is_finished {
+            let again = &mut again.raw();
+            let found = engine.poll(&mut transport, &mut lanes, again, limits, &mut notices);
+            is_finished = found.expect("nothing fails") == Advanced::Finished;
+        }
+        let [combined, Primitive::Store { .. }] = again.done[1..] else {
+            panic!("{:?}", again.done)
+        };
+        assert_eq!([again.done[0], combined], first.done[..2]);
+        // Each message brought one.
+        assert_eq!(transport.n_there(), 8 + 1 + n_quick, "no frame is lost");
     }
 }
 
