@@ -3,6 +3,8 @@
 #![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library to call back"))]
 
 pub(crate) mod requests;
+#[cfg(target_os = "linux")]
+pub(crate) mod shared;
 
 /// The number; `None` where nobody counts.
 #[cfg(unix)]

@@ -15,15 +15,19 @@
 mod endpoint;
 mod error;
 mod ffi;
+mod frame;
 mod home;
 mod link;
 mod messages;
+#[cfg_attr(not(target_os = "linux"), path = "near/elsewhere.rs")]
+mod near;
 mod net;
 mod patience;
 
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use ffi::requests::{Completion, Requests};
+pub use frame::Frame;
 pub use messages::Messages;
 pub use net::{Event, Net, Refused, Source, on_wire};
 pub use patience::Patience;

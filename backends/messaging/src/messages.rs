@@ -2,23 +2,38 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hint;
+use std::mem;
 use std::time::Duration;
 
 use foldwire::HeapFrame;
 use foldwire::transport::{Distance, Rank, Tag};
 
 use crate::ffi::requests::{Requests, UnderWay};
+use crate::frame::{Frame, Memory};
+use crate::near::Near;
 use crate::{Event, Net, Patience, Refused, Source, on_wire};
+
+/// A library of which only a notice can come is asked in one of so many polls: that costs more than
+/// to look for what comes in shared memory.
+const POLLS_PER_TEST: u32 = 16;
+/// Looks at shared memory in a rest: much less than a microsecond.
+const LOOKS_PER_REST: usize = 16;
 
 /// Messages by a library's [`Requests`].
 pub struct Messages<R: Requests> {
     library: R,
     under_way: UnderWay<R, Note>,
-    events: VecDeque<Event<HeapFrame>>,
+    events: VecDeque<Event<Frame>>,
     /// What the last test found has been handed out: whoever asks on hears that there is no more,
     /// and the library is not asked twice in a pass.
     has_handed_out: bool,
+    /// Events have been found without a look at what came.
+    has_queued: bool,
     patience: Patience,
+    /// Ranks that share memory with this one.
+    near: Option<Near>,
+    n_polls: u32,
 }
 
 /// What a request is about.
@@ -36,8 +51,50 @@ impl<R: Requests> Messages<R> {
             under_way: UnderWay::new(),
             events: VecDeque::new(),
             has_handed_out: false,
+            has_queued: false,
             patience: Patience::default(),
+            near: None,
+            n_polls: 0,
         }
+    }
+
+    /// Has frames of so many bytes pass between ranks of a node in memory that they share, where
+    /// they can share some. All ranks call it together, before anything is sent. `all_gather` gives
+    /// what each rank has given, by rank.
+    ///
+    /// # Errors
+    /// Those of `all_gather`.
+    pub fn share_memory<E>(
+        mut self,
+        frame_bytes: usize,
+        all_gather: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, E>,
+    ) -> Result<Self, E> {
+        let (own, nodes) = (self.library.rank(), self.library.nodes());
+        self.near = Near::join(own, nodes, frame_bytes, all_gather)?;
+        Ok(self)
+    }
+
+    /// Whether frames between this rank and another pass in memory that they share.
+    pub fn shares_memory_with(&self, peer: Rank) -> bool {
+        self.near.as_ref().is_some_and(|near| near.has(peer))
+    }
+
+    /// The ranks that share memory, if this message is theirs.
+    fn near(&mut self, peer: Rank, tag: Tag) -> Option<&mut Near> {
+        self.near.as_mut().filter(|near| !tag.is_control() && near.has(peer))
+    }
+
+    /// Keeps what has happened at once for the next poll.
+    fn queue(&mut self, event: Option<Event<Frame>>) {
+        self.has_queued |= event.is_some();
+        self.events.extend(event);
+    }
+
+    /// Whether the library is to be asked: not each time while nothing but a notice can come of it.
+    fn is_test_due(&mut self) -> bool {
+        self.n_polls = self.n_polls.wrapping_add(1);
+        let is_quiet = self.near.is_some() && self.under_way.n() <= 1;
+        !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
     /// Collects what is complete; the first error, after all.
@@ -65,7 +122,7 @@ impl<R: Requests> Messages<R> {
 }
 
 impl<R: Requests> Net for Messages<R> {
-    type Buffer = HeapFrame;
+    type Buffer = Frame;
     type Error = R::Error;
 
     fn rank(&self) -> Rank {
@@ -76,20 +133,29 @@ impl<R: Requests> Net for Messages<R> {
         self.library.size()
     }
 
-    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, R::Error> {
-        let library = &self.library;
-        HeapFrame::try_new(n_bytes).ok_or_else(|| library.error(library.no_memory(), None))
+    fn allocate(&mut self, n_bytes: usize) -> Result<Frame, R::Error> {
+        if let Some(frame) = self.near.as_mut().and_then(|near| near.allocate(n_bytes)) {
+            return Ok(Frame(Memory::Shared(frame)));
+        }
+        let (library, frame) = (&self.library, HeapFrame::try_new(n_bytes));
+        let frame = frame.ok_or_else(|| library.error(library.no_memory(), None))?;
+        Ok(Frame(Memory::Heap(frame)))
     }
 
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: HeapFrame,
+        buffer: Frame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<HeapFrame, R::Error>> {
+    ) -> Result<(), Refused<Frame, R::Error>> {
         self.patience.renew();
+        if let Some(near) = self.near(to, tag) {
+            let sent = near.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)?;
+            self.queue(sent);
+            return Ok(());
+        }
         let (note, how) = (Note::Send { to, tag, matched }, ((to, on_wire(tag)), matched));
         let sent = self.under_way.send(&mut self.library, note, how, buffer, n_bytes);
         sent.map_err(|(buffer, code)| Refused::Failed(buffer, self.library.error(code, Some(to))))
@@ -99,8 +165,15 @@ impl<R: Requests> Net for Messages<R> {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: HeapFrame,
-    ) -> Result<(), Refused<HeapFrame, R::Error>> {
+        buffer: Frame,
+    ) -> Result<(), Refused<Frame, R::Error>> {
+        if let Source::Rank(peer) = from
+            && let Some(near) = self.near(peer, tag)
+        {
+            let received = near.recv(peer, tag, buffer);
+            self.queue(received);
+            return Ok(());
+        }
         let from = match from {
             Source::Rank(rank) => Some(rank),
             Source::Any => None,
@@ -110,12 +183,17 @@ impl<R: Requests> Net for Messages<R> {
         posted.map_err(|(buffer, code)| Refused::Failed(buffer, self.library.error(code, from)))
     }
 
-    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, R::Error> {
-        if std::mem::take(&mut self.has_handed_out) {
+    fn poll(&mut self) -> Result<Option<Event<Frame>>, R::Error> {
+        if mem::take(&mut self.has_handed_out) {
             return Ok(None);
         }
-        if self.events.is_empty() {
-            self.test()?;
+        if self.events.is_empty() || mem::take(&mut self.has_queued) {
+            if let Some(near) = &mut self.near {
+                near.poll(&mut self.events);
+            }
+            if self.is_test_due() {
+                self.test()?;
+            }
         }
         let event = self.events.pop_front();
         self.has_handed_out = event.is_some() && self.events.is_empty();
@@ -129,6 +207,15 @@ impl<R: Requests> Net for Messages<R> {
         self.has_handed_out = false;
         let receives = |note| matches!(note, Note::Receive { .. });
         self.under_way.cancel(&mut self.library, receives);
+        if let Some(near) = &mut self.near {
+            near.cancel(&mut self.events);
+        }
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        if let Some(near) = &mut self.near {
+            near.forget(peer);
+        }
     }
 
     fn abandon(&mut self) {
@@ -146,6 +233,16 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn idle(&mut self, budget: Duration) {
+        if let Some(near) = &self.near
+            && !budget.is_zero()
+        {
+            for _ in 0..LOOKS_PER_REST {
+                if near.has_news() {
+                    return;
+                }
+                hint::spin_loop();
+            }
+        }
         self.patience.rest(budget);
     }
 }

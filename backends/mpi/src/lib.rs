@@ -18,6 +18,7 @@
 //! of the program's. Frames travel by `MPI_Isend` and `MPI_Irecv`, and one `MPI_Testsome` in each
 //! poll moves all of them along: no threads, `MPI_THREAD_FUNNELED` suffices. Every `link_depth`-th
 //! frame goes by `MPI_Issend`, which keeps a fast sender from filling a slow receiver's memory.
+//! Between ranks of one node frames pass in memory that they share ([`Messages::share_memory`]).
 //!
 //! *Order of the end.* Drop communicators of Foldwire's before the `Universe`, as those of MPI's.
 //! Dropping one waits until what it sent is delivered, as `MPI_Finalize` does.
@@ -35,6 +36,7 @@ pub use exchange::OverMpi;
 pub use ffi::Mpi;
 pub use foldwire_messaging::{Messages, Options};
 
+use foldwire_bootstrap::Exchange;
 use mpi::topology::Communicator;
 
 /// The transport over MPI.
@@ -62,5 +64,7 @@ pub fn join_with(
     communicator: &impl Communicator,
     options: Options,
 ) -> Result<Endpoint, EndpointError> {
-    Endpoint::new(Messages::new(Mpi::duplicate(communicator)?), options)
+    let messages = Messages::new(Mpi::duplicate(communicator)?);
+    let all_gather = |mine: &[u8]| OverMpi(communicator).all_gather(mine);
+    Endpoint::new(messages.share_memory(options.frame_bytes, all_gather)?, options)
 }

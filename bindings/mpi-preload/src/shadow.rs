@@ -181,10 +181,46 @@ impl Up {
         // It frees the communicator, whatever was found.
         let ours = Comm::new(mpi, raw, rank, nodes);
         found.map_err(drop)?;
-        let endpoint = Wire::new(Messages::new(ours), Options::default()).map_err(drop)?;
+        let options = Options::default();
+        let all_gather = |mine: &[u8]| all_gather(mpi, raw, (rank, size), mine);
+        let messages = Messages::new(ours).share_memory(options.frame_bytes, all_gather)?;
+        let endpoint = Wire::new(messages, options).map_err(drop)?;
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
         Ok(Self { line: Line::default(), comm, raw, ranks, names })
     }
+}
+
+/// Longest that ranks may give to [`all_gather`].
+const MOST_GIVEN: usize = 63;
+/// Bytes of it in a number: none is as large as what others have there.
+const PER_NUMBER: usize = 7;
+/// Numbers of each rank: first how many bytes.
+const N_NUMBERS: usize = 1 + MOST_GIVEN / PER_NUMBER;
+
+/// What each rank has given, by the library's reduction, which every library has.
+fn all_gather(
+    mpi: &'static dyn Mpi,
+    comm: Handle,
+    (rank, size): (usize, usize),
+    mine: &[u8],
+) -> Result<Vec<Vec<u8>>, ()> {
+    let mut all = vec![i64::MAX; size * N_NUMBERS];
+    let numbers = &mut all[rank * N_NUMBERS..][..N_NUMBERS];
+    numbers[0] = mine.len().min(MOST_GIVEN) as i64;
+    for (number, bytes) in numbers[1..].iter_mut().zip(mine.chunks(PER_NUMBER)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *number = i64::from_le_bytes(whole);
+    }
+    mpi.all_reduce(comm, &mut all, OpCode::Min).map_err(drop)?;
+    let given = all.chunks_exact(N_NUMBERS).map(|numbers| {
+        let bytes = numbers[1..].iter().flat_map(|number| {
+            let whole = number.to_le_bytes();
+            whole.into_iter().take(PER_NUMBER)
+        });
+        bytes.take(numbers[0].clamp(0, MOST_GIVEN as i64) as usize).collect()
+    });
+    Ok(given.collect())
 }

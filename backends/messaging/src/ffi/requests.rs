@@ -7,8 +7,9 @@
 
 use std::mem;
 
-use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag, TransportError};
+
+use crate::Frame;
 
 /// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
 /// library's code.
@@ -90,7 +91,7 @@ pub unsafe trait Requests {
 /// Requests under way, each with a note `N` and its memory.
 pub(crate) struct UnderWay<R: Requests, N> {
     requests: Vec<R::Request>,
-    notes: Vec<(N, HeapFrame)>,
+    notes: Vec<(N, Frame)>,
     done: Vec<(usize, Completion)>,
 }
 
@@ -105,12 +106,11 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         library: &mut R,
         note: N,
         (to, matched): ((Rank, Tag), bool),
-        memory: HeapFrame,
+        memory: Frame,
         n_bytes: usize,
-    ) -> Result<(), (HeapFrame, i32)> {
+    ) -> Result<(), (Frame, i32)> {
         let start = memory.as_ref()[..n_bytes].as_ptr();
-        // SAFETY: the bytes are initialised, stay where they are when `memory` moves (they are on
-        // the heap), and nobody writes them until the request is complete, since we own them.
+        // SAFETY: the bytes are initialised, stay where they are when `memory` moves, and nobody writes them until the request is complete, since we own them.
         let started = unsafe { library.start_send(start, n_bytes, to, matched) };
         self.keep(started, note, memory)
     }
@@ -121,8 +121,8 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         library: &mut R,
         note: N,
         from: (Option<Rank>, Tag),
-        mut memory: HeapFrame,
-    ) -> Result<(), (HeapFrame, i32)> {
+        mut memory: Frame,
+    ) -> Result<(), (Frame, i32)> {
         let (n_bytes, start) = (memory.as_ref().len(), memory.as_mut().as_mut_ptr());
         // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads
         // or writes them until the request is complete.
@@ -134,8 +134,8 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         &mut self,
         started: Result<R::Request, i32>,
         note: N,
-        memory: HeapFrame,
-    ) -> Result<(), (HeapFrame, i32)> {
+        memory: Frame,
+    ) -> Result<(), (Frame, i32)> {
         match started {
             Ok(request) => {
                 self.requests.push(request);
@@ -146,11 +146,16 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         }
     }
 
+    /// How many there are.
+    pub(crate) const fn n(&self) -> usize {
+        self.requests.len()
+    }
+
     /// Moves the library along and hands out what has completed.
     pub(crate) fn test(
         &mut self,
         library: &mut R,
-        mut each: impl FnMut(N, HeapFrame, Completion),
+        mut each: impl FnMut(N, Frame, Completion),
     ) -> Result<(), i32> {
         self.done.clear();
         library.test(&mut self.requests, &mut self.done)?;

@@ -1,0 +1,475 @@
+//! Memory that ranks of one node share: each has a file in memory, which the others map.
+//!
+//! ```text
+//!   token │ a ring of messages from each rank │ slots of frames
+//! ```
+//!
+//! *Who may touch what.* A slot belongs to one process at a time: whoever takes its [`SharedFrame`]
+//! out of a message has it until it puts that into another. Rings are made of atomic numbers, and
+//! whatever they say is checked before it is used. Ranks trust each other only in that none touches
+//! a slot that it has given away, as ranks do that share memory below MPI; a process of another
+//! user can open none of the files.
+//!
+//! *The end.* A file in memory has no name. It is gone with the last process that maps it, however
+//! that ends.
+#![allow(unsafe_code, reason = "maps memory that processes share")]
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use foldwire::transport::FRAME_ALIGN;
+
+/// Messages that a ring holds.
+pub(crate) const RING_DEPTH: u32 = 64;
+/// A file has slots of so many bytes together, or a few larger ones. They take memory when they
+/// are first used.
+const SLOTS_BYTES: usize = 64 << 20;
+const FEWEST_SLOTS: usize = 16;
+const PAGE: usize = 4096;
+/// Where large frames begin in a page, in turn: see [`HeapFrame`](foldwire::HeapFrame).
+const PLACES: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
+
+/// What only the file of one rank begins with.
+pub(crate) type Token = [u8; 16];
+
+/// Some of a file in this process's memory.
+struct Mapping {
+    start: NonNull<u8>,
+    n_bytes: usize,
+}
+
+// SAFETY: memory that any thread may use; what lies in it is atomic, or belongs to one frame.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps bytes of a file that is as long, and can only grow.
+    fn new(file: &File, n_bytes: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the system chooses where, so no memory of ours is replaced.
+        let start = unsafe {
+            let (any, how) = (ptr::null_mut(), libc::MAP_SHARED);
+            libc::mmap(any, n_bytes, protection, how, file.as_raw_fd(), 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, n_bytes })
+    }
+
+    /// Where so many bytes begin, if they lie within.
+    fn at(&self, at: usize, n_bytes: usize) -> Option<NonNull<u8>> {
+        let is_within = at.checked_add(n_bytes)? <= self.n_bytes;
+        // SAFETY: within the mapping.
+        is_within.then(|| unsafe { self.start.add(at) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us, and nobody has a reference: rings and frames keep it.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.n_bytes) };
+    }
+}
+
+/// Where things lie in the files of a group, the same in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Ranks, each of which has a ring in each file.
+    pub(crate) size: usize,
+    pub(crate) frame_bytes: usize,
+}
+
+impl Layout {
+    const fn ring_at(rank: usize) -> usize {
+        PAGE + rank * mem::size_of::<Ring>()
+    }
+
+    const fn slots_at(&self) -> usize {
+        Self::ring_at(self.size).next_multiple_of(PAGE)
+    }
+
+    const fn slot_bytes(&self) -> usize {
+        self.frame_bytes.next_multiple_of(PAGE) + PAGE
+    }
+
+    const fn n_slots(&self) -> usize {
+        let n_slots = SLOTS_BYTES / self.slot_bytes();
+        if n_slots > FEWEST_SLOTS { n_slots } else { FEWEST_SLOTS }
+    }
+
+    const fn n_bytes(&self) -> usize {
+        self.slots_at() + self.n_slots() * self.slot_bytes()
+    }
+
+    /// Where a frame begins in its slot.
+    const fn place(&self, slot: usize) -> usize {
+        if self.frame_bytes < 4 * PAGE { 0 } else { PLACES[slot % PLACES.len()] }
+    }
+}
+
+const _: () = assert!(PLACES[0].is_multiple_of(FRAME_ALIGN) && PLACES[2] < PAGE);
+
+/// A frame's name among all ranks of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    /// Whose file it is in.
+    pub(crate) owner: u32,
+    pub(crate) index: u32,
+}
+
+/// A frame in memory that is shared, and belongs to this process for now. One that is dropped is of
+/// no more use to anybody.
+pub(crate) struct SharedFrame {
+    start: NonNull<u8>,
+    n_bytes: usize,
+    pub(crate) id: SlotId,
+    /// Keeps the memory.
+    _memory: Arc<Mapping>,
+}
+
+// SAFETY: whoever has the frame has its memory alone.
+unsafe impl Send for SharedFrame {}
+// SAFETY: as above.
+unsafe impl Sync for SharedFrame {}
+
+impl AsRef<[u8]> for SharedFrame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: mapped as long as `_memory` is there, initialised (with zeros), and ours.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.n_bytes) }
+    }
+}
+
+impl AsMut<[u8]> for SharedFrame {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; the frame is lent for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.n_bytes) }
+    }
+}
+
+/// One rank's file in this process's memory.
+pub(crate) struct Region {
+    layout: Layout,
+    owner: u32,
+    memory: Arc<Mapping>,
+    /// Slots that its owner has taken into use.
+    n_used: u32,
+}
+
+impl Region {
+    /// This rank's own, which begins with the token, and the file, which others can open until it
+    /// is dropped.
+    pub(crate) fn create(layout: Layout, owner: u32, token: Token) -> io::Result<(Self, File)> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is terminated; a descriptor that comes back is ours alone.
+        let file = unsafe {
+            match libc::memfd_create(c"foldwire".as_ptr(), flags) {
+                fd if fd >= 0 => File::from_raw_fd(fd),
+                _ => return Err(io::Error::last_os_error()),
+            }
+        };
+        file.set_len(layout.n_bytes() as u64)?;
+        // SAFETY: a command on a descriptor of ours.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let region = Self::of(&file, layout, owner)?;
+        let start = region.memory.start.as_ptr();
+        // SAFETY: the first page is ours until others are told of the file.
+        unsafe { start.copy_from_nonoverlapping(token.as_ptr(), token.len()) };
+        Ok((region, file))
+    }
+
+    /// Of the file that another process of this machine has as this descriptor.
+    pub(crate) fn open(
+        (process, fd): (u32, i32),
+        layout: Layout,
+        owner: u32,
+        token: Token,
+    ) -> io::Result<Self> {
+        let mut options = File::options();
+        // Whatever it is, opening it does not wait.
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(format!("/proc/{process}/fd/{fd}"))?;
+        // SAFETY: a question about a descriptor of ours.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        // Memory that can be taken away again would end this process when it is touched.
+        let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
+        if !is_sealed || file.metadata()?.len() < layout.n_bytes() as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let region = Self::of(&file, layout, owner)?;
+        let mut found = Token::default();
+        // SAFETY: the first page is mapped, and written by nobody any more.
+        unsafe { found.as_mut_ptr().copy_from(region.memory.start.as_ptr(), found.len()) };
+        if found == token { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn of(file: &File, layout: Layout, owner: u32) -> io::Result<Self> {
+        let memory = Arc::new(Mapping::new(file, layout.n_bytes())?);
+        Ok(Self { layout, owner, memory, n_used: 0 })
+    }
+
+    /// A slot that nobody has used yet, of this rank's own file.
+    pub(crate) fn allocate(&mut self) -> Option<SharedFrame> {
+        let frame = self.frame(self.n_used)?;
+        self.n_used += 1;
+        Some(frame)
+    }
+
+    /// Slots that nobody has used yet.
+    pub(crate) const fn n_left(&self) -> usize {
+        self.layout.n_slots() - self.n_used as usize
+    }
+
+    /// The frame of a slot that now belongs to this process, if there is such a slot.
+    pub(crate) fn frame(&self, index: u32) -> Option<SharedFrame> {
+        let Self { layout, memory, owner, .. } = self;
+        let slot = (index as usize) < layout.n_slots();
+        let slot = slot.then_some(index as usize)?;
+        let at = layout.slots_at() + slot * layout.slot_bytes() + layout.place(slot);
+        let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
+        let (start, _memory) = (memory.at(at, n_bytes)?, Arc::clone(memory));
+        Some(SharedFrame { start, n_bytes, id, _memory })
+    }
+
+    /// The ring for messages of a rank.
+    fn ring(&self, from: usize) -> Option<RingRef> {
+        let at = self.memory.at(Layout::ring_at(from), mem::size_of::<Ring>())?;
+        Some(RingRef { at: at.cast(), _memory: Arc::clone(&self.memory) })
+    }
+
+    /// Where this rank sends what the file's owner takes.
+    pub(crate) fn sender(&self, own_rank: usize) -> Option<RingSender> {
+        Some(RingSender { ring: self.ring(own_rank)?, tail: 0, head: 0 })
+    }
+
+    /// Where the file's owner, this rank, takes what another sends.
+    pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver> {
+        Some(RingReceiver { ring: self.ring(from)?, head: 0 })
+    }
+}
+
+/// What ranks tell each other of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingMessage {
+    pub(crate) slot: SlotId,
+    pub(crate) n_bytes: u64,
+    /// Of what kind, and which tag.
+    pub(crate) word: u32,
+}
+
+/// One message.
+#[repr(C, align(32))]
+struct Entry {
+    /// One more than the number of the message that is in it; of older ones less.
+    turn: AtomicU32,
+    word: AtomicU32,
+    slot: AtomicU64,
+    n_bytes: AtomicU64,
+}
+
+/// Messages of one rank to another, in order. All zeros at first.
+#[repr(C, align(64))]
+struct Ring {
+    /// How many its receiver has taken.
+    head: AtomicU32,
+    entries: Entries,
+}
+
+#[repr(C, align(64))]
+struct Entries([Entry; RING_DEPTH as usize]);
+
+const _: () = assert!(RING_DEPTH.is_power_of_two());
+
+/// A ring in memory that is mapped.
+struct RingRef {
+    at: NonNull<Ring>,
+    _memory: Arc<Mapping>,
+}
+
+// SAFETY: what a ring is made of is atomic.
+unsafe impl Send for RingRef {}
+
+impl RingRef {
+    fn get(&self) -> &Ring {
+        // SAFETY: mapped as long as `_memory` is there; aligned, since files begin at a page and
+        // rings are a multiple of their alignment apart; all bits are valid atomic numbers.
+        unsafe { self.at.as_ref() }
+    }
+
+    fn entry(&self, nth: u32) -> &Entry {
+        &self.get().entries.0[(nth % RING_DEPTH) as usize]
+    }
+}
+
+/// The end of a ring where messages go in.
+pub(crate) struct RingSender {
+    ring: RingRef,
+    tail: u32,
+    /// How many were taken when that was last looked up.
+    head: u32,
+}
+
+impl RingSender {
+    /// Puts a message in; not if there is no room.
+    #[must_use]
+    pub(crate) fn push(&mut self, message: RingMessage) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let RingMessage { slot, n_bytes, word } = message;
+        let entry = self.ring.entry(self.tail);
+        let slot = u64::from(slot.owner) << 32 | u64::from(slot.index);
+        entry.slot.store(slot, Ordering::Relaxed);
+        entry.n_bytes.store(n_bytes, Ordering::Relaxed);
+        entry.word.store(word, Ordering::Relaxed);
+        self.tail = self.tail.wrapping_add(1);
+        // What the frame holds is there for whoever sees this.
+        entry.turn.store(self.tail, Ordering::Release);
+        true
+    }
+
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.tail.wrapping_sub(self.head) < RING_DEPTH {
+            return true;
+        }
+        // What was taken has been read.
+        self.head = self.ring.get().head.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head) < RING_DEPTH
+    }
+}
+
+/// The end of a ring where messages come out.
+pub(crate) struct RingReceiver {
+    ring: RingRef,
+    head: u32,
+}
+
+impl RingReceiver {
+    /// Whether the next message has come.
+    #[inline]
+    pub(crate) fn has_next(&self) -> bool {
+        let entry = self.ring.entry(self.head);
+        entry.turn.load(Ordering::Relaxed) == self.head.wrapping_add(1)
+    }
+
+    /// Takes the next message, if it has come.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<RingMessage> {
+        let entry = self.ring.entry(self.head);
+        let next = self.head.wrapping_add(1);
+        if entry.turn.load(Ordering::Acquire) != next {
+            return None;
+        }
+        let slot = entry.slot.load(Ordering::Relaxed);
+        let message = RingMessage {
+            slot: SlotId { owner: (slot >> 32) as u32, index: slot as u32 },
+            n_bytes: entry.n_bytes.load(Ordering::Relaxed),
+            word: entry.word.load(Ordering::Relaxed),
+        };
+        self.head = next;
+        self.ring.get().head.store(next, Ordering::Release);
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process;
+    use std::thread;
+
+    const LAYOUT: Layout = Layout { size: 2, frame_bytes: 20_000 };
+    const TOKEN: Token = [7; 16];
+
+    fn pair() -> (Region, Region) {
+        let (own, file) = Region::create(LAYOUT, 0, TOKEN).unwrap();
+        let there = Region::open((process::id(), file.as_raw_fd()), LAYOUT, 0, TOKEN).unwrap();
+        (own, there)
+    }
+
+    #[test]
+    fn what_one_writes_the_other_reads_when_no_file_is_open_any_more() {
+        let (mut own, there) = pair();
+        for nth in 0..LAYOUT.n_slots() as u32 {
+            let mut frame = own.allocate().unwrap();
+            assert_eq!(frame.as_ref().as_ptr().addr() % FRAME_ALIGN, 0);
+            assert_eq!((frame.as_ref().len(), frame.id), (20_000, SlotId { owner: 0, index: nth }));
+            frame.as_mut()[..1000].fill(nth as u8);
+            let same = there.frame(nth).unwrap();
+            assert!(same.as_ref()[..1000].iter().all(|&byte| byte == nth as u8));
+        }
+        assert!(own.allocate().is_none() && there.frame(u32::MAX).is_none());
+        let largest = Layout { frame_bytes: 1 << 28, ..LAYOUT };
+        assert_eq!(largest.n_slots(), FEWEST_SLOTS);
+    }
+
+    #[test]
+    fn a_file_of_another_kind_or_rank_is_not_mapped() {
+        let (_own, file) = Region::create(LAYOUT, 0, TOKEN).unwrap();
+        let open = |fd, layout, token| Region::open((process::id(), fd), layout, 0, token);
+        let fd = file.as_raw_fd();
+        assert!(open(fd, LAYOUT, TOKEN).is_ok());
+        assert!(open(fd, LAYOUT, [8; 16]).is_err(), "of another rank");
+        assert!(open(fd, Layout { size: 100_000, ..LAYOUT }, TOKEN).is_err(), "too short");
+        let other = tempfile();
+        assert!(open(other.as_raw_fd(), LAYOUT, TOKEN).is_err(), "a file that may shrink");
+        assert!(open(-1, LAYOUT, TOKEN).is_err());
+    }
+
+    fn tempfile() -> File {
+        let path = std::env::temp_dir().join(format!("foldwire-shared-{}", process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(1 << 30).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    #[test]
+    fn messages_come_in_order_and_no_more_than_there_is_room_for() {
+        let (own, there) = pair();
+        let (mut sender, mut receiver) = (there.sender(1).unwrap(), own.receiver(1).unwrap());
+        let message = |nth: u32| {
+            let slot = SlotId { owner: nth, index: !nth };
+            RingMessage { slot, n_bytes: u64::from(nth) << 30, word: nth / 2 }
+        };
+        assert_eq!(receiver.pop(), None);
+        (0..RING_DEPTH).for_each(|nth| assert!(sender.push(message(nth))));
+        assert!(!sender.push(message(0)));
+        assert_eq!(receiver.pop(), Some(message(0)));
+        assert!(sender.push(message(RING_DEPTH)) && !sender.has_room());
+        (1..=RING_DEPTH).for_each(|nth| assert_eq!(receiver.pop(), Some(message(nth))));
+        assert_eq!(receiver.pop(), None);
+
+        const N: u32 = 100_000;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for nth in 0..N {
+                    while !sender.push(message(nth)) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for nth in 0..N {
+                let found = loop {
+                    match receiver.pop() {
+                        Some(found) => break found,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!(found, message(nth));
+            }
+        });
+    }
+}

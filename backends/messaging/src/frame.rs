@@ -1,0 +1,43 @@
+//! Buffers of [`Messages`](crate::Messages).
+
+use std::fmt;
+
+use foldwire::HeapFrame;
+
+use crate::near::SharedFrame;
+
+/// A message buffer. Moving it leaves its bytes where they are.
+pub struct Frame(pub(crate) Memory);
+
+/// Where it is.
+pub(crate) enum Memory {
+    Heap(HeapFrame),
+    /// Others of the node map it as well; it is this rank's alone for now.
+    Shared(SharedFrame),
+}
+
+impl AsRef<[u8]> for Frame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Heap(frame) => frame.as_ref(),
+            Memory::Shared(frame) => frame.as_ref(),
+        }
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Heap(frame) => frame.as_mut(),
+            Memory::Shared(frame) => frame.as_mut(),
+        }
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("n_bytes", &self.as_ref().len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+use super::*;
+use std::convert::Infallible;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use foldwire::HeapFrame;
+
+const FRAME_BYTES: usize = 20_000;
+
+/// The ranks' ends, of which `alter` has changed what each gave to the others.
+fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Option<Near>> {
+    let (given, all_there) = (Mutex::new(vec![]), Barrier::new(nodes.len()));
+    let join = |rank: usize| {
+        let all_gather = |mine: &[u8]| {
+            let mut mine = mine.to_vec();
+            alter(rank, &mut mine);
+            given.lock().unwrap().push((rank, mine));
+            all_there.wait();
+            let mut all = given.lock().unwrap().clone();
+            all_there.wait();
+            given.lock().unwrap().clear();
+            all_there.wait();
+            all.sort();
+            Ok::<_, Infallible>(all.into_iter().map(|(_, bytes)| bytes).collect())
+        };
+        Near::join(Rank::new(rank), nodes, FRAME_BYTES, all_gather).unwrap()
+    };
+    thread::scope(|scope| {
+        let join = &join;
+        let joined: Vec<_> = (0..nodes.len()).map(|rank| scope.spawn(move || join(rank))).collect();
+        joined.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn pair() -> [Near; 2] {
+    let mut both = group(&[0, 0], |_, _| {}).into_iter().flatten();
+    [both.next().unwrap(), both.next().unwrap()]
+}
+
+fn frame(near: &mut Near, content: u8) -> Frame {
+    let mut frame = near.allocate(FRAME_BYTES).unwrap();
+    frame.as_mut().fill(content);
+    Frame(Memory::Shared(frame))
+}
+
+fn polled(near: &mut Near) -> Vec<Event<Frame>> {
+    let mut events = VecDeque::new();
+    near.poll(&mut events);
+    events.into()
+}
+
+const ZERO: Rank = Rank(0);
+const ONE: Rank = Rank(1);
+
+/// The content of a message that has come, and the frame.
+fn received(event: Option<Event<Frame>>, tag: Tag) -> (u8, Frame) {
+    match event {
+        Some(Event::Received { from: ZERO, tag: found, buffer, n_bytes: 1000 }) if found == tag => {
+            (buffer.as_ref()[999], buffer)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn frames_come_in_order_by_tag_and_others_take_their_place() {
+    let [mut zero, mut one] = pair();
+    assert!(zero.has(ONE) && one.has(ZERO) && !zero.has(ZERO) && !zero.has(Rank(2)));
+    // Far more than a ring has room for, and than a file has slots at first.
+    for turn in 0..200_u8 {
+        for (tag, more) in [(Tag(0), 0), (Tag(1), 1)] {
+            let sent = frame(&mut zero, turn.wrapping_add(more));
+            let done = zero.send(ONE, tag, sent, 1000, false).expect("there is room");
+            let Some(Event::Released { to: ONE, matched: false, buffer, .. }) = done else {
+                panic!("{done:?}")
+            };
+            assert_eq!(buffer.as_ref().len(), FRAME_BYTES, "a frame to go on with");
+        }
+        // One is asked for before it is seen, the other when it has come.
+        let room = frame(&mut one, 255);
+        let early = if turn % 2 == 0 {
+            one.recv(ZERO, Tag(1), room)
+        } else {
+            Some(Event::Returned { buffer: room })
+        };
+        let found = polled(&mut one).pop();
+        let found = match early {
+            None => found,
+            Some(Event::Returned { buffer }) => one.recv(ZERO, Tag(1), buffer),
+            other => panic!("{other:?}"),
+        };
+        let (content, buffer) = received(found, Tag(1));
+        assert_eq!(content, turn.wrapping_add(1));
+        assert_eq!(received(one.recv(ZERO, Tag(0), buffer), Tag(0)).0, turn);
+        assert!(polled(&mut zero).is_empty(), "what is not matched is done");
+    }
+    // Each frame that was sent has come back as another.
+    assert!(zero.free.len() < 10);
+}
+
+#[test]
+fn what_is_sent_to_be_matched_is_done_when_it_was_asked_for() {
+    let [mut zero, mut one] = pair();
+    let sent = frame(&mut zero, 7);
+    assert!(zero.send(ONE, Tag(3), sent, 1000, true).expect("there is room").is_none());
+    assert!(polled(&mut one).is_empty() && polled(&mut zero).is_empty());
+    let mine = frame(&mut one, 0);
+    assert_eq!(received(one.recv(ZERO, Tag(3), mine), Tag(3)).0, 7);
+    let done = polled(&mut zero).pop();
+    let Some(Event::Released { to: ONE, tag: Tag(3), matched: true, .. }) = done else {
+        panic!("{done:?}")
+    };
+}
+
+#[test]
+fn frames_on_the_heap_are_copied() {
+    let heap = |content| {
+        let mut frame = HeapFrame::new(FRAME_BYTES);
+        frame.as_mut().fill(content);
+        Frame(Memory::Heap(frame))
+    };
+    for matched in [false, true] {
+        let [mut zero, mut one] = pair();
+        let done = zero.send(ONE, Tag(0), heap(9), 1000, matched).expect("there is room");
+        assert_eq!(done.is_some(), !matched);
+        assert!(one.recv(ZERO, Tag(0), heap(1)).is_none());
+        let (content, buffer) = received(polled(&mut one).pop(), Tag(0));
+        assert!(content == 9 && buffer.as_ref()[1000] == 1);
+        assert_eq!(polled(&mut zero).len(), usize::from(matched));
+    }
+}
+
+#[test]
+fn a_rank_without_frames_left_sends_copies() {
+    let [mut zero, mut one] = pair();
+    let kept: Vec<_> = std::iter::from_fn(|| zero.allocate(FRAME_BYTES)).collect();
+    assert!(kept.len() > 1000 && zero.allocate(1000).is_none());
+    for turn in 0..100 {
+        let mut heap = HeapFrame::new(FRAME_BYTES);
+        heap.as_mut().fill(turn);
+        let done = zero.send(ONE, Tag(0), Frame(Memory::Heap(heap)), 1000, false);
+        assert!(done.expect("a copy is sent").is_some());
+        let mine = frame(&mut one, 0);
+        assert!(one.recv(ZERO, Tag(0), mine).is_none());
+        assert_eq!(received(polled(&mut one).pop(), Tag(0)).0, turn);
+        polled(&mut zero);
+    }
+}
+
+#[test]
+fn a_ring_that_is_full_gives_the_frame_back() {
+    let [mut zero, mut one] = pair();
+    let mut n_sent = 0;
+    let back = loop {
+        let sent = frame(&mut zero, n_sent);
+        match zero.send(ONE, Tag(0), sent, 1000, false) {
+            Ok(_) => n_sent += 1,
+            Err(frame) => break frame,
+        }
+    };
+    assert_eq!((u32::from(n_sent), back.as_ref()[0]), (crate::ffi::shared::RING_DEPTH, n_sent));
+    for expected in 0..n_sent {
+        polled(&mut one);
+        let mine = frame(&mut one, 0);
+        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0)).0, expected);
+    }
+    assert!(zero.send(ONE, Tag(0), back, 1000, false).is_ok());
+}
+
+#[test]
+fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
+    let good = RingMessage { slot: SlotId { owner: 0, index: 0 }, n_bytes: 1000, word: 0 };
+    let slot = |owner, index| RingMessage { slot: SlotId { owner, index }, ..good };
+    for message in [
+        slot(2, 0),
+        slot(u32::MAX, 0),
+        slot(0, 1 << 13),
+        slot(0, u32::MAX),
+        RingMessage { n_bytes: FRAME_BYTES as u64 + 1, ..good },
+        RingMessage { n_bytes: u64::MAX, ..good },
+        RingMessage { word: 0xffff, ..good },
+        RingMessage { word: 1 << 19, ..good },
+    ] {
+        let [mut zero, mut one] = pair();
+        let sent = frame(&mut zero, 3);
+        assert!(zero.send(ONE, Tag(0), sent, 1000, false).is_ok());
+        assert!(zero.peers[0].sender.push(message) && zero.peers[0].sender.push(good));
+        let found = polled(&mut one);
+        assert!(matches!(found[..], [Event::Lost { peer: ZERO }]), "{message:?}: {found:?}");
+        assert!(polled(&mut one).is_empty(), "nothing more is taken from it");
+        // What came before is there.
+        let mine = frame(&mut one, 0);
+        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0)).0, 3);
+    }
+}
+
+#[test]
+fn all_ranks_of_a_node_share_memory_or_none() {
+    let shares = |all: Vec<Option<Near>>| all.iter().map(Option::is_some).collect::<Vec<_>>();
+    let nodes = [0, 1, 0, 3, 1, 0];
+    let all = group(&nodes, |_, _| {});
+    for (near, (rank, node)) in all.iter().zip(nodes.iter().enumerate()) {
+        for (peer, other) in nodes.iter().enumerate() {
+            let has = near.as_ref().is_some_and(|near| near.has(Rank::new(peer)));
+            assert_eq!(has, peer != rank && node == other, "rank {rank} and {peer}");
+        }
+    }
+    // Rank 4 is of another kind, its memory cannot be found or is another's, or it has none.
+    const CHANGES: [fn(&mut Vec<u8>); 7] = [
+        |bytes| bytes[0] = 2,
+        |bytes| bytes[8] ^= 1,
+        |bytes| bytes[16] ^= 0x55,
+        |bytes| bytes[20] = 255,
+        |bytes| bytes[30] ^= 1,
+        |bytes| bytes.truncate(20),
+        Vec::clear,
+    ];
+    for change in CHANGES {
+        let alter = |rank: usize, bytes: &mut Vec<u8>| {
+            if rank == 4 && bytes.len() > 1 {
+                change(bytes);
+            }
+        };
+        assert_eq!(shares(group(&nodes, alter)), [true, false, true, false, false, true]);
+    }
+}
+
+#[test]
+fn cancelled_receives_come_back_and_a_forgotten_rank_is_not_heard() {
+    let [mut zero, mut one] = pair();
+    for tag in [Tag(0), Tag(5)] {
+        let mine = frame(&mut one, 4);
+        assert!(one.recv(ZERO, tag, mine).is_none());
+    }
+    let mut events = VecDeque::new();
+    one.cancel(&mut events);
+    assert!(
+        events.len() == 2 && events.iter().all(|event| matches!(event, Event::Returned { .. }))
+    );
+    let sent = frame(&mut zero, 1);
+    assert!(zero.send(ONE, Tag(0), sent, 1000, false).is_ok() && one.has_news());
+    one.forget(ZERO);
+    assert!(!one.has_news() && polled(&mut one).is_empty());
+}
