@@ -510,7 +510,7 @@ impl<X: Transport> Communicator<X> {
             Distance::Network => Err(Distance::Network),
             most => Ok(most),
         };
-        others.try_fold(Distance::Process, farther).unwrap_or_else(|network| network)
+        others.try_fold(Distance::Memory, farther).unwrap_or_else(|network| network)
     }
 
     /// Whether a rank is on this one's node.

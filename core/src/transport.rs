@@ -287,9 +287,9 @@ pub trait Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Distance {
-    /// Within a process, so that a frame is handed over and none of its bytes moves. Transports
-    /// that copy frames say [`Node`](Self::Node).
-    Process,
+    /// In memory that both ranks have, as threads of a process do, so that a frame is handed over
+    /// and none of its bytes moves. Transports that copy frames say [`Node`](Self::Node).
+    Memory,
     /// Within a node, through its memory: each byte is copied, by ranks' own cores.
     Node,
     /// Within a node, but through its network, such as sockets, which take far longer than memory.

@@ -225,7 +225,11 @@ impl<R: Requests> Net for Messages<R> {
     fn distance(&self, peer: Rank) -> Distance {
         let (nodes, own) = (self.library.nodes(), self.library.rank());
         let is_near = nodes.get(peer.index()) == nodes.get(own.index());
-        if is_near { Distance::Node } else { Distance::Network }
+        match is_near {
+            true if self.shares_memory_with(peer) => Distance::Memory,
+            true => Distance::Node,
+            false => Distance::Network,
+        }
     }
 
     fn needs_checksum(&self) -> bool {

@@ -96,7 +96,7 @@ impl Fabric {
     /// How near two ranks are.
     pub(crate) fn distance(&self, a: Rank, b: Rank) -> Distance {
         match self.ranks_per_node {
-            None => Distance::Process,
+            None => Distance::Memory,
             Some(n) if a.index() / n == b.index() / n => Distance::Node,
             Some(_) => Distance::Network,
         }

@@ -65,10 +65,15 @@ pub struct Ask {
     pub names: Names,
 }
 
+/// More ranks of one node than these have not been measured.
+const MOST_SHARED: usize = 8;
+
 /// Where the ranks of a communicator are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranks {
-    /// All share memory.
+    /// All share memory, and hand frames over in it.
+    Shared,
+    /// All share memory, and the library copies messages through it.
     Near,
     /// They are two, with a network between them.
     Pair,
@@ -78,12 +83,13 @@ pub enum Ranks {
 
 impl Ranks {
     /// All places in which they can be.
-    pub const ALL: [Self; 3] = [Self::Near, Self::Pair, Self::Far];
+    pub const ALL: [Self; 4] = [Self::Shared, Self::Near, Self::Pair, Self::Far];
 
-    /// So many ranks, of which all share memory or not.
+    /// So many ranks, of which all are on one node or not, and all hand frames over there or not.
     #[must_use]
-    pub const fn of(size: usize, is_near: bool) -> Self {
+    pub const fn of(size: usize, is_near: bool, hand_over: bool) -> Self {
         match (is_near, size) {
+            (true, ..=MOST_SHARED) if hand_over => Self::Shared,
             (true, _) => Self::Near,
             (false, ..=2) => Self::Pair,
             (false, _) => Self::Far,
@@ -232,6 +238,7 @@ fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Resu
         _ if is_float => way,
         _ => Way::Raw,
     };
+    let way = if first.is_none() { settings.sooner(way, reduces, ask) } else { way };
     let min_bytes = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks));
     let min_bytes = min_bytes.ok_or(Why::NoGain)?;
     if ask.n_bytes == 0 || ask.n_bytes < min_bytes {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
-use crate::decide::{COLLECTIVES, Ranks, place};
+use crate::decide::{Ask, COLLECTIVES, Ranks, place};
 use crate::rules::Rules;
 
 /// How values of a collective may travel.
@@ -85,6 +85,8 @@ pub struct Settings {
 const NEAR_WITHIN_BOUND: usize = 8 << 20;
 const NEAR_EXACT: usize = 16 << 20;
 const NEAR_MOVED: usize = 32 << 20;
+/// Reductions as they are, where frames are handed over.
+const SHARED_RAW: usize = 64 << 10;
 /// And over a network: values as they are, if there are more than two ranks, and by a codec.
 const FAR_RAW: usize = 2 << 20;
 const FAR_CODED: usize = 256 << 10;
@@ -169,13 +171,25 @@ impl Settings {
     #[must_use]
     pub fn min_bytes(&self, way: Way, reduces: bool, ranks: Ranks) -> Option<usize> {
         self.min_bytes.or(match (ranks, way, reduces) {
-            (Ranks::Near, Way::Lossy(_), true) => Some(NEAR_WITHIN_BOUND),
-            (Ranks::Near, _, true) => Some(NEAR_EXACT),
-            (Ranks::Near, _, false) => Some(NEAR_MOVED),
+            (Ranks::Shared, Way::Off | Way::Raw, true) => Some(SHARED_RAW),
+            (Ranks::Shared | Ranks::Near, Way::Lossy(_), true) => Some(NEAR_WITHIN_BOUND),
+            (Ranks::Shared | Ranks::Near, _, true) => Some(NEAR_EXACT),
+            (Ranks::Shared | Ranks::Near, _, false) => Some(NEAR_MOVED),
             (Ranks::Pair, Way::Off | Way::Raw, _) => None,
             (Ranks::Far, Way::Off | Way::Raw, _) => Some(FAR_RAW),
             (Ranks::Pair | Ranks::Far, ..) => Some(FAR_CODED),
         })
+    }
+
+    /// A way that is sooner, and promises no less: reductions that are too short for a codec go as
+    /// they are where frames are handed over.
+    #[must_use]
+    pub fn sooner(&self, way: Way, reduces: bool, ask: &Ask) -> Way {
+        let is_short = self.min_bytes(way, reduces, ask.ranks).is_some_and(|n| ask.n_bytes < n);
+        match ask.ranks {
+            Ranks::Shared if is_short && reduces && way != Way::Off => Way::Raw,
+            _ => way,
+        }
     }
 
     /// A number that differs where what routes depend on does: FNV-1a of all of it in words, and

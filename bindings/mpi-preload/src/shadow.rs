@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldwire::op::OpCode;
-use foldwire::{Config, SharedCommunicator};
+use foldwire::{Config, Rank, SharedCommunicator};
 use foldwire_messaging::{Messages, Options};
 
 use crate::decide::{Ranks, Why};
@@ -177,13 +177,16 @@ impl Up {
             nodes[rank] = lowest;
             mpi.all_reduce(raw, &mut nodes, OpCode::Min)
         });
-        let ranks = Ranks::of(size, nodes.iter().all(|&node| node == 0));
+        let is_near = nodes.iter().all(|&node| node == 0);
         // It frees the communicator, whatever was found.
         let ours = Comm::new(mpi, raw, rank, nodes);
         found.map_err(drop)?;
         let options = Options::default();
         let all_gather = |mine: &[u8]| all_gather(mpi, raw, (rank, size), mine);
         let messages = Messages::new(ours).share_memory(options.frame_bytes, all_gather)?;
+        let mut others = (0..size).filter(|&other| other != rank).map(Rank::new);
+        let hand_over = others.all(|other| messages.shares_memory_with(other));
+        let ranks = Ranks::of(size, is_near, hand_over);
         let endpoint = Wire::new(messages, options).map_err(drop)?;
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);

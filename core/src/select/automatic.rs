@@ -382,7 +382,7 @@ pub(crate) fn choose(
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
     let link_rate = known.network.link_rate.unwrap_or(match known.farthest {
-        Distance::Process => f64::INFINITY,
+        Distance::Memory => f64::INFINITY,
         Distance::Node => UNKNOWN_NEAR,
         Distance::Loopback | Distance::Network => UNKNOWN_RATE,
     });

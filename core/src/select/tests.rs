@@ -315,8 +315,8 @@ fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
         assert_eq!(within(farthest, 1000, None), (CodecId::Raw, Reason::Short));
     }
     // Frames that are handed over within a process move nothing.
-    assert_eq!(within(Distance::Process, 64 << 20, None), (CodecId::Raw, Reason::Near));
-    assert_ne!(within(Distance::Process, 64 << 20, GIGABIT).0, CodecId::Raw);
+    assert_eq!(within(Distance::Memory, 64 << 20, None), (CodecId::Raw, Reason::Near));
+    assert_ne!(within(Distance::Memory, 64 << 20, GIGABIT).0, CodecId::Raw);
 }
 
 #[test]

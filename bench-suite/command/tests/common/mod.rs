@@ -8,7 +8,7 @@ const AT_ONCE: usize = 8;
 
 /// Whatever the user gets wrong ends with code 2 and a hint on stderr, and stdout stays empty.
 /// `cases`: arguments, and a part of what is said of them.
-pub fn assert_refused(run: impl Fn(&str) -> Output + Sync, cases: &[(&str, &str)]) {
+pub(crate) fn assert_refused(run: impl Fn(&str) -> Output + Sync, cases: &[(&str, &str)]) {
     let check = |&(args, hint): &(&str, &str)| {
         let output = run(args);
         let errors = String::from_utf8_lossy(&output.stderr);

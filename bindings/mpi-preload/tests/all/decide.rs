@@ -47,7 +47,7 @@ proptest! {
         let settings = Settings::default();
         if let Ok(way) = decide(&ask, &settings) {
             let longer = Ask { n_bytes: ask.n_bytes + more, ..ask };
-            prop_assert_eq!(decide(&ask, &settings), decide(&longer, &settings));
+            prop_assert_eq!(Ok(way), decide(&longer, &settings));
             // By default nothing is coded, so only reductions are taken.
             prop_assert!(Some(ask.n_bytes) >= settings.min_bytes(way, true, ask.ranks));
             prop_assert_ne!(ask.ranks, Ranks::Pair);
@@ -106,11 +106,12 @@ fn exact_minima_and_maxima_of_floats_are_the_librarys() {
     assert_eq!(route("raw", Base::F32, OpCode::Sum), Ok(Way::Raw));
 }
 
-/// Shorter calls are taken over a network than in shared memory, and within a bound shorter
-/// reductions than exact ones; between two nodes no exact ones.
+/// Shorter calls are taken over a network than where the library copies through shared memory, and
+/// within a bound shorter reductions than exact ones; between two nodes no exact ones. Where frames
+/// are handed over, short reductions go as they are.
 #[test]
 fn calls_are_taken_from_where_they_pay() {
-    use Ranks::{Far, Near, Pair};
+    use Ranks::{Far, Near, Pair, Shared};
     let shortest = |bound: &str, collective, op, ranks| {
         let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.to_owned()));
         let settings = settings.unwrap();
@@ -127,6 +128,33 @@ fn calls_are_taken_from_where_they_pay() {
     let moves = [Near, Pair, Far].map(|ranks| moved("rel:1e-3", ranks));
     assert_eq!(moves, [32 << 20, 256 << 10, 256 << 10].map(Some));
     assert_eq!(moved("raw", Far), None);
+    for bound in ["raw", "lossless", "rel:1e-3"] {
+        assert_eq!(sum(bound, Shared), Some(64 << 10));
+    }
+    assert_eq!((sum("off", Shared), moved("raw", Shared)), (None, None));
+    assert_eq!(moved("rel:1e-3", Shared), Some(32 << 20));
+}
+
+/// Too short for a codec is not too short as they are; who says from where on calls are taken says
+/// so of the way that was asked for.
+#[test]
+fn short_reductions_within_a_bound_go_as_they_are_where_frames_are_handed_over() {
+    let route = |set: &[(&str, &str)], n_bytes, op| {
+        let value = |name: &str| set.iter().find(|(key, _)| *key == name);
+        let settings = Settings::read(|name| value(name).map(|(_, value)| (*value).to_owned()));
+        let (collective, ranks, names) = (Collective::AllReduce, Ranks::Shared, Names::Known(0));
+        let (base, op) = (Some(Base::F32), Some(op));
+        decide(&Ask { collective, base, n_bytes, op, ranks, names }, &settings.unwrap())
+    };
+    let bound = ("FOLDWIRE_BOUND", "rel:1e-3");
+    assert_eq!(route(&[bound], 1 << 20, OpCode::Sum), Ok(Way::Raw));
+    assert_eq!(route(&[bound], 1 << 10, OpCode::Sum), Err(Why::Short));
+    assert!(matches!(route(&[bound], 8 << 20, OpCode::Sum), Ok(Way::Lossy(_))));
+    assert_eq!(route(&[bound], 1 << 20, OpCode::Max), Err(Why::Operation));
+    let least = ("FOLDWIRE_MIN_BYTES", "1k");
+    assert!(matches!(route(&[bound, least], 1 << 20, OpCode::Sum), Ok(Way::Lossy(_))));
+    let rule = ("FOLDWIRE_RULES", "f32 1k-: rel:1e-3");
+    assert!(matches!(route(&[rule], 1 << 20, OpCode::Sum), Ok(Way::Lossy(_))));
 }
 
 #[test]
