@@ -290,6 +290,7 @@ impl Primitive {
 
     /// Whether it computes on segments, so that it asks what the frames of a lane hold, and not
     /// only moves them.
+    #[cfg(feature = "alloc")]
     pub(crate) const fn computes(self) -> bool {
         !matches!(
             self,

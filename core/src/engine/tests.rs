@@ -13,7 +13,7 @@ use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
-use crate::schedule::{Binomial, Collective, Pairwise, RecursiveDoubling};
+use crate::schedule::{Binomial, Collective, Pairwise};
 use core::task::Poll;
 use std::vec;
 use std::vec::Vec;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::frame::{HEADER_BYTES, Place};
 use crate::primitive::Slot;
+use crate::schedule::RecursiveDoubling;
 
 /// What rank 1 of 2 sends in an all-gather of `engine`'s.
 fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
