@@ -14,13 +14,14 @@ use anyhow::{Context, ensure};
 use foldwire_steps::{Steps, Tests};
 use std::process::{Command, Stdio};
 
-/// The packages with `unsafe` code that need no libraries of the system: kernels, and the ring.
+/// The packages with `unsafe` code that need no libraries of the system: kernels, and the rings
+/// between threads and between processes.
 const CORE: &str = "-p foldwire";
-const THREADS: &str = "-p foldwire-threads";
+const RINGS: &str = "-p foldwire-threads -p foldwire-messaging";
 
 /// `cargo xtask sanitize`.
 pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
-    address_of(steps, "address sanitizer", &format!("{CORE} {THREADS}"))
+    address_of(steps, "address sanitizer", &format!("{CORE} {RINGS}"))
 }
 
 fn address_of(steps: &mut Steps, name: &str, packages: &str) -> anyhow::Result<()> {
@@ -33,7 +34,7 @@ fn address_of(steps: &mut Steps, name: &str, packages: &str) -> anyhow::Result<(
 
 /// The steps of `cargo xtask deep`: core's tests without features, under the sanitizer if there is
 /// a nightly toolchain. Core's `unsafe` code is the same with all features, and compiled once. The
-/// ring needs core, but none of what takes long to optimise.
+/// rings need core, but none of what takes long to optimise.
 pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
     const NO_FEATURES: &str = "--no-default-features";
     if let Err(reason) = Nightly::find() {
@@ -43,8 +44,8 @@ pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
     }
     let core = format!("{CORE} {NO_FEATURES}");
     address_of(steps, "core, no features, address sanitizer", &core)?;
-    let threads = format!("{THREADS} --config profile.dev.package.foldwire.opt-level=0");
-    address_of(steps, "threads, address sanitizer", &threads)
+    let rings = format!("{RINGS} --config profile.dev.package.foldwire.opt-level=0");
+    address_of(steps, "rings, address sanitizer", &rings)
 }
 
 /// `cargo xtask valgrind`: the kernels' tests under memcheck.

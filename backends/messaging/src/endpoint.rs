@@ -519,6 +519,7 @@ impl<N: Net> Drop for Endpoint<N> {
         if !self.home.is_here() {
             return;
         }
+        self.net.end();
         let start = Instant::now();
         let mut patience = Patience::default();
         while self.failed.is_none() && self.undelivered().is_some() {

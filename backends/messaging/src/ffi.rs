@@ -1,12 +1,13 @@
-//! How often this process, or one that it comes of, has been forked off another, as the system's C
-//! library counts it. Processes made by system calls alone (`clone`) it does not see.
-#![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library to call back"))]
+//! What the system's C library says: how many cores there are, and how often this process, or one
+//! that it comes of, has been forked off another. Processes made by system calls alone (`clone`) it
+//! does not see.
+#![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library"))]
 
 pub(crate) mod requests;
 #[cfg(target_os = "linux")]
 pub(crate) mod shared;
 
-/// The number; `None` where nobody counts.
+/// How many forks; `None` where nobody counts.
 #[cfg(unix)]
 pub(crate) fn n_forks() -> Option<u32> {
     use std::sync::OnceLock;
@@ -27,8 +28,23 @@ pub(crate) fn n_forks() -> Option<u32> {
     counts.then(|| N_FORKS.load(Ordering::Relaxed))
 }
 
-/// The number; `None` where nobody counts.
+/// Nobody counts.
 #[cfg(not(unix))]
 pub(crate) const fn n_forks() -> Option<u32> {
     None
+}
+
+/// How many cores the machine has, whichever of them this process is bound to; 1 where that is not
+/// known.
+#[cfg(unix)]
+pub(crate) fn n_cores() -> usize {
+    // SAFETY: a question without arguments in memory.
+    let n_cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(n_cores).unwrap_or(1)
+}
+
+/// Nobody asks.
+#[cfg(not(unix))]
+pub(crate) const fn n_cores() -> usize {
+    1
 }

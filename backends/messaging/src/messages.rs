@@ -9,6 +9,7 @@ use std::time::Duration;
 use foldwire::HeapFrame;
 use foldwire::transport::{Distance, Rank, Tag};
 
+use crate::ffi::n_cores;
 use crate::ffi::requests::{Requests, UnderWay};
 use crate::frame::{Frame, Memory};
 use crate::near::Near;
@@ -17,7 +18,7 @@ use crate::{Event, Net, Patience, Refused, Source, on_wire};
 /// A library of which only a notice can come is asked in one of so many polls: that costs more than
 /// to look for what comes in shared memory.
 const POLLS_PER_TEST: u32 = 16;
-/// Looks at shared memory in a rest: much less than a microsecond.
+/// Looks at shared memory in a rest, where each rank has a core: about a microsecond.
 const LOOKS_PER_REST: usize = 16;
 
 /// Messages by a library's [`Requests`].
@@ -34,6 +35,9 @@ pub struct Messages<R: Requests> {
     /// Ranks that share memory with this one.
     near: Option<Near>,
     n_polls: u32,
+    is_ending: bool,
+    /// Looks at shared memory in a rest.
+    n_looks: usize,
 }
 
 /// What a request is about.
@@ -55,6 +59,8 @@ impl<R: Requests> Messages<R> {
             patience: Patience::default(),
             near: None,
             n_polls: 0,
+            is_ending: false,
+            n_looks: 0,
         }
     }
 
@@ -71,6 +77,8 @@ impl<R: Requests> Messages<R> {
     ) -> Result<Self, E> {
         let (own, nodes) = (self.library.rank(), self.library.nodes());
         self.near = Near::join(own, nodes, frame_bytes, all_gather)?;
+        let n_others = self.near.as_ref().map_or(0, Near::n_others);
+        self.n_looks = if n_others < n_cores() { LOOKS_PER_REST } else { 0 };
         Ok(self)
     }
 
@@ -93,7 +101,7 @@ impl<R: Requests> Messages<R> {
     /// Whether the library is to be asked: not each time while nothing but a notice can come of it.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
-        let is_quiet = self.near.is_some() && self.under_way.n() <= 1;
+        let is_quiet = self.near.is_some() && self.under_way.n() <= 1 && !self.is_ending;
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
@@ -203,6 +211,10 @@ impl<R: Requests> Net for Messages<R> {
         Ok(event)
     }
 
+    fn end(&mut self) {
+        self.is_ending = true;
+    }
+
     fn cancel_receives(&mut self) {
         self.has_handed_out = false;
         let receives = |note| matches!(note, Note::Receive { .. });
@@ -240,7 +252,7 @@ impl<R: Requests> Net for Messages<R> {
         if let Some(near) = &self.near
             && !budget.is_zero()
         {
-            for _ in 0..LOOKS_PER_REST {
+            for _ in 0..self.n_looks {
                 if near.has_news() {
                     return;
                 }

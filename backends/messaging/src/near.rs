@@ -183,6 +183,11 @@ impl Near {
         matches!(self.places.get(peer.index()), Some(Some(_)))
     }
 
+    /// How many those ranks are.
+    pub(crate) const fn n_others(&self) -> usize {
+        self.peers.len()
+    }
+
     /// A frame that can be sent without a copy, if it is to be of so many bytes and there is one.
     /// The last ones are for copies of others: those can be sent then, too.
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Option<SharedFrame> {

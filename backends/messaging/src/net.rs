@@ -77,6 +77,9 @@ pub trait Net {
         false
     }
 
+    /// The endpoint ends: from now on each poll looks at all that may come.
+    fn end(&mut self) {}
+
     /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`],
     /// now or in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);

@@ -238,7 +238,7 @@ fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Resu
         _ if is_float => way,
         _ => Way::Raw,
     };
-    let way = if first.is_none() { settings.sooner(way, reduces, ask) } else { way };
+    let way = if first.is_none() { settings.sooner(way, ask) } else { way };
     let min_bytes = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks));
     let min_bytes = min_bytes.ok_or(Why::NoGain)?;
     if ask.n_bytes == 0 || ask.n_bytes < min_bytes {

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
@@ -181,13 +182,14 @@ impl Settings {
         })
     }
 
-    /// A way that is sooner, and promises no less: reductions that are too short for a codec go as
-    /// they are where frames are handed over.
+    /// A way that is sooner, and promises no less: where frames are handed over, sums and products
+    /// go as they are, unless the user has said from where on calls are taken.
     #[must_use]
-    pub fn sooner(&self, way: Way, reduces: bool, ask: &Ask) -> Way {
-        let is_short = self.min_bytes(way, reduces, ask.ranks).is_some_and(|n| ask.n_bytes < n);
-        match ask.ranks {
-            Ranks::Shared if is_short && reduces && way != Way::Off => Way::Raw,
+    pub const fn sooner(&self, way: Way, ask: &Ask) -> Way {
+        match (ask.ranks, ask.op) {
+            (Ranks::Shared, Some(OpCode::Sum | OpCode::Prod)) if self.min_bytes.is_none() => {
+                Way::Raw
+            }
             _ => way,
         }
     }

@@ -39,6 +39,10 @@ impl Near {
         match *self {}
     }
 
+    pub(crate) fn n_others(&self) -> usize {
+        match *self {}
+    }
+
     pub(crate) fn allocate(&mut self, _: usize) -> Option<SharedFrame> {
         match *self {}
     }
