@@ -7,6 +7,7 @@ use crate::{fabrics, machine, packages};
 use anyhow::ensure;
 use foldwire_steps::Steps;
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -36,6 +37,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     // All features that can be built here; the others take them away again.
     steps.run("compiling", &mut fabrics::cargo_on(steps, here, Scope::Fabrics, "test --no-run"))?;
     let mut tests = short_tests(steps, here, &format!("--lib --bins {ALL_BUT_ALL}"));
+    // Many of them wait for processes.
+    let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
+    tests.env("RUST_TEST_THREADS", (n_cores + 1).to_string());
     // Cargo runs one program of tests after the other, and many wait more than they compute. The
     // largest runs beside, with ranks of processes and the rest, once cargo has let go of its lock
     // on the target folder: when the first test speaks.

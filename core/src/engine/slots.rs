@@ -157,7 +157,9 @@ impl<F: Frame> Slots<F> {
             }
             _ if run.n_parts() == 1 && !self.holds_run() => {
                 let segment = run.segment(0);
-                core::task::ready!(self.compute(primitive, compute, &segment, report, pace))?;
+                let mut payloads = self.payloads();
+                core::task::ready!(payloads.compute(primitive, compute, &segment, report, pace))?;
+                self.n_bytes = payloads.n_bytes();
             }
             _ => {
                 while *n_done < run.n_parts() {
@@ -226,22 +228,6 @@ impl<F: Frame> Slots<F> {
         self.n_parts(Slot::Held) > 1
     }
 
-    /// Carries a primitive out on frames of one segment.
-    #[inline]
-    fn compute(
-        &mut self,
-        primitive: Primitive,
-        compute: &mut Computing<'_>,
-        segment: &Segment,
-        report: &mut Report,
-        pace: &dyn Pace,
-    ) -> Poll<Result<(), Error>> {
-        let mut payloads = self.payloads();
-        core::task::ready!(payloads.compute(primitive, compute, segment, report, pace))?;
-        self.n_bytes = payloads.n_bytes();
-        Poll::Ready(Ok(()))
-    }
-
     /// The frames behind the room for their headers, and what is in them.
     #[inline]
     fn payloads(&mut self) -> Payloads<'_> {
@@ -297,18 +283,12 @@ impl<F: Frame> Slots<F> {
             n_bytes[slot] = range.len();
             rooms[slot] = room.get_mut(range).ok_or(misuse())?;
         }
-        let mut payloads = Payloads::new(rooms, n_bytes);
-        let done = compute.work.compute(
-            primitive,
-            &mut payloads,
-            &run.segment(place),
-            (compute.coding, pace),
-        );
-        let done = core::task::ready!(done)?;
-        report.blocks += done.blocks;
+        let (mut payloads, segment) = (Payloads::new(rooms, n_bytes), run.segment(place));
+        core::task::ready!(payloads.compute(primitive, compute, &segment, report, pace))?;
+        let n_bytes = payloads.n_bytes();
         if let Some(to) = written {
             let room = self.room(to)?;
-            let range = begin..begin + done.n_bytes;
+            let range = begin..begin + n_bytes[to.index()];
             let end = bundle::end_segment(room, n_parts, place, range);
             self.n_bytes[to.index()] = end.ok_or(misuse())?;
         }
