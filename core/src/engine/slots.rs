@@ -9,7 +9,7 @@ use crate::bundle;
 use crate::codec::Pace;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
-use crate::layout::{Run, Segment};
+use crate::layout::Run;
 use crate::primitive::{Content, Contents, Primitive, Slot, held_after};
 use crate::report::Report;
 use crate::schedule::Step;
