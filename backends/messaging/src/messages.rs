@@ -35,6 +35,7 @@ pub struct Messages<R: Requests> {
     /// Ranks that share memory with this one.
     near: Option<Near>,
     n_polls: u32,
+    /// Nothing is put off any more.
     is_ending: bool,
     /// Looks at shared memory in a rest.
     n_looks: usize,

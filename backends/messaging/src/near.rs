@@ -64,6 +64,8 @@ struct Peer {
     arrived: VecDeque<Arrived>,
     /// What it is to be told when its ring has room.
     owed: VecDeque<RingMessage>,
+    /// Words of messages for which it has not given a slot back.
+    under_way: Vec<u32>,
     is_lost: bool,
 }
 
@@ -170,6 +172,7 @@ impl Near {
                 posted: Vec::new(),
                 arrived: VecDeque::new(),
                 owed: VecDeque::new(),
+                under_way: Vec::new(),
                 is_lost: false,
             });
             regions[at] = Some(theirs);
@@ -239,10 +242,11 @@ impl Near {
         let told = if spare.is_some() { 0 } else { TOLD };
         let word = u32::from(tag.0) | told | if matched { MATCHED } else { 0 };
         let message = RingMessage { slot: sent.id, n_bytes: n_bytes as u64, word };
-        if let Some(peer) = self.peer(to)
-            && !peer.sender.push(message)
-        {
-            return Err(shared(sent));
+        if let Some(peer) = self.peer(to) {
+            if !peer.sender.push(message) {
+                return Err(shared(sent));
+            }
+            peer.under_way.push(word);
         }
         Ok(spare.map(|buffer| Event::Released { to, tag, buffer, matched }))
     }
@@ -273,7 +277,8 @@ impl Near {
             peer.pay();
             for _ in 0..MESSAGES_PER_PASS {
                 let Some(message) = peer.receiver.pop() else { break };
-                let Some(arrived) = arrived(regions, layout, message) else {
+                let arrived = arrived(regions, layout, message);
+                let Some(arrived) = arrived.filter(|arrived| peer.may_say(arrived)) else {
                     // What a rank of this library would not send.
                     peer.is_lost = true;
                     events.push_back(Event::Lost { peer: peer.rank });
@@ -314,6 +319,16 @@ impl Near {
 }
 
 impl Peer {
+    /// Whether it may send this: a slot comes back for a message that was sent, once.
+    fn may_say(&mut self, arrived: &Arrived) -> bool {
+        if arrived.flags & RETURNED == 0 {
+            return true;
+        }
+        let sent = u32::from(arrived.tag.0) | arrived.flags & !RETURNED;
+        let at = self.under_way.iter().position(|&word| word == sent);
+        at.map(|at| self.under_way.swap_remove(at)).is_some()
+    }
+
     /// What has come, for one who had this buffer for it: its sender has that in exchange.
     fn receive(&mut self, arrived: Arrived, buffer: Frame) -> Event<Frame> {
         let Arrived { frame, n_bytes, tag, flags } = arrived;

@@ -314,7 +314,7 @@ fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
         }
         assert_eq!(within(farthest, 1000, None), (CodecId::Raw, Reason::Short));
     }
-    // Frames that are handed over within a process move nothing.
+    // Frames that are handed over in memory move nothing.
     assert_eq!(within(Distance::Memory, 64 << 20, None), (CodecId::Raw, Reason::Near));
     assert_ne!(within(Distance::Memory, 64 << 20, GIGABIT).0, CodecId::Raw);
 }

@@ -110,7 +110,8 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         n_bytes: usize,
     ) -> Result<(), (Frame, i32)> {
         let start = memory.as_ref()[..n_bytes].as_ptr();
-        // SAFETY: the bytes are initialised, stay where they are when `memory` moves, and nobody writes them until the request is complete, since we own them.
+        // SAFETY: the bytes are initialised, stay where they are when `memory` moves, and nobody
+        // writes them until the request is complete, since we own them.
         let started = unsafe { library.start_send(start, n_bytes, to, matched) };
         self.keep(started, note, memory)
     }

@@ -199,7 +199,7 @@ impl Region {
     ) -> io::Result<Self> {
         let mut options = File::options();
         // Whatever it is, opening it does not wait.
-        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = options.open(format!("/proc/{process}/fd/{fd}"))?;
         // SAFETY: a question about a descriptor of ours.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

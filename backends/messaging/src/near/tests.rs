@@ -180,6 +180,9 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { n_bytes: u64::MAX, ..good },
         RingMessage { word: 0xffff, ..good },
         RingMessage { word: 1 << 19, ..good },
+        // Nothing was sent that could come back so.
+        RingMessage { word: RETURNED, ..good },
+        RingMessage { word: RETURNED | TOLD | MATCHED, ..good },
     ] {
         let [mut zero, mut one] = pair();
         let sent = frame(&mut zero, 3);
