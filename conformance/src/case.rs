@@ -15,8 +15,9 @@ use foldwire::kernel::Level;
 use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Bruck, Call, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
-    RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
+    self, Binomial, Bruck, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
+    ProgramSpec, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, ScatterAllGather,
+    Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
 use foldwire::{
@@ -309,7 +310,7 @@ impl Case {
     /// How much frames must hold for the case's schedule.
     #[must_use]
     pub fn min_frame_bytes(&self) -> usize {
-        let call = Call::new(self.collective, self.size, Rank(0)).with_nodes(self.per_node);
+        let call = ProgramSpec::new(self.collective, self.size, Rank(0)).with_nodes(self.per_node);
         let n_parts = self.schedule.min_run(call);
         let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
         let codec = Sizes::new(self.codec, self.dtype, params);
@@ -396,7 +397,7 @@ impl Choice {
     #[must_use]
     pub fn dealt(self, deal: Deal) -> Self {
         let (collective, schedule) = ROUTES[self.indices[axis::ROUTE]];
-        let passes_on = schedule.passes_on(Call::new(collective, 2, Rank(0)));
+        let passes_on = schedule.passes_on(ProgramSpec::new(collective, 2, Rank(0)));
         if deal::takes_counts(collective) && !passes_on { Self { deal, ..self } } else { self }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     data::Random,
     pairwise_of, with_type,
 };
-use foldwire::frame::Kind;
+use foldwire::frame::MessageKind;
 use foldwire::schedule::{Binomial, Linear, Pairwise, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Rank, Transport};
@@ -333,7 +333,7 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             let mut n_seen = 0;
             let harm = Box::new(move |message: &mut [u8], n_bytes: usize| {
                 // Questions of ranks that wait long come in between.
-                if Kind::of(message) == Some(Kind::Data) {
+                if MessageKind::of(message) == Some(MessageKind::Data) {
                     if is_victim && n_seen == nth && byte < n_bytes {
                         message[byte] ^= 0x10;
                     }

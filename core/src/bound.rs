@@ -45,7 +45,7 @@ pub enum Scope {
 
 /// Smallest and largest finite value of all ranks' data, and what they are multiples of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Extent {
+pub struct ValueRange {
     /// Smallest.
     pub min: f64,
     /// Largest.
@@ -57,11 +57,11 @@ pub struct Extent {
     pub increment: f64,
 }
 
-impl Extent {
+impl ValueRange {
     /// The extent of a slice, if it has a finite value.
     #[must_use]
     pub fn of<T: Float>(values: &[T]) -> Option<Self> {
-        let (min, max) = Kernel::at(Level::best()).extent(values);
+        let (min, max) = Kernel::at(Level::best()).value_range(values);
         let [grid, increment] = sample::grids(values);
         (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64(), grid, increment })
     }
@@ -134,15 +134,15 @@ impl Bound {
         !matches!(self, Self::Absolute(_))
     }
 
-    /// The absolute bound; `extent` is `None` when no rank has a finite value.
+    /// The absolute bound; `value_range` is `None` when no rank has a finite value.
     ///
     /// A constant field has range 0 and so the absolute bound 0 ([`Quantum::LOSSLESS`]).
     ///
     /// # Errors
     /// [`BoundError::NotPositive`], also of an extent that is NaN.
-    pub fn absolute(self, extent: Option<Extent>) -> Result<f64, BoundError> {
+    pub fn absolute(self, value_range: Option<ValueRange>) -> Result<f64, BoundError> {
         self.check()?;
-        let range = extent.map_or(0.0, Extent::range);
+        let range = value_range.map_or(0.0, ValueRange::range);
         if range.is_nan() {
             return Err(BoundError::NotPositive { value: range });
         }
@@ -157,10 +157,10 @@ impl Bound {
     ///
     /// # Errors
     /// As [`absolute`](Self::absolute).
-    pub fn quantum<T: Float>(self, extent: Option<Extent>) -> Result<Quantum, BoundError> {
-        let quantum = Quantum::new::<T>(self.absolute(extent)?)?;
-        let extent = extent.filter(|_| self.needs_extent());
-        Ok(extent.map_or(quantum, |extent| quantum.suited::<T>(extent)))
+    pub fn quantum<T: Float>(self, value_range: Option<ValueRange>) -> Result<Quantum, BoundError> {
+        let quantum = Quantum::new::<T>(self.absolute(value_range)?)?;
+        let value_range = value_range.filter(|_| self.needs_extent());
+        Ok(value_range.map_or(quantum, |value_range| quantum.suited::<T>(value_range)))
     }
 
     /// Finds what is wrong with the bound whatever the data.
@@ -227,10 +227,10 @@ mod tests {
 
     #[test]
     fn constant_data_have_an_extent_and_none_have_none() {
-        let extent = Extent::of(&[1.5f32; 3]).expect("finite values");
-        assert_eq!((extent.min, extent.max, extent.range()), (1.5, 1.5, 0.0));
-        assert_eq!(Extent::of::<f32>(&[]), None);
-        assert_eq!(Extent::of(&[f32::NAN, f32::INFINITY]), None);
+        let value_range = ValueRange::of(&[1.5f32; 3]).expect("finite values");
+        assert_eq!((value_range.min, value_range.max, value_range.range()), (1.5, 1.5, 0.0));
+        assert_eq!(ValueRange::of::<f32>(&[]), None);
+        assert_eq!(ValueRange::of(&[f32::NAN, f32::INFINITY]), None);
     }
 
     #[test]
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_bounds_nothing() {
-        let extent = Some(Extent { min: f64::NAN, max: 1.0, grid: 0.0, increment: 0.0 });
-        let bound = Bound::Relative(0.1).absolute(extent);
+        let value_range = Some(ValueRange { min: f64::NAN, max: 1.0, grid: 0.0, increment: 0.0 });
+        let bound = Bound::Relative(0.1).absolute(value_range);
         assert!(matches!(bound, Err(BoundError::NotPositive { value }) if value.is_nan()));
         assert_eq!(Bound::Absolute(0.1).absolute(None), Ok(0.1));
     }

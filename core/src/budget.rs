@@ -3,22 +3,22 @@
 //!
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
-use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
+use crate::bound::{Bound, BoundError, Quantum, Scope, ValueRange, rounding, underflow};
+use crate::call_spec::CallSpec;
 use crate::codec::Loss;
 use crate::element::{DType, Float, bf16, f16, sealed::Wide};
 use crate::error::Error;
-use crate::frame::Measure;
+use crate::frame::StepQuantity;
 use crate::op::{OpCode, weight};
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::Call;
-use crate::terms::Terms;
+use crate::schedule::ProgramSpec;
 
 /// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
 /// by their number (docs/guarantees.md).
-fn error_terms(terms: &Terms<'_>) -> Option<f64> {
-    let &Terms { schedule, call, op, ref plan, .. } = terms;
+fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
+    let &CallSpec { schedule, call, op, ref plan, .. } = spec;
     let n = call.size as f64;
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
     let n_operands = n / schedule.n_combined(call) as f64;
@@ -26,7 +26,7 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
     let sum = match keeps_frames {
         true => n_operands,
         // Own operands err as well that are never encoded.
-        false if terms.rounds_first => n_encodings.max(n_operands),
+        false if spec.rounds_first => n_encodings.max(n_operands),
         false => n_encodings,
     };
     // What ranks pass on they may encode anew, each time with an error if that changes values.
@@ -48,13 +48,13 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
 fn operand_bound<T: Float>(
     bound: Bound,
     n_errors: Option<f64>,
-    call: Call,
+    call: ProgramSpec,
     op: OpCode,
-    extent: Option<Extent>,
+    value_range: Option<ValueRange>,
 ) -> Result<f64, Error> {
     let n_errors = n_errors.ok_or(BoundError::Unbounded)?;
-    let on_result = bound.absolute(extent)?;
-    let (n, magnitude) = (call.size, extent.map_or(0.0, Extent::magnitude));
+    let on_result = bound.absolute(value_range)?;
+    let (n, magnitude) = (call.size, value_range.map_or(0.0, ValueRange::magnitude));
     let largest = if op == OpCode::Sum { n as f64 * magnitude } else { magnitude };
     // Errors make partial results larger, which shows where digits are few.
     let reach = if T::IS_NARROW { largest + on_result } else { largest };
@@ -68,7 +68,7 @@ fn operand_bound<T: Float>(
     if op == OpCode::Sum && n > 1 && largest > T::MAX.to_f64() {
         return Err(BoundError::Overflow { largest, max: T::MAX.to_f64() }.into());
     }
-    if bound.needs_extent() && extent.is_none_or(|extent| extent.range() == 0.0) {
+    if bound.needs_extent() && value_range.is_none_or(|value_range| value_range.range() == 0.0) {
         return Ok(0.0);
     }
     let left = on_result - rounding;
@@ -97,47 +97,54 @@ impl Budget {
 
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
 /// encoded may be the sum of several operands, each within the bound.
-pub(crate) fn resolve(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
+pub(crate) fn resolve(
+    spec: &CallSpec<'_>,
+    value_range: Option<ValueRange>,
+) -> Result<Budget, Error> {
     let quantum = Quantum::LOSSLESS;
-    match terms.plan.codec.loss() {
+    match spec.plan.codec.loss() {
         Loss::None => return Ok(Budget { quantum, bound: 0.0, worst_case: Some(0.0) }),
         Loss::Setting => return Ok(Budget { quantum, bound: f64::INFINITY, worst_case: None }),
         Loss::Bound => {}
     }
-    match terms.dtype {
-        DType::F32 => resolve_as::<f32>(terms, extent),
-        DType::F64 => resolve_as::<f64>(terms, extent),
-        DType::F16 => resolve_as::<f16>(terms, extent),
-        DType::Bf16 => resolve_as::<bf16>(terms, extent),
+    match spec.dtype {
+        DType::F32 => resolve_as::<f32>(spec, value_range),
+        DType::F64 => resolve_as::<f64>(spec, value_range),
+        DType::F16 => resolve_as::<f16>(spec, value_range),
+        DType::Bf16 => resolve_as::<bf16>(spec, value_range),
         // Calls on integers have an exact codec.
         _ => Err(Error::Internal),
     }
 }
 
 /// As [`resolve`], for values on a lattice of this type's.
-fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
-    let &Terms { schedule, call, op, ref plan, .. } = terms;
-    let n_errors = error_terms(terms);
+fn resolve_as<T: Float>(
+    spec: &CallSpec<'_>,
+    value_range: Option<ValueRange>,
+) -> Result<Budget, Error> {
+    let &CallSpec { schedule, call, op, ref plan, .. } = spec;
+    let n_errors = error_terms(spec);
     let n_combined = match op {
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
     };
     // Operands that are rounded first err each on its own; else what is encoded does, which may be
     // the sum of some.
-    let (n_in_one, n_apart) =
-        if terms.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
-    let halves = if terms.rounds_first { plan.rounding.halves() } else { 1.0 };
+    let (n_in_one, n_apart) = if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
+    let halves = if spec.rounds_first { plan.rounding.halves() } else { 1.0 };
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
-        (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_in_one,
+        (Some(bound), Scope::PerOperand) => bound.absolute(value_range)? * n_in_one,
         (Some(bound), Scope::Result) => {
-            operand_bound::<T>(bound, n_errors, call, op, extent)? / n_apart
+            operand_bound::<T>(bound, n_errors, call, op, value_range)? / n_apart
         }
     };
     let mut quantum = Quantum::with_spacing::<T>(bound / halves, plan.spacing)?;
     // Values that are rounded first are not looked at one by one.
-    if let Some(extent) = extent.filter(|_| plan.codec.has_lattice() && !terms.rounds_first) {
-        quantum = quantum.suited::<T>(extent);
+    if let Some(value_range) =
+        value_range.filter(|_| plan.codec.has_lattice() && !spec.rounds_first)
+    {
+        quantum = quantum.suited::<T>(value_range);
     }
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
@@ -152,18 +159,18 @@ fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Bud
 /// What a call asks of each operand before the extent of the data is known, rounding apart: the
 /// bound, divided among the errors that can add up if it is on the result. Ranks that ask for the
 /// same have the same quantum, and the same error, for the same extent.
-pub(crate) fn ask(terms: &Terms<'_>, sampled: bool) -> (Measure, f64) {
-    let plan = &terms.plan;
+pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
+    let plan = &spec.plan;
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
     // Of ranks that round otherwise the lattices differ, too.
-    let factor = if terms.rounds_first { factor / plan.rounding.halves() } else { factor };
+    let factor = if spec.rounds_first { factor / plan.rounding.halves() } else { factor };
     match plan.scope {
-        Scope::PerOperand if sampled => (Measure::Sample, factor),
-        Scope::PerOperand => (Measure::Range, factor),
+        Scope::PerOperand if sampled => (StepQuantity::Sample, factor),
+        Scope::PerOperand => (StepQuantity::Range, factor),
         Scope::Result => {
-            let n_errors = error_terms(terms).unwrap_or(1.0).max(1.0);
-            let measure = if of_range { Measure::ResultRange } else { Measure::Result };
+            let n_errors = error_terms(spec).unwrap_or(1.0).max(1.0);
+            let measure = if of_range { StepQuantity::ResultRange } else { StepQuantity::Result };
             (measure, factor / n_errors)
         }
     }
@@ -212,13 +219,13 @@ mod tests {
             (unstable.as_published(), 2, [1.0, 3.0, 1.5, 3.0]),
             (unstable.as_published(), 1, [0.0; 4]),
         ] {
-            let n_terms = |op| error_terms(&Terms::of_test(plan, op, n_ranks));
+            let n_terms = |op| error_terms(&CallSpec::of_test(plan, op, n_ranks));
             for (op, expected) in [(OpCode::Sum, sum), (OpCode::Avg, average), (OpCode::Min, least)]
             {
                 assert_eq!(n_terms(op), Some(expected), "{op:?} of {n_ranks}, {plan:?}");
             }
-            let call = Call::new(Collective::AllGather, n_ranks, Rank(0));
-            let gathers = Terms { call, ..Terms::of_test(plan, OpCode::None, n_ranks) };
+            let call = ProgramSpec::new(Collective::AllGather, n_ranks, Rank(0));
+            let gathers = CallSpec { call, ..CallSpec::of_test(plan, OpCode::None, n_ranks) };
             assert_eq!(error_terms(&gathers), Some(moved), "{n_ranks} by {plan:?}");
             if n_ranks > 1 {
                 assert_eq!([OpCode::Prod, OpCode::User].map(n_terms), [None; 2]);
@@ -228,11 +235,12 @@ mod tests {
 
     #[test]
     fn a_sum_may_reach_the_largest_value_and_no_more() {
-        let call = Call::new(Collective::AllReduce, 2, Rank(0));
+        let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
         let largest = 2f64.powi(126);
-        let extent = Some(Extent { min: -largest, max: largest, grid: 0.0, increment: 0.0 });
+        let value_range =
+            Some(ValueRange { min: -largest, max: largest, grid: 0.0, increment: 0.0 });
         let of = |bound| {
-            operand_bound::<f32>(Bound::Absolute(bound), Some(2.0), call, OpCode::Sum, extent)
+            operand_bound::<f32>(Bound::Absolute(bound), Some(2.0), call, OpCode::Sum, value_range)
         };
         // Beside the sum of two such operands.
         let left = f64::from(f32::MAX) - 2f64.powi(127);
@@ -243,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_grid_is_for_codecs_with_a_lattice_that_round_values_themselves() {
-        let extent = Some(Extent { min: 0.0, max: 1000.0, grid: 1.0, increment: 1.0 });
+        let value_range = Some(ValueRange { min: 0.0, max: 1000.0, grid: 1.0, increment: 1.0 });
         // That is 0.01, on a lattice whose step is below 0.02.
         let plan = Plan::foldwire(Bound::Relative(1e-5));
         for (codec, rounds_first, takes_grid) in [
@@ -252,8 +260,9 @@ mod tests {
             (CodecId::Szx, false, false),
             (CodecId::Szx, true, false),
         ] {
-            let terms = Terms::of_test(plan.with_codec(codec), OpCode::Sum, 4);
-            let budget = resolve(&Terms { rounds_first, ..terms }, extent).expect("a lattice");
+            let spec = CallSpec::of_test(plan.with_codec(codec), OpCode::Sum, 4);
+            let budget =
+                resolve(&CallSpec { rounds_first, ..spec }, value_range).expect("a lattice");
             let step = budget.quantum.step();
             assert!(if takes_grid { step == 1.0 } else { step < 0.02 }, "{codec:?}: {step}");
             assert_eq!(budget.bound, 0.01);

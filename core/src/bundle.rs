@@ -10,7 +10,7 @@
 //!
 //! A run of one part has neither zeros nor index: the payload is the segment. As the index comes
 //! last, segments are put behind others, and taken off the end, without moving those before them.
-//! [`Places`] say where else they are put and taken. A rank that splits or joins bundles copies
+//! [`Placement`] say where else they are put and taken. A rank that splits or joins bundles copies
 //! bytes and decodes nothing.
 //!
 //! Nothing here trusts an index. [`check`] looks at one that has arrived; every other function
@@ -61,7 +61,7 @@ pub fn n_bytes(segments: impl ExactSizeIterator<Item = usize>) -> usize {
 /// Where some of the segments of a bundle are: at its front, at its end, or at the end of each of
 /// its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Placement {
     n_parts: usize,
     /// The first of them, how many follow each other, and how far the next ones are from these.
     first: usize,
@@ -69,7 +69,7 @@ pub struct Places {
     stride: usize,
 }
 
-impl Places {
+impl Placement {
     /// The first so many.
     #[must_use]
     pub const fn first(n_parts: usize) -> Self {
@@ -220,7 +220,7 @@ fn close(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
 /// Copies some segments of a bundle into the room of another frame; the bytes of the bundle that
 /// they are there.
 #[must_use]
-pub fn copy(payload: &[u8], n_parts: usize, places: Places, room: &mut [u8]) -> Option<usize> {
+pub fn copy(payload: &[u8], n_parts: usize, places: Placement, room: &mut [u8]) -> Option<usize> {
     if places.n_parts == n_parts {
         room.get_mut(..payload.len())?.copy_from_slice(payload);
         return Some(payload.len());
@@ -239,7 +239,7 @@ pub fn copy(payload: &[u8], n_parts: usize, places: Places, room: &mut [u8]) -> 
 
 /// Takes some segments out of a bundle, so that others are left; their bytes.
 #[must_use]
-pub fn take_out(payload: &mut [u8], n_parts: usize, places: Places) -> Option<usize> {
+pub fn take_out(payload: &mut [u8], n_parts: usize, places: Placement) -> Option<usize> {
     let n_left = n_parts.checked_sub(places.n_parts).filter(|&left| left > 0)?;
     if n_left == n_parts {
         return Some(payload.len());
@@ -281,7 +281,7 @@ pub fn join(
     room: &mut [u8],
     (n_bytes, n_parts): (usize, usize),
     (other, n_other): (&[u8], usize),
-    places: Places,
+    places: Placement,
 ) -> Option<usize> {
     let bundle = room.get(..n_bytes)?;
     let end = segments_end(bundle, n_parts)?;

@@ -60,7 +60,7 @@ pub use params::CodecParams;
 pub(crate) use params::strides;
 pub use raw::Raw;
 pub use sizes::Sizes;
-pub use source::{Fill, Give, Source};
+pub use source::{SequentialReader, SharedReader, Source};
 pub use szx::Szx;
 pub use truncate::Truncate;
 pub use truncate_xor::TruncateXor;

@@ -4,6 +4,7 @@
 //! prepares one. The methods that are named as collectives are run one.
 
 mod call;
+mod call_state;
 mod config;
 mod driver;
 mod exchange;
@@ -17,31 +18,31 @@ mod probe;
 mod request;
 mod resolved;
 mod state;
-pub(crate) mod survey;
 mod tuning;
-mod underway;
+pub(crate) mod value_range;
 
-pub use crate::terms::EXTENT_SCHEDULE;
+pub use crate::call_spec::RANGE_SCHEDULE;
 pub use call::{Call, NoValues};
+#[cfg(feature = "alloc")]
+pub(crate) use call_state::CallState;
 pub use config::Config;
 pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
-pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
+pub(crate) use exchange::{Cursor, Receiving, SegmentCoding, Sending, copy_to_itself};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 pub(crate) use operation::RunningCall;
 pub use prepared::Prepared;
 pub(crate) use request::Request;
-pub use survey::N_VALUES as EXTENT_VALUES;
-#[cfg(feature = "alloc")]
-pub(crate) use underway::Underway;
+pub use value_range::N_VALUES as N_RANGE_VALUES;
 
 use crate::bound::Quantum;
 #[cfg(feature = "alloc")]
 use crate::budget::resolve;
 use crate::budget::{Budget, check_plan};
+use crate::call_spec::{self, CallSpec, FINDS_FROM};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
 use crate::engine::{Notices, Program};
@@ -54,16 +55,15 @@ use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
-use crate::select::automatic::{self, Bits, Known, Mode};
+use crate::select::automatic::{self, Bits, CallFacts, Mode};
 use crate::select::{self, Network};
-use crate::terms::{self, FINDS_FROM, Terms};
 use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::fmt;
 use core::time::Duration;
 use named::named_methods;
 use resolved::Resolved;
-use state::{Placed, State};
+use state::{OnHeap, State};
 
 /// An automatic plan looks for them where the link would take so long for own values as they are: a
 /// few per cent of what they take when compressed.
@@ -94,7 +94,7 @@ pub struct Communicator<X: Transport> {
     n_frames: usize,
     /// So many ranks in a row are known to share a node.
     pub(crate) ranks_per_node: usize,
-    state: Placed<State<X::Frame>>,
+    state: OnHeap<State<X::Frame>>,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -127,7 +127,7 @@ impl<X: Transport> Communicator<X> {
             n_tags: 0,
             n_frames: 0,
             ranks_per_node: 1,
-            state: Placed::default(),
+            state: OnHeap::default(),
         })
     }
 
@@ -144,7 +144,7 @@ impl<X: Transport> Communicator<X> {
             poisoned: false,
             n_tags: 0,
             // Some may have learnt less.
-            state: Placed::default(),
+            state: OnHeap::default(),
             ..self
         }
     }
@@ -308,23 +308,23 @@ impl<X: Transport> Communicator<X> {
 
 impl<X: Transport> Communicator<X> {
     /// Checks a call, and chooses its schedule.
-    pub(crate) fn terms<'s>(
+    pub(crate) fn spec<'s>(
         &mut self,
         request: &Request<'s>,
         plan: &Plan,
-    ) -> Result<Terms<'s>, Error> {
+    ) -> Result<CallSpec<'s>, Error> {
         self.terms_given(request, plan, None, None)
     }
 
     /// What a call would be refused for, whatever its values.
     #[cfg(feature = "alloc")]
     pub(crate) fn check(&mut self, request: &Request<'_>, plan: &Plan) -> Result<(), Error> {
-        let terms = self.terms(request, plan)?;
-        let needs_values = terms.asks || terms.plan.needs_extent();
-        if needs_values { Ok(()) } else { resolve(&terms, None).map(drop) }
+        let spec = self.spec(request, plan)?;
+        let needs_values = spec.asks || spec.plan.needs_extent();
+        if needs_values { Ok(()) } else { resolve(&spec, None).map(drop) }
     }
 
-    /// As [`terms`](Self::terms), where samples have told what codecs make of the data, or a trial
+    /// As [`spec`](Self::terms), where samples have told what codecs make of the data, or a trial
     /// says how the call is made.
     fn terms_given<'s>(
         &mut self,
@@ -332,7 +332,7 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
         bits: Option<Bits>,
         tried: Option<Mode>,
-    ) -> Result<Terms<'s>, Error> {
+    ) -> Result<CallSpec<'s>, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -353,7 +353,7 @@ impl<X: Transport> Communicator<X> {
             let speeds = self.config.speeds;
             #[cfg(feature = "alloc")]
             let tried = tried.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
-            let known = Known { rows, network, farthest, is_told, speeds, bits, mode: tried };
+            let known = CallFacts { rows, network, farthest, is_told, speeds, bits, mode: tried };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }
@@ -393,7 +393,7 @@ impl<X: Transport> Communicator<X> {
         // All-gathers then find their own values among the results.
         let window = if rounds_first { Window::Whole } else { window };
         let call = call.by(schedule);
-        let terms = Terms {
+        let spec = CallSpec {
             schedule,
             call,
             op,
@@ -408,26 +408,26 @@ impl<X: Transport> Communicator<X> {
             rounds_first,
         };
         // So does a bad frame size.
-        let codec = self.sizes(&terms, Quantum::LOSSLESS);
+        let codec = self.sizes(&spec, Quantum::LOSSLESS);
         max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
-        Ok(terms)
+        Ok(spec)
     }
 
     /// All of a call but its values, which are within this budget; and what its codec is made from.
     fn resolve<'s>(
         &self,
-        terms: &Terms<'s>,
+        spec: &CallSpec<'s>,
         budget: &Budget,
     ) -> Result<(Resolved<'s>, CodecParams), Error> {
-        let params = self.params(terms, budget.quantum);
-        let codec = Sizes::new(terms.plan.codec, terms.dtype, params);
-        let (program, n_lanes) = self.program(terms, &codec, terms.own_header(budget.quantum))?;
+        let params = self.params(spec, budget.quantum);
+        let codec = Sizes::new(spec.plan.codec, spec.dtype, params);
+        let (program, n_lanes) = self.program(spec, &codec, spec.own_header(budget.quantum))?;
         let mut report = program.report(n_lanes);
-        report.plan = terms.choice;
+        report.plan = spec.choice;
         report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(&mut report);
-        Ok((Resolved { terms: *terms, program, n_lanes, report }, params))
+        Ok((Resolved { spec: *spec, program, n_lanes, report }, params))
     }
 
     /// The configuration, or what was measured, is about to change: calls are resolved anew.
@@ -439,8 +439,8 @@ impl<X: Transport> Communicator<X> {
     /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
     /// frame could have so many.
     #[cfg(feature = "alloc")]
-    pub(crate) fn most_bytes(&self, terms: &Terms<'_>) -> Option<usize> {
-        let (codec, count) = (self.sizes(terms, Quantum::LOSSLESS), terms.shares.count());
+    pub(crate) fn most_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
+        let (codec, count) = (self.sizes(spec, Quantum::LOSSLESS), spec.shares.count());
         let encoded = codec.max_encoded_len(count)?;
         Some(encoded.max(count.checked_mul(codec.bytes_per_value())?))
     }
@@ -464,31 +464,31 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// What the codec of a call is made from.
-    fn params(&self, terms: &Terms<'_>, quantum: Quantum) -> CodecParams {
+    fn params(&self, spec: &CallSpec<'_>, quantum: Quantum) -> CodecParams {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
         let params = CodecParams::new(quantum)
-            .with_setting(terms.plan.setting)
-            .with_strides(terms.plan.strides)
-            .with_prediction(terms.plan.prediction)
+            .with_setting(spec.plan.setting)
+            .with_strides(spec.plan.strides)
+            .with_prediction(spec.plan.prediction)
             .at(self.config.level)
-            .on(self.threads(terms));
-        match terms.op {
+            .on(self.threads(spec));
+        match spec.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),
         }
     }
 
     /// How long a call's codec makes its values.
-    fn sizes(&self, terms: &Terms<'_>, quantum: Quantum) -> Sizes {
-        Sizes::new(terms.plan.codec, terms.dtype, self.params(terms, quantum))
+    fn sizes(&self, spec: &CallSpec<'_>, quantum: Quantum) -> Sizes {
+        Sizes::new(spec.plan.codec, spec.dtype, self.params(spec, quantum))
     }
 
     /// Who computes in a call: of an automatic plan no more threads than this rank's share of its
     /// node's cores. (Between 2 ranks on 2 cores a second thread for each took up to twice the
     /// time.)
-    fn threads(&self, terms: &Terms<'_>) -> Threads {
+    fn threads(&self, spec: &CallSpec<'_>) -> Threads {
         let threads = self.config.threads;
-        if terms.choice.is_none() || threads.is_one() {
+        if spec.choice.is_none() || threads.is_one() {
             return threads;
         }
         let n_near = (0..self.size()).filter(|&rank| self.is_near(Rank::new(rank))).count();
@@ -556,19 +556,19 @@ impl<X: Transport> Communicator<X> {
     /// on how many lanes it runs.
     fn program<'s>(
         &self,
-        terms: &Terms<'s>,
+        spec: &CallSpec<'s>,
         codec: &Sizes,
         header: CallHeader,
     ) -> Result<(Program<'s>, usize), Error> {
-        let &Terms { schedule, call, op, ref plan, shares, window, .. } = terms;
+        let &CallSpec { schedule, call, op, ref plan, shares, window, .. } = spec;
         let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // All of each array goes in one frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {
             Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
-            _ => (1, schedule.n_parts(call), terms.lanes.into()),
+            _ => (1, schedule.n_parts(call), spec.lanes.into()),
         };
-        let (division, shortest) = (plan.division, terms.shortest.into());
+        let (division, shortest) = (plan.division, spec.shortest.into());
         let cut = Cut { n_parts, division, max_segment, lanes, shortest };
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, capacity, &layout);

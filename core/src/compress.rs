@@ -10,7 +10,7 @@
 //! out what both ends know. Cost: that of [`FzLight`], a copy of the compressed bytes, and a
 //! checksum over them.
 
-use crate::bound::{Bound, BoundError, Extent, Quantum};
+use crate::bound::{Bound, BoundError, Quantum, ValueRange};
 use crate::codec::{Codec, CodecExt, DecodeError, FzLight};
 use crate::element::{DType, Float};
 use alloc::vec::Vec;
@@ -137,8 +137,8 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// ```
 pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
     bound.check_on_operands()?;
-    let extent = if bound.needs_extent() { Extent::of(values) } else { None };
-    Ok(compress_with(values, bound.quantum::<T>(extent)?))
+    let value_range = if bound.needs_extent() { ValueRange::of(values) } else { None };
+    Ok(compress_with(values, bound.quantum::<T>(value_range)?))
 }
 
 /// Compresses values on a lattice, such as one of whole numbers
@@ -199,7 +199,7 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
         let (found, expected) = (info.dtype as u8, T::DTYPE);
         return Err(DecodeError::Type { found, expected }.into());
     }
-    for payload in Payloads::of(bytes, info.n_values) {
+    for payload in PayloadIter::of(bytes, info.n_values) {
         payload?;
     }
     let head: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(DecodeError::Damaged)?;
@@ -207,7 +207,7 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
         return Err(DecompressError::Checksum);
     }
     let codec = FzLight::<T>::new(Quantum::LOSSLESS, 1);
-    for payload in Payloads::of(bytes, info.n_values) {
+    for payload in PayloadIter::of(bytes, info.n_values) {
         let (payload, expected) = payload?;
         codec.expect_values(payload, expected)?;
         if codec.operands(payload)? != 1 || codec.step(payload)?.to_bits() != info.step.to_bits() {
@@ -218,7 +218,7 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
     let no_memory = DecompressError::Memory { n_values: info.n_values };
     let n_values = usize::try_from(info.n_values).map_err(|_| no_memory)?;
     values.try_reserve_exact(n_values).map_err(|_| no_memory)?;
-    for payload in Payloads::of(bytes, info.n_values) {
+    for payload in PayloadIter::of(bytes, info.n_values) {
         let (payload, n_values) = payload?;
         let start = values.len();
         values.resize(start + n_values, T::ZERO);
@@ -229,13 +229,13 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
 
 /// The payloads after the head, each with the number of values that it should have; an error where
 /// bytes are missing, or left over in the end.
-struct Payloads<'a> {
+struct PayloadIter<'a> {
     rest: &'a [u8],
     n_values: u64,
     ended: bool,
 }
 
-impl<'a> Payloads<'a> {
+impl<'a> PayloadIter<'a> {
     /// `bytes` begin with a head.
     fn of(bytes: &'a [u8], n_values: u64) -> Self {
         Self { rest: &bytes[HEAD_BYTES..], n_values, ended: false }
@@ -258,7 +258,7 @@ impl<'a> Payloads<'a> {
     }
 }
 
-impl<'a> Iterator for Payloads<'a> {
+impl<'a> Iterator for PayloadIter<'a> {
     type Item = Result<(&'a [u8], usize), DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {

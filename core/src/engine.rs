@@ -5,7 +5,7 @@
 //! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
 //! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane,
 //! or of a short call all that it can, and looks at the network within steps and between them
-//! ([`Looks`]).
+//! ([`ProgressHook`]).
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for
 //! a free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a
@@ -16,8 +16,8 @@
 mod compiled;
 mod compute;
 mod lane;
-mod looks;
 mod notices;
+mod progress_hook;
 #[cfg(feature = "alloc")]
 mod replay;
 mod slots;
@@ -27,13 +27,13 @@ mod work;
 #[cfg(feature = "alloc")]
 pub(crate) use compiled::Compiled;
 pub(crate) use compute::{Compute, Computing};
-pub(crate) use looks::Looks;
 #[cfg(test)]
 pub(crate) use notices::Memory;
-pub(crate) use notices::{Content, Message, Notices, tell};
+pub(crate) use notices::{NoticeBody, NoticeMessage, Notices, tell};
+pub(crate) use progress_hook::ProgressHook;
 #[cfg(feature = "alloc")]
 pub(crate) use replay::{Replay, Replayed};
-pub(crate) use slots::Frame;
+pub(crate) use slots::FrameBuffer;
 use watchdog::Question;
 pub(crate) use watchdog::{MAX_AWAITED, Waiter, Watchdog};
 pub use work::Buffers;
@@ -41,19 +41,19 @@ pub(crate) use work::{Coding, Work, floats_mut};
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header, Template};
-use crate::handle::Step as Advanced;
+use crate::handle::Progress;
 use crate::layout::Layout;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::{Call, Part, Schedule, Step};
+use crate::schedule::{Part, ProgramSpec, Schedule, Step};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use crate::wait::Limits;
 use core::time::Duration;
 use heapless::Vec;
 pub(crate) use lane::misuse;
-use lane::{Lane, Turn};
+use lane::{Lane, LaneTurn};
 
 /// Without an allocator nothing is compiled.
 #[cfg(not(feature = "alloc"))]
@@ -66,7 +66,7 @@ const SHORT: usize = 1024;
 #[derive(Clone, Copy)]
 pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
-    pub(crate) call: Call,
+    pub(crate) call: ProgramSpec,
     /// Arrays that every message carries a segment of each of; 1 in other calls than a group's.
     pub(crate) n_arrays: u16,
     pub(crate) rules: Rules,
@@ -191,7 +191,7 @@ impl<F> Default for Lanes<F> {
     }
 }
 
-impl<F: Frame> Lanes<F> {
+impl<F: FrameBuffer> Lanes<F> {
     /// So many lanes, at the beginning of a program.
     fn begin(&mut self, n_lanes: usize) {
         self.record = None;
@@ -202,7 +202,7 @@ impl<F: Frame> Lanes<F> {
 
 impl<'a> Engine<'a> {
     /// Begins a call on these lanes, of which no other call has anything.
-    pub(crate) fn new<F: Frame>(
+    pub(crate) fn new<F: FrameBuffer>(
         program: Program<'a>,
         n_lanes: usize,
         report: Report,
@@ -236,7 +236,7 @@ impl<'a> Engine<'a> {
         compute: &mut Computing<'_>,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Advanced, Error> {
+    ) -> Result<Progress, Error> {
         if self.watchdog.lost().is_none() {
             match self.advance(transport, lanes, compute, limits, notices) {
                 Err(error) => self.lose(error, transport.now())?,
@@ -272,8 +272,8 @@ impl<'a> Engine<'a> {
             }
             let on = (program, n_lanes);
             match lane.turn(on, transport, compute, notices, report, None) {
-                Ok(Turn::Done) => {}
-                Ok(Turn::Stepped | Turn::Waiting) => has_all = false,
+                Ok(LaneTurn::Done) => {}
+                Ok(LaneTurn::Stepped | LaneTurn::Waiting) => has_all = false,
                 Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -289,7 +289,7 @@ impl<'a> Engine<'a> {
         compute: &mut Computing<'_>,
         limits: Limits,
         notices: &mut Notices,
-    ) -> Result<Advanced, Error> {
+    ) -> Result<Progress, Error> {
         transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
@@ -311,9 +311,9 @@ impl<'a> Engine<'a> {
             loop {
                 let (on, record) = ((program, n_lanes), record.as_mut());
                 match lane.turn(on, transport, compute, notices, report, record)? {
-                    Turn::Stepped => (moved, is_look_due) = (true, true),
-                    Turn::Waiting => finished = false,
-                    Turn::Done => break,
+                    LaneTurn::Stepped => (moved, is_look_due) = (true, true),
+                    LaneTurn::Waiting => finished = false,
+                    LaneTurn::Done => break,
                 }
                 if !(self.is_short && is_look_due && finished) {
                     finished = false;
@@ -324,7 +324,7 @@ impl<'a> Engine<'a> {
         let undelivered = if finished { transport.undelivered() } else { None };
         if finished && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Advanced::Finished);
+            return Ok(Progress::Finished);
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps));
         let waiter = LanesWaiting { lanes, program: &self.program, to_deliver };
@@ -361,7 +361,7 @@ struct LanesWaiting<'l, F> {
     to_deliver: Option<(Rank, usize)>,
 }
 
-impl<F: Frame> LanesWaiting<'_, F> {
+impl<F: FrameBuffer> LanesWaiting<'_, F> {
     /// The ranks that are waited for, and the steps.
     fn all(&self) -> impl Iterator<Item = (Rank, usize)> {
         let lanes = self.lanes.lanes.iter();
@@ -369,7 +369,7 @@ impl<F: Frame> LanesWaiting<'_, F> {
     }
 }
 
-impl<F: Frame> Waiter for LanesWaiting<'_, F> {
+impl<F: FrameBuffer> Waiter for LanesWaiting<'_, F> {
     fn awaited(&self) -> Vec<Rank, MAX_AWAITED> {
         self.all().map(|(rank, _)| rank).collect()
     }
@@ -388,7 +388,7 @@ impl<F: Frame> Waiter for LanesWaiting<'_, F> {
     }
 }
 
-impl<F: Frame> Question for LanesWaiting<'_, F> {
+impl<F: FrameBuffer> Question for LanesWaiting<'_, F> {
     fn n_needed(&self) -> usize {
         self.lanes.lanes.iter().map(|lane| lane.n_needed(self.program)).sum()
     }

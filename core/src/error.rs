@@ -13,7 +13,7 @@ mod reason;
 
 pub use disagreement::{Field, Value};
 pub use frame::FrameError;
-pub use reason::Reason;
+pub use reason::AbortReason;
 
 /// Why a call failed.
 ///
@@ -182,7 +182,7 @@ pub enum Error {
     #[error(transparent)]
     Codec(CodecError),
     /// The transport failed.
-    #[error("the transport{} failed: {kind}", To(*peer))]
+    #[error("the transport{} failed: {kind}", ToPeer(*peer))]
     Transport {
         /// What kind of failure.
         kind: TransportErrorKind,
@@ -218,7 +218,7 @@ pub enum Error {
         /// Where it began: the rank that gave up first, or that the first to give up blames.
         culprit: Rank,
         /// What happened there.
-        reason: Reason,
+        reason: AbortReason,
     },
     /// An earlier call on this communicator failed.
     #[error("an earlier call failed; shrink the communicator, or make a new one")]
@@ -330,9 +330,9 @@ impl From<DecodeError> for Error {
 }
 
 /// The peer that a failure concerns, if any, as a sentence has it.
-struct To(Option<Rank>);
+struct ToPeer(Option<Rank>);
 
-impl fmt::Display for To {
+impl fmt::Display for ToPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |peer| write!(f, " to rank {peer}"))
     }

@@ -15,7 +15,7 @@ pub use crate::error::FrameError;
 use crate::op::OpCode;
 use crate::schedule::{Collective, Division};
 use crate::transport::{MAX_LANES, Rank};
-pub(crate) use template::{Place, Template, operands_of};
+pub(crate) use template::{MessageFields, Template, operands_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the header, a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN) so that
@@ -43,7 +43,7 @@ const SCHEDULE_AT: u32 = 4;
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     /// A segment.
     Data = 0,
     /// The sender gave the operation up.
@@ -65,7 +65,7 @@ pub enum Kind {
 /// What stands for a message where a [collective](CallHeader::collective) is said as a number.
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
-impl Kind {
+impl MessageKind {
     const ALL: [Self; 8] = [
         Self::Data,
         Self::Abort,
@@ -90,7 +90,7 @@ impl Kind {
 /// they saw of their data; those messages have what is asked of each operand instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Measure {
+pub enum StepQuantity {
     /// The spacing of the lattice.
     Lattice = 0,
     /// A look at a sample, for a bound in units of the range.
@@ -109,7 +109,7 @@ pub enum Measure {
     Links = 7,
 }
 
-impl Measure {
+impl StepQuantity {
     const ALL: [Self; 8] = [
         Self::Lattice,
         Self::Sample,
@@ -168,7 +168,7 @@ pub struct CallHeader {
     /// Values in the logical array.
     pub count: u64,
     /// What `step` is.
-    pub measure: Measure,
+    pub measure: StepQuantity,
     /// The lattice's step; 0 if there is none. Or what is asked of each operand.
     pub step: f64,
 }
@@ -201,7 +201,7 @@ impl CallHeader {
             lanes: 1,
             root: 0,
             count: 0,
-            measure: Measure::Lattice,
+            measure: StepQuantity::Lattice,
             step: 0.0,
         }
     }
@@ -213,7 +213,7 @@ impl CallHeader {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     /// What the message is for.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The call it belongs to.
     pub call: CallHeader,
     /// The payload is raw, though the call's codec is another.
@@ -312,7 +312,7 @@ impl Header {
                 return None;
             }
             Some(Self {
-                kind: Kind::of(head)?,
+                kind: MessageKind::of(head)?,
                 as_floats,
                 call: CallHeader {
                     context: head[CONTEXT_AT],
@@ -327,7 +327,7 @@ impl Header {
                     } else {
                         Division::Interleaved
                     },
-                    measure: *Measure::ALL
+                    measure: *StepQuantity::ALL
                         .get(usize::from((head[9] & !AS_FLOATS) >> MEASURE_AT))?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     schedule: head[8] >> SCHEDULE_AT,
@@ -393,7 +393,7 @@ mod tests {
 
     fn message(checksum: bool) -> (Header, Vec<u8>) {
         let header = Header {
-            kind: Kind::Data,
+            kind: MessageKind::Data,
             call: CallHeader {
                 context: 200,
                 epoch: 5,
@@ -408,7 +408,7 @@ mod tests {
                 lanes: 8,
                 root: 0,
                 count: 1 << 40,
-                measure: Measure::ResultRange,
+                measure: StepQuantity::ResultRange,
                 step: 0.5,
             },
             as_floats: false,

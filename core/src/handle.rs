@@ -14,7 +14,7 @@ use core::time::Duration;
 
 /// What an advance came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Progress {
     /// Something moved; advance again at once.
     Moved,
     /// It waits for others.
@@ -32,7 +32,7 @@ pub trait Advance {
     ///
     /// # Errors
     /// Why it failed; [`Error::Finished`] once it has returned its result.
-    fn advance(&mut self) -> Result<Step, Error>;
+    fn advance(&mut self) -> Result<Progress, Error>;
 
     /// What came of it, once, right after it has finished. A report is large: it is not part of
     /// what every step comes to.
@@ -131,30 +131,30 @@ impl<U: fmt::Debug> fmt::Debug for Handle<U> {
 }
 
 /// Drives it to its end.
-pub(crate) fn wait<A: Advance>(underway: &mut A) -> Result<A::Output, Error> {
+pub(crate) fn wait<A: Advance>(call_state: &mut A) -> Result<A::Output, Error> {
     loop {
-        match underway.advance()? {
-            Step::Finished => return underway.output(),
-            Step::Moved => {}
-            Step::Waiting => underway.idle(),
+        match call_state.advance()? {
+            Progress::Finished => return call_state.output(),
+            Progress::Moved => {}
+            Progress::Waiting => call_state.idle(),
         }
     }
 }
 
 /// As [`Future::poll`]: has the task woken when something comes, or polls it again at once.
 pub(crate) fn poll_task<A: Advance>(
-    underway: &mut A,
+    call_state: &mut A,
     context: &Context<'_>,
 ) -> Poll<Result<A::Output, Error>> {
-    let mut step = underway.advance();
-    if matches!(step, Ok(Step::Waiting)) && underway.register(context.waker()) {
+    let mut step = call_state.advance();
+    if matches!(step, Ok(Progress::Waiting)) && call_state.register(context.waker()) {
         // What came before it was registered is found now.
-        step = underway.advance();
-        if matches!(step, Ok(Step::Waiting)) {
+        step = call_state.advance();
+        if matches!(step, Ok(Progress::Waiting)) {
             return Poll::Pending;
         }
     }
-    let ready = ready(underway, step);
+    let ready = ready(call_state, step);
     if ready.is_pending() {
         context.waker().wake_by_ref();
     }
@@ -162,12 +162,12 @@ pub(crate) fn poll_task<A: Advance>(
 }
 
 fn ready<A: Advance>(
-    underway: &mut A,
-    step: Result<Step, Error>,
+    call_state: &mut A,
+    step: Result<Progress, Error>,
 ) -> Poll<Result<A::Output, Error>> {
     match step {
-        Ok(Step::Moved | Step::Waiting) => Poll::Pending,
-        Ok(Step::Finished) => Poll::Ready(underway.output()),
+        Ok(Progress::Moved | Progress::Waiting) => Poll::Pending,
+        Ok(Progress::Finished) => Poll::Ready(call_state.output()),
         Err(error) => Poll::Ready(Err(error)),
     }
 }

@@ -9,13 +9,13 @@ use crate::transport::Transport;
 use core::fmt;
 
 /// Calls over a transport: what [`compile_calls!`](crate::compile_calls) keeps of it.
-pub struct Calls<X: Transport + 'static> {
+pub struct CompiledCalls<X: Transport + 'static> {
     _own: Driver<X>,
     #[cfg(feature = "alloc")]
     _shared: Driver<Port<'static, X>>,
 }
 
-impl<X: Transport> Calls<X> {
+impl<X: Transport> CompiledCalls<X> {
     /// All of them.
     pub const ALL: Self = Self {
         _own: Driver::NEW,
@@ -24,7 +24,7 @@ impl<X: Transport> Calls<X> {
     };
 }
 
-impl<X: Transport> fmt::Debug for Calls<X> {
+impl<X: Transport> fmt::Debug for CompiledCalls<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("calls")
     }
@@ -36,6 +36,7 @@ impl<X: Transport> fmt::Debug for Calls<X> {
 macro_rules! compile_calls {
     ($transport:ty) => {
         #[doc(hidden)]
-        pub static CALLS: $crate::instances::Calls<$transport> = $crate::instances::Calls::ALL;
+        pub static CALLS: $crate::instances::CompiledCalls<$transport> =
+            $crate::instances::CompiledCalls::ALL;
     };
 }

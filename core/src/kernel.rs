@@ -303,7 +303,7 @@ pub struct Kernels<T: Float> {
         &Lattice<T>,
         &mut [u8],
     ) -> Encoded,
-    extent: unsafe fn(&[T]) -> (T, T),
+    value_range: unsafe fn(&[T]) -> (T, T),
     sum: unsafe fn(&mut [T], &[T]),
     pack: unsafe fn(&[[T::Code; BLOCK]], Option<T::Code>, &mut [u8], &mut [u8]) -> usize,
     unpack: unsafe fn(&[u8], &[u8], Option<T::Code>, &mut [[T::Code; BLOCK]]),
@@ -412,9 +412,9 @@ impl<T: Float> Kernel<T> {
 
     /// Smallest and largest finite value; (+MAX, −MAX) if there is none.
     #[inline]
-    pub(crate) fn extent(self, src: &[T]) -> (T, T) {
+    pub(crate) fn value_range(self, src: &[T]) -> (T, T) {
         // SAFETY: the level is available; any slice will do.
-        unsafe { (self.table.extent)(src) }
+        unsafe { (self.table.value_range)(src) }
     }
 
     /// acc ← acc + other, value by value, as [`op::sum`](crate::op::sum).

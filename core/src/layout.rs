@@ -17,7 +17,7 @@ use crate::codec::Sizes;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::CHUNK;
-use crate::schedule::{Call, Collective, Part, Portion, Step};
+use crate::schedule::{Collective, Part, Portion, ProgramSpec, Step};
 use crate::transport::Rank;
 use core::ops::Range;
 
@@ -128,7 +128,7 @@ impl Shares<'_> {
     }
 
     /// Length of the longest part that the rank knows of.
-    fn longest(&self, n_parts: usize, call: Call) -> usize {
+    fn longest(&self, n_parts: usize, call: ProgramSpec) -> usize {
         let longest = |lens: &[usize]| lens.iter().copied().max().unwrap_or(0);
         match self {
             Self::Even(count) if call.collective == Collective::AllToAll => {
@@ -219,7 +219,7 @@ pub struct Cut {
 /// rank sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout<'a> {
-    call: Call,
+    call: ProgramSpec,
     rank: Rank,
     shares: Shares<'a>,
     n_parts: usize,
@@ -234,7 +234,13 @@ pub struct Layout<'a> {
 impl<'a> Layout<'a> {
     /// The division that `rank` makes in a call.
     #[must_use]
-    pub fn new(call: Call, rank: Rank, shares: Shares<'a>, window: Window, cut: Cut) -> Self {
+    pub fn new(
+        call: ProgramSpec,
+        rank: Rank,
+        shares: Shares<'a>,
+        window: Window,
+        cut: Cut,
+    ) -> Self {
         let Cut { n_parts, division, max_segment, lanes, shortest } = cut;
         // Whole chunks encode best; short parts go in one frame anyway.
         let max_segment =

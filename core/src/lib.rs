@@ -67,6 +67,7 @@ extern crate std;
 pub mod bound;
 mod budget;
 pub mod bundle;
+mod call_spec;
 pub mod codec;
 pub mod collective;
 #[cfg(feature = "alloc")]
@@ -100,7 +101,6 @@ pub mod select;
 #[cfg(feature = "alloc")]
 mod shared;
 pub mod shrink;
-mod terms;
 pub mod threads;
 pub mod transport;
 mod values;

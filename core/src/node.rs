@@ -14,15 +14,15 @@
 //! epoch, so their channel is for messages again. All others are flushed first (`flush.rs`), as is
 //! a channel that was in use for so many epochs that their numbers wrap.
 
+mod call_slot;
 mod flush;
 mod port;
-mod seat;
 #[cfg(feature = "std")]
 mod stopper;
 
+pub(crate) use call_slot::CallSlot;
 pub(crate) use flush::Flush;
 pub(crate) use port::Port;
-pub(crate) use seat::Seat;
 #[cfg(feature = "std")]
 pub use stopper::Stopper;
 
@@ -77,13 +77,13 @@ pub(crate) struct Node<'a, X: Transport> {
 /// A channel of the transport.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
-    use_: Use,
-    left: Left,
+    use_: ChannelUse,
+    left: LeftoverFrames,
 }
 
 /// The use of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum ChannelUse {
     Free,
     /// Ranks are agreeing on who may use it.
     Offered,
@@ -92,7 +92,7 @@ enum Use {
 
 /// Frames that a channel's links may hold, of communicators that have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Left {
+pub(crate) enum LeftoverFrames {
     /// No data.
     Nothing,
     /// Messages.
@@ -116,7 +116,10 @@ impl<'a, X: Transport> Node<'a, X> {
             transport: RefCell::new(transport),
             config,
             channels: RefCell::new(vec![
-                Channel { use_: Use::Free, left: Left::Nothing };
+                Channel {
+                    use_: ChannelUse::Free,
+                    left: LeftoverFrames::Nothing
+                };
                 n_channels
             ]),
             epoch: Cell::new(0),
@@ -159,37 +162,39 @@ impl<'a, X: Transport> Node<'a, X> {
 
     /// Whether the link to `peer`, a rank of the transport's, on a seat's channel may hold frames
     /// of epochs that this seat's epoch cannot be told from.
-    fn is_due(&self, seat: &Seat<'a, X>, peer: Rank) -> bool {
-        let flushed = || self.flushed.borrow().get(&(seat.channel, peer)).copied().unwrap_or(0);
-        seat.epoch >= flush::WINDOW && seat.epoch - flushed() >= flush::WINDOW
+    fn is_due(&self, call_slot: &CallSlot<'a, X>, peer: Rank) -> bool {
+        let flushed =
+            || self.flushed.borrow().get(&(call_slot.channel, peer)).copied().unwrap_or(0);
+        call_slot.epoch >= flush::WINDOW && call_slot.epoch - flushed() >= flush::WINDOW
     }
 
     /// The link to `peer` on a seat's channel holds no frames of earlier epochs.
-    fn note_flush(&self, seat: &Seat<'a, X>, peer: Rank) {
-        self.flushed.borrow_mut().insert((seat.channel, peer), seat.epoch);
+    fn note_flush(&self, call_slot: &CallSlot<'a, X>, peer: Rank) {
+        self.flushed.borrow_mut().insert((call_slot.channel, peer), call_slot.epoch);
     }
 
     /// Offers the channels that are free to a communicator that is to be made.
-    pub(crate) fn offer(self: &Rc<Self>) -> Offer<'a, X> {
+    pub(crate) fn offer(self: &Rc<Self>) -> ChannelOffer<'a, X> {
         let mut channels = self.channels.borrow_mut();
-        let free = (0..channels.len()).filter(|&channel| channels[channel].use_ == Use::Free);
+        let free =
+            (0..channels.len()).filter(|&channel| channels[channel].use_ == ChannelUse::Free);
         let free: Vec<usize> = free.collect();
-        free.iter().for_each(|&channel| channels[channel].use_ = Use::Offered);
-        Offer { node: Rc::clone(self), channels: free }
+        free.iter().for_each(|&channel| channels[channel].use_ = ChannelUse::Offered);
+        ChannelOffer { node: Rc::clone(self), channels: free }
     }
 
     /// Communicators between `members`, all of the transport's ranks unless given, one on each of
     /// these channels, which were offered, from this epoch on. The last one is for messages, if
     /// they have a channel.
-    pub(crate) fn seats(
+    pub(crate) fn call_slots(
         self: &Rc<Self>,
         channels: &[usize],
         members: Option<&Rc<[Rank]>>,
         epoch: u64,
-    ) -> Result<Rc<[Rc<Seat<'a, X>>]>, Error> {
+    ) -> Result<Rc<[Rc<CallSlot<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
-        let row = Rc::new(seat::Row::new());
-        let seat = |&channel: &usize| {
+        let row = Rc::new(call_slot::CallSlots::new());
+        let call_slot = |&channel: &usize| {
             let port = Port::new(
                 Rc::clone(self),
                 channel,
@@ -200,17 +205,17 @@ impl<'a, X: Transport> Node<'a, X> {
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch as u16);
             let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
-            *use_ = Use::Used;
+            *use_ = ChannelUse::Used;
             if self.config.messages && Some(&channel) == channels.last() {
-                *left = Left::Messages.max(*left);
+                *left = LeftoverFrames::Messages.max(*left);
             }
             let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
             let (node, row) = (Rc::clone(self), Rc::clone(&row));
-            Ok(Rc::new(Seat { node, channel, epoch, comm, is_taken, row }))
+            Ok(Rc::new(CallSlot { node, channel, epoch, comm, is_taken, row }))
         };
-        let seats: Rc<[_]> = channels.iter().map(seat).collect::<Result<_, Error>>()?;
-        row.seats.get_or_init(|| Rc::downgrade(&seats));
-        Ok(seats)
+        let call_slots: Rc<[_]> = channels.iter().map(call_slot).collect::<Result<_, Error>>()?;
+        row.call_slots.get_or_init(|| Rc::downgrade(&call_slots));
+        Ok(call_slots)
     }
 
     /// Has this call driven with the others from now on.
@@ -219,12 +224,12 @@ impl<'a, X: Transport> Node<'a, X> {
     }
 
     /// Gives up the call on this seat, if there is one.
-    pub(crate) fn give_up(&self, seat: &Seat<'a, X>) {
+    pub(crate) fn give_up(&self, call_slot: &CallSlot<'a, X>) {
         let calls = self.calls.borrow().clone();
         for call in calls.iter().filter_map(Weak::upgrade) {
             if let Ok(mut call) = call.try_borrow_mut()
                 && !call.is_finished()
-                && call.channel() == seat.channel
+                && call.channel() == call_slot.channel
             {
                 call.abandon();
             }
@@ -317,9 +322,9 @@ impl<'a, X: Transport> Node<'a, X> {
     /// Takes a channel back from a communicator made in this epoch, if it was not shrunk away.
     fn release(&self, channel: usize, epoch: u64, comm: Option<&Communicator<Port<'a, X>>>) {
         let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
-        *use_ = Use::Free;
+        *use_ = ChannelUse::Free;
         if comm.is_none_or(Communicator::is_poisoned) {
-            *left = Left::Segments;
+            *left = LeftoverFrames::Segments;
         }
         // Groups of survivors came of it.
         let n_later = comm.map_or(0, |comm| comm.epoch().wrapping_sub(epoch as u16));
@@ -329,14 +334,14 @@ impl<'a, X: Transport> Node<'a, X> {
 
 /// Free channels that no other communicator is offered while this lives. Those that were not taken
 /// are free again after.
-pub(crate) struct Offer<'a, X: Transport> {
+pub(crate) struct ChannelOffer<'a, X: Transport> {
     node: Rc<Node<'a, X>>,
     channels: Vec<usize>,
 }
 
-impl<X: Transport> Offer<'_, X> {
+impl<X: Transport> ChannelOffer<'_, X> {
     /// In ascending order, with what may be left on them.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, Left)> {
+    pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, LeftoverFrames)> {
         self.channels.iter().map(|&channel| (channel, self.node.channels.borrow()[channel].left))
     }
 
@@ -346,20 +351,20 @@ impl<X: Transport> Offer<'_, X> {
     pub(crate) fn choose(
         &self,
         n_calls: usize,
-        left: impl Fn(usize) -> Option<Left>,
-    ) -> Result<Choice, Error> {
-        let offered = |what: Left| -> Vec<usize> {
+        left: impl Fn(usize) -> Option<LeftoverFrames>,
+    ) -> Result<ChannelChoice, Error> {
+        let offered = |what: LeftoverFrames| -> Vec<usize> {
             let channels = self.channels.iter().copied();
             channels.filter(|&channel| left(channel) == Some(what)).collect()
         };
-        let had_messages = offered(Left::Messages);
+        let had_messages = offered(LeftoverFrames::Messages);
         let needs_one = self.node.config.messages;
         // Calls would have to flush a channel that had messages.
         let for_messages = had_messages.first().filter(|_| needs_one);
         let rest = &had_messages[usize::from(for_messages.is_some())..];
-        let mut chosen = offered(Left::Nothing);
+        let mut chosen = offered(LeftoverFrames::Nothing);
         let n_clean = chosen.len();
-        chosen.extend(offered(Left::Segments));
+        chosen.extend(offered(LeftoverFrames::Segments));
         chosen.extend(rest);
         let need = n_calls + usize::from(needs_one);
         let n_others = need - usize::from(for_messages.is_some());
@@ -370,23 +375,23 @@ impl<X: Transport> Offer<'_, X> {
         chosen.truncate(n_others);
         let due = chosen[n_clean.min(n_others)..].to_vec();
         chosen.extend(for_messages);
-        Ok(Choice { channels: chosen, due })
+        Ok(ChannelChoice { channels: chosen, due })
     }
 }
 
-impl<X: Transport> Drop for Offer<'_, X> {
+impl<X: Transport> Drop for ChannelOffer<'_, X> {
     fn drop(&mut self) {
         let mut channels = self.node.channels.borrow_mut();
         for &channel in &self.channels {
-            if channels[channel].use_ == Use::Offered {
-                channels[channel].use_ = Use::Free;
+            if channels[channel].use_ == ChannelUse::Offered {
+                channels[channel].use_ = ChannelUse::Free;
             }
         }
     }
 }
 
 /// Channels for a communicator.
-pub(crate) struct Choice {
+pub(crate) struct ChannelChoice {
     /// The channels of calls, then that of messages.
     pub(crate) channels: Vec<usize>,
     /// The members flush these channels first.

@@ -17,7 +17,7 @@ use crate::op::OpCode;
 
 /// What happens to a frame that a rank passes on unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
+pub enum Forwarding {
     /// The same bytes go on.
     Forward,
     /// Decoded, and encoded again.
@@ -35,7 +35,7 @@ pub enum Partial {
 
 /// How a rank's own values enter a reduction with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub enum OperandForm {
     /// As they are, in the same pass.
     Floats,
     /// Encoded first; then frame ⊕ frame.
@@ -48,20 +48,20 @@ pub struct Pipeline {
     /// The name in lower case.
     pub name: &'static str,
     /// What happens to frames that are passed on.
-    pub passing: Passing,
+    pub passing: Forwarding,
     /// The form of partial reductions.
     pub partial: Partial,
     /// How own values enter.
-    pub own: Own,
+    pub own: OperandForm,
 }
 
 impl Pipeline {
     /// The three choices as a number, for a frame's header.
     #[must_use]
     pub const fn code(&self) -> u8 {
-        matches!(self.passing, Passing::Recode) as u8
+        matches!(self.passing, Forwarding::Recode) as u8
             | (matches!(self.partial, Partial::Frame) as u8) << 1
-            | (matches!(self.own, Own::Encoded) as u8) << 2
+            | (matches!(self.own, OperandForm::Encoded) as u8) << 2
     }
 
     /// Whether partial reductions are frames with this codec and operation. Products and user
@@ -79,54 +79,58 @@ impl Pipeline {
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
-        self.passing == Passing::Recode && !codec.is_free() && !is_sum
+        self.passing == Forwarding::Recode && !codec.is_free() && !is_sum
     }
 
     /// Whether own values are encoded before they are combined, with this codec and operation.
     #[must_use]
     pub fn encodes_own(&self, codec: CodecId, op: OpCode) -> bool {
-        self.own == Own::Encoded && self.keeps_frames(codec, op) && !codec.is_free()
+        self.own == OperandForm::Encoded && self.keeps_frames(codec, op) && !codec.is_free()
     }
 }
 
 /// Plain collectives, for the raw codec: values are added in place in the received frame.
-pub const RAW: Pipeline =
-    Pipeline { name: "raw", passing: Passing::Forward, partial: Partial::Frame, own: Own::Floats };
+pub const RAW: Pipeline = Pipeline {
+    name: "raw",
+    passing: Forwarding::Forward,
+    partial: Partial::Frame,
+    own: OperandForm::Floats,
+};
 
 /// CPRP2P: every message is compressed by its sender and decompressed by its receiver (Zhou et al.,
 /// IPDPS'21).
 pub const PER_HOP: Pipeline = Pipeline {
     name: "per-hop",
-    passing: Passing::Recode,
+    passing: Forwarding::Recode,
     partial: Partial::Floats,
-    own: Own::Floats,
+    own: OperandForm::Floats,
 };
 
 /// C-Coll and ZCCL: what only moves is compressed once and forwarded; what is reduced is
 /// decompressed, reduced and compressed (Huang et al., ZCCL).
 pub const COMPRESS_ONCE: Pipeline = Pipeline {
     name: "compress-once",
-    passing: Passing::Forward,
+    passing: Forwarding::Forward,
     partial: Partial::Floats,
-    own: Own::Floats,
+    own: OperandForm::Floats,
 };
 
 /// hZCCL: every rank compresses its own block, and compressed blocks are added (Huang et al.,
 /// SC'24).
 pub const HOMOMORPHIC: Pipeline = Pipeline {
     name: "homomorphic",
-    passing: Passing::Forward,
+    passing: Forwarding::Forward,
     partial: Partial::Frame,
-    own: Own::Encoded,
+    own: OperandForm::Encoded,
 };
 
 /// Foldwire's own: a received frame and the rank's own floats go through one pass into the next
 /// frame. The integers, and so the bytes, are those of [`HOMOMORPHIC`].
 pub const FUSED: Pipeline = Pipeline {
     name: "fused",
-    passing: Passing::Forward,
+    passing: Forwarding::Forward,
     partial: Partial::Frame,
-    own: Own::Floats,
+    own: OperandForm::Floats,
 };
 
 /// Every pipeline.

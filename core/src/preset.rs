@@ -11,7 +11,7 @@ const GZCCL_RING_BYTES: usize = 5_000_000;
 
 /// What a preset is made of, and where it comes from.
 #[derive(Clone, Copy)]
-struct Row {
+struct PresetRow {
     name: &'static str,
     title: &'static str,
     source: &'static str,
@@ -35,7 +35,7 @@ enum Schedules {
 }
 
 /// ZCCL's frameworks with its codec on one thread; other rows say what is different.
-const ZCCL: Row = Row {
+const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",
     source: "Huang et al., ZCCL (2025)",
@@ -48,7 +48,8 @@ const ZCCL: Row = Row {
 };
 
 /// A codec inside an MPI library's messages.
-const IN_MESSAGES: Row = Row { schedules: Schedules::Chosen, pipeline: pipeline::PER_HOP, ..ZCCL };
+const IN_MESSAGES: PresetRow =
+    PresetRow { schedules: Schedules::Chosen, pipeline: pipeline::PER_HOP, ..ZCCL };
 
 macro_rules! presets {
     ($($(#[$doc:meta])* $variant:ident: $row:expr;)*) => {
@@ -64,7 +65,7 @@ macro_rules! presets {
             /// Every preset.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            const fn row(self) -> Row {
+            const fn row(self) -> PresetRow {
                 match self {
                     $(Self::$variant => $row,)*
                 }
@@ -76,7 +77,7 @@ macro_rules! presets {
 presets! {
     /// Plain collectives without compression, by the schedule that suits the length, as MPI
     /// libraries have them.
-    Raw: Row {
+    Raw: PresetRow {
         name: "raw",
         title: "MPI-like raw",
         source: "any MPI library",
@@ -87,7 +88,7 @@ presets! {
         ..ZCCL
     };
     /// Compression in every point-to-point message.
-    Cprp2p: Row {
+    Cprp2p: PresetRow {
         name: "cprp2p",
         title: "CPRP2P",
         source: "baseline of Huang et al., ZCCL (2025); Zhou et al., IPDPS'21",
@@ -98,7 +99,7 @@ presets! {
     /// ZCCL: compress once, move, decompress once; decompress, reduce and compress in between.
     Zccl: ZCCL;
     /// hZCCL: compressed blocks are added.
-    Hzccl: Row {
+    Hzccl: PresetRow {
         name: "hzccl",
         title: "hZCCL",
         source: "Huang et al., hZCCL (SC'24)",
@@ -108,7 +109,7 @@ presets! {
     };
     /// gZCCL, as a summary of its paper describes it: short all-reduces by recursive doubling,
     /// fewer compressions in exchange for more bytes.
-    Gzccl: Row {
+    Gzccl: PresetRow {
         name: "gzccl",
         title: "gZCCL-style",
         source: "Huang et al., gZCCL (ICS'24), by a summary",
@@ -117,7 +118,7 @@ presets! {
         ..ZCCL
     };
     /// Foldwire's own.
-    Foldwire: Row {
+    Foldwire: PresetRow {
         name: "foldwire",
         title: "Foldwire",
         source: "this library",
@@ -127,25 +128,25 @@ presets! {
         ..ZCCL
     };
     /// Foldwire's own, exact or by one of two codecs, whatever suits the call.
-    Auto: Row { name: "auto", title: "Foldwire, chosen", ..Self::Foldwire.row() };
+    Auto: PresetRow { name: "auto", title: "Foldwire, chosen", ..Self::Foldwire.row() };
     /// ZCCL on several threads a rank.
-    ZcclMt: Row { name: "zccl-mt", title: "ZCCL, threads", is_threaded: true, ..ZCCL };
+    ZcclMt: PresetRow { name: "zccl-mt", title: "ZCCL, threads", is_threaded: true, ..ZCCL };
     /// hZCCL on several threads a rank.
-    HzcclMt: Row {
+    HzcclMt: PresetRow {
         name: "hzccl-mt",
         title: "hZCCL, threads",
         is_threaded: true,
         ..Self::Hzccl.row()
     };
     /// hZCCL with the static pipeline that it is compared with: all blocks unpacked and packed.
-    HzcclStatic: Row {
+    HzcclStatic: PresetRow {
         name: "hzccl-static",
         title: "hZCCL, static",
         codec: CodecId::FzStatic,
         ..Self::Hzccl.row()
     };
     /// C-Coll: ZCCL's frameworks with SZx.
-    CColl: Row {
+    CColl: PresetRow {
         name: "c-coll",
         title: "C-Coll",
         source: "Huang et al., C-Coll; in Huang et al., ZCCL (2025)",
@@ -153,7 +154,7 @@ presets! {
         ..ZCCL
     };
     /// MPC-OPT: messages compressed without loss inside an MPI library.
-    MpcOpt: Row {
+    MpcOpt: PresetRow {
         name: "mpc-opt",
         title: "MPC-OPT",
         source: "Zhou et al., IPDPS'21",
@@ -162,7 +163,7 @@ presets! {
         ..IN_MESSAGES
     };
     /// ZFP-OPT: messages of 4 bits a value.
-    ZfpOpt4: Row {
+    ZfpOpt4: PresetRow {
         name: "zfp-opt-4",
         title: "ZFP-OPT, 4 bits",
         differs: "on CPUs; frames are passed on as they are, unless run as published",
@@ -171,21 +172,21 @@ presets! {
         ..Self::MpcOpt.row()
     };
     /// ZFP-OPT with 8 bits a value.
-    ZfpOpt8: Row {
+    ZfpOpt8: PresetRow {
         name: "zfp-opt-8",
         title: "ZFP-OPT, 8 bits",
         setting: 8,
         ..Self::ZfpOpt4.row()
     };
     /// ZFP-OPT with 16 bits a value.
-    ZfpOpt16: Row {
+    ZfpOpt16: PresetRow {
         name: "zfp-opt-16",
         title: "ZFP-OPT, 16 bits",
         setting: 16,
         ..Self::ZfpOpt4.row()
     };
     /// CAM's exact messages: XOR with the value before.
-    CamIntra: Row {
+    CamIntra: PresetRow {
         name: "cam-intra",
         title: "CAM, intra-step",
         source: "Kumar et al., Parallel Computing (2008)",
@@ -195,7 +196,7 @@ presets! {
     };
     /// CAM's exact messages: XOR with the step before, which the caller takes
     /// ([`InterStep`](crate::InterStep)).
-    CamInter: Row {
+    CamInter: PresetRow {
         name: "cam-inter",
         title: "CAM, inter-step",
         differs: "the caller takes the difference (InterStep); all collectives that only move",
@@ -203,21 +204,21 @@ presets! {
         ..Self::CamIntra.row()
     };
     /// CAM's lossy messages: the low 32 bits of each `f64` dropped, the low 16 of each `f32`.
-    CamLossy32: Row {
+    CamLossy32: PresetRow {
         name: "cam-lossy32",
         title: "CAM, lossy 32",
         codec: CodecId::Truncate,
         ..Self::CamIntra.row()
     };
     /// CAM's messages in single precision; of `f64` only.
-    CamSp: Row {
+    CamSp: PresetRow {
         name: "cam-sp",
         title: "CAM, single",
         codec: CodecId::Demote,
         ..Self::CamIntra.row()
     };
     /// CAM's lossy and exact methods together.
-    CamBoth: Row {
+    CamBoth: PresetRow {
         name: "cam-both",
         title: "CAM, both",
         differs: "XOR with the value before; with the step before: InterStep that drops, and lz",
@@ -271,7 +272,7 @@ impl Preset {
     /// ones goes by a ring.
     #[must_use]
     pub fn plan_for(self, collective: Collective, bound: Bound, n_bytes: usize) -> Plan {
-        let Row { schedules, pipeline, codec, setting, .. } = self.row();
+        let PresetRow { schedules, pipeline, codec, setting, .. } = self.row();
         let is_short = collective == Collective::AllReduce && n_bytes < GZCCL_RING_BYTES;
         let schedule: Option<&dyn Schedule> = match schedules {
             Schedules::Chosen => None,

@@ -8,7 +8,7 @@
 //! A payload names its codec: the call's, or raw, which are floats as they are. Sums that are not
 //! complete are *kept* by one of the two, as the pipeline says, and *travel* by the call's codec;
 //! but floats stay floats between ranks of a node
-//! ([`Call::is_near`](crate::schedule::Call::is_near)).
+//! ([`ProgramSpec::is_near`](crate::schedule::ProgramSpec::is_near)).
 //!
 //! | what happens | sums are kept by the codec, own floats (fused) | the same, own values encoded (homomorphic) | sums are floats (compress-once, per-hop) |
 //! |---|---|---|---|
@@ -41,7 +41,7 @@
 
 mod rules;
 
-pub use rules::{Links, Rules};
+pub use rules::{Rules, StepLinks};
 
 use crate::codec::CodecId;
 use crate::schedule::Step;
@@ -80,7 +80,7 @@ impl Slot {
 
 /// What is in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct SlotContent {
     /// What it is encoded by: the call's codec, or raw for floats.
     pub codec: CodecId,
     /// How many ranks' values are combined in its last part, and in all others but the first.
@@ -93,7 +93,7 @@ pub struct Content {
     pub n_parts: u16,
 }
 
-impl Content {
+impl SlotContent {
     /// So many parts, all alike, that this rank made.
     #[must_use]
     pub const fn new(codec: CodecId, operands: u32, n_parts: u16) -> Self {
@@ -146,12 +146,12 @@ impl Content {
 }
 
 /// What is in each slot.
-pub type Contents = [Option<Content>; Slot::COUNT];
+pub type SlotContents = [Option<SlotContent>; Slot::COUNT];
 
 /// What is held after a step that leaves this in the slots: what it keeps, and what lies beside the
 /// parts that it used up.
 #[must_use]
-pub fn held_after(step: &Step, contents: &Contents) -> Option<Content> {
+pub fn held_after(step: &Step, contents: &SlotContents) -> Option<SlotContent> {
     let held = contents[Slot::Held.index()]?;
     if step.keep || !step.uses_held() { Some(held) } else { held.without_last(step.n_parts) }
 }
@@ -307,20 +307,22 @@ impl Primitive {
     /// What is in the slots after it was done for a run of `n_parts`; `None` if a slot that it
     /// reads does not hold what it needs, or what it would overwrite is still needed.
     #[must_use]
-    pub fn after(self, mut contents: Contents, n_parts: u16) -> Option<Contents> {
+    pub fn after(self, mut contents: SlotContents, n_parts: u16) -> Option<SlotContents> {
         let of = |slot: Slot| contents[slot.index()]?.last(n_parts);
         let by = |slot: Slot, codec| of(slot).filter(|content| content.codec == codec);
         let held = Slot::Held.index();
         let received = of(Slot::In);
-        let with_own = |content: Content| {
-            content.combined_with(Content::new(content.codec, 1, n_parts), content.codec)
+        let with_own = |content: SlotContent| {
+            content.combined_with(SlotContent::new(content.codec, 1, n_parts), content.codec)
         };
-        let with_received = |other: Content| received?.combined_with(other, other.codec);
+        let with_received = |other: SlotContent| received?.combined_with(other, other.codec);
         let made = match self {
-            Self::EncodeOwn { codec, .. } => Content::new(codec, 1, n_parts),
-            Self::EncodeStored { codec, .. } => Content { codec, as_received: false, ..received? },
+            Self::EncodeOwn { codec, .. } => SlotContent::new(codec, 1, n_parts),
+            Self::EncodeStored { codec, .. } => {
+                SlotContent { codec, as_received: false, ..received? }
+            }
             Self::Transcode { from, codecs, .. } => {
-                Content { codec: codecs[1], as_received: false, ..by(from, codecs[0])? }
+                SlotContent { codec: codecs[1], as_received: false, ..by(from, codecs[0])? }
             }
             Self::Fold | Self::FoldInPlace | Self::FoldStore | Self::Refold => with_own(received?)?,
             Self::Combine { with } | Self::CombineInPlace { with } => {

@@ -101,13 +101,13 @@ pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
 
 /// The pass over a rank's values that a call begins with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pass {
+pub(crate) struct RoundingPass {
     quantum: Quantum,
     /// Of unbiased rounding: what the keys of chunks are made of.
     stream: Option<u64>,
 }
 
-impl Pass {
+impl RoundingPass {
     pub(crate) fn new(quantum: Quantum, rounding: Rounding, rank: Rank) -> Self {
         let stream = match rounding {
             Rounding::Nearest => None,
@@ -156,7 +156,7 @@ impl Pass {
         mut residues: Option<&mut [T::Wide]>,
         level: Level,
     ) {
-        let points = Points::new(self.quantum, self.stream.is_some());
+        let points = RoundedPoints::new(self.quantum, self.stream.is_some());
         for (at, values) in values.chunks_mut(CHUNK).enumerate() {
             let places = at * CHUNK..at * CHUNK + values.len();
             if let Some(from) = from {
@@ -167,13 +167,19 @@ impl Pass {
             match (key, residues) {
                 (Some(key), None) => {
                     let residues = &mut [];
-                    at_level::run(level, Chunk::<T, true, false> { points, key, values, residues });
+                    at_level::run(
+                        level,
+                        RoundedChunk::<T, true, false> { points, key, values, residues },
+                    );
                 }
                 (Some(key), Some(residues)) => {
-                    at_level::run(level, Chunk::<T, true, true> { points, key, values, residues });
+                    at_level::run(
+                        level,
+                        RoundedChunk::<T, true, true> { points, key, values, residues },
+                    );
                 }
                 (None, Some(residues)) => {
-                    let task = Chunk::<T, false, true> { points, key: 0, values, residues };
+                    let task = RoundedChunk::<T, false, true> { points, key: 0, values, residues };
                     at_level::run(level, task);
                 }
                 // The codec does that.
@@ -185,7 +191,7 @@ impl Pass {
 
 /// The points q·step of a lattice, and how far from a value they may be.
 #[derive(Clone, Copy)]
-struct Points<T: Float> {
+struct RoundedPoints<T: Float> {
     step: T::Wide,
     inverse: T::Wide,
     /// Largest |q|; negative where every value is exact.
@@ -196,7 +202,7 @@ struct Points<T: Float> {
     max: T::Wide,
 }
 
-impl<T: Float> Points<T> {
+impl<T: Float> RoundedPoints<T> {
     fn new(quantum: Quantum, is_unbiased: bool) -> Self {
         let (one, max) = (T::Wide::ONE, T::MAX.widen());
         if quantum.is_lossless() {
@@ -259,8 +265,8 @@ impl<T: Float> Points<T> {
 }
 
 /// A chunk of values, rounded where they are.
-struct Chunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
-    points: Points<T>,
+struct RoundedChunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
+    points: RoundedPoints<T>,
     key: u64,
     values: &'a mut [T],
     /// As many, or none.
@@ -268,7 +274,7 @@ struct Chunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
 }
 
 impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool>
-    Chunk<'_, T, UNBIASED, CARRIES>
+    RoundedChunk<'_, T, UNBIASED, CARRIES>
 {
     #[inline(always)]
     fn round(&self, x: T::Wide, at: usize) -> T::Wide {
@@ -281,7 +287,7 @@ impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool>
 }
 
 impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool> at_level::Task
-    for Chunk<'_, T, UNBIASED, CARRIES>
+    for RoundedChunk<'_, T, UNBIASED, CARRIES>
 {
     type Output = ();
 

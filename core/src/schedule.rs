@@ -45,7 +45,7 @@ pub use recursive_halving::RecursiveHalving;
 pub use reduce_scatter_gather::ReduceScatterGather;
 pub use ring::Ring;
 pub use scatter_all_gather::ScatterAllGather;
-pub use step::{Rows, Step};
+pub use step::{SourceRows, Step};
 pub use two_levels::TwoLevels;
 
 use crate::transport::{MAX_SIZE, Rank};
@@ -232,7 +232,7 @@ impl Collective {
 
 /// What a program is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct ProgramSpec {
     /// The collective.
     pub collective: Collective,
     /// Number of ranks, at least 1.
@@ -246,7 +246,7 @@ pub struct Call {
     pub ranks_per_node: usize,
 }
 
-impl Call {
+impl ProgramSpec {
     /// A call whose messages carry one part each, of ranks of which nothing else is known.
     #[must_use]
     pub const fn new(collective: Collective, size: usize, root: Rank) -> Self {
@@ -375,35 +375,35 @@ pub trait Schedule: Sync {
 
     /// Into how many parts it divides the array: 1, or as many as the collective has
     /// ([`Collective::n_parts`]): a share per rank, or one for each pair of ranks.
-    fn n_parts(&self, call: Call) -> usize;
+    fn n_parts(&self, call: ProgramSpec) -> usize;
 
     /// How many parts in a row its messages carry, and its ranks hold, at most, if it cannot do
     /// with fewer: then the segments of so many parts fit a frame, and those of a long array are
     /// short. 1 unless it says so.
-    fn min_run(&self, _call: Call) -> usize {
+    fn min_run(&self, _call: ProgramSpec) -> usize {
         1
     }
 
     /// Whether ranks pass parts on that are of one other rank and for another. Then all must know
     /// how long each part is.
-    fn passes_on(&self, _call: Call) -> bool {
+    fn passes_on(&self, _call: ProgramSpec) -> bool {
         false
     }
 
     /// Number of steps in `rank`'s program.
-    fn n_steps(&self, call: Call, rank: Rank) -> usize;
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize;
 
     /// How many encoding errors can add up in a value of a sum when every partial sum is decoded,
     /// added to and encoded again (pipelines that keep floats). 0 for collectives that only move.
-    fn n_encodings(&self, call: Call) -> u64;
+    fn n_encodings(&self, call: ProgramSpec) -> u64;
 
     /// How many ranks' values of a reduction are combined as floats, in a node, before any is
     /// encoded; 1 unless it says so. What is encoded may then be so many times as far off. A
     /// schedule that says more has each part completed by one rank.
-    fn n_combined(&self, _call: Call) -> usize {
+    fn n_combined(&self, _call: ProgramSpec) -> usize {
         1
     }
 
     /// Step `index < n_steps` of `rank`'s program.
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step;
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step;
 }

@@ -65,10 +65,10 @@ mod speeds;
 #[cfg(feature = "alloc")]
 pub(crate) mod trials;
 
-pub use automatic::{Choice, Reason, Weighed, plan};
-pub use rows::{Links, Row, first_of};
+pub use automatic::{Choice, ChoiceReason, CodecEstimate, plan};
+pub use rows::{LinkFilter, SelectionRule, first_of};
 #[cfg(feature = "alloc")]
-pub use rows::{ParseRowsError, parse};
+pub use rows::{ParseRulesError, parse};
 #[cfg(feature = "std")]
 pub use rows::{VARIABLE, from_env};
 pub use speeds::{ParseSpeedsError, Speeds};
@@ -80,10 +80,10 @@ use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{
-    self, Call, Chain, Collective, DoubleTree, Pairwise, RecursiveDoubling, Ring, Schedule,
+    self, Chain, Collective, DoubleTree, Pairwise, ProgramSpec, RecursiveDoubling, Ring, Schedule,
     TwoLevels,
 };
-use model::{MESSAGE_COST, Model, Pace, STEP_RATE, n_doublings, ratio};
+use model::{MESSAGE_COST, Model, RankSpeed, STEP_RATE, n_doublings, ratio};
 
 /// What matters of a transport.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,8 +99,8 @@ pub struct Network {
 /// arguments.
 #[must_use]
 pub fn chosen(
-    rows: &[Row],
-    call: Call,
+    rows: &[SelectionRule],
+    call: ProgramSpec,
     op: OpCode,
     plan: &Plan,
     n_bytes: usize,
@@ -115,7 +115,7 @@ pub fn chosen(
 /// rank must ask with the same arguments.
 #[must_use]
 pub fn schedule(
-    call: Call,
+    call: ProgramSpec,
     op: OpCode,
     plan: &Plan,
     n_bytes: usize,
@@ -131,7 +131,7 @@ pub fn schedule(
     let reduction = if collective.reduces() { op } else { OpCode::Sum };
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
-    let pace = Pace::of(plan.codec);
+    let pace = RankSpeed::of(plan.codec);
     let (codec, is_told, are_copies) = (plan.codec, false, false);
     let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
     let soonest =
@@ -160,11 +160,11 @@ pub const fn shortest(codec: CodecId) -> usize {
     if codec.is_exact() || codec.takes_shape() { 4 } else { 2 }
 }
 
-/// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
+/// Most parts that a message of a scatter or gather may carry ([`ProgramSpec::max_run`]), in frames of
 /// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
 /// several rounds travel alone, and so do those of other collectives. Every rank must ask with the
 /// same arguments.
-pub fn max_run(call: Call, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
+pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;
     }

@@ -3,8 +3,8 @@
 mod check;
 mod delivery;
 mod group;
-mod letter;
 mod mailbox;
+mod message_endpoint;
 mod messages;
 mod pending;
 mod split;
@@ -21,7 +21,7 @@ use crate::collective::{Call, Communicator, Config, RunningCall};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::share;
-use crate::node::{Left, Node, Port, Seat};
+use crate::node::{CallSlot, LeftoverFrames, Node, Port};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -72,7 +72,7 @@ use mailbox::Mailbox;
 pub struct SharedCommunicator<'a, X: Transport + 'a> {
     node: Rc<Node<'a, X>>,
     /// Those of calls, and that of messages.
-    seats: Rc<[Rc<Seat<'a, X>>]>,
+    call_slots: Rc<[Rc<CallSlot<'a, X>>]>,
     n_calls: usize,
     /// Messages under way, if they have a channel.
     mailbox: Option<Rc<Mailbox<'a, X>>>,
@@ -107,7 +107,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let node = Node::new(transport, config)?;
         let offer = node.offer();
-        let choice = offer.choose(n_calls.max(1), |_| Some(Left::Nothing))?;
+        let choice = offer.choose(n_calls.max(1), |_| Some(LeftoverFrames::Nothing))?;
         Self::among(node, &choice.channels, None, 0)
     }
 
@@ -119,16 +119,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         members: Option<Rc<[Rank]>>,
         epoch: u64,
     ) -> Result<Self, Error> {
-        let seats = node.seats(channels, members.as_ref(), epoch)?;
+        let call_slots = node.call_slots(channels, members.as_ref(), epoch)?;
         let own = node.rank();
         let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
         let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
         let (next, is_in_group) = (Cell::new(0), Cell::new(false));
         let checking = Cell::default();
-        let last = seats.last().filter(|_| node.config.messages);
-        let mailbox = last.map(|seat| Rc::new(Mailbox::new(Rc::clone(seat))));
-        let n_calls = seats.len() - usize::from(mailbox.is_some());
-        Ok(Self { node, seats, n_calls, mailbox, next, is_in_group, checking, members, rank })
+        let last = call_slots.last().filter(|_| node.config.messages);
+        let mailbox = last.map(|call_slot| Rc::new(Mailbox::new(Rc::clone(call_slot))));
+        let n_calls = call_slots.len() - usize::from(mailbox.is_some());
+        Ok(Self { node, call_slots, n_calls, mailbox, next, is_in_group, checking, members, rank })
     }
 
     /// This rank.
@@ -161,8 +161,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
     pub fn is_poisoned(&self) -> bool {
-        self.seats.iter().any(|seat| {
-            seat.comm
+        self.call_slots.iter().any(|call_slot| {
+            call_slot
+                .comm
                 .try_borrow()
                 .is_ok_and(|comm| comm.as_ref().is_none_or(Communicator::is_poisoned))
         })
@@ -170,7 +171,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Why this communicator can make no more calls; `None` while it can.
     pub fn failure(&self) -> Option<Error> {
-        let told = || self.seats.iter().find_map(|seat| seat.failure());
+        let told = || self.call_slots.iter().find_map(|call_slot| call_slot.failure());
         self.is_poisoned().then(|| told().unwrap_or(Error::Poisoned))
     }
 
@@ -180,7 +181,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// other ranks get [`Error::Aborted`]. Communicators that were split from it go on.
     #[cfg(feature = "std")]
     pub fn stopper(&self) -> Stopper {
-        self.seats.first().map_or_else(Stopper::default, |seat| seat.stopper())
+        self.call_slots.first().map_or_else(Stopper::default, |call_slot| call_slot.stopper())
     }
 
     /// Advances all calls under way over this transport by a bounded amount of work. Whether one
@@ -191,9 +192,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// The seat of the next call, if it may be made now.
-    fn seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
+    fn call_slot(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
         if self.is_checking() && !self.is_in_group.get() {
-            return self.seats.first().ok_or(Error::Internal);
+            return self.call_slots.first().ok_or(Error::Internal);
         }
         if self.is_in_group.get() && !self.is_poisoned() {
             return Err(Error::TooManyCalls { max: self.n_calls });
@@ -202,13 +203,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// The seat of the next call.
-    fn next_seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
+    fn next_seat(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
         let max = self.n_calls;
-        let seat = self.seats.get(self.next.get()).ok_or(Error::Internal)?;
-        if seat.is_taken.get() { Err(Error::TooManyCalls { max }) } else { Ok(seat) }
+        let call_slot = self.call_slots.get(self.next.get()).ok_or(Error::Internal)?;
+        if call_slot.is_taken.get() { Err(Error::TooManyCalls { max }) } else { Ok(call_slot) }
     }
 
     /// The next call takes the next seat.
@@ -222,12 +223,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,
     ) -> Result<Report, Error> {
-        let seat = self.seat()?;
-        let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let call_slot = self.call_slot()?;
+        let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        seat.is_taken.set(true);
+        call_slot.is_taken.set(true);
         let result = call(comm, &|| self.advance());
-        seat.leave(comm, result.as_ref().err());
+        call_slot.leave(comm, result.as_ref().err());
         result
     }
 
@@ -267,7 +268,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let (request, _) = call.parts(self.rank());
             return Err(self.checked(|comm| comm.check(&request, plan)));
         }
-        let pending = Pending::start(Rc::clone(&self.node), Rc::clone(self.seat()?), call, plan)?;
+        let pending =
+            Pending::start(Rc::clone(&self.node), Rc::clone(self.call_slot()?), call, plan)?;
         self.advance();
         Ok(pending)
     }
@@ -305,7 +307,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
 impl<'a, X: Transport + 'a> fmt::Debug for SharedCommunicator<'a, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_taken = self.seats.iter().filter(|seat| seat.is_taken.get()).count();
+        let n_taken = self.call_slots.iter().filter(|call_slot| call_slot.is_taken.get()).count();
         write!(f, "rank {} of {}, {n_taken} calls under way", self.rank, self.size())
     }
 }

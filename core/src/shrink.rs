@@ -22,17 +22,17 @@ mod fences;
 pub use crate::group::MAX_RANKS;
 
 use crate::collective::Communicator;
-use crate::engine::{Message, Notices, transport_error};
+use crate::engine::{NoticeMessage, Notices, transport_error};
 use crate::error::{Error, Field, Value};
-use crate::frame::{Header, Kind};
-use crate::handle::{Advance, Handle, Step};
+use crate::frame::{Header, MessageKind};
+use crate::handle::{Advance, Handle, Progress};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
 use ballot::Ballot;
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use fences::{Differs, Fences};
+use fences::{Fences, SizeMismatch};
 
 /// Messages taken from one link in one poll, so that it stays bounded.
 const MESSAGES_PER_POLL: usize = 16;
@@ -154,7 +154,7 @@ impl<X: Transport> Communicator<X> {
 }
 
 impl<X: Transport> RunningShrink<X> {
-    fn try_advance(&mut self) -> Result<Step, Error> {
+    fn try_advance(&mut self) -> Result<Progress, Error> {
         let comm = self.comm.as_mut().ok_or(Error::Finished)?;
         comm.transport.progress().map_err(transport_error)?;
         let n_changes = self.agreement.n_changes();
@@ -162,7 +162,7 @@ impl<X: Transport> RunningShrink<X> {
         if !self.agreement.is_decided() {
             moved |= self.decide()?;
         } else if self.fence(&mut moved)? {
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
@@ -170,7 +170,7 @@ impl<X: Transport> RunningShrink<X> {
             // Nobody would hear this rank: it would be a group of its own.
             return Err(Error::TooManyGroups { max: MAX_EPOCHS });
         }
-        Ok(if moved { Step::Moved } else { Step::Waiting })
+        Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
 
     /// The communicator, once all fences are through.
@@ -197,7 +197,7 @@ impl<X: Transport> RunningShrink<X> {
                         // A damaged view is as good as none: it is sent again, or its sender is
                         // silent.
                         if let Ok(header) = Header::parse(message, false) {
-                            if header.kind == Kind::View
+                            if header.kind == MessageKind::View
                                 && let Ok(ballot) =
                                     Ballot::read(&header, message, from, transport.size())
                             {
@@ -205,7 +205,7 @@ impl<X: Transport> RunningShrink<X> {
                             } else if self.agreement.is_decided()
                                 && header.call.context == comm.context
                                 && header.call.epoch == self.agreement.epoch()
-                                && let Some(message) = Message::read(&header, message)
+                                && let Some(message) = NoticeMessage::read(&header, message)
                             {
                                 // It is done already, and has given up its first call, or asks
                                 // about it.
@@ -236,8 +236,13 @@ impl<X: Transport> RunningShrink<X> {
         let mut moved = false;
         for to in self.agreement.owed().iter() {
             let ballot = self.agreement.ballot(to);
-            let sent =
-                ballot.send(comm.transport.whole_mut(), to, Tag::CONTROL, Kind::View, checksum);
+            let sent = ballot.send(
+                comm.transport.whole_mut(),
+                to,
+                Tag::CONTROL,
+                MessageKind::View,
+                checksum,
+            );
             if sent.is_ready() {
                 self.agreement.settle(to);
                 moved = true;
@@ -268,7 +273,7 @@ impl<X: Transport> RunningShrink<X> {
         let checksum = comm.checksum();
         let transport = comm.transport.whole_mut();
         let fenced = self.fences.advance(transport, &mut self.agreement, checksum, moved);
-        fenced.map_err(|Differs { from, ours, theirs }| {
+        fenced.map_err(|SizeMismatch { from, ours, theirs }| {
             let rank = self.old_rank(from);
             let [ours, theirs] = [ours, theirs].map(Value::number);
             Error::Mismatch { rank, field: Field::Members, ours, theirs }
@@ -323,7 +328,7 @@ impl<X: Transport> RunningShrink<X> {
         let transport = comm.transport.whole_mut();
         for to in self.agreement.others().iter() {
             // Best effort: a rank that does not hear of it waits for its patience.
-            let _ = farewell.send(transport, to, Tag::CONTROL, Kind::View, checksum);
+            let _ = farewell.send(transport, to, Tag::CONTROL, MessageKind::View, checksum);
         }
         let _ = transport.progress();
     }
@@ -332,7 +337,7 @@ impl<X: Transport> RunningShrink<X> {
 impl<X: Transport> Advance for RunningShrink<X> {
     type Output = Communicator<X>;
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Progress, Error> {
         let result = self.try_advance();
         if !matches!(result, Ok(_) | Err(Error::Finished)) {
             self.leave();

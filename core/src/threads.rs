@@ -42,7 +42,7 @@ impl Workers for Scoped {
     }
 
     fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let next = Next::default();
+        let next = NextTask::default();
         std::thread::scope(|scope| {
             for _ in 1..self.n_threads().min(n_tasks) {
                 scope.spawn(|| next.work(n_tasks, task));
@@ -55,10 +55,10 @@ impl Workers for Scoped {
 /// The number of the next task.
 #[cfg(feature = "std")]
 #[derive(Default)]
-struct Next(core::sync::atomic::AtomicUsize);
+struct NextTask(core::sync::atomic::AtomicUsize);
 
 #[cfg(feature = "std")]
-impl Next {
+impl NextTask {
     /// Does tasks until there are none left.
     fn work(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         loop {
@@ -76,7 +76,7 @@ impl Next {
 /// The default is the thread that calls, alone; with the feature `rayon`, the threads of its pool.
 #[derive(Clone, Copy)]
 pub struct Threads {
-    kind: Kind,
+    kind: ThreadsKind,
     /// No more than so many.
     most: u16,
     /// What has fewer values is not shared.
@@ -84,7 +84,7 @@ pub struct Threads {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ThreadsKind {
     One,
     #[cfg(feature = "std")]
     Of(&'static dyn Workers),
@@ -103,11 +103,11 @@ fn is_same(a: &'static dyn Workers, b: &'static dyn Workers) -> bool {
 impl PartialEq for Threads {
     fn eq(&self, other: &Self) -> bool {
         let same_kind = match (self.kind, other.kind) {
-            (Kind::One, Kind::One) => true,
+            (ThreadsKind::One, ThreadsKind::One) => true,
             #[cfg(feature = "std")]
-            (Kind::Of(a), Kind::Of(b)) => is_same(a, b),
+            (ThreadsKind::Of(a), ThreadsKind::Of(b)) => is_same(a, b),
             #[cfg(feature = "rayon")]
-            (Kind::Rayon(a), Kind::Rayon(b)) => a == b,
+            (ThreadsKind::Rayon(a), ThreadsKind::Rayon(b)) => a == b,
             #[cfg(feature = "std")]
             _ => false,
         };
@@ -117,9 +117,9 @@ impl PartialEq for Threads {
 
 impl Threads {
     /// The thread that calls, alone.
-    pub const ONE: Self = Self::new(Kind::One);
+    pub const ONE: Self = Self::new(ThreadsKind::One);
 
-    const fn new(kind: Kind) -> Self {
+    const fn new(kind: ThreadsKind) -> Self {
         Self { kind, most: u16::MAX, least: 0 }
     }
 
@@ -127,7 +127,7 @@ impl Threads {
     #[cfg(feature = "std")]
     #[must_use]
     pub const fn of(workers: &'static dyn Workers) -> Self {
-        Self::new(Kind::Of(workers))
+        Self::new(ThreadsKind::Of(workers))
     }
 
     /// At most so many of the threads of rayon's pool that the caller is in, or of the global one;
@@ -135,7 +135,7 @@ impl Threads {
     #[cfg(feature = "rayon")]
     #[must_use]
     pub const fn rayon(n_threads: usize) -> Self {
-        Self::new(Kind::Rayon(n_threads))
+        Self::new(ThreadsKind::Rayon(n_threads))
     }
 
     /// At most so many of them, the one that calls included, and at least that one.
@@ -152,20 +152,20 @@ impl Threads {
 
     /// Whether it is the thread that calls, alone. (To count rayon's threads starts them.)
     pub(crate) const fn is_one(self) -> bool {
-        matches!(self.kind, Kind::One)
+        matches!(self.kind, ThreadsKind::One)
     }
 
     /// How many there are, the one that calls included.
     #[must_use]
     pub fn n_threads(self) -> usize {
         let n_threads = match self.kind {
-            Kind::One => 1,
+            ThreadsKind::One => 1,
             #[cfg(feature = "std")]
-            Kind::Of(workers) => workers.n_threads().max(1),
+            ThreadsKind::Of(workers) => workers.n_threads().max(1),
             #[cfg(feature = "rayon")]
-            Kind::Rayon(0) => rayon::current_num_threads(),
+            ThreadsKind::Rayon(0) => rayon::current_num_threads(),
             #[cfg(feature = "rayon")]
-            Kind::Rayon(n_threads) => rayon::current_num_threads().min(n_threads),
+            ThreadsKind::Rayon(n_threads) => rayon::current_num_threads().min(n_threads),
         };
         n_threads.min(self.most.into())
     }
@@ -179,12 +179,12 @@ impl Threads {
     #[cfg(feature = "std")]
     pub(crate) fn run(self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let n_threads = self.n_threads().min(n_tasks);
-        let next = Next::default();
+        let next = NextTask::default();
         match self.kind {
-            Kind::One => (0..n_tasks).for_each(task),
-            Kind::Of(workers) => workers.run(n_threads, &|_| next.work(n_tasks, task)),
+            ThreadsKind::One => (0..n_tasks).for_each(task),
+            ThreadsKind::Of(workers) => workers.run(n_threads, &|_| next.work(n_tasks, task)),
             #[cfg(feature = "rayon")]
-            Kind::Rayon(_) => rayon::scope(|scope| {
+            ThreadsKind::Rayon(_) => rayon::scope(|scope| {
                 for _ in 1..n_threads {
                     scope.spawn(|_| next.work(n_tasks, task));
                 }

@@ -6,7 +6,7 @@
 use foldwire::bundle;
 use foldwire::codec::{CodecExt, CodecId};
 use foldwire::compress::compress_with;
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -292,12 +292,12 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         lanes: 4,
         root: 0,
         count: 2,
-        measure: Measure::Lattice,
+        measure: StepQuantity::Lattice,
         step: 0.5,
     };
     let segment = Header {
         as_floats: false,
-        kind: Kind::Data,
+        kind: MessageKind::Data,
         call,
         from: Rank(1),
         part: 0,

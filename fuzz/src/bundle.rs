@@ -1,7 +1,7 @@
 //! Any bytes as a bundle of segments: refused, or segments in order that come out the same after
 //! the bundle was split and joined anywhere; never anything outside its bytes.
 
-use foldwire::bundle::{self, Places};
+use foldwire::bundle::{self, Placement};
 use foldwire::transport::FRAME_ALIGN;
 
 /// Most parts that are tried.
@@ -37,18 +37,18 @@ pub fn check(input: &[u8]) {
 /// The bundle, made anew of its first segments and its last ones, and then of the ends of rows and
 /// the others.
 fn split_and_join(payload: &[u8], n_parts: usize, n_first: usize) -> Option<Vec<u8>> {
-    let last = Places::last(n_parts - n_first, n_parts)?;
+    let last = Placement::last(n_parts - n_first, n_parts)?;
     let again = split_and_join_at(payload, n_parts, last)?;
     // Rows of as many as there are first ones, of which all but one leave, or one.
     let len = if n_first.is_multiple_of(2) { 1 } else { n_first - 1 };
     let n_ends = (1..=n_parts).filter(|place| place % n_first.max(1) >= n_first - len).count();
-    match Places::of_rows(n_ends, len, n_first) {
+    match Placement::of_rows(n_ends, len, n_first) {
         Some(rows) if n_ends > 0 && n_ends < n_parts => split_and_join_at(&again, n_parts, rows),
         _ => Some(again),
     }
 }
 
-fn split_and_join_at(payload: &[u8], n_parts: usize, places: Places) -> Option<Vec<u8>> {
+fn split_and_join_at(payload: &[u8], n_parts: usize, places: Placement) -> Option<Vec<u8>> {
     let mut room = payload.to_vec();
     let mut other = vec![0; payload.len()];
     let n_other = places.n_parts();

@@ -19,7 +19,7 @@
 //! and be in two groups of one epoch itself (docs/failures.md). So what is asserted is about pairs
 //! of ranks that do not lie.
 
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind};
 use foldwire::op::OpCode;
 use foldwire::pipeline;
 use foldwire::schedule::{self, RecursiveDoubling};
@@ -306,8 +306,8 @@ impl Changes {
         let mut message = message?.to_vec();
         let mut header = Header::parse(&message, false).ok()?;
         header.kind = match header.kind {
-            Kind::View if self.how & 1 == 1 => Kind::Fence,
-            Kind::Fence if self.how & 1 == 1 => Kind::View,
+            MessageKind::View if self.how & 1 == 1 => MessageKind::Fence,
+            MessageKind::Fence if self.how & 1 == 1 => MessageKind::View,
             kind => kind,
         };
         header.from = Rank::new(liar);
@@ -316,7 +316,7 @@ impl Changes {
         header.round = header.round.wrapping_add(self.round.into());
         if let Some(members) = message.get_mut(HEADER_BYTES) {
             *members ^= self.members;
-            if matches!(header.kind, Kind::View | Kind::Fence) {
+            if matches!(header.kind, MessageKind::View | MessageKind::Fence) {
                 header.n_values = members.count_ones();
             }
         }
@@ -347,24 +347,25 @@ impl<'a> Script<'a> {
     fn message(&mut self) -> Option<Vec<u8>> {
         let [kind, low, high, members, flags] = *self.bytes(5) else { return None };
         let kind = match kind {
-            4 => Kind::Call,
-            5 => Kind::Message,
-            6 => Kind::Grant,
-            7 => Kind::Flush,
-            kind => [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)],
+            4 => MessageKind::Call,
+            5 => MessageKind::Message,
+            6 => MessageKind::Grant,
+            7 => MessageKind::Flush,
+            kind => [MessageKind::Data, MessageKind::Abort, MessageKind::View, MessageKind::Fence]
+                [usize::from(kind % 4)],
         };
-        let is_ballot = matches!(kind, Kind::View | Kind::Fence);
+        let is_ballot = matches!(kind, MessageKind::View | MessageKind::Fence);
         // A set of ranks, a share of a sum, or nothing.
         let payload = match kind {
-            Kind::Data | Kind::Message => vec![members; self.size * size_of::<f64>()],
+            MessageKind::Data | MessageKind::Message => vec![members; self.size * size_of::<f64>()],
             // Of any reason, by any rank.
-            Kind::Abort => {
+            MessageKind::Abort => {
                 let mut notice = vec![0; 16];
                 (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);
                 notice
             }
-            Kind::Call | Kind::Grant | Kind::Flush => Vec::new(),
-            Kind::View | Kind::Fence => vec![members],
+            MessageKind::Call | MessageKind::Grant | MessageKind::Flush => Vec::new(),
+            MessageKind::View | MessageKind::Fence => vec![members],
         };
         let of_no_call = CallHeader {
             count: self.size as u64,
@@ -388,7 +389,7 @@ impl<'a> Script<'a> {
             round: u32::from(flags % 16),
             n_values: if is_ballot { members.count_ones() } else { self.size as u32 },
             n_bytes: payload.len() as u32,
-            operands: u32::from(matches!(kind, Kind::Data | Kind::Message)),
+            operands: u32::from(matches!(kind, MessageKind::Data | MessageKind::Message)),
         };
         let mut message = [&[0; HEADER_BYTES], &payload[..]].concat();
         header.emit(&mut message, flags >> 5 & 1 == 1);

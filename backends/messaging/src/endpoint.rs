@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use foldwire::frame::{Kind, context_of};
+use foldwire::frame::{MessageKind, context_of};
 use foldwire::transport::{
     Distance, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
 };
@@ -511,7 +511,7 @@ impl<N: Net> Transport for Endpoint<N> {
 
 /// Whether a message on the control tag says that a call failed: all do but questions and answers.
 fn gives_up(message: &[u8]) -> bool {
-    Kind::of(message) != Some(Kind::Call)
+    MessageKind::of(message) != Some(MessageKind::Call)
 }
 
 impl<N: Net> Drop for Endpoint<N> {

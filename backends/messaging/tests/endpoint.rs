@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldwire::HeapFrame;
-use foldwire::error::Reason;
+use foldwire::error::AbortReason;
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, TransportError, TransportErrorKind};
 use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
 use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire};
@@ -407,7 +407,7 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
             break outcome;
         }
     };
-    let (rank, reason) = (Rank(1), Reason::Dropped);
+    let (rank, reason) = (Rank(1), AbortReason::Dropped);
     assert_eq!(outcome, Err(Error::Aborted { rank, culprit: rank, reason }));
     drop(waiting);
     drop(comms);

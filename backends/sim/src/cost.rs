@@ -60,12 +60,12 @@ mod work;
 pub use speeds::{Speeds, Wire};
 
 use foldwire::codec::{CodecParams, Sizes};
-use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
+use foldwire::collective::{N_RANGE_VALUES, RANGE_SCHEDULE};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
-use foldwire::schedule::{Call, Portion, Schedule};
+use foldwire::schedule::{Portion, ProgramSpec, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Float, Plan, Quantum, layout, select};
 use prices::picoseconds;
@@ -304,7 +304,7 @@ pub fn predict<T: Float>(
         return Err(CostError::Empty { size, root, lanes, ranks_per_node, cores });
     }
     let per_node = if case.by_node { cluster.host.ranks_per_node } else { 1 };
-    let call = Call::new(collective, size, root).with_nodes(per_node);
+    let call = ProgramSpec::new(collective, size, root).with_nodes(per_node);
     let n_bytes = case.count.saturating_mul(T::BYTES);
     let network =
         select::Network { link_rate: cluster.network.rate, frame_bytes: case.frame_bytes };
@@ -346,7 +346,7 @@ pub fn predict<T: Float>(
 }
 
 /// Seconds that a rank looks at its own values.
-fn look<T: Float>(case: &Case, call: Call, costs: &Costs, rank: usize) -> f64 {
+fn look<T: Float>(case: &Case, call: ProgramSpec, costs: &Costs, rank: usize) -> f64 {
     let rank = Rank::new(rank);
     let own = match call.input(rank) {
         Portion::Nothing => 0,
@@ -366,12 +366,12 @@ fn exchange_extents(
     entries: &mut [Entry],
 ) -> Result<u64, CostError> {
     let plan = Plan::raw();
-    let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
-    let call = Call::new(Collective::AllReduce, case.size, Rank(0));
+    let exchange = Case { plan, count: N_RANGE_VALUES, ..*case };
+    let call = ProgramSpec::new(Collective::AllReduce, case.size, Rank(0));
     let wire = &Wire::exact(f64::BYTES).table(case.size);
-    let (call, layout) = divide::<f64>(&exchange, call, EXTENT_SCHEDULE, Division::Blocks)?;
+    let (call, layout) = divide::<f64>(&exchange, call, RANGE_SCHEDULE, Division::Blocks)?;
     let job = Job {
-        schedule: EXTENT_SCHEDULE,
+        schedule: RANGE_SCHEDULE,
         call,
         layout,
         n_lanes: 1,
@@ -411,10 +411,10 @@ fn account(
 /// How the engine divides the array, and how many parts it lets messages carry.
 fn divide<T: Float>(
     case: &Case,
-    call: Call,
+    call: ProgramSpec,
     schedule: &dyn Schedule,
     division: Division,
-) -> Result<(Call, Layout<'static>), Error> {
+) -> Result<(ProgramSpec, Layout<'static>), Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = Sizes::new(case.plan.codec, T::DTYPE, params);

@@ -26,7 +26,7 @@ use anyhow::{Context, bail};
 use foldwire::bound::{rounding, underflow};
 use foldwire::codec::Loss;
 use foldwire::pipeline::Pipeline;
-use foldwire::schedule::Call;
+use foldwire::schedule::ProgramSpec;
 use foldwire::select::{self, Network};
 use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
 use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
@@ -223,7 +223,7 @@ fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow:
 
 /// The schedule that the library takes between ranks whose links are as fast as memory.
 fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> Route {
-    let call = Call::new(Collective::AllReduce, n_ranks, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, n_ranks, Rank(0));
     let network = Network { link_rate: None, frame_bytes: MAX_FRAME };
     let code = Op::<T>::from(op).code();
     Route::AllReduce(select::schedule(call, code, plan, count * T::BYTES, network))

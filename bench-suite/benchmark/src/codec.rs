@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use foldwire::bound::{BoundError, Extent};
+use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
@@ -269,12 +269,12 @@ fn bench<'a, T: Float + Into<f64>>(
 fn quantum<T: Float>(
     coding: Coding,
     bound: Bound,
-    extent: Option<Extent>,
+    value_range: Option<ValueRange>,
 ) -> Result<Quantum, BoundError> {
     if coding.codec.has_lattice() {
-        bound.quantum::<T>(extent)
+        bound.quantum::<T>(value_range)
     } else {
-        Quantum::new::<T>(bound.absolute(extent)?)
+        Quantum::new::<T>(bound.absolute(value_range)?)
     }
 }
 
@@ -286,10 +286,10 @@ fn measure_field<T: Float + Into<f64>>(
     bench: &mut Bench<'_, T>,
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<Row>> {
-    let extent = Extent::of(values);
+    let value_range = ValueRange::of(values);
     let mut rows = Vec::new();
     for (nth, &bound) in args.bound.iter().enumerate() {
-        let bound_abs = bound.absolute(extent)?;
+        let bound_abs = bound.absolute(value_range)?;
         for &codec in &way.codings {
             // What keeps no bound is the same at each.
             let is_done = nth > 0 && codec.codec.loss() != Loss::Bound;
@@ -299,7 +299,7 @@ fn measure_field<T: Float + Into<f64>>(
                     if is_done || !codec.is_for(T::DTYPE) {
                         continue;
                     }
-                    let params = CodecParams::new(quantum::<T>(codec, bound, extent)?)
+                    let params = CodecParams::new(quantum::<T>(codec, bound, value_range)?)
                         .with_prediction(args.predictor)
                         .at(level)
                         .on(threads);

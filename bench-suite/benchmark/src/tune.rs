@@ -16,7 +16,7 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::select::Speeds;
@@ -142,7 +142,7 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
 /// Seconds that an all-reduce of a short array takes between two threads by each codec.
 fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
     // Nobody looks at the data for the bound.
-    let step = bound.quantum::<T>(Extent::of(data.base())).map_or(0.0, Quantum::step);
+    let step = bound.quantum::<T>(ValueRange::of(data.base())).map_or(0.0, Quantum::step);
     let bound = Bound::Absolute(if step > 0.0 { step / 2.0 } else { 1.0 });
     let plans: Vec<Plan> = Speeds::codecs()
         .map(|codec| match codec {

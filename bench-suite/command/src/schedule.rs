@@ -9,7 +9,7 @@ mod picture;
 use std::fmt::Write as _;
 
 use foldwire::schedule::check::{self, Message, Summary};
-use foldwire::schedule::{self, Call, Schedule, program};
+use foldwire::schedule::{self, ProgramSpec, Schedule, program};
 use foldwire::{Collective, Rank};
 use foldwire_arguments::ScheduleArgs;
 use foldwire_fields::usage::UsageError;
@@ -58,14 +58,14 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     Ok(streams::write(&programs(schedule, call, &summary))?)
 }
 
-fn call(args: &ScheduleArgs, collective: Collective) -> Result<Call, UsageError> {
+fn call(args: &ScheduleArgs, collective: Collective) -> Result<ProgramSpec, UsageError> {
     let size = args.ranks as usize;
     if args.root as usize >= size {
         let problem = format!("there is no rank {} among {size}; name another root", args.root);
         return Err(UsageError::new(problem));
     }
     let root = if collective.has_root() { Rank(args.root) } else { Rank(0) };
-    let call = Call::new(collective, size, root).with_runs(args.max_run);
+    let call = ProgramSpec::new(collective, size, root).with_runs(args.max_run);
     Ok(call.with_nodes(args.ranks_per_node as usize))
 }
 
@@ -81,7 +81,7 @@ fn object(message: &Message) -> serde_json::Value {
 }
 
 /// What it comes to, in a line.
-fn title(schedule: &dyn Schedule, call: Call, summary: &Summary) -> String {
+fn title(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> String {
     let (name, collective) = (schedule.name(), call.collective.name());
     let Summary { n_messages, critical_path, .. } = summary;
     let nodes = match call.ranks_per_node {
@@ -96,7 +96,7 @@ fn title(schedule: &dyn Schedule, call: Call, summary: &Summary) -> String {
 }
 
 /// The program of each rank.
-fn programs(schedule: &dyn Schedule, call: Call, summary: &Summary) -> String {
+fn programs(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> String {
     let mut text = format!("{}\n", title(schedule, call, summary));
     for rank in (0..call.size).map(Rank::new) {
         let steps = program(schedule, call, rank).to_string();

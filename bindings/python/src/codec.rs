@@ -1,6 +1,6 @@
 //! Arrays as bytes that say all about themselves.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::compress::{self as array_bytes, DecompressError, Info};
 use foldwire::{Bound as ErrorBound, DType, Float, Quantum, bf16, f16};
 use foldwire_c::border::Fault;
@@ -32,7 +32,7 @@ macro_rules! with_float {
 
 fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, Fault> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_extent() { Extent::of(values) } else { None };
+    let extent = if bound.needs_extent() { ValueRange::of(values) } else { None };
     let checked = bound.check_on_operands().and_then(|()| bound.absolute(extent));
     checked
         .and_then(Quantum::new::<T>)

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use foldwire::Error;
-use foldwire::error::Reason;
+use foldwire::error::AbortReason;
 use foldwire::transport::TransportErrorKind;
 use foldwire_c::border::Fault;
 use foldwire_c::ffi::types::*;
@@ -123,7 +123,7 @@ fn made(py: Python<'_>, fault: &Fault, kind: &str) -> PyResult<PyErr> {
             Error::Root { .. } => said.set_item("field", "root")?,
             Error::Aborted { culprit, reason, .. } => {
                 said.set_item("culprit", culprit.index())?;
-                if let Reason::Mismatch(field) = reason {
+                if let AbortReason::Mismatch(field) = reason {
                     said.set_item("field", field.to_string())?;
                 }
             }

@@ -3,7 +3,7 @@
 use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::codec::Loss;
-use foldwire::schedule::Call;
+use foldwire::schedule::ProgramSpec;
 use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
 
 impl Case {
@@ -152,7 +152,7 @@ impl Case {
         if result.len() != origins.len() {
             return Err(format!("{} values instead of {}", result.len(), origins.len()));
         }
-        let call = Call::new(self.collective, self.size, Rank::new(self.root));
+        let call = ProgramSpec::new(self.collective, self.size, Rank::new(self.root));
         let mut operands = vec![0.0; call.n_operands(Rank::new(rank))];
         for (place, (&got, (owner, at))) in result.iter().zip(origins).enumerate() {
             let context = |wrong| format!("value {place}: {wrong}; {report:?}");

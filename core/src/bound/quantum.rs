@@ -1,6 +1,6 @@
 //! The lattice that keeps an absolute bound.
 
-use super::{BoundError, Extent};
+use super::{BoundError, ValueRange};
 use crate::element::{Float, sealed::Wide};
 use core::fmt;
 
@@ -88,26 +88,26 @@ impl Quantum {
     /// The lattice for data that were rounded before, such as counts and archives of few bits, if
     /// it is shorter than this one; it keeps the bound.
     ///
-    /// Where all values lie on a coarser [grid](Extent::grid), a power of two, it is that grid:
+    /// Where all values lie on a coarser [grid](ValueRange::grid), a power of two, it is that grid:
     /// they are exact then, with fewer bits, and values beside it travel exactly. Where most
     /// differences of neighbours are multiples of a power of two that is no less than Δ, Δ becomes
     /// a power of two ([`Spacing::PowerOfTwo`]): low bits of differences of codes are 0 then.
     ///
     /// # Examples
     /// ```
-    /// use foldwire::bound::Extent;
+    /// use foldwire::bound::ValueRange;
     /// use foldwire::Quantum;
     ///
     /// let quantum = Quantum::new::<f32>(1e-3)?;
     /// let halves: Vec<f32> = (0..100).map(|i| i as f32 * 0.5).collect();
-    /// let of_halves = quantum.suited::<f32>(Extent::of(&halves).expect("finite values"));
+    /// let of_halves = quantum.suited::<f32>(ValueRange::of(&halves).expect("finite values"));
     /// assert_eq!((of_halves.step(), of_halves.bound()), (0.5, quantum.bound()));
     /// # Ok::<(), foldwire::bound::BoundError>(())
     /// ```
     #[must_use]
-    pub fn suited<T: Float>(self, extent: Extent) -> Self {
-        let on_grid = self.on_grid::<T>(extent.grid);
-        if on_grid != self || self.is_lossless() || extent.increment < self.step {
+    pub fn suited<T: Float>(self, value_range: ValueRange) -> Self {
+        let on_grid = self.on_grid::<T>(value_range.grid);
+        if on_grid != self || self.is_lossless() || value_range.increment < self.step {
             return on_grid;
         }
         Self::with_spacing::<T>(self.bound, Spacing::PowerOfTwo).unwrap_or(self)
@@ -256,8 +256,8 @@ mod tests {
     fn a_grid_suits_data_best_and_then_a_power_of_two_that_differences_have_in_common() {
         let quantum = Quantum::new::<f32>(1e-3).unwrap();
         let suited = |grid, increment| {
-            let extent = Extent { min: 0.0, max: 100.0, grid, increment };
-            let suited = quantum.suited::<f32>(extent);
+            let value_range = ValueRange { min: 0.0, max: 100.0, grid, increment };
+            let suited = quantum.suited::<f32>(value_range);
             (suited.step(), suited.bound())
         };
         let as_it_was = (quantum.step(), 1e-3);
@@ -270,8 +270,8 @@ mod tests {
         assert_eq!(suited(0.0, quantum.step()), power);
         assert_eq!(suited(0.0, quantum.step().next_down()), as_it_was);
         assert_eq!(suited(0.0, 0.0), as_it_was);
-        let extent = Extent { min: 0.0, max: 100.0, grid: 0.25, increment: 0.25 };
-        assert_eq!(Quantum::LOSSLESS.suited::<f32>(extent), Quantum::LOSSLESS);
+        let value_range = ValueRange { min: 0.0, max: 100.0, grid: 0.25, increment: 0.25 };
+        assert_eq!(Quantum::LOSSLESS.suited::<f32>(value_range), Quantum::LOSSLESS);
     }
 
     #[test]

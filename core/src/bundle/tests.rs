@@ -75,7 +75,7 @@ fn bundles_are_split_and_joined_anywhere() {
         let (n, bytes) = (lens.len(), payload(&segments));
         for n_first in 1..=n {
             let n_last = n - n_first;
-            let [firsts, lasts] = [Some(Places::first(n_first)), Places::last(n_last, n)];
+            let [firsts, lasts] = [Some(Placement::first(n_first)), Placement::last(n_last, n)];
             let [firsts, lasts] = [firsts, lasts].map(|places| places.expect("there are so many"));
             let mut first = bytes.clone();
             let n_bytes = take_out(&mut first, n, lasts).expect("some are left");
@@ -110,7 +110,7 @@ fn bundles_are_split_and_joined_anywhere() {
                 assert_eq!(joined, None, "too short a room");
             }
         }
-        let all = Places::first(n);
+        let all = Placement::first(n);
         let mut same = vec![0; bytes.len()];
         assert_eq!(copy(&bytes, n, all, &mut same), Some(bytes.len()));
         assert_eq!(same, bytes);
@@ -133,7 +133,7 @@ fn ends_of_rows_are_taken_out_and_put_in() {
             let all = segments(&lens[..n]);
             let expected = of_rows(n, len, row);
             let n_parts = expected.len();
-            let places = Places::of_rows(n_parts, len, row).expect("rows are longer");
+            let places = Placement::of_rows(n_parts, len, row).expect("rows are longer");
             let found: Vec<usize> = (0..n_parts).map(|index| places.nth(index)).collect();
             assert_eq!(found, expected, "{len} of {row} among {n}");
             assert_eq!(places.end(), expected.last().map_or(0, |last| last + 1));
@@ -159,8 +159,8 @@ fn ends_of_rows_are_taken_out_and_put_in() {
             assert_eq!(rest, bytes, "{len} of {row} among {n}");
         }
     }
-    assert_eq!(Places::of_rows(1, 0, 2), None);
-    assert_eq!(Places::of_rows(1, 2, 2), None);
+    assert_eq!(Placement::of_rows(1, 0, 2), None);
+    assert_eq!(Placement::of_rows(1, 2, 2), None);
 }
 
 #[test]
@@ -185,9 +185,10 @@ fn an_index_that_lies_is_refused() {
         assert!(may_be, "entry {entry} says {end}: {sound:?}");
         // Whatever is done with it, it is done within its bytes.
         let mut room = vec![0; 4096];
-        let ends = (0..=4).map(Places::first).chain((0..=3).filter_map(|n| Places::last(n, 3)));
+        let ends =
+            (0..=4).map(Placement::first).chain((0..=3).filter_map(|n| Placement::last(n, 3)));
         let rows = [(1, 1, 2), (2, 1, 2), (1, 1, 3), (2, 2, 3), (5, 1, 2)];
-        let rows = rows.into_iter().filter_map(|(n, len, row)| Places::of_rows(n, len, row));
+        let rows = rows.into_iter().filter_map(|(n, len, row)| Placement::of_rows(n, len, row));
         for places in ends.chain(rows) {
             let _ = (segment(&lie, 3, places.n_parts()), copy(&lie, 3, places, &mut room));
             let _ = take_out(&mut lie.clone(), 3, places);

@@ -12,7 +12,9 @@
 #[cfg(feature = "std")]
 mod parallel;
 
-use super::{CodecError, DecodeError, EncodeError, Fill, Give, Pace, Values, Written};
+use super::{
+    CodecError, DecodeError, EncodeError, Pace, SequentialReader, SharedReader, Values, Written,
+};
 use crate::element::{DType, Element, Float};
 use crate::kernel::{CHUNK, PAD};
 use crate::threads::Threads;
@@ -102,7 +104,7 @@ impl Container {
     pub(super) fn write_filled<T: Float>(
         self,
         n_values: usize,
-        fill: &mut Fill<'_, T>,
+        fill: &mut SequentialReader<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
         encode: &dyn Fn(&[T], &mut [u8]) -> Written,
@@ -120,7 +122,7 @@ impl Container {
         self,
         threads: Threads,
         n_values: usize,
-        give: &Give<'_, T>,
+        give: &SharedReader<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
         encode: &(dyn Fn(&[T], &mut [u8]) -> Written + Sync),
@@ -251,7 +253,7 @@ pub(super) fn chunk_len(n_values: usize, index: usize) -> usize {
 
 /// A payload whose header and index have been checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream<'a, T> {
+pub(super) struct CheckedPayload<'a, T> {
     pub(super) operands: u32,
     pub(super) step: f64,
     pub(super) n_values: usize,
@@ -261,7 +263,7 @@ pub(super) struct Stream<'a, T> {
     element: core::marker::PhantomData<T>,
 }
 
-impl<'a, T: Float> Stream<'a, T> {
+impl<'a, T: Float> CheckedPayload<'a, T> {
     pub(super) fn parse(src: &'a [u8]) -> Result<Self, DecodeError> {
         let truncated = |need| DecodeError::Truncated { need, have: src.len() };
         let header: &[u8; HEADER_BYTES] = src.first_chunk().ok_or(truncated(HEADER_BYTES))?;

@@ -9,7 +9,7 @@
 //!
 //! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
+use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Pace, Source, Stores, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
@@ -115,7 +115,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         let n_bytes = size_of_val(values);
         let (tag, rest) = dst.split_at_mut(1);
         let body = &mut rest[..n_bytes];
-        match run(self.level, Encode { coder: &self.coder, values, dst: &mut *body }) {
+        match run(self.level, ChunkEncoder { coder: &self.coder, values, dst: &mut *body }) {
             Some(n_coded) if n_coded < n_bytes => {
                 tag[0] = CODED;
                 Written { n_bytes: 1 + n_coded, ..Written::default() }
@@ -134,7 +134,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
     fn read_chunk(
         &self,
         coder: &C,
-        stream: &Stream<'_, T>,
+        stream: &CheckedPayload<'_, T>,
         index: usize,
         values: &mut [T],
     ) -> Result<(), DecodeError> {
@@ -146,7 +146,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
                 Ok(())
             }
             Some((&CODED, src)) => {
-                run(self.level, Decode { coder, src, values }).ok_or(DecodeError::Damaged)
+                run(self.level, ChunkDecoder { coder, src, values }).ok_or(DecodeError::Damaged)
             }
             _ => Err(DecodeError::Damaged),
         }
@@ -157,13 +157,13 @@ fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     1 + n_values * T::BYTES
 }
 
-struct Encode<'a, T, C> {
+struct ChunkEncoder<'a, T, C> {
     coder: &'a C,
     values: &'a [T],
     dst: &'a mut [u8],
 }
 
-impl<T: Float, C: Coder<T>> Task for Encode<'_, T, C> {
+impl<T: Float, C: Coder<T>> Task for ChunkEncoder<'_, T, C> {
     type Output = Option<usize>;
 
     #[inline(always)]
@@ -172,13 +172,13 @@ impl<T: Float, C: Coder<T>> Task for Encode<'_, T, C> {
     }
 }
 
-struct Decode<'a, T, C> {
+struct ChunkDecoder<'a, T, C> {
     coder: &'a C,
     src: &'a [u8],
     values: &'a mut [T],
 }
 
-impl<T: Float, C: Coder<T>> Task for Decode<'_, T, C> {
+impl<T: Float, C: Coder<T>> Task for ChunkDecoder<'_, T, C> {
     type Output = Option<()>;
 
     #[inline(always)]
@@ -201,7 +201,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
     }
 
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
-        Ok(Stream::<T>::parse(src)?.n_values)
+        Ok(CheckedPayload::<T>::parse(src)?.n_values)
     }
 
     fn threads(&self) -> Threads {
@@ -248,7 +248,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         _: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::with_values(src, start + dst.len())?;
+        let stream = CheckedPayload::with_values(src, start + dst.len())?;
         self.read(&stream, start, divisor, dst, pace)
     }
 }
@@ -257,7 +257,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
     /// Reads values from the start of a chunk on.
     fn read(
         &self,
-        stream: &Stream<'_, T>,
+        stream: &CheckedPayload<'_, T>,
         start: usize,
         divisor: u32,
         dst: &mut [T],
@@ -287,7 +287,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
     fn read_part(
         &self,
         coder: &C,
-        stream: &Stream<'_, T>,
+        stream: &CheckedPayload<'_, T>,
         index: usize,
         n_values: usize,
         dst: &mut [T],

@@ -28,7 +28,7 @@ const VERBATIM: u8 = 0xff;
 
 /// What the numbers of a block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum BlockMode {
     /// Differences, the first of which is a code.
     Plain,
     /// Codes.
@@ -39,13 +39,13 @@ enum Mode {
 
 /// A block of codes: its length byte says this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
-    mode: Mode,
+struct BlockForm {
+    mode: BlockMode,
     /// Bits of the largest number.
     width: u32,
 }
 
-impl Form {
+impl BlockForm {
     /// The first code that stands for an outlier, and how many bytes the outliers have.
     #[inline(always)]
     const fn outliers<T: Float>() -> (u8, &'static [usize]) {
@@ -62,9 +62,9 @@ impl Form {
     fn byte<T: Float>(self) -> u8 {
         let (first, outliers) = Self::outliers::<T>();
         let mode = match self.mode {
-            Mode::Plain => 0,
-            Mode::Fixed => 1,
-            Mode::Outlier(n_bytes) => {
+            BlockMode::Plain => 0,
+            BlockMode::Fixed => 1,
+            BlockMode::Outlier(n_bytes) => {
                 first + outliers.iter().take_while(|other| **other < n_bytes).count() as u8
             }
         };
@@ -75,9 +75,9 @@ impl Form {
     fn of_byte<T: Float>(byte: u8) -> Option<Self> {
         let (first, outliers) = Self::outliers::<T>();
         let mode = match byte >> Self::width_bits::<T>() {
-            0 => Mode::Plain,
-            1 => Mode::Fixed,
-            code => Mode::Outlier(*outliers.get(usize::from(code.checked_sub(first)?))?),
+            0 => BlockMode::Plain,
+            1 => BlockMode::Fixed,
+            code => BlockMode::Outlier(*outliers.get(usize::from(code.checked_sub(first)?))?),
         };
         let width = u32::from(byte) & ((1 << Self::width_bits::<T>()) - 1);
         (width <= max_width::<T>()).then_some(Self { mode, width })
@@ -89,9 +89,9 @@ impl Form {
     fn shortest<T: Float>(first: u32, others: u32, codes: u32) -> Self {
         let outliers = Self::outliers::<T>().1;
         let n_bytes = outliers.iter().find(|n_bytes| first <= 8 * **n_bytes as u32);
-        let mut best = Self { mode: Mode::Plain, width: first.max(others) };
-        let fixed = Self { mode: Mode::Fixed, width: codes };
-        let outlier = n_bytes.map(|n| Self { mode: Mode::Outlier(*n), width: others });
+        let mut best = Self { mode: BlockMode::Plain, width: first.max(others) };
+        let fixed = Self { mode: BlockMode::Fixed, width: codes };
+        let outlier = n_bytes.map(|n| Self { mode: BlockMode::Outlier(*n), width: others });
         for form in [Some(fixed), outlier].into_iter().flatten() {
             if form.n_bytes() < best.n_bytes() {
                 best = form;
@@ -103,7 +103,7 @@ impl Form {
     /// Bytes of the outlier.
     #[inline(always)]
     const fn n_apart(self) -> usize {
-        if let Mode::Outlier(n_bytes) = self.mode { n_bytes } else { 0 }
+        if let BlockMode::Outlier(n_bytes) = self.mode { n_bytes } else { 0 }
     }
 
     /// Planes, of signs and numbers.
@@ -149,19 +149,19 @@ impl<T: Float> Coder<T> for Modes<T> {
             subtract::<T>(&codes, &mut differences);
             fold::<T>(&differences, &mut numbers);
             fold::<T>(&codes, &mut folded);
-            let mut forms = [Form { mode: Mode::Plain, width: 0 }; BLOCKS];
+            let mut forms = [BlockForm { mode: BlockMode::Plain, width: 0 }; BLOCKS];
             let mut most = 0;
             for (i, form) in forms.iter_mut().enumerate().filter(|(i, _)| are_points[*i]) {
                 let block = i * BLOCK..(i + 1) * BLOCK;
                 let (numbers, codes) = (&mut numbers[block.clone()], &folded[block]);
                 let first = codes[0];
                 let (others, all) = (width::<T>(numbers), width::<T>(codes));
-                *form = Form::shortest::<T>(width::<T>(&[first]), others, all);
+                *form = BlockForm::shortest::<T>(width::<T>(&[first]), others, all);
                 match form.mode {
-                    Mode::Plain => numbers[0] = first,
-                    Mode::Fixed => numbers.copy_from_slice(codes),
+                    BlockMode::Plain => numbers[0] = first,
+                    BlockMode::Fixed => numbers.copy_from_slice(codes),
                     // Its sign.
-                    Mode::Outlier(_) => numbers[0] = first & T::Bits::from_u64(1),
+                    BlockMode::Outlier(_) => numbers[0] = first & T::Bits::from_u64(1),
                 }
                 most = most.max(form.n_planes());
             }
@@ -191,11 +191,11 @@ impl<T: Float> Coder<T> for Modes<T> {
         let mut numbers = [T::Bits::ZERO; GROUP];
         let mut planes = Planes::new();
         for (lengths, values) in lengths.chunks(BLOCKS).zip(values.chunks_mut(GROUP)) {
-            let mut forms = [Form { mode: Mode::Fixed, width: 0 }; BLOCKS];
+            let mut forms = [BlockForm { mode: BlockMode::Fixed, width: 0 }; BLOCKS];
             let mut most = 0;
             for (form, &length) in forms.iter_mut().zip(lengths) {
                 if length != VERBATIM {
-                    *form = Form::of_byte::<T>(length)?;
+                    *form = BlockForm::of_byte::<T>(length)?;
                     most = most.max(form.n_planes());
                 }
             }
@@ -220,10 +220,10 @@ impl<T: Float> Coder<T> for Modes<T> {
             unfold::<T>(&numbers, &mut codes);
             for ((i, form), values) in forms.iter().enumerate().zip(values.chunks(BLOCK)) {
                 let block = &mut codes[i * BLOCK..][..values.len()];
-                if let Mode::Outlier(_) = form.mode {
+                if let BlockMode::Outlier(_) = form.mode {
                     block[0] = outliers[i];
                 }
-                if form.mode != Mode::Fixed {
+                if form.mode != BlockMode::Fixed {
                     add_up(block);
                 }
             }
@@ -309,19 +309,19 @@ mod tests {
     #[test]
     fn length_bytes_say_the_form_and_no_form_is_that_of_verbatim_blocks() {
         fn check<T: Float>(outliers: &[usize]) {
-            let modes = [Mode::Plain, Mode::Fixed].into_iter();
-            for mode in modes.chain(outliers.iter().map(|n_bytes| Mode::Outlier(*n_bytes))) {
+            let modes = [BlockMode::Plain, BlockMode::Fixed].into_iter();
+            for mode in modes.chain(outliers.iter().map(|n_bytes| BlockMode::Outlier(*n_bytes))) {
                 for width in 0..=max_width::<T>() {
-                    let form = Form { mode, width };
-                    assert_eq!(Form::of_byte::<T>(form.byte::<T>()), Some(form));
+                    let form = BlockForm { mode, width };
+                    assert_eq!(BlockForm::of_byte::<T>(form.byte::<T>()), Some(form));
                     assert_ne!(form.byte::<T>(), VERBATIM);
                 }
             }
         }
         check::<f32>(&[1, 2, 3]);
         check::<f64>(&[4, 7]);
-        assert_eq!(Form::of_byte::<f32>(2 << 5), None);
-        assert_eq!(Form::of_byte::<f32>(24), None);
-        assert_eq!(Form::of_byte::<f64>(53), None);
+        assert_eq!(BlockForm::of_byte::<f32>(2 << 5), None);
+        assert_eq!(BlockForm::of_byte::<f32>(24), None);
+        assert_eq!(BlockForm::of_byte::<f64>(53), None);
     }
 }

@@ -24,7 +24,7 @@ mod stream;
 mod widths;
 mod window;
 
-use super::chunked::{self, Container, Stream};
+use super::chunked::{self, CheckedPayload, Container};
 use super::{
     BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, FzLight, Homomorphic, Pace,
     Source, Stores, Values, Written, operate, operate_own, store_folded,
@@ -55,10 +55,10 @@ pub struct Dense<T: Float> {
 pub type FzNd<T> = Dense<T>;
 
 /// Makes the codes of a chunk, by its index, and its exceptions.
-type FillCodes<'a, T, B> =
+type CodeReader<'a, T, B> =
     dyn FnMut(usize, &mut [B], &mut Exceptions<T>) -> Result<(), CodecError> + 'a;
 /// Sees what they have become.
-type SeeCodes<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
+type CodeVisitor<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
 
 impl<T: Float> Dense<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
@@ -80,7 +80,7 @@ impl<T: Float> Dense<T> {
     }
 
     #[inline(always)]
-    fn reader<'a>(&self, stream: Stream<'a, T>) -> Reader<'a, T> {
+    fn reader<'a>(&self, stream: CheckedPayload<'a, T>) -> Reader<'a, T> {
         Reader::new(stream, (self.fz.kernel, self.level))
     }
 
@@ -92,8 +92,8 @@ impl<T: Float> Dense<T> {
         n_values: usize,
         dst: &mut [u8],
         pace: &dyn Pace,
-        fill: &mut FillCodes<'_, T, T::Bits>,
-        done: &mut SeeCodes<'_, T, T::Bits>,
+        fill: &mut CodeReader<'_, T, T::Bits>,
+        done: &mut CodeVisitor<'_, T, T::Bits>,
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
         let form = (self.packing, self.prediction);
@@ -160,7 +160,7 @@ impl<T: Float> Dense<T> {
     fn fold_to(
         &self,
         op: LatticeOp,
-        stream: Stream<'_, T>,
+        stream: CheckedPayload<'_, T>,
         mut values: Values<'_, T>,
         scale: Option<&Scale<T>>,
         dst: &mut [u8],
@@ -209,8 +209,8 @@ impl<T: Float> Dense<T> {
     fn combine_codes(
         &self,
         op: LatticeOp,
-        a: Stream<'_, T>,
-        b: Stream<'_, T>,
+        a: CheckedPayload<'_, T>,
+        b: CheckedPayload<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
@@ -235,8 +235,8 @@ impl<T: Float> Dense<T> {
     fn recombine(
         &self,
         op: &Op<'_, T>,
-        a: Stream<'_, T>,
-        b: Stream<'_, T>,
+        a: CheckedPayload<'_, T>,
+        b: CheckedPayload<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
@@ -257,7 +257,7 @@ impl<T: Float> Dense<T> {
     #[inline(never)]
     fn read_all(
         &self,
-        stream: Stream<'_, T>,
+        stream: CheckedPayload<'_, T>,
         n_values: usize,
         divisor: u32,
         take: &mut dyn FnMut(usize, &[T]),
@@ -277,7 +277,7 @@ impl<T: Float> Dense<T> {
     #[inline(never)]
     fn read_whole(
         &self,
-        stream: Stream<'_, T>,
+        stream: CheckedPayload<'_, T>,
         divisor: u32,
         dst: &mut [T],
         pace: &dyn Pace,
@@ -323,7 +323,7 @@ impl<T: Float> Codec<T> for Dense<T> {
     }
 
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
-        Ok(Stream::<T>::parse(src)?.n_values)
+        Ok(CheckedPayload::<T>::parse(src)?.n_values)
     }
 
     fn encode_paced(
@@ -349,7 +349,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let end = start + dst.len();
-        let stream = Stream::<T>::with_values(src, end)?;
+        let stream = CheckedPayload::<T>::with_values(src, end)?;
         if dst.len() < stream.n_values {
             return self.read_all(stream, end, divisor, &mut |at, values| {
                 if at >= start {
@@ -368,7 +368,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         acc: &mut [T],
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::parse(src)?;
+        let stream = CheckedPayload::<T>::parse(src)?;
         stream.expect_values(acc.len())?;
         self.read_all(stream, acc.len(), 1, &mut |at, values| {
             operate(op, &mut acc[at..at + values.len()], values);
@@ -408,7 +408,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let stream = Stream::<T>::parse(src)?;
+        let stream = CheckedPayload::<T>::parse(src)?;
         stream.expect_values(n_values)?;
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
         let mut reader = self.reader(stream);

@@ -23,7 +23,7 @@ const MOST: usize = 32;
 /// also of those to the plane before; to the place before twice; and that of the row, too.
 const N_PREDICTORS: usize = 6;
 /// Codes of a block, after the two before it.
-type Line = [i64; BLOCK + 2];
+type CodeLine = [i64; BLOCK + 2];
 
 /// Bits a value, by codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     // Neighbours must be there, for some blocks at least.
     let row = if row > 1 && 2 * row < values.len() { row } else { 0 };
     let plane = if row > 0 && plane > row && 2 * plane < values.len() { plane } else { 0 };
-    let codes = Codes { values, inverse: step.recip(), limit: limit::<T>() };
+    let codes = SampleCodes { values, inverse: step.recip(), limit: limit::<T>() };
     let first = (2 + row + plane.max(row)).min(last);
     let (mut widths, mut narrowest) = (0.0, [0.0; N_PREDICTORS]);
     let mut entropies = narrowest;
@@ -63,7 +63,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
         n_off += n_missing;
         let widest = width(&differences(&own, 1));
         widths += if widest > 0.0 { widest + 8.0 / BLOCK as f64 } else { 0.0 };
-        let mut add = |predictor: usize, line: &Line, n: u32| {
+        let mut add = |predictor: usize, line: &CodeLine, n: u32| {
             let left = differences(line, n);
             narrowest[predictor] += width(&left);
             entropies[predictor] += of_mean(mean(&left));
@@ -123,7 +123,7 @@ fn choose(nth: usize, n_looked: usize, n_blocks: usize) -> usize {
 }
 
 /// What differences to the place before, taken so many times, leave over.
-fn differences(line: &Line, n: u32) -> [i64; BLOCK] {
+fn differences(line: &CodeLine, n: u32) -> [i64; BLOCK] {
     core::array::from_fn(|at| {
         let [two, one, own] = [line[at], line[at + 1], line[at + 2]];
         let [before, now] = [one.wrapping_sub(two), own.wrapping_sub(one)];
@@ -146,20 +146,20 @@ fn width(left: &[i64; BLOCK]) -> f64 {
     f64::from(u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros())
 }
 
-fn minus(line: &Line, other: &Line) -> Line {
+fn minus(line: &CodeLine, other: &CodeLine) -> CodeLine {
     core::array::from_fn(|at| line[at].wrapping_sub(other[at]))
 }
 
-struct Codes<'a, T> {
+struct SampleCodes<'a, T> {
     values: &'a [T],
     inverse: f64,
     limit: f64,
 }
 
-impl<T: Float> Codes<'_, T> {
+impl<T: Float> SampleCodes<'_, T> {
     /// The codes so far before a block that begins at `start`, and of how many of its values there
     /// are none: they are no points of the lattice, and count as the one before.
-    fn line(&self, start: usize, before: usize) -> (Line, u32) {
+    fn line(&self, start: usize, before: usize) -> (CodeLine, u32) {
         let (mut line, mut n_missing, mut last) = ([0; BLOCK + 2], 0, 0);
         let Some(first) = start.checked_sub(before) else { return (line, 0) };
         for (nth, code) in line.iter_mut().enumerate() {

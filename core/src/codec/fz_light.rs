@@ -7,7 +7,7 @@
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a value
 //! that would break it, or that is not finite, is an *exception*, stored as it is.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
+use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
 use super::{
     BlockStats, Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, Homomorphic, Pace,
     Source, Values, Written, operate, store_folded,
@@ -118,7 +118,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding.
     pub fn operands(&self, src: &[u8]) -> Result<u32, DecodeError> {
-        Ok(Stream::<T>::parse(src)?.operands)
+        Ok(CheckedPayload::<T>::parse(src)?.operands)
     }
 
     /// Spacing of an encoding's lattice; 0 if it has none.
@@ -126,12 +126,12 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding.
     pub fn step(&self, src: &[u8]) -> Result<f64, DecodeError> {
-        Ok(Stream::<T>::parse(src)?.step)
+        Ok(CheckedPayload::<T>::parse(src)?.step)
     }
 
     /// Parses an operand of a reduction and checks that it lies on our lattice.
-    pub(super) fn operand<'a>(&self, src: &'a [u8]) -> Result<Stream<'a, T>, CodecError> {
-        let stream = Stream::parse(src)?;
+    pub(super) fn operand<'a>(&self, src: &'a [u8]) -> Result<CheckedPayload<'a, T>, CodecError> {
+        let stream = CheckedPayload::parse(src)?;
         let ours = self.quantum.step();
         if stream.step.to_bits() != ours.to_bits() {
             return Err(CodecError::Quantum { ours, theirs: stream.step });
@@ -201,7 +201,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
 
 /// Checks and returns chunk `index`.
 fn chunk_of<'a, T: Float>(
-    stream: &Stream<'a, T>,
+    stream: &CheckedPayload<'a, T>,
     index: usize,
 ) -> Result<ChunkView<'a, T>, DecodeError> {
     let (bytes, len) = stream.chunk(index)?;
@@ -226,7 +226,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
     }
 
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
-        Ok(Stream::<T>::parse(src)?.n_values)
+        Ok(CheckedPayload::<T>::parse(src)?.n_values)
     }
 
     fn weight(&self) -> T {
@@ -267,7 +267,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         stores: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::with_values(src, start + dst.len())?;
+        let stream = CheckedPayload::<T>::with_values(src, start + dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
         for_each_run(self.threads, dst, pace, &|first, dst, pace| {
             let _fence = (stores == Stores::PastCaches).then(Fence::at_end);

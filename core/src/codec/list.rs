@@ -22,7 +22,7 @@ pub enum Loss {
 
 /// Of which types the values are that a codec codes.
 #[derive(Clone, Copy)]
-enum Types {
+enum SupportedTypes {
     All,
     Floats,
     Wide,
@@ -41,7 +41,7 @@ struct Properties {
     is_homomorphic: bool,
     is_in_place: bool,
     takes_shape: bool,
-    types: Types,
+    types: SupportedTypes,
     /// Default and largest setting for values of 32 bits, and of 64; 0 if it has none.
     settings: [[u16; 2]; 2],
 }
@@ -55,7 +55,7 @@ const BOUNDED: Properties = Properties {
     is_homomorphic: false,
     is_in_place: false,
     takes_shape: false,
-    types: Types::Wide,
+    types: SupportedTypes::Wide,
     settings: [[0; 2]; 2],
 };
 
@@ -97,7 +97,7 @@ macro_rules! any_of {
 }
 
 any_of! {
-    /// Any of the codecs of floats of 16 bits ([`Types::Floats`]): compiled for them, the others
+    /// Any of the codecs of floats of 16 bits ([`SupportedTypes::Floats`]): compiled for them, the others
     /// would be half of the crate.
     NarrowCodecs<Float>: Raw FzLight FzStatic
 }
@@ -210,10 +210,10 @@ impl CodecId {
     #[must_use]
     pub const fn is_for(self, dtype: DType) -> bool {
         match self.properties().types {
-            Types::All => true,
-            Types::Floats => dtype.is_float(),
-            Types::Wide => matches!(dtype, DType::F32 | DType::F64),
-            Types::F64 => matches!(dtype, DType::F64),
+            SupportedTypes::All => true,
+            SupportedTypes::Floats => dtype.is_float(),
+            SupportedTypes::Wide => matches!(dtype, DType::F32 | DType::F64),
+            SupportedTypes::F64 => matches!(dtype, DType::F64),
         }
     }
 
@@ -360,11 +360,11 @@ codecs! {
         is_free: true,
         is_homomorphic: true,
         is_in_place: true,
-        types: Types::All,
+        types: SupportedTypes::All,
         ..BOUNDED
     };
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: Types::Floats, ..BOUNDED };
+    FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: SupportedTypes::Floats, ..BOUNDED };
     /// The same, added by unpacking and packing all blocks: hZCCL's baseline.
     FzStatic = 11, "fz-static", Self::FzLight.properties();
     /// The values of fz-light in fewer bytes, by prediction and Huffman codes; reduces without
@@ -379,7 +379,7 @@ codecs! {
     Demote = 3, "demote", Properties {
         loss: Loss::Setting,
         has_lattice: false,
-        types: Types::F64,
+        types: SupportedTypes::F64,
         ..BOUNDED
     };
     /// Each value XOR the one before, without its leading zero nibbles; exact.

@@ -13,7 +13,7 @@ use crate::kernel::{BLOCK, Code};
 type Octet = [u8; OCTET];
 
 /// Numbers of a group: magnitudes, and in the lowest bit signs.
-pub(super) type Numbers<T> = [<T as OnLattice>::Bits; GROUP];
+pub(super) type SignedMagnitudes<T> = [<T as OnLattice>::Bits; GROUP];
 
 /// Bytes of one plane.
 pub(super) const PLANE: usize = BLOCK / 8;
@@ -22,7 +22,7 @@ const OCTET: usize = 8 * PLANE;
 
 /// Writes codes as numbers: the sign is the lowest bit, so the first plane.
 #[inline(always)]
-pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut Numbers<T>) {
+pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>) {
     let zero = <T::Code as Code>::ZERO;
     for (number, code) in numbers.iter_mut().zip(codes) {
         let is_negative = *code < zero;
@@ -33,7 +33,7 @@ pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut Numbers<T>) {
 
 /// Inverse of [`fold`].
 #[inline(always)]
-pub(super) fn unfold<T: Float>(numbers: &Numbers<T>, codes: &mut Codes<T>) {
+pub(super) fn unfold<T: Float>(numbers: &SignedMagnitudes<T>, codes: &mut Codes<T>) {
     for (code, number) in codes.iter_mut().zip(numbers) {
         // All ones if negative: then −m = !m + 1.
         let sign = T::Bits::ZERO.minus(*number & T::Bits::from_u64(1));
@@ -71,7 +71,7 @@ impl Planes {
 
     /// The planes of the numbers, so many at least.
     #[inline(always)]
-    pub(super) fn set<T: Float>(&mut self, numbers: &Numbers<T>, n_planes: u32) {
+    pub(super) fn set<T: Float>(&mut self, numbers: &SignedMagnitudes<T>, n_planes: u32) {
         for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter_mut().enumerate() {
             let mut bytes = [0; GROUP];
             for (byte, number) in bytes.iter_mut().zip(numbers) {
@@ -130,7 +130,7 @@ impl Planes {
 
     /// The numbers of planes, of which no block has more than so many.
     #[inline(always)]
-    pub(super) fn numbers<T: Float>(&self, n_planes: u32, numbers: &mut Numbers<T>) {
+    pub(super) fn numbers<T: Float>(&self, n_planes: u32, numbers: &mut SignedMagnitudes<T>) {
         numbers.fill(T::Bits::ZERO);
         for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter().enumerate() {
             let mut bytes = [0; GROUP];

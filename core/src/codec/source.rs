@@ -6,10 +6,10 @@ use crate::op::weigh;
 
 /// Gives values `start..start + out.len()` of a segment; `start` is a multiple of
 /// [`CHUNK`](crate::kernel::CHUNK) and `out` at most that long.
-pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
+pub type SequentialReader<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
 
-/// As [`Fill`], by whoever asks, in any order.
-pub type Give<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
+/// As [`SequentialReader`], by whoever asks, in any order.
+pub type SharedReader<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
 
 /// The values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.
 pub enum Source<'s, T> {
@@ -18,9 +18,9 @@ pub enum Source<'s, T> {
     /// Partial results.
     Partial(&'s [T]),
     /// So many partial results, which a function gives piece by piece, in order.
-    Filled(usize, &'s mut Fill<'s, T>),
+    Filled(usize, &'s mut SequentialReader<'s, T>),
     /// The same, which several threads may ask for.
-    Given(usize, &'s Give<'s, T>),
+    Given(usize, &'s SharedReader<'s, T>),
 }
 
 impl<T: Element> Source<'_, T> {
@@ -33,7 +33,7 @@ impl<T: Element> Source<'_, T> {
         }
     }
 
-    /// Partial results `start..start + out.len()`, as [`Fill`] gives them, own values by this
+    /// Partial results `start..start + out.len()`, as [`SequentialReader`] gives them, own values by this
     /// weight.
     ///
     /// # Errors

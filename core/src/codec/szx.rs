@@ -43,7 +43,7 @@ const LOW_BYTES: [u64; 9] = [
     !0,
 ];
 
-type Bits<T> = <T as OnLattice>::Bits;
+type BitsOf<T> = <T as OnLattice>::Bits;
 
 impl<T: Float> Coder<T> for Middles<T> {
     const ID: CodecId = CodecId::Szx;
@@ -63,7 +63,7 @@ impl<T: Float> Coder<T> for Middles<T> {
         let mut n_bytes = 0;
         for (i, values) in values.chunks(BLOCK).enumerate() {
             let block: [T; BLOCK] = padded(values);
-            let (min, max) = extent(&block);
+            let (min, max) = value_range(&block);
             let radius = (max - min) / T::from_f64(2.0);
             let middle = min + radius;
             if self.holds(&block, |x| (x, middle)) {
@@ -164,7 +164,7 @@ fn head_bits<T: Float>() -> u32 {
 
 /// Minimum and maximum. NaN may be missed: no other check lets it through.
 #[inline(always)]
-fn extent<T: Float>(block: &[T; BLOCK]) -> (T, T) {
+fn value_range<T: Float>(block: &[T; BLOCK]) -> (T, T) {
     let min = picked(block, |a, b| if a < b { a } else { b });
     let max = picked(block, |a, b| if a > b { a } else { b });
     (min, max)
@@ -202,7 +202,7 @@ const fn n_bytes_of(n_kept: u32) -> usize {
 /// low ones first; how many bytes that took.
 #[inline(always)]
 fn put<T: Float>(
-    numbers: &[Bits<T>; BLOCK],
+    numbers: &[BitsOf<T>; BLOCK],
     n_values: usize,
     n_kept: u32,
     dst: &mut [u8],
@@ -244,7 +244,7 @@ fn take<T: Float>(
     src: &mut &[u8],
     n_values: usize,
     n_kept: u32,
-    numbers: &mut [Bits<T>; BLOCK],
+    numbers: &mut [BitsOf<T>; BLOCK],
 ) -> Option<()> {
     let width = n_bytes_of(n_kept);
     let (counts, rest) = src.split_at_checked(n_values.div_ceil(4))?;
@@ -271,7 +271,7 @@ fn take<T: Float>(
     let mut before = T::Bits::ZERO;
     for (number, repeated) in numbers.iter_mut().zip(repeated) {
         let n_new = width - usize::from(*repeated);
-        let word: Bits<T> = bytemuck::pod_read_unaligned(&room[at..at + T::BYTES]);
+        let word: BitsOf<T> = bytemuck::pod_read_unaligned(&room[at..at + T::BYTES]);
         let is_new = T::Bits::from_u64(LOW_BYTES[n_new]);
         before = (word & is_new) | (before & !is_new);
         *number = before;

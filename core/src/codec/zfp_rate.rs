@@ -80,7 +80,7 @@ impl<T: Float> Coder<T> for FixedRate {
         let mut writer = BitWriter::new(dst);
         let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
         let n_words = words_for::<T>(block_bits - header_bits);
-        let mut batch = Batch::<T>::NEW;
+        let mut batch = BlockBatch::<T>::NEW;
         for values in values.chunks(BATCH * BLOCK) {
             batch.transform(values);
             batch.make_planes(n_words);
@@ -112,7 +112,7 @@ impl<T: Float> Coder<T> for FixedRate {
         if n_left != 0 && src.last()? >> n_left != 0 {
             return None;
         }
-        let mut batch = Batch::<T>::NEW;
+        let mut batch = BlockBatch::<T>::NEW;
         let mut room = [0; ROOM];
         // A batch is of whole bytes.
         let sources = src.chunks(BATCH * block_bits as usize / 8);
@@ -174,7 +174,7 @@ fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
 
 /// Blocks side by side: value i of each block in row i.
 #[derive(Clone, Copy)]
-struct Batch<T: Float> {
+struct BlockBatch<T: Float> {
     /// e of each block, whose values are below 2^(e − bias); 0 if all of them are 0.
     exponents: [T::Bits; BATCH],
     /// Coefficients in base −2.
@@ -185,7 +185,7 @@ struct Batch<T: Float> {
     before: [[u64; BATCH]; MAX_WORDS],
 }
 
-impl<T: Float> Batch<T> {
+impl<T: Float> BlockBatch<T> {
     const NEW: Self = Self {
         exponents: [T::Bits::ZERO; BATCH],
         digits: [[T::Bits::ZERO; BATCH]; BLOCK],

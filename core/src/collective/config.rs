@@ -9,7 +9,7 @@ use crate::kernel::Level;
 use crate::plan::Plan;
 #[cfg(any(doc, feature = "std"))]
 use crate::select;
-use crate::select::{Row, Speeds};
+use crate::select::{SelectionRule, Speeds};
 use crate::threads::Threads;
 #[cfg(doc)]
 use crate::transport::MAX_LANES;
@@ -50,7 +50,7 @@ pub struct Config {
     pub threads: Threads,
     /// The schedules of calls whose plan names none; where no row is for a call, what
     /// [`select::schedule`] says. Must be the same on all ranks.
-    pub select: &'static [Row],
+    pub select: &'static [SelectionRule],
     /// Bytes per second of a rank's link, each way, whatever the transport says; `None`: what it
     /// says. Must be the same on all ranks ([`Communicator::measure_link`]). Where neither says it,
     /// first calls of automatic plans [measure](Plan::auto) it.
@@ -123,7 +123,7 @@ impl Config {
 
     /// The same with rows that choose [schedules](Self::select).
     #[must_use]
-    pub const fn with_select(mut self, rows: &'static [Row]) -> Self {
+    pub const fn with_select(mut self, rows: &'static [SelectionRule]) -> Self {
         self.select = rows;
         self
     }
@@ -153,9 +153,9 @@ impl Config {
     /// ([`select::parse`] says how).
     ///
     /// # Errors
-    /// [`ParseRowsError`](select::ParseRowsError).
+    /// [`ParseRulesError`](select::ParseRulesError).
     #[cfg(feature = "std")]
-    pub fn from_env() -> Result<Self, select::ParseRowsError> {
+    pub fn from_env() -> Result<Self, select::ParseRulesError> {
         Ok(Self::default().with_select(select::from_env()?))
     }
 

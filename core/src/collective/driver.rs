@@ -1,14 +1,14 @@
 //! The functions that drive calls and compute for them: [`instances`](crate::instances) keeps
 //! them.
 
+use super::call_state::CallState;
 use super::operands::Operands;
 use super::resolved::Resolved;
-use super::underway::Underway;
 use super::{Communicator, Request};
 use crate::element::{Element, each_type};
 use crate::engine::{Coding, Work};
 use crate::error::Error;
-use crate::handle::Step;
+use crate::handle::Progress;
 use crate::plan::Plan;
 use crate::transport::Transport;
 
@@ -31,30 +31,30 @@ each_type!(computing);
 
 /// The functions that drive a call over a transport.
 pub(crate) struct Driver<X: Transport> {
-    _start: Start<X>,
-    _start_prepared: StartPrepared<X>,
-    _advance: Advance<X>,
-    _give_up: fn(&mut Underway<'static>, &mut Communicator<X>, Option<&Error>),
+    _start: StartFn<X>,
+    _start_prepared: StartPreparedFn<X>,
+    _advance: AdvanceFn<X>,
+    _give_up: fn(&mut CallState<'static>, &mut Communicator<X>, Option<&Error>),
 }
 
-type Start<X> = fn(
+type StartFn<X> = fn(
     &mut Communicator<X>,
     Request<'static>,
     &mut dyn Operands,
     &Plan,
-) -> Result<Underway<'static>, Error>;
+) -> Result<CallState<'static>, Error>;
 
-type StartPrepared<X> =
-    fn(&mut Communicator<X>, Request<'static>, (&Resolved<'static>, &Coding)) -> Underway<'static>;
+type StartPreparedFn<X> =
+    fn(&mut Communicator<X>, Request<'static>, (&Resolved<'static>, &Coding)) -> CallState<'static>;
 
-type Advance<X> =
-    fn(&mut Underway<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Step, Error>;
+type AdvanceFn<X> =
+    fn(&mut CallState<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Progress, Error>;
 
 impl<X: Transport> Driver<X> {
     pub(crate) const NEW: Self = Self {
-        _start: Underway::start,
-        _start_prepared: Underway::start_prepared,
-        _advance: Underway::advance,
-        _give_up: Underway::give_up,
+        _start: CallState::start,
+        _start_prepared: CallState::start_prepared,
+        _advance: CallState::advance,
+        _give_up: CallState::give_up,
     };
 }

@@ -22,13 +22,13 @@ mod segment;
 pub use rows::Rows;
 #[cfg(feature = "alloc")]
 pub(crate) use segment::Cursor;
-pub(crate) use segment::{Receiving, Sending, Way};
+pub(crate) use segment::{Receiving, SegmentCoding, Sending};
 
 use super::Communicator;
 use crate::element::Element;
 use crate::engine::Watchdog;
 use crate::error::{Buffer, Error};
-use crate::handle::{Advance, Handle, Limited, Step};
+use crate::handle::{Advance, Handle, Limited, Progress};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Tag, Transport};
@@ -343,14 +343,14 @@ pub struct RunningExchange<'a, 'd, X: Transport, T: Element> {
 impl<X: Transport, T: Element> Advance for RunningExchange<'_, '_, X, T> {
     type Output = Report;
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Progress, Error> {
         if self.is_over {
             return Err(Error::Finished);
         }
         let result = self.try_advance();
         match &result {
             Err(error) => self.give_up(Some(error)),
-            Ok(Step::Finished) => self.is_over = true,
+            Ok(Progress::Finished) => self.is_over = true,
             Ok(_) => {}
         }
         result

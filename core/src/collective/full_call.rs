@@ -1,14 +1,14 @@
 //! A call from its beginning: measure links and look at the data if that is needed, then run the
 //! engine.
 
+use super::call_spec::CallSpec;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::Probe;
 #[cfg(feature = "alloc")]
-use super::resolved::Made;
+use super::resolved::RecentCall;
 use super::resolved::Resolved;
-use super::survey;
-use super::terms::Terms;
+use super::value_range;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
@@ -18,13 +18,13 @@ use crate::element::Element;
 use crate::engine::{Buffers, Coding, Computing, Engine, Lanes, Notices, Program, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
-use crate::frame::Measure;
+use crate::frame::StepQuantity;
 use crate::group::Group;
-use crate::handle::Step;
+use crate::handle::Progress;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::rounding::Pass;
+use crate::rounding::RoundingPass;
 use crate::transport::Transport;
 use crate::wait::Limits;
 #[cfg(feature = "alloc")]
@@ -36,14 +36,14 @@ use core::time::Duration;
 /// A call under way that has all its stages before it, or some.
 pub(super) struct FullCall<'s> {
     pub(super) request: Request<'s>,
-    pub(super) terms: Terms<'s>,
+    pub(super) spec: CallSpec<'s>,
     /// How the call itself computes.
     pub(super) coding: Coding,
     /// What is being run; none once the result has been returned.
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
     /// Own values are to be rounded by it before the call itself moves.
-    pass: Option<Pass>,
+    pass: Option<RoundingPass>,
     /// What looks at the data have cost.
     pub(super) before: Option<Report>,
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
@@ -51,7 +51,7 @@ pub(super) struct FullCall<'s> {
     pub(super) open: Option<Plan>,
     /// The same call as the communicator keeps it.
     #[cfg(feature = "alloc")]
-    pub(super) made: Option<Box<Made>>,
+    pub(super) made: Option<Box<RecentCall>>,
 }
 
 /// What the engine runs.
@@ -60,7 +60,7 @@ pub(super) enum Phase {
     #[cfg(feature = "alloc")]
     Probe(Probe),
     /// Exchanging what each rank saw of its data, in a sample or in all.
-    Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
+    Look { values: [f64; value_range::N_WITH_BITS], sampled: bool },
     /// The call itself.
     Call,
 }
@@ -71,7 +71,7 @@ impl Phase {
         match self {
             #[cfg(feature = "alloc")]
             Self::Probe(_) => "measuring links",
-            Self::Look { .. } => "learning the extent",
+            Self::Look { .. } => "learning the value_range",
             Self::Call => "running",
         }
     }
@@ -79,11 +79,11 @@ impl Phase {
 
 impl<'s> FullCall<'s> {
     /// A call that is to [begin](Self::begin).
-    pub(super) const fn new(request: Request<'s>, terms: Terms<'s>) -> Self {
+    pub(super) const fn new(request: Request<'s>, spec: CallSpec<'s>) -> Self {
         Self {
             request,
-            coding: Coding::raw(terms.dtype),
-            terms,
+            coding: Coding::raw(spec.dtype),
+            spec,
             engine: None,
             phase: Phase::Call,
             pass: None,
@@ -96,8 +96,8 @@ impl<'s> FullCall<'s> {
 
     /// A call that was made before, under way by this engine.
     #[cfg(feature = "alloc")]
-    pub(super) fn by(made: Box<Made>, engine: Engine<'s>) -> Self {
-        let call = Self::new(made.request, made.resolved.terms);
+    pub(super) fn by(made: Box<RecentCall>, engine: Engine<'s>) -> Self {
+        let call = Self::new(made.request, made.resolved.spec);
         Self { coding: made.coding.clone(), engine: Some(engine), made: Some(made), ..call }
     }
 
@@ -140,13 +140,13 @@ impl<'s> FullCall<'s> {
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.open = self.terms.asks.then_some(*plan);
+        self.open = self.spec.asks.then_some(*plan);
         let asked = self.asked().plan;
         if self.open.is_some() || asked.needs_extent() {
-            let sampled = !asked.needs_extent() || asked.samples(self.terms.shares.count());
+            let sampled = !asked.needs_extent() || asked.samples(self.spec.shares.count());
             self.start_look(comm, work, sampled)
         } else {
-            let budget = resolve(&self.terms, None)?;
+            let budget = resolve(&self.spec, None)?;
             let _resolved = self.start_call(comm, &budget, work)?;
             #[cfg(feature = "alloc")]
             comm.keep(&self.request, plan, (&_resolved, &self.coding));
@@ -162,26 +162,26 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         request: &Request<'s>,
         work: &mut Work<'_, 's, T>,
-        terms: Terms<'s>,
+        spec: CallSpec<'s>,
         ends: &'s [usize],
         budgets: &[Budget],
     ) -> Result<Self, Error> {
         comm.use_lanes()?;
         if let [budget] = budgets {
-            let mut call = Self::new(*request, terms);
+            let mut call = Self::new(*request, spec);
             call.start_call(comm, budget, work)?;
             // Whoever makes such a call has rounded its arrays.
             call.pass = None;
             return Ok(call);
         }
-        let mut call = Self::new(*request, terms.of_group(ends));
-        let codec = |budget: &Budget| call.terms.codec(&comm.params(&call.terms, budget.quantum));
-        let coding = Coding::by_each(budgets.iter().map(codec).collect(), call.terms.divisor());
+        let mut call = Self::new(*request, spec.of_group(ends));
+        let codec = |budget: &Budget| call.spec.codec(&comm.params(&call.spec, budget.quantum));
+        let coding = Coding::by_each(budgets.iter().map(codec).collect(), call.spec.divisor());
         let quanta = budgets.iter().map(|budget| budget.quantum.step());
-        let header = call.terms.header(Measure::Group, digest(ends, quanta));
+        let header = call.spec.header(StepQuantity::Group, digest(ends, quanta));
         let first = budgets.first().ok_or(Error::Internal)?;
-        let sizes = comm.sizes(&call.terms, first.quantum);
-        let program = comm.program(&call.terms, &sizes, header)?;
+        let sizes = comm.sizes(&call.spec, first.quantum);
+        let program = comm.program(&call.spec, &sizes, header)?;
         call.run(comm, program);
         call.coding = coding.ok_or(Error::Internal)?;
         work.ends = ends;
@@ -190,9 +190,9 @@ impl<'s> FullCall<'s> {
 
     /// What a look is for: the call, or of an automatic plan that is still open the call within its
     /// bound.
-    fn asked(&self) -> Terms<'s> {
-        let plan = self.open.map_or(self.terms.plan, |plan| Plan { is_auto: false, ..plan });
-        Terms { plan, ..self.terms }
+    fn asked(&self) -> CallSpec<'s> {
+        let plan = self.open.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
+        CallSpec { plan, ..self.spec }
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
@@ -203,28 +203,28 @@ impl<'s> FullCall<'s> {
         sampled: bool,
     ) -> Result<(), Error> {
         let own = self.request.own(comm.size(), comm.rank());
-        let terms = self.asked();
-        let needs_extent = terms.plan.needs_extent();
-        let mut values = [survey::NOTHING; survey::N_WITH_BITS];
-        let (extents, bits) = values.split_at_mut(survey::N_VALUES);
-        let mut extent = None;
+        let spec = self.asked();
+        let needs_extent = spec.plan.needs_extent();
+        let mut values = [value_range::NOTHING; value_range::N_WITH_BITS];
+        let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
+        let mut value_range = None;
         if needs_extent {
             let seen = work.look(own.clone(), comm.config.level, sampled);
-            extents.copy_from_slice(&seen);
+            value_ranges.copy_from_slice(&seen);
             // Its own is enough to tell how short its values become.
-            extent = survey::conclude(seen, false).flatten();
+            value_range = value_range::conclude(seen, false).flatten();
         }
         if let Some(open) = &mut self.open {
-            let finds = comm.has_time_to_find(own.len(), terms.dtype);
+            let finds = comm.has_time_to_find(own.len(), spec.dtype);
             let finds = finds.then_some(comm.config.level);
-            let (weights, strides) = work.weigh(own, &terms, extent, finds);
+            let (weights, strides) = work.weigh(own, &spec, value_range, finds);
             bits.copy_from_slice(&weights);
             open.strides = strides;
         }
-        let (measure, asked) = ask(&terms, sampled);
-        let look = terms.of_look(self.n_looked());
+        let (measure, asked) = ask(&spec, sampled);
+        let look = spec.of_look(self.n_looked());
         let codec = comm.sizes(&look, Quantum::LOSSLESS);
-        let program = comm.program(&look, &codec, terms.header(measure, asked))?;
+        let program = comm.program(&look, &codec, spec.header(measure, asked))?;
         self.run(comm, program);
         self.phase = Phase::Look { values, sampled };
         Ok(())
@@ -232,7 +232,7 @@ impl<'s> FullCall<'s> {
 
     /// How many values ranks exchange in a look.
     const fn n_looked(&self) -> usize {
-        if self.open.is_some() { survey::N_WITH_BITS } else { survey::N_VALUES }
+        if self.open.is_some() { value_range::N_WITH_BITS } else { value_range::N_VALUES }
     }
 
     fn start_call<X: Transport>(
@@ -241,15 +241,15 @@ impl<'s> FullCall<'s> {
         budget: &Budget,
         work: &mut dyn Operands,
     ) -> Result<Resolved<'s>, Error> {
-        let (resolved, mut params) = comm.resolve(&self.terms, budget)?;
+        let (resolved, mut params) = comm.resolve(&self.spec, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
-        if self.terms.finds_shape_in(own.len()) {
+        if self.spec.finds_shape_in(own.len()) {
             params = work.find_shape(own, params);
         }
-        let codec = self.terms.codec(&params);
-        let coding = Coding::by(codec, self.terms.divisor(), self.terms.rounds_first);
+        let codec = self.spec.codec(&params);
+        let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
         self.start(comm, (&resolved, &coding));
-        self.pass = self.terms.pass(budget.quantum, comm.rank());
+        self.pass = self.spec.pass(budget.quantum, comm.rank());
         Ok(resolved)
     }
 
@@ -272,7 +272,7 @@ impl<'s> FullCall<'s> {
     ) -> Result<(), Error> {
         let limits = comm.limits();
         while !matches!(self.phase, Phase::Call) {
-            if let Step::Waiting = self.advance(comm, work, limits)? {
+            if let Progress::Waiting = self.advance(comm, work, limits)? {
                 comm.idle(limits, self.rest(limits));
             }
         }
@@ -312,7 +312,7 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         let result = self.try_advance(comm, work, limits);
         if let Err(error) = &result {
             self.give_up(comm, Some(error));
@@ -325,10 +325,10 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         limits: Limits,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         let (size, rank) = (comm.size(), comm.rank());
         if let Some(pass) = self.pass.take() {
-            let own = self.terms.shares.within_whole(self.terms.call.input(rank), size, rank);
+            let own = self.spec.shares.within_whole(self.spec.call.input(rank), size, rank);
             work.round(own, &pass, comm.config.level);
         }
         let Communicator { transport, notices, state, .. } = &mut *comm;
@@ -349,9 +349,9 @@ impl<'s> FullCall<'s> {
             }
         };
         match progress {
-            Step::Moved => return Ok(Step::Moved),
-            Step::Waiting => return Ok(Step::Waiting),
-            Step::Finished => {}
+            Progress::Moved => return Ok(Progress::Moved),
+            Progress::Waiting => return Ok(Progress::Waiting),
+            Progress::Finished => {}
         }
         let mut report = engine.report;
         if let Some(before) = self.before {
@@ -365,7 +365,7 @@ impl<'s> FullCall<'s> {
         if let Phase::Probe(probe) = &mut self.phase {
             let probe = mem::take(probe);
             self.advance_probe(comm, work, probe)?;
-            return Ok(Step::Moved);
+            return Ok(Progress::Moved);
         }
         let Phase::Look { values, sampled } = self.phase else {
             self.request.end(size, rank, work);
@@ -376,29 +376,29 @@ impl<'s> FullCall<'s> {
                     comm.keep_again(made);
                 }
             }
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         };
-        let terms = self.asked();
-        let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
+        let spec = self.asked();
+        let (Some(&value_ranges), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
             return Err(Error::Internal);
         };
-        let mut extent = None;
-        if terms.plan.needs_extent() {
-            let Some(seen) = survey::conclude(extents, sampled) else {
+        let mut value_range = None;
+        if spec.plan.needs_extent() {
+            let Some(seen) = value_range::conclude(value_ranges, sampled) else {
                 self.start_look(comm, work, false)?;
-                return Ok(Step::Moved);
+                return Ok(Progress::Moved);
             };
-            extent = seen;
+            value_range = seen;
         }
         if let Some(plan) = self.open.take() {
             // Others may have found other strides, so these must not decide.
-            let told = Plan { strides: self.terms.plan.strides, ..plan };
-            let bits = survey::bits(&terms, extent, bits);
-            self.terms = comm.terms_given(&self.request, &told, bits, comm.tried())?;
-            self.terms.plan.strides = plan.strides;
+            let told = Plan { strides: self.spec.plan.strides, ..plan };
+            let bits = value_range::bits(&spec, value_range, bits);
+            self.spec = comm.terms_given(&self.request, &told, bits, comm.tried())?;
+            self.spec.plan.strides = plan.strides;
         }
-        self.start_call(comm, &resolve(&self.terms, extent)?, work)?;
-        Ok(Step::Moved)
+        self.start_call(comm, &resolve(&self.spec, value_range)?, work)?;
+        Ok(Progress::Moved)
     }
 
     /// The report of a call that has finished.
@@ -431,7 +431,7 @@ fn exchange<X: Transport>(
     notices: &mut Notices,
     limits: Limits,
     values: &mut [f64],
-) -> Result<Step, Error> {
+) -> Result<Progress, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
     let compute = &mut Computing { work: &mut work, coding: &Coding::raw(DType::F64) };
     engine.poll(transport, lanes, compute, limits, notices)

@@ -1,28 +1,28 @@
 //! The values of a call, whatever their type: what a call asks of them beside what lanes compute.
 
-use super::survey;
-use super::terms::Terms;
-use crate::bound::Extent;
+use super::call_spec::CallSpec;
+use super::value_range;
+use crate::bound::ValueRange;
 use crate::codec::CodecParams;
 use crate::element::Element;
 use crate::engine::{Buffers, Compute, Work};
 use crate::kernel::Level;
-use crate::rounding::Pass;
+use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
 use core::ops::Range;
 
 /// A call's operation and buffers, lent to it at each poll, so that all of a call but its values is
 /// compiled once for each transport. Ranges are of the values to send.
 pub(crate) trait Operands: Compute {
-    /// A look at own values, or a sample of them ([`survey::look`]).
-    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES];
+    /// A look at own values, or a sample of them ([`value_range::look`]).
+    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; value_range::N_VALUES];
 
-    /// How many bits codecs make of own values ([`survey::weigh`]).
+    /// How many bits codecs make of own values ([`value_range::weigh`]).
     fn weigh(
         &self,
         own: Range<usize>,
-        terms: &Terms<'_>,
-        extent: Option<Extent>,
+        spec: &CallSpec<'_>,
+        value_range: Option<ValueRange>,
         finds: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]);
 
@@ -30,7 +30,7 @@ pub(crate) trait Operands: Compute {
     fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
 
     /// Rounds own values, where results will be.
-    fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level);
+    fn round(&mut self, own: Range<usize>, pass: &RoundingPass, level: Level);
 
     /// Moves the result of a call in place to the front of its buffer.
     fn move_to_front(&mut self, result: Range<usize>);
@@ -43,19 +43,19 @@ fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
 
 impl<T: Element> Operands for Work<'_, '_, T> {
     #[inline(never)]
-    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; survey::N_VALUES] {
-        survey::look(at(self.buffers.all_own(), own), level, sampled)
+    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; value_range::N_VALUES] {
+        value_range::look(at(self.buffers.all_own(), own), level, sampled)
     }
 
     #[inline(never)]
     fn weigh(
         &self,
         own: Range<usize>,
-        terms: &Terms<'_>,
-        extent: Option<Extent>,
+        spec: &CallSpec<'_>,
+        value_range: Option<ValueRange>,
         finds: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]) {
-        survey::weigh(terms, at(self.buffers.all_own(), own), extent, finds)
+        value_range::weigh(spec, at(self.buffers.all_own(), own), value_range, finds)
     }
 
     #[inline(never)]
@@ -64,7 +64,7 @@ impl<T: Element> Operands for Work<'_, '_, T> {
     }
 
     #[inline(never)]
-    fn round(&mut self, own: Range<usize>, pass: &Pass, level: Level) {
+    fn round(&mut self, own: Range<usize>, pass: &RoundingPass, level: Level) {
         let (from, data) = match &mut self.buffers {
             Buffers::InPlace(data) => (None, &mut **data),
             Buffers::Split { send, recv } => (Some(*send), &mut **recv),

@@ -1,11 +1,11 @@
 //! A call under way with all that it works on, as its caller drives it.
 
-use super::underway::Underway;
+use super::call_state::CallState;
 use super::{Communicator, Request};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::Error;
-use crate::handle::{Advance, Handle, Limited, Step};
+use crate::handle::{Advance, Handle, Limited, Progress};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -22,7 +22,7 @@ pub type Operation<'a, X, T> = Handle<RunningCall<'a, X, T>>;
 pub struct RunningCall<'a, X: Transport, T: Element> {
     pub(super) comm: &'a mut Communicator<X>,
     pub(super) work: Work<'a, 'a, T>,
-    pub(super) call: Underway<'a>,
+    pub(super) call: CallState<'a>,
 }
 
 impl<'a, X: Transport, T: Element> RunningCall<'a, X, T> {
@@ -32,7 +32,7 @@ impl<'a, X: Transport, T: Element> RunningCall<'a, X, T> {
         mut work: Work<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Operation<'a, X, T>, Error> {
-        let call = Underway::start(comm, request, &mut work, plan)?;
+        let call = CallState::start(comm, request, &mut work, plan)?;
         Ok(Handle(Self { comm, work, call }))
     }
 }
@@ -40,7 +40,7 @@ impl<'a, X: Transport, T: Element> RunningCall<'a, X, T> {
 impl<X: Transport, T: Element> Advance for RunningCall<'_, X, T> {
     type Output = Report;
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Progress, Error> {
         self.call.advance(self.comm, &mut self.work)
     }
 

@@ -5,10 +5,10 @@
 //! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
 //! runs it, from the second one on as it ran before. Nobody looks at the data again.
 
+use super::call_state::CallState;
 use super::full_call::FullCall;
 use super::operation::RunningCall;
 use super::resolved::Resolved;
-use super::underway::Underway;
 use super::{Communicator, Operation, Request};
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Work};
@@ -62,13 +62,13 @@ impl<'p, T: Element> Prepared<'p, T> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
-        let terms = comm.terms(&request, plan)?;
-        let mut call = FullCall::new(request, terms);
+        let spec = comm.spec(&request, plan)?;
+        let mut call = FullCall::new(request, spec);
         call.begin_untried(comm, &mut work, plan)?;
         call.finish_looking(comm, &mut work)?;
-        let FullCall { terms, coding, engine, before, .. } = call;
+        let FullCall { spec, coding, engine, before, .. } = call;
         let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
-        let resolved = Resolved { terms, program, n_lanes, report };
+        let resolved = Resolved { spec, program, n_lanes, report };
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
@@ -98,7 +98,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         'p: 'a,
     {
         let (request, work) = self.parts(comm, buffers.into())?;
-        let call = Underway::start_prepared(comm, request, (&self.resolved, &self.coding));
+        let call = CallState::start_prepared(comm, request, (&self.resolved, &self.coding));
         Ok(Handle(RunningCall { comm, work, call }))
     }
 
@@ -139,9 +139,9 @@ impl<'p, T: Element> Prepared<'p, T> {
 
     /// Whether a communicator is the one that prepared it, or like that in all that matters.
     fn is_of<X: Transport>(&self, comm: &Communicator<X>) -> bool {
-        let Resolved { terms, program, .. } = &self.resolved;
+        let Resolved { spec, program, .. } = &self.resolved;
         let header = &program.header;
-        terms.call.size == comm.size()
+        spec.call.size == comm.size()
             && program.rank == comm.rank()
             && header.epoch == comm.epoch
             && header.context == comm.context
@@ -151,8 +151,8 @@ impl<'p, T: Element> Prepared<'p, T> {
 
 impl<T: Element> core::fmt::Debug for Prepared<'_, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let terms = &self.resolved.terms;
-        let (name, count) = (terms.call.collective.name(), terms.shares.count());
-        write!(f, "{name} of {count} values by {}", terms.schedule.name())
+        let spec = &self.resolved.spec;
+        let (name, count) = (spec.call.collective.name(), spec.shares.count());
+        write!(f, "{name} of {count} values by {}", spec.schedule.name())
     }
 }

@@ -21,7 +21,7 @@ use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::element::Element;
 use crate::error::Error;
-use crate::frame::Measure;
+use crate::frame::StepQuantity;
 use crate::plan::Plan;
 use crate::select::automatic::Mode;
 use crate::select::trials::{CallKind, Trials};
@@ -43,16 +43,16 @@ const ENOUGH: f32 = 2e-3;
 
 /// What a communicator has measured.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
-    pub(super) links: Links,
+pub(super) struct Measurements {
+    pub(super) links: LinkFacts,
     pub(super) trials: Trials,
     /// The call under way is one.
-    trial: Option<Trial>,
+    trial: Option<TimedCall>,
 }
 
 /// What a communicator has learnt of its links.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Links {
+pub(super) struct LinkFacts {
     /// Bytes per second and link, the same on all ranks; 0 if nothing is known.
     rate: f32,
     /// Bytes of all calls so far that could have measured.
@@ -63,7 +63,7 @@ pub(super) struct Links {
     n_rounds: u8,
 }
 
-impl Links {
+impl LinkFacts {
     /// Bytes per second and link, the same on all ranks.
     pub(super) fn rate(&self) -> Option<f64> {
         (self.rate > 0.0).then_some(self.rate.into())
@@ -114,13 +114,13 @@ impl Links {
 pub(super) struct Probe {
     /// What goes round, or the seconds that it took.
     pub(super) values: Vec<f64>,
-    step: Step,
+    step: ProbeStep,
     /// What went round, whose memory is there by now.
     array: Vec<f64>,
 }
 
 #[derive(Default)]
-enum Step {
+enum ProbeStep {
     /// Ranks wait for each other.
     #[default]
     Meet,
@@ -134,7 +134,7 @@ enum Step {
 
 /// A call that is timed.
 #[derive(Debug)]
-struct Trial {
+struct TimedCall {
     kind: CallKind,
     mode: Mode,
     /// Since when.
@@ -149,7 +149,7 @@ impl<X: Transport> Communicator<X> {
 
     /// Notes how long the call took that has ended, if it was a trial.
     pub(super) fn end_trial(&mut self) {
-        if let Some(Trial { kind, began, .. }) = self.state.measured.trial.take() {
+        if let Some(TimedCall { kind, began, .. }) = self.state.measured.trial.take() {
             let seconds = self.transport.now().saturating_sub(began).as_secs_f32();
             self.state.measured.trials.end(&kind, seconds);
         }
@@ -191,13 +191,13 @@ impl FullCall<'_> {
         probe: Probe,
     ) -> Result<(), Error> {
         let n_values = probe.values.len();
-        let (terms, n_bytes) = match probe.step {
-            Step::Round(_) => (self.terms.of_round(n_values), n_values * f64::BYTES),
-            Step::Meet | Step::Agree | Step::Try => (self.terms.of_look(n_values), 0),
+        let (spec, n_bytes) = match probe.step {
+            ProbeStep::Round(_) => (self.spec.of_round(n_values), n_values * f64::BYTES),
+            ProbeStep::Meet | ProbeStep::Agree | ProbeStep::Try => (self.spec.of_look(n_values), 0),
         };
-        let codec = comm.sizes(&terms, Quantum::LOSSLESS);
-        let header = self.terms.header(Measure::Links, n_bytes as f64);
-        let program = comm.program(&terms, &codec, header)?;
+        let codec = comm.sizes(&spec, Quantum::LOSSLESS);
+        let header = self.spec.header(StepQuantity::Links, n_bytes as f64);
+        let program = comm.program(&spec, &codec, header)?;
         self.run(comm, program);
         self.phase = Phase::Probe(probe);
         Ok(())
@@ -214,23 +214,23 @@ impl FullCall<'_> {
         probe: Probe,
     ) -> Result<(), Error> {
         let next = match probe.step {
-            Step::Try => {
+            ProbeStep::Try => {
                 let plan = self.open.ok_or(Error::Internal)?;
                 let kind = self.request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
                 let mode = comm.state.measured.trials.note(&kind, longest);
-                self.terms = comm.terms_given(&self.request, &plan, None, mode)?;
+                self.spec = comm.terms_given(&self.request, &plan, None, mode)?;
                 let began = comm.transport.now();
-                comm.state.measured.trial = mode.map(|mode| Trial { kind, mode, began });
+                comm.state.measured.trial = mode.map(|mode| TimedCall { kind, mode, began });
                 return self.begin_with_links(comm, work, &plan);
             }
-            Step::Round(began) => {
+            ProbeStep::Round(began) => {
                 let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
                 let array = probe.values;
-                Some(Probe { values: vec![seconds], step: Step::Agree, array })
+                Some(Probe { values: vec![seconds], step: ProbeStep::Agree, array })
             }
-            Step::Meet | Step::Agree => {
-                if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
+            ProbeStep::Meet | ProbeStep::Agree => {
+                if let (ProbeStep::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
                     comm.state.measured.links.note(comm.size(), seconds as f32);
                     comm.forget_calls();
                 }
@@ -238,7 +238,7 @@ impl FullCall<'_> {
                     let mut values = probe.array;
                     // The clock starts when there is memory, which may take longer than a copy.
                     values.resize(n_bytes / f64::BYTES, 0.0);
-                    let step = Step::Round(comm.transport.now());
+                    let step = ProbeStep::Round(comm.transport.now());
                     Probe { values, step, ..Probe::default() }
                 })
             }
@@ -247,7 +247,7 @@ impl FullCall<'_> {
             return self.run_probe(comm, next);
         }
         let plan = self.open.ok_or(Error::Internal)?;
-        self.terms = comm.terms(&self.request, &plan)?;
+        self.spec = comm.spec(&self.request, &plan)?;
         self.begin_with_links(comm, work, &plan)
     }
 
@@ -257,7 +257,7 @@ impl FullCall<'_> {
         comm: &mut Communicator<X>,
         plan: &Plan,
     ) -> bool {
-        let is_close = self.terms.choice.is_some_and(|choice| choice.is_close());
+        let is_close = self.spec.choice.is_some_and(|choice| choice.is_close());
         is_close
             && comm.told_rate().is_none()
             && comm.state.measured.trials.is_due(self.request.kind(plan))
@@ -272,14 +272,14 @@ impl FullCall<'_> {
         plan: &Plan,
     ) -> Result<(), Error> {
         let values = vec![comm.state.measured.trials.last(&self.request.kind(plan)).into()];
-        self.run_probe(comm, Probe { values, step: Step::Try, ..Probe::default() })
+        self.run_probe(comm, Probe { values, step: ProbeStep::Try, ..Probe::default() })
     }
 
     /// Whether it is time to measure links before this call.
     pub(super) fn should_measure<X: Transport>(&self, comm: &mut Communicator<X>) -> bool {
         let n_bytes = self.request.n_bytes();
         // Also where a call is exact by what is known so far, which may be wrong.
-        let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
+        let depends = self.spec.choice.is_some_and(|choice| choice.depends_on_links());
         depends
             && n_bytes >= COUNTED_FROM
             && comm.told_rate().is_none()
@@ -293,8 +293,8 @@ mod tests {
 
     /// What is learnt of links of this rate between 4 ranks, where messages cost so many seconds
     /// and every second round is disturbed.
-    fn learnt(rate: f64, latency: f64) -> Links {
-        let mut links = Links::default();
+    fn learnt(rate: f64, latency: f64) -> LinkFacts {
+        let mut links = LinkFacts::default();
         assert!(!links.has_time(LENGTHS[0] * WORTH - 1));
         assert!(links.has_time(LENGTHS[2] * WORTH));
         let mut nth = 0;
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn times_that_mean_nothing_give_no_rate() {
         for seconds in [0.0, f32::NAN, -1.0] {
-            let mut links = Links::default();
+            let mut links = LinkFacts::default();
             links.has_time(LENGTHS[0] * WORTH);
             links.note(2, seconds);
             links.note(2, seconds);

@@ -7,7 +7,7 @@ use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::rounding;
-use crate::schedule::{Call, Collective, Portion};
+use crate::schedule::{Collective, Portion, ProgramSpec};
 use crate::transport::Rank;
 use core::ops::Range;
 
@@ -73,8 +73,8 @@ impl<'s> Request<'s> {
         rounding::begins_with_pass(plan, self.collective, self.window, self.n_residues.is_some())
     }
 
-    pub(super) fn call(&self, size: usize) -> Call {
-        Call::new(self.collective, size, self.root)
+    pub(super) fn call(&self, size: usize) -> ProgramSpec {
+        ProgramSpec::new(self.collective, size, self.root)
     }
 
     /// Where the values that this rank contributes are among those to send.

@@ -8,9 +8,9 @@
 
 #[cfg(feature = "alloc")]
 use super::Config;
+use super::call_spec::CallSpec;
 #[cfg(feature = "alloc")]
 use super::probe::COUNTED_FROM;
-use super::terms::Terms;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
 use crate::engine::Program;
@@ -31,7 +31,7 @@ use alloc::boxed::Box;
 /// A call but for its values and its number.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolved<'s> {
-    pub(super) terms: Terms<'s>,
+    pub(super) spec: CallSpec<'s>,
     pub(super) program: Program<'s>,
     pub(super) n_lanes: usize,
     /// What its report begins with.
@@ -44,7 +44,7 @@ const N_RECENT: usize = 8;
 
 /// A call that was made before.
 #[cfg(feature = "alloc")]
-pub(super) struct Made {
+pub(super) struct RecentCall {
     pub(super) request: Request<'static>,
     /// Its plan; none of a prepared call.
     pub(super) by: Option<Plan>,
@@ -56,7 +56,7 @@ pub(super) struct Made {
 }
 
 #[cfg(feature = "alloc")]
-impl Made {
+impl RecentCall {
     /// The call that is resolved so; `None` if lengths of shares would not live as long.
     fn new(
         request: &Request<'_>,
@@ -64,11 +64,11 @@ impl Made {
         resolved: &Resolved<'_>,
         coding: &Coding,
     ) -> Option<Self> {
-        let Resolved { terms, program, n_lanes, report } = resolved;
-        let Shares::Even(count) = terms.shares else { return None };
+        let Resolved { spec, program, n_lanes, report } = resolved;
+        let Shares::Even(count) = spec.shares else { return None };
         let shares = Shares::Even(count);
         let resolved = Resolved {
-            terms: Terms { shares, ..*terms },
+            spec: CallSpec { shares, ..*spec },
             program: program.of_shares(shares),
             n_lanes: *n_lanes,
             report: *report,
@@ -82,15 +82,15 @@ impl Made {
 /// The last calls of a communicator.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
-pub(super) struct Recent {
+pub(super) struct RecentCalls {
     /// All but the one under way.
-    calls: heapless::Vec<Box<Made>, N_RECENT>,
+    calls: heapless::Vec<Box<RecentCall>, N_RECENT>,
     /// By which configuration they are resolved, if that may have changed since.
     config: Option<Config>,
 }
 
 #[cfg(feature = "alloc")]
-impl Recent {
+impl RecentCalls {
     /// What the communicator's calls depend on has changed.
     pub(super) fn forget(&mut self) {
         self.calls.clear();
@@ -109,13 +109,13 @@ impl Recent {
     }
 
     /// Takes a call out. The last one is looked at first.
-    fn take(&mut self, is_it: impl Fn(&Made) -> bool) -> Option<Box<Made>> {
+    fn take(&mut self, is_it: impl Fn(&RecentCall) -> bool) -> Option<Box<RecentCall>> {
         let at = self.calls.iter().rposition(|made| is_it(made))?;
         Some(self.calls.remove(at))
     }
 
     /// Keeps a call, in place of the one that was made longest ago.
-    fn insert(&mut self, made: Box<Made>) {
+    fn insert(&mut self, made: Box<RecentCall>) {
         if self.calls.is_full() {
             self.calls.remove(0);
         }
@@ -127,12 +127,16 @@ impl Recent {
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
     /// Takes the call out of those that are kept, if it was made before.
-    pub(super) fn made_before(&mut self, request: &Request<'_>, plan: &Plan) -> Option<Box<Made>> {
+    pub(super) fn made_before(
+        &mut self,
+        request: &Request<'_>,
+        plan: &Plan,
+    ) -> Option<Box<RecentCall>> {
         if self.poisoned {
             return None;
         }
         self.state.recent.check(&self.config);
-        let is_by_it = |made: &Made| made.by.as_ref() == Some(plan);
+        let is_by_it = |made: &RecentCall| made.by.as_ref() == Some(plan);
         self.state.recent.take(|made| made.request == *request && is_by_it(made))
     }
 
@@ -143,18 +147,18 @@ impl<X: Transport> Communicator<X> {
         request: &Request<'_>,
         resolved: &Resolved<'_>,
         coding: &Coding,
-    ) -> Option<Box<Made>> {
-        let is_it = |made: &Made| {
+    ) -> Option<Box<RecentCall>> {
+        let is_it = |made: &RecentCall| {
             made.by.is_none()
                 && made.request == *request
                 && made.resolved.program.is_alike(&resolved.program)
         };
         let made = self.state.recent.take(is_it);
-        made.or_else(|| Made::new(request, None, resolved, coding).map(Box::new))
+        made.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
     }
 
     /// Keeps a call that was made again.
-    pub(super) fn keep_again(&mut self, mut made: Box<Made>) {
+    pub(super) fn keep_again(&mut self, mut made: Box<RecentCall>) {
         if let Some(compiled) = self.state.lanes.record.take() {
             made.compiled = compiled;
         }
@@ -169,7 +173,7 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
         (resolved, coding): (&Resolved<'_>, &Coding),
     ) {
-        let terms = &resolved.terms;
+        let spec = &resolved.spec;
         let is_short = request.n_bytes() < COUNTED_FROM;
         let is_measured = is_short || self.state.measured.links.is_settled();
         let is_open = |choice: &Choice| {
@@ -177,11 +181,11 @@ impl<X: Transport> Communicator<X> {
             self.told_rate().is_none() && (choice.is_close() || depends_on_links)
         };
         let own = request.own(self.size(), self.rank());
-        let depends_on_values = terms.rounds_first || terms.finds_shape_in(own.len());
-        if depends_on_values || terms.choice.as_ref().is_some_and(is_open) {
+        let depends_on_values = spec.rounds_first || spec.finds_shape_in(own.len());
+        if depends_on_values || spec.choice.as_ref().is_some_and(is_open) {
             return;
         }
-        if let Some(made) = Made::new(request, Some(*plan), resolved, coding) {
+        if let Some(made) = RecentCall::new(request, Some(*plan), resolved, coding) {
             self.state.recent.check(&self.config);
             self.state.recent.insert(Box::new(made));
         }

@@ -1,26 +1,26 @@
 //! What a communicator has beside its transport and its settings.
 
 #[cfg(feature = "alloc")]
-use super::probe::Measured;
+use super::probe::Measurements;
 #[cfg(feature = "alloc")]
-use super::resolved::Recent;
+use super::resolved::RecentCalls;
 use crate::engine::Lanes;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 
 /// What is large and belongs to what is moved: on the heap where there is one.
 #[cfg(feature = "alloc")]
-pub(super) type Placed<V> = Box<V>;
+pub(super) type OnHeap<V> = Box<V>;
 #[cfg(not(feature = "alloc"))]
-pub(super) type Placed<V> = V;
+pub(super) type OnHeap<V> = V;
 
 /// Puts it there.
 #[cfg(feature = "alloc")]
-pub(super) fn placed<V>(value: V) -> Placed<V> {
+pub(super) fn placed<V>(value: V) -> OnHeap<V> {
     Box::new(value)
 }
 #[cfg(not(feature = "alloc"))]
-pub(super) const fn placed<V>(value: V) -> Placed<V> {
+pub(super) const fn placed<V>(value: V) -> OnHeap<V> {
     value
 }
 
@@ -28,9 +28,9 @@ pub(super) const fn placed<V>(value: V) -> Placed<V> {
 pub(super) struct State<F> {
     pub(super) lanes: Lanes<F>,
     #[cfg(feature = "alloc")]
-    pub(super) measured: Measured,
+    pub(super) measured: Measurements,
     #[cfg(feature = "alloc")]
-    pub(super) recent: Recent,
+    pub(super) recent: RecentCalls,
 }
 
 impl<F> Default for State<F> {
@@ -38,9 +38,9 @@ impl<F> Default for State<F> {
         Self {
             lanes: Lanes::default(),
             #[cfg(feature = "alloc")]
-            measured: Measured::default(),
+            measured: Measurements::default(),
             #[cfg(feature = "alloc")]
-            recent: Recent::default(),
+            recent: RecentCalls::default(),
         }
     }
 }

@@ -9,9 +9,9 @@
 //! Only programs of one round are compiled, in which each message is of one part.
 
 use super::Program;
-use crate::frame::{Place, Template};
+use crate::frame::{MessageFields, Template};
 use crate::layout::Segment;
-use crate::primitive::{Content, Contents, MAX_PRIMITIVES, Primitive, Slot, held_after};
+use crate::primitive::{MAX_PRIMITIVES, Primitive, Slot, SlotContent, SlotContents, held_after};
 use crate::schedule::Step;
 use crate::transport::Rank;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ const MAX_STEPS: usize = 64;
 pub(super) struct Received {
     pub(super) from: Rank,
     pub(super) header: Template,
-    pub(super) content: Content,
+    pub(super) content: SlotContent,
     /// Whom the lane receives from next.
     pub(super) next: Option<Rank>,
 }
@@ -44,10 +44,10 @@ pub(super) struct CompiledStep {
     /// Slots that must have a frame before it computes.
     pub(super) frames: heapless::Vec<Slot, 2>,
     /// What it computes, and what is in the slots after each.
-    pub(super) to_do: heapless::Vec<(Primitive, Contents), MAX_PRIMITIVES>,
+    pub(super) to_do: heapless::Vec<(Primitive, SlotContents), MAX_PRIMITIVES>,
     pub(super) sent: Option<Sent>,
     /// What stays held.
-    pub(super) held: Option<Content>,
+    pub(super) held: Option<SlotContent>,
     /// How many steps it is: another that only stores what it leaves is made with it.
     pub(super) n_steps: usize,
 }
@@ -105,7 +105,7 @@ impl Compiled {
         program: &Program<'_>,
         index: usize,
         (step, next): (&Step, Option<Rank>),
-        contents: Contents,
+        contents: SlotContents,
         to_do: impl Iterator<Item = Primitive>,
     ) {
         if index < self.steps.len() || self.is_refused {
@@ -126,7 +126,7 @@ impl Compiled {
 fn compile(
     program: &Program<'_>,
     (step, next): (&Step, Option<Rank>),
-    mut contents: Contents,
+    mut contents: SlotContents,
     to_do: impl Iterator<Item = Primitive>,
 ) -> Option<CompiledStep> {
     let is_single = step.n_parts == 1 && contents.iter().flatten().all(|held| held.n_parts == 1);
@@ -134,8 +134,9 @@ fn compile(
         return None;
     }
     let segment = program.layout.segment(step.part, 0);
-    let header = |from, content: Content| {
-        let place = Place { from, part: step.part.0, round: 0, n_values: segment.len as u32 };
+    let header = |from, content: SlotContent| {
+        let place =
+            MessageFields { from, part: step.part.0, round: 0, n_values: segment.len as u32 };
         let as_floats = content.codec != program.rules.codec();
         program.template_of(step.part).filled(&place, content.operands, as_floats)
     };

@@ -9,15 +9,17 @@
 mod replay;
 
 use super::compute::Computing;
-use super::looks::Looks;
-use super::slots::{Frame, Slots};
+use super::progress_hook::ProgressHook;
+use super::slots::{FrameBuffer, Slots};
 use super::{Compiled, Notices, Program, check_fields, check_source, transport_error};
 use crate::bundle;
 use crate::codec::{CodecId, DecodeError};
-use crate::error::{Error, Field, Reason, Value};
-use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind, Place};
+use crate::error::{AbortReason, Error, Field, Value};
+use crate::frame::{
+    self, CallHeader, FrameError, HEADER_BYTES, Header, MessageFields, MessageKind,
+};
 use crate::layout::Run;
-use crate::primitive::{Content, Links, Primitive, Primitives, Slot};
+use crate::primitive::{Primitive, Primitives, Slot, SlotContent, StepLinks};
 use crate::report::Report;
 use crate::schedule::Step;
 use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind};
@@ -32,7 +34,7 @@ const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
 /// What a turn did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum LaneTurn {
     Stepped,
     Waiting,
     Done,
@@ -53,7 +55,7 @@ pub(crate) struct Lane<F> {
     n_done: u16,
 }
 
-impl<F: Frame> Lane<F> {
+impl<F: FrameBuffer> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
         Self {
             tag,
@@ -122,9 +124,9 @@ impl<F: Frame> Lane<F> {
         notices: &mut Notices,
         report: &mut Report,
         _record: Option<&mut Compiled>,
-    ) -> Result<Turn, Error> {
+    ) -> Result<LaneTurn, Error> {
         let step = loop {
-            let Some(step) = self.current(program) else { return Ok(Turn::Done) };
+            let Some(step) = self.current(program) else { return Ok(LaneTurn::Done) };
             if !program.layout.skips(step.part, self.round) {
                 break step;
             }
@@ -137,7 +139,7 @@ impl<F: Frame> Lane<F> {
             let n_bytes = match self.unchecked {
                 Some(n_bytes) => n_bytes,
                 None => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
-                    Poll::Pending => return Ok(Turn::Waiting),
+                    Poll::Pending => return Ok(LaneTurn::Waiting),
                     Poll::Ready((frame, n_bytes)) => {
                         self.put(Slot::In, frame, transport)?;
                         n_bytes
@@ -148,7 +150,7 @@ impl<F: Frame> Lane<F> {
             let (codec, operands) = self.check(program, notices, from, &step, &run, message)?;
             let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
             check_payload(from, &run, codec, payload, compute)?;
-            let content = Content::new(codec, operands, step.n_parts);
+            let content = SlotContent::new(codec, operands, step.n_parts);
             self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
             self.unchecked = None;
             if let Some(next) = self.next_source(program, n_lanes) {
@@ -158,7 +160,7 @@ impl<F: Frame> Lane<F> {
         if let Some(to) = step.to
             && transport.poll_ready(to, self.tag).map_err(transport_error)?.is_pending()
         {
-            return Ok(Turn::Waiting);
+            return Ok(LaneTurn::Waiting);
         }
         if self.to_do.is_none() {
             if step.from.is_none() && step.store {
@@ -176,11 +178,11 @@ impl<F: Frame> Lane<F> {
         for slot in [Slot::Out, Slot::Spare] {
             let is_written = |to_do: &Primitives| to_do.iter().any(|next| next.needs_frame(slot));
             if self.to_do.as_ref().is_some_and(is_written) && !self.has_frame(slot, transport)? {
-                return Ok(Turn::Waiting);
+                return Ok(LaneTurn::Waiting);
             }
         }
         if self.compute(&step, &run, transport, compute, report)?.is_pending() {
-            return Ok(Turn::Waiting);
+            return Ok(LaneTurn::Waiting);
         }
         if let Some(to) = step.to {
             let n_values = run.n_values();
@@ -190,13 +192,13 @@ impl<F: Frame> Lane<F> {
         let held = self.slots.keep_held(&step)?;
         self.slots.end_step(held, |frame| transport.recycle(frame));
         self.next_step(program, n_lanes, transport);
-        Ok(Turn::Stepped)
+        Ok(LaneTurn::Stepped)
     }
 
     /// What the step computes, in reverse order, of what is held and received.
     fn primitives(&self, program: &Program<'_>, step: &Step) -> Primitives {
         let [held, received] = [Slot::Held, Slot::In].map(|slot| self.slots.content(slot));
-        let links = Links::of(program.call, program.rank, step, received, held);
+        let links = StepLinks::of(program.call, program.rank, step, received, held);
         let mut primitives = program.rules.primitives(step, held, links);
         primitives.reverse();
         primitives
@@ -274,14 +276,14 @@ impl<F: Frame> Lane<F> {
         compute: &mut Computing<'_>,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
-        let looks = Looks::on(transport);
+        let progress_hook = ProgressHook::on(transport);
         let mut watch = Stopwatch::of(run.n_values());
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let (slots, n_done) = (&mut self.slots, &mut self.n_done);
             let carry_out = |report: &mut Report| {
-                slots.carry_out(primitive, compute, (run, step), n_done, report, &looks)
+                slots.carry_out(primitive, compute, (run, step), n_done, report, &progress_hook)
             };
-            core::task::ready!(watch.time(primitive, report, &looks, carry_out))?;
+            core::task::ready!(watch.time(primitive, report, &progress_hook, carry_out))?;
             self.to_do.as_mut().and_then(heapless::Vec::pop);
         }
         self.to_do = None;
@@ -305,7 +307,7 @@ impl<F: Frame> Lane<F> {
             frame::readdress(message, program.rank);
         } else {
             let (n_values, as_floats) = (n_values as u32, content.codec != program.rules.codec());
-            let place = Place { from: program.rank, part, round, n_values };
+            let place = MessageFields { from: program.rank, part, round, n_values };
             let template = program.template_of(step.part);
             let header = template.filled(&place, content.operands, as_floats);
             header.write(message, program.checksum).ok_or(misuse())?;
@@ -325,7 +327,7 @@ impl<F: Frame> Lane<F> {
         message: &[u8],
     ) -> Result<(CodecId, u32), Error> {
         let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
-        let place = Place { from: rank, part, round, n_values };
+        let place = MessageFields { from: rank, part, round, n_values };
         let need = self.operands(program, step);
         // Most are as a peer writes them that makes the same call.
         if let Some(operands) = frame::operands_of(message).filter(|n| need.contains(n))
@@ -337,15 +339,15 @@ impl<F: Frame> Lane<F> {
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
-            Kind::Data => {}
-            Kind::Message => {
+            MessageKind::Data => {}
+            MessageKind::Message => {
                 return Err(program.header.mismatch_in(Field::Collective, rank, frame::MESSAGE));
             }
-            Kind::View | Kind::Fence => {
-                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            MessageKind::View | MessageKind::Fence => {
+                return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
             // These have a tag of their own, or come before calls.
-            Kind::Abort | Kind::Call | Kind::Grant | Kind::Flush => {
+            MessageKind::Abort | MessageKind::Call | MessageKind::Grant | MessageKind::Flush => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }
@@ -472,7 +474,7 @@ impl Stopwatch {
         &mut self,
         primitive: Primitive,
         report: &mut Report,
-        looks: &Looks<'_, X>,
+        progress_hook: &ProgressHook<'_, X>,
         carry_out: impl FnOnce(&mut Report) -> R,
     ) -> R {
         let clock = if self.is_on { clock(primitive) } else { None };
@@ -480,9 +482,9 @@ impl Stopwatch {
             self.ended = None;
             return carry_out(report);
         };
-        let start = self.ended.take().unwrap_or_else(|| looks.now());
+        let start = self.ended.take().unwrap_or_else(|| progress_hook.now());
         let done = carry_out(report);
-        let (clock, now) = (clock(report), looks.now());
+        let (clock, now) = (clock(report), progress_hook.now());
         *clock = clock.saturating_add(now.saturating_sub(start));
         self.ended = Some(now);
         done

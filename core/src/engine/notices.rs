@@ -29,19 +29,19 @@
 mod calls;
 mod message;
 
-pub(crate) use message::{Content, Message};
+pub(crate) use message::{NoticeBody, NoticeMessage};
 #[cfg(test)]
 pub(crate) use tests::Memory;
 
-use crate::error::{Error, Reason};
+use crate::error::{AbortReason, Error};
 use crate::frame::CallHeader;
 use crate::group::RankSet;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Tag, Transport};
-use calls::Calls;
+use calls::CallHistory;
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
-use message::{Heard, empty_frame, hear, listen};
+use message::{ReceivedNotice, empty_frame, hear, listen};
 
 /// Ranks listened to in a pass beside those waited for.
 const N_OTHERS: usize = 4;
@@ -56,7 +56,7 @@ pub(crate) struct Notices {
     /// This rank, once a call has begun.
     own: Option<Rank>,
     /// Of calls given up that this rank had not come to: the earliest one's notice, and whose.
-    earliest: Option<(Rank, Message)>,
+    earliest: Option<(Rank, NoticeMessage)>,
     /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is
     /// not remembered.
     gave_up: RankSet,
@@ -64,7 +64,7 @@ pub(crate) struct Notices {
     /// they have finished.
     left: RankSet,
     /// Own calls.
-    calls: Calls,
+    calls: CallHistory,
     /// The own call that another rank was found to make differently.
     disputed: Option<CallHeader>,
     /// Who was asked, and has not answered.
@@ -95,25 +95,25 @@ impl Notices {
     }
 
     /// Keeps a message about a call that this rank has not come to.
-    pub(crate) fn keep(&mut self, rank: Rank, message: Message) {
+    pub(crate) fn keep(&mut self, rank: Rank, message: NoticeMessage) {
         let sequence = message.call.sequence;
         match message.content {
-            Content::GaveUp { .. } => {
+            NoticeBody::GaveUp { .. } => {
                 self.gave_up.insert(rank);
                 let is_earliest =
-                    |known: &(Rank, Message)| is_later(known.1.call.sequence, sequence);
+                    |known: &(Rank, NoticeMessage)| is_later(known.1.call.sequence, sequence);
                 if self.earliest.as_ref().is_none_or(is_earliest) {
                     self.earliest = Some((rank, message));
                 }
             }
-            Content::Asks(_) => {
+            NoticeBody::Asks(_) => {
                 let (ranks, until) = self.owed.get_or_insert((RankSet::EMPTY, sequence));
                 if is_later(sequence, *until) {
                     *until = sequence;
                 }
                 ranks.insert(rank);
             }
-            Content::Answers => {}
+            NoticeBody::Answers => {}
         }
     }
 
@@ -131,7 +131,7 @@ impl Notices {
         self.calls.insert(*ours);
         (self.answered, self.ahead) = (RankSet::EMPTY, None);
         if let Some((rank, notice)) = self.earliest {
-            self.weigh(rank, &Heard::Message(notice), ours)?;
+            self.weigh(rank, &ReceivedNotice::Message(notice), ours)?;
         }
         let heard = listens && self.listen_in_turn(transport, ours)?;
         self.answer(transport, ours, checksum);
@@ -220,7 +220,7 @@ impl Notices {
                 continue;
             }
             let Some(frame) = surplus_frame(transport, n_needed) else { return };
-            let question = Message { call: *ours, content: Content::Asks(self.calls) };
+            let question = NoticeMessage { call: *ours, content: NoticeBody::Asks(self.calls) };
             question.send(transport, to, frame, checksum);
             self.asked.insert(to);
         }
@@ -247,7 +247,7 @@ impl Notices {
                 continue;
             }
             let Some(frame) = empty_frame(transport) else { break };
-            let answer = Message { call: *ours, content: Content::Answers };
+            let answer = NoticeMessage { call: *ours, content: NoticeBody::Answers };
             answer.send(transport, to, frame, checksum);
             ranks.remove(to);
         }
@@ -255,23 +255,28 @@ impl Notices {
     }
 
     /// What a message means for this call.
-    fn weigh(&mut self, rank: Rank, heard: &Heard, ours: &CallHeader) -> Result<(), Error> {
+    fn weigh(
+        &mut self,
+        rank: Rank,
+        heard: &ReceivedNotice,
+        ours: &CallHeader,
+    ) -> Result<(), Error> {
         let message = match heard {
             // This call can be finished, if what it sent is here.
-            Heard::Left if RankSet::can_hold(rank) => {
+            ReceivedNotice::Left if RankSet::can_hold(rank) => {
                 self.left.insert(rank);
                 return Ok(());
             }
-            Heard::Left => return Err(left(rank)),
-            Heard::Message(message) => message,
+            ReceivedNotice::Left => return Err(left(rank)),
+            ReceivedNotice::Message(message) => message,
         };
         let is_ahead = is_later(message.call.sequence, ours.sequence);
         match message.content {
             // A call that was given up ends those from it on; those before it can be finished.
-            Content::GaveUp { .. } if is_ahead => self.keep(rank, *message),
-            Content::GaveUp { .. } => return Err(self.told(rank, message)),
-            Content::Asks(_) | Content::Answers => {
-                if let Content::Asks(past) = message.content {
+            NoticeBody::GaveUp { .. } if is_ahead => self.keep(rank, *message),
+            NoticeBody::GaveUp { .. } => return Err(self.told(rank, message)),
+            NoticeBody::Asks(_) | NoticeBody::Answers => {
+                if let NoticeBody::Asks(past) = message.content {
                     let sequence = message.call.sequence;
                     if !is_later(ours.sequence, sequence) && self.calls.of(sequence).is_none() {
                         self.ahead = Some(rank);
@@ -285,7 +290,7 @@ impl Notices {
                 if let Some(call) = self.calls.of(message.call.sequence) {
                     self.compare(rank, &call, &message.call)?;
                 }
-                if message.content == Content::Answers {
+                if message.content == NoticeBody::Answers {
                     self.asked.remove(rank);
                     self.answered.insert(rank);
                 }
@@ -320,10 +325,15 @@ impl Notices {
 
     /// What the others are told of this rank, which gives `ours` up for this error. A call that was
     /// made differently is given up from there on.
-    pub(super) fn notice(&self, ours: CallHeader, error: Option<&Error>, own: Rank) -> Message {
+    pub(super) fn notice(
+        &self,
+        ours: CallHeader,
+        error: Option<&Error>,
+        own: Rank,
+    ) -> NoticeMessage {
         let is_mismatch = matches!(error, Some(Error::Mismatch { .. }));
         let call = self.disputed.filter(|_| is_mismatch).unwrap_or(ours);
-        Message::gives_up(call, error, own)
+        NoticeMessage::gives_up(call, error, own)
     }
 
     /// Why nothing more comes from a rank that is waited for, if it has said so before the last
@@ -344,16 +354,16 @@ impl Notices {
             Some((first, notice)) if first == rank || notice.is_disagreement() => {
                 self.told(first, &notice)
             }
-            _ => Error::Aborted { rank, culprit: rank, reason: Reason::Dropped },
+            _ => Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped },
         }
     }
 
     /// What a notice of `rank` means here. If ranks disagree, with whom this one does.
-    fn told(&mut self, rank: Rank, notice: &Message) -> Error {
-        let Content::GaveUp { reason, culprit, said } = notice.content else {
-            return Error::Aborted { rank, culprit: rank, reason: Reason::Dropped };
+    fn told(&mut self, rank: Rank, notice: &NoticeMessage) -> Error {
+        let NoticeBody::GaveUp { reason, culprit, said } = notice.content else {
+            return Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped };
         };
-        if let Reason::Mismatch(field) = reason
+        if let AbortReason::Mismatch(field) = reason
             && let Some(call) = self.calls.of(notice.call.sequence)
         {
             // With the teller itself, or else with whom it disagrees; never with this rank itself,
@@ -383,7 +393,7 @@ impl Notices {
 
 /// The error that a rank belongs to another group.
 const fn left(rank: Rank) -> Error {
-    Error::Aborted { rank, culprit: rank, reason: Reason::Left }
+    Error::Aborted { rank, culprit: rank, reason: AbortReason::Left }
 }
 
 /// Whether call `a` comes after call `b`; numbers wrap.
@@ -416,7 +426,7 @@ fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::
 /// Sends a notice to all other ranks: all, because a rank that made another call waits on other
 /// links than ours. Best effort: a rank for whose notice there is no credit or no frame ends by its
 /// time limit.
-pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Message, checksum: bool) {
+pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &NoticeMessage, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
         if !is_ready(transport, peer) {

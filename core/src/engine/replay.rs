@@ -5,9 +5,9 @@
 //! the lane is, and it knows how to wait, whom to ask, and what is wrong.
 
 use super::watchdog::{Watchdog, ask_after};
-use super::{Compiled, Computing, Engine, Frame, Lanes, Notices, Program};
+use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program};
 use super::{is_short, transport_error};
-use crate::engine::lane::Turn;
+use crate::engine::lane::LaneTurn;
 use crate::error::Error;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -45,7 +45,7 @@ pub(crate) enum Replayed {
 
 impl Replay {
     /// Begins the call of this number. `report`: what its report begins with.
-    pub(crate) fn begin<F: Frame>(
+    pub(crate) fn begin<F: FrameBuffer>(
         &mut self,
         sequence: u32,
         report: &Report,
@@ -83,9 +83,9 @@ impl Replay {
             let on = (compiled, self.sequence, program.checksum);
             match lane.replay(on, transport, compute, &mut self.report)? {
                 None => return Ok(Replayed::Differs),
-                Some(Turn::Stepped) => has_moved = true,
-                Some(Turn::Waiting) => break lane.awaits(compiled),
-                Some(Turn::Done) => match transport.undelivered() {
+                Some(LaneTurn::Stepped) => has_moved = true,
+                Some(LaneTurn::Waiting) => break lane.awaits(compiled),
+                Some(LaneTurn::Done) => match transport.undelivered() {
                     None => {
                         self.report.total = transport.now().saturating_sub(self.started);
                         return Ok(Replayed::Finished);

@@ -10,25 +10,25 @@ use crate::codec::Pace;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::layout::Run;
-use crate::primitive::{Content, Contents, Primitive, Slot, held_after};
+use crate::primitive::{Primitive, Slot, SlotContent, SlotContents, held_after};
 use crate::report::Report;
 use crate::schedule::Step;
 use core::task::Poll;
 
 /// A transport's frame.
-pub(crate) trait Frame: AsRef<[u8]> + AsMut<[u8]> {}
+pub(crate) trait FrameBuffer: AsRef<[u8]> + AsMut<[u8]> {}
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> Frame for F {}
+impl<F: AsRef<[u8]> + AsMut<[u8]>> FrameBuffer for F {}
 
 /// The slots of one lane. A frame without content is empty; content without a frame there is not.
 pub(super) struct Slots<F> {
     frames: [Option<F>; Slot::COUNT],
-    contents: Contents,
+    contents: SlotContents,
     /// Bytes of the contents, without the header; while they are written, so far.
     n_bytes: [usize; Slot::COUNT],
 }
 
-impl<F: Frame> Slots<F> {
+impl<F: FrameBuffer> Slots<F> {
     pub(super) const fn new() -> Self {
         let frames = [const { None }; Slot::COUNT];
         Self { frames, contents: [None; Slot::COUNT], n_bytes: [0; Slot::COUNT] }
@@ -43,12 +43,12 @@ impl<F: Frame> Slots<F> {
         self.frames[slot.index()].is_some()
     }
 
-    pub(super) const fn content(&self, slot: Slot) -> Option<Content> {
+    pub(super) const fn content(&self, slot: Slot) -> Option<SlotContent> {
         self.contents[slot.index()]
     }
 
     #[cfg(feature = "alloc")]
-    pub(super) const fn contents(&self) -> Contents {
+    pub(super) const fn contents(&self) -> SlotContents {
         self.contents
     }
 
@@ -64,7 +64,7 @@ impl<F: Frame> Slots<F> {
     }
 
     /// Says what is in the frame of a slot, in so many bytes behind the header.
-    pub(super) const fn fill(&mut self, slot: Slot, content: Content, n_bytes: usize) {
+    pub(super) const fn fill(&mut self, slot: Slot, content: SlotContent, n_bytes: usize) {
         self.contents[slot.index()] = Some(content);
         self.n_bytes[slot.index()] = n_bytes;
     }
@@ -75,7 +75,7 @@ impl<F: Frame> Slots<F> {
     }
 
     /// What is to be sent: header and payload in `Out`.
-    pub(super) fn message(&mut self) -> Result<(&mut [u8], Content), Error> {
+    pub(super) fn message(&mut self) -> Result<(&mut [u8], SlotContent), Error> {
         let out = Slot::Out.index();
         let content = self.contents[out].ok_or(Error::Internal)?;
         let bytes = self.frames[out].as_mut().ok_or(Error::Internal)?.as_mut();
@@ -96,7 +96,7 @@ impl<F: Frame> Slots<F> {
     }
 
     /// What stays held after the step, which used up its parts.
-    pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<Content>, Error> {
+    pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<SlotContent>, Error> {
         let held = held_after(step, &self.contents);
         if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
             && held.n_parts < before.n_parts
@@ -118,7 +118,7 @@ impl<F: Frame> Slots<F> {
 
     /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
     /// Frames beyond two spares go back.
-    pub(super) fn end_step(&mut self, held: Option<Content>, mut recycle: impl FnMut(F)) {
+    pub(super) fn end_step(&mut self, held: Option<SlotContent>, mut recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
         let emptied = [Some(Slot::In), if held.is_none() { Some(Slot::Held) } else { None }];
@@ -186,7 +186,7 @@ impl<F: Frame> Slots<F> {
     #[inline]
     pub(super) fn again(
         &mut self,
-        to_do: &[(Primitive, Contents)],
+        to_do: &[(Primitive, SlotContents)],
         mut compute: impl FnMut(Primitive, &mut Payloads<'_>) -> Poll<Result<(), Error>>,
     ) -> Result<usize, Error> {
         let (mut n_done, mut is_pending) = (0, false);

@@ -8,7 +8,7 @@ use super::notices::Memory;
 use super::*;
 use crate::codec::{CodecId, Pace, Written};
 use crate::element::DType;
-use crate::frame::Measure;
+use crate::frame::StepQuantity;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
@@ -60,8 +60,8 @@ impl Slow {
 }
 
 /// What rank 0 does in a call on so many values.
-fn engine<F: Frame>(
-    call: Call,
+fn engine<F: FrameBuffer>(
+    call: ProgramSpec,
     count: usize,
     schedule: &'static dyn Schedule,
     lanes: &mut Lanes<F>,
@@ -81,7 +81,7 @@ fn engine<F: Frame>(
         lanes: 1,
         root: 0,
         count: count as u64,
-        measure: Measure::Lattice,
+        measure: StepQuantity::Lattice,
         step: 1e-3,
     };
     let (shares, window) = (Shares::Even(count), Window::Own);
@@ -114,7 +114,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     let mut transport = Memory::new(2, 8);
     let mut lanes = Lanes::default();
     let mut engine =
-        engine(Call::new(Collective::AllGather, 2, Rank(0)), 4000, &Pairwise, &mut lanes);
+        engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 4000, &Pairwise, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
@@ -122,7 +122,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
         let found = engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
         progress.push(found.expect("nothing fails"));
     }
-    use Advanced::{Moved, Waiting};
+    use Progress::{Moved, Waiting};
     assert_eq!(progress, [Waiting, Waiting, Moved, Waiting, Waiting, Moved, Waiting, Waiting]);
     assert_eq!(slow.n_asked, 6, "nothing is asked while the other's part has not come");
     let [Primitive::EncodeOwn { .. }, Primitive::Store { .. }] = slow.done[..] else {
@@ -136,14 +136,14 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
     let mut transport = Memory::new(2, 8);
     let mut lanes = Lanes::default();
     let mut engine =
-        engine(Call::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
+        engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut polls = (0..6).map(|_| {
         let found = engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
         found.expect("nothing fails")
     });
-    use Advanced::{Moved, Waiting};
+    use Progress::{Moved, Waiting};
     // What is next is asked for in the poll that has made a step.
     assert!(polls.by_ref().eq([Waiting, Waiting, Moved, Waiting, Moved, Waiting]));
     assert_eq!((slow.n_asked, transport.sent_to), (6, vec![Rank(1)]));
@@ -155,13 +155,13 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     // copies part 0.
     let mut transport = Memory::new(4, 8);
     let mut lanes = Lanes::default();
-    let call = Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
+    let call = ProgramSpec::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
     let mut engine = engine(call, 8000, &Binomial, &mut lanes);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
     while engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices)
-        != Ok(Advanced::Finished)
+        != Ok(Progress::Finished)
     {
         n_polls += 1;
     }

@@ -5,7 +5,7 @@
 use super::{Notices, notices};
 use crate::error::Error;
 use crate::frame::CallHeader;
-use crate::handle::Step;
+use crate::handle::Progress;
 use crate::transport::{MAX_LANES, Rank, Transport, TransportErrorKind};
 use crate::wait::{Limits, Wait, rest};
 use core::task::Poll;
@@ -51,12 +51,12 @@ pub(crate) trait Question {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watchdog {
     wait: Wait,
-    lost: Option<Loss>,
+    lost: Option<LostRank>,
 }
 
 /// Who is lost, and since when.
 #[derive(Clone, Copy, Debug)]
-struct Loss {
+struct LostRank {
     rank: Rank,
     since: Duration,
     error: Error,
@@ -75,7 +75,7 @@ impl Watchdog {
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         match error {
             Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) } => {
-                self.lost = Some(Loss { rank, since: now, error });
+                self.lost = Some(LostRank { rank, since: now, error });
                 Ok(())
             }
             _ => Err(error),
@@ -93,8 +93,8 @@ impl Watchdog {
         ours: &CallHeader,
         limits: Limits,
         take_last: impl FnOnce(&mut X, &mut Notices) -> Result<bool, Error>,
-    ) -> Result<Step, Error> {
-        let Some(loss) = self.lost else { return Ok(Step::Waiting) };
+    ) -> Result<Progress, Error> {
+        let Some(loss) = self.lost else { return Ok(Progress::Waiting) };
         // That the network as a whole fails is no news.
         let _ = transport.progress();
         let has_all = take_last(transport, notices)?;
@@ -107,7 +107,7 @@ impl Watchdog {
         let now = transport.now();
         let is_over = now.saturating_sub(loss.since) >= LAST_WORDS.min(limits.stall)
             || limits.deadline.is_some_and(|deadline| now >= deadline);
-        if is_over { Err(loss.error) } else { Ok(Step::Waiting) }
+        if is_over { Err(loss.error) } else { Ok(Progress::Waiting) }
     }
 
     /// What comes of a poll in which nothing was finished: `moved`, or else waiting.
@@ -121,7 +121,7 @@ impl Watchdog {
         (transport, notices): (&mut X, &mut Notices),
         ours: &CallHeader,
         limits: Limits,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         // To look at the clock costs as much as to add a few values.
         if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
             let (rank, step) = waiter.blamed();
@@ -129,7 +129,7 @@ impl Watchdog {
         }
         if moved {
             self.wait = Wait::default();
-            return Ok(Step::Moved);
+            return Ok(Progress::Moved);
         }
         let (awaited, question) = (waiter.awaited(), waiter.question());
         let heard = notices.listen(transport, ours, &awaited)?;
@@ -137,7 +137,7 @@ impl Watchdog {
             notices.answer(transport, ours, question.checksum());
         }
         if heard {
-            return Ok(Step::Moved);
+            return Ok(Progress::Moved);
         }
         let stall = limits.stall;
         if waiter.is_looked_at() {
@@ -159,7 +159,7 @@ impl Watchdog {
             let (rank, step) = waiter.blamed();
             return Err(Error::Stalled { rank, step });
         }
-        Ok(Step::Waiting)
+        Ok(Progress::Waiting)
     }
 
     /// How long nothing had moved in the last poll.

@@ -70,11 +70,11 @@ impl fmt::Display for Field {
 pub struct Value {
     /// As it travels.
     number: u64,
-    shown: Shown,
+    shown: ShownValue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Shown {
+enum ShownValue {
     /// A count, a rank, a number of calls.
     Number,
     /// The name of a choice.
@@ -86,15 +86,15 @@ enum Shown {
 
 impl Value {
     pub(crate) const fn number(number: u64) -> Self {
-        Self { number, shown: Shown::Number }
+        Self { number, shown: ShownValue::Number }
     }
 
     pub(crate) const fn word(number: u64, word: &'static str) -> Self {
-        Self { number, shown: Shown::Word(word) }
+        Self { number, shown: ShownValue::Word(word) }
     }
 
     pub(crate) const fn bound(number: u64, bound: f64) -> Self {
-        Self { number, shown: Shown::Bound(bound) }
+        Self { number, shown: ShownValue::Bound(bound) }
     }
 
     /// As it travels: a number, a code, the bits of a spacing.
@@ -105,38 +105,38 @@ impl Value {
     /// The value as it is shown next to the other rank's: bounds in six digits, unless those are
     /// the same.
     pub(super) fn beside(self, other: Self) -> impl fmt::Display {
-        Beside { value: self, exactly: self.rounded() == other.rounded() }
+        ValueBeside { value: self, exactly: self.rounded() == other.rounded() }
     }
 
     /// A bound in six digits.
-    fn rounded(self) -> Shown {
-        let Shown::Bound(bound) = self.shown else { return self.shown };
+    fn rounded(self) -> ShownValue {
+        let ShownValue::Bound(bound) = self.shown else { return self.shown };
         let mut digits = heapless::String::<32>::new();
         let is_written = write!(digits, "{bound:.5e}").is_ok();
         let rounded = if is_written { digits.parse().ok() } else { None };
-        Shown::Bound(rounded.unwrap_or(bound))
+        ShownValue::Bound(rounded.unwrap_or(bound))
     }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rounded() {
-            Shown::Number => self.number.fmt(f),
-            Shown::Word(word) => f.write_str(word),
-            Shown::Bound(bound) => write!(f, "{bound:e}"),
+            ShownValue::Number => self.number.fmt(f),
+            ShownValue::Word(word) => f.write_str(word),
+            ShownValue::Bound(bound) => write!(f, "{bound:e}"),
         }
     }
 }
 
-struct Beside {
+struct ValueBeside {
     value: Value,
     exactly: bool,
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for ValueBeside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value.shown {
-            Shown::Bound(bound) if self.exactly => write!(f, "{bound:e}"),
+            ShownValue::Bound(bound) if self.exactly => write!(f, "{bound:e}"),
             _ => self.value.fmt(f),
         }
     }

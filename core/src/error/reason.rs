@@ -7,7 +7,7 @@ use core::fmt;
 /// Why the first of the ranks that gave up did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum AbortReason {
     /// Its caller cancelled or dropped the operation, or nobody knows why it gave up.
     Dropped,
     /// It made another call than the others.
@@ -32,7 +32,7 @@ pub enum Reason {
     Message,
 }
 
-impl Reason {
+impl AbortReason {
     /// Why rank `own` gives up on this error, and whom it blames.
     pub(crate) fn of(error: &Error, own: Rank) -> (Self, Rank) {
         match *error {
@@ -93,7 +93,7 @@ impl Reason {
 }
 
 struct Told {
-    reason: Reason,
+    reason: AbortReason,
     culprit: Rank,
 }
 
@@ -101,17 +101,19 @@ impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let culprit = self.culprit;
         match self.reason {
-            Reason::Dropped => write!(f, "rank {culprit} dropped it"),
-            Reason::Mismatch(field) => write!(f, "rank {culprit} disagrees on the {field}"),
-            Reason::PeerLost => write!(f, "rank {culprit} is gone"),
-            Reason::Stalled => write!(f, "rank {culprit} was waited for in vain"),
-            Reason::Deadline => write!(f, "the deadline passed while it waited for rank {culprit}"),
-            Reason::Damaged => write!(f, "a message of rank {culprit} was damaged"),
-            Reason::Codec => write!(f, "rank {culprit} could not code its values"),
-            Reason::Transport => write!(f, "the transport of rank {culprit} failed"),
-            Reason::Left => write!(f, "rank {culprit} went on to another group"),
-            Reason::Internal => write!(f, "rank {culprit} found a defect of Foldwire"),
-            Reason::Message => write!(f, "a message of rank {culprit} was not received so"),
+            AbortReason::Dropped => write!(f, "rank {culprit} dropped it"),
+            AbortReason::Mismatch(field) => write!(f, "rank {culprit} disagrees on the {field}"),
+            AbortReason::PeerLost => write!(f, "rank {culprit} is gone"),
+            AbortReason::Stalled => write!(f, "rank {culprit} was waited for in vain"),
+            AbortReason::Deadline => {
+                write!(f, "the deadline passed while it waited for rank {culprit}")
+            }
+            AbortReason::Damaged => write!(f, "a message of rank {culprit} was damaged"),
+            AbortReason::Codec => write!(f, "rank {culprit} could not code its values"),
+            AbortReason::Transport => write!(f, "the transport of rank {culprit} failed"),
+            AbortReason::Left => write!(f, "rank {culprit} went on to another group"),
+            AbortReason::Internal => write!(f, "rank {culprit} found a defect of Foldwire"),
+            AbortReason::Message => write!(f, "a message of rank {culprit} was not received so"),
         }
     }
 }
@@ -125,7 +127,7 @@ mod tests {
         let mut n_known = 0;
         for code in 0..=u8::MAX {
             for field in 0..=u8::MAX {
-                if let Some(reason) = Reason::from_code((code, field)) {
+                if let Some(reason) = AbortReason::from_code((code, field)) {
                     assert_eq!(reason.code(), (code, field));
                     n_known += 1;
                 }

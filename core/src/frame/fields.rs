@@ -1,6 +1,6 @@
 //! A call's parameters one by one, as numbers to compare and in words to show.
 
-use super::{CallHeader, MESSAGE, Measure};
+use super::{CallHeader, MESSAGE, StepQuantity};
 use crate::bound::Quantum;
 use crate::codec::CodecId;
 use crate::element::DType;
@@ -74,13 +74,17 @@ impl CallHeader {
             }
             Field::Schedule => Some(schedule::name_of(code)),
             Field::Division => Division::ALL.get(usize::from(code)).map(|d| d.name()),
-            Field::Bound => Measure::ALL.get(usize::from(code)).map(|m| m.name()),
+            Field::Bound => StepQuantity::ALL.get(usize::from(code)).map(|m| m.name()),
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
-                    (_, Measure::Group) => Value::number(number),
-                    (setting, Measure::Setting | Measure::Links) => Value::number(setting as u64),
+                    (_, StepQuantity::Group) => Value::number(number),
+                    (setting, StepQuantity::Setting | StepQuantity::Links) => {
+                        Value::number(setting as u64)
+                    }
                     (0.0, _) => Value::word(number, "lossless"),
-                    (step, Measure::Lattice) => Value::bound(number, Quantum::bound_of_step(step)),
+                    (step, StepQuantity::Lattice) => {
+                        Value::bound(number, Quantum::bound_of_step(step))
+                    }
                     (asked, _) => Value::bound(number, asked),
                 };
             }

@@ -1,7 +1,7 @@
 //! The header that all messages of one call have in common, written once.
 
 use super::{
-    AS_FLOATS, CHECKSUM_AT, CallHeader, FROM_AT, HAS_CHECKSUM, HEADER_BYTES, Header, Kind,
+    AS_FLOATS, CHECKSUM_AT, CallHeader, FROM_AT, HAS_CHECKSUM, HEADER_BYTES, Header, MessageKind,
     checksum_of,
 };
 use crate::transport::Rank;
@@ -16,7 +16,7 @@ pub(crate) struct Template([u8; HEADER_BYTES]);
 
 /// What differs between the messages of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct MessageFields {
     pub(crate) from: Rank,
     pub(crate) part: u32,
     pub(crate) round: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 
 impl Template {
     pub(crate) fn new(call: &CallHeader) -> Self {
-        let (kind, from, call) = (Kind::Data, Rank(0), *call);
+        let (kind, from, call) = (MessageKind::Data, Rank(0), *call);
         let (part, round, n_values, n_bytes, operands) = (0, 0, 0, 0, 0);
         let header =
             Header { kind, call, as_floats: false, from, part, round, n_values, n_bytes, operands };
@@ -42,9 +42,9 @@ impl Template {
     }
 
     /// The whole header of a message, but for a checksum.
-    pub(crate) fn filled(&self, place: &Place, operands: u32, as_floats: bool) -> Self {
+    pub(crate) fn filled(&self, place: &MessageFields, operands: u32, as_floats: bool) -> Self {
         let mut head = self.0;
-        let Place { from, part, round, n_values } = *place;
+        let MessageFields { from, part, round, n_values } = *place;
         let fields =
             [(PART_AT, part), (PART_AT + 4, round), (PART_AT + 8, n_values), (FROM_AT, from.0)];
         for (at, field) in fields.into_iter().chain([(OPERANDS_AT, operands)]) {
@@ -97,7 +97,7 @@ mod tests {
         let (from, part, round) = (Rank(70_000), 5, 6);
         let call = CallHeader { codec: crate::codec::CodecId::FzLight, ..call };
         Header {
-            kind: Kind::Data,
+            kind: MessageKind::Data,
             call,
             as_floats: false,
             from,
@@ -109,9 +109,9 @@ mod tests {
         }
     }
 
-    fn place(header: &Header) -> Place {
+    fn place(header: &Header) -> MessageFields {
         let &Header { from, part, round, n_values, .. } = header;
-        Place { from, part, round, n_values }
+        MessageFields { from, part, round, n_values }
     }
 
     #[test]

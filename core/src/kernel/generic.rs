@@ -27,7 +27,7 @@ use crate::op::{self, LatticeOp};
 pub(super) use fold_store::fold_store;
 use merge::merge;
 use mixed::OutOfLine;
-use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded};
+use reader::{BlockOutput, BlockSource, ChunkReader, FromChunk, FromFloats, padded};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers. It knows the code type, not the
@@ -178,7 +178,7 @@ pub(super) unsafe fn decode<T: Float, S: Convert<T>>(
     // SAFETY: `dst` has room for the blocks, of which the last may be short.
     unsafe {
         let mut src = FromChunk::<T, S>::new(view);
-        let output = Output::new(dst.as_mut_ptr(), stores);
+        let output = BlockOutput::new(dst.as_mut_ptr(), stores);
         for block in 0..full {
             output.prepare(block + AHEAD);
             output.put(block, BLOCK, src.next(block, BLOCK), scale);
@@ -368,7 +368,7 @@ pub(super) unsafe fn sum<T: Float, S: Convert<T>>(acc: &mut [T], other: &[T]) {
 /// finite is looked at again. (A comparison with NaN is false.) From the end to the start, so that
 /// the start, where the codec will begin, is what the caches hold in the end.
 #[inline(always)]
-pub(super) fn extent<T: Float>(src: &[T]) -> (T, T) {
+pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
     let (mut min, mut max) = (highest, lowest);

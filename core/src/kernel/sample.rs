@@ -19,7 +19,7 @@ const GROUPS_AHEAD: usize = 8;
 
 /// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
 #[inline(never)]
-pub fn extents<T: Float>(src: &[T]) -> [(T, T); 2] {
+pub fn value_ranges<T: Float>(src: &[T]) -> [(T, T); 2] {
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
     let mut halves = [([highest; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);
@@ -172,18 +172,18 @@ mod tests {
     #[test]
     fn the_sample_lies_within_the_data_and_misses_what_is_not_finite() {
         let mut x: Vec<f32> = (0..100_003).map(|i| (i % 1009) as f32).collect();
-        for (low, high) in extents(&x) {
+        for (low, high) in value_ranges(&x) {
             assert!(low <= 100.0 && (908.0..=1008.0).contains(&high), "{low} {high}");
         }
         x.iter_mut().step_by(3).for_each(|x| *x = f32::NAN);
         x.iter_mut().step_by(5).for_each(|x| *x = f32::INFINITY);
         x.iter_mut().step_by(7).for_each(|x| *x = f32::NEG_INFINITY);
-        for (low, high) in extents(&x) {
+        for (low, high) in value_ranges(&x) {
             assert!(low <= 100.0 && (908.0..=1008.0).contains(&high), "{low} {high}");
         }
         x.fill(f32::NAN);
-        assert_eq!(extents(&x), [(f32::MAX, -f32::MAX); 2]);
-        assert_eq!(extents::<f64>(&[1.0; 511]), [(f64::MAX, -f64::MAX); 2]);
+        assert_eq!(value_ranges(&x), [(f32::MAX, -f32::MAX); 2]);
+        assert_eq!(value_ranges::<f64>(&[1.0; 511]), [(f64::MAX, -f64::MAX); 2]);
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         for period in [512, 1024, 4096, 640, 96] {
             let x: Vec<f32> =
                 (0..1 << 23).map(|i| if i % period == 1 { 9.0 } else { 1.0 }).collect();
-            assert_eq!(extents(&x), [(1.0, 9.0); 2], "{period}");
+            assert_eq!(value_ranges(&x), [(1.0, 9.0); 2], "{period}");
         }
     }
 }

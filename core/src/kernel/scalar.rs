@@ -2,7 +2,9 @@
 //!
 //! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
 
-use super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
+use super::generic::mixed::{
+    LoadedBlock, MixedBlock, OutOfLine, PrecedingCodes, StoredBlock, out_of_line,
+};
 use super::generic::{self, Convert, Isa};
 use super::{BLOCK, Code, CodeOf, Kernels, Lattice, Scale};
 use crate::element::sealed::Wide;
@@ -190,7 +192,7 @@ macro_rules! table {
             fold: generic::fold::<$float, Scalar>,
             fold_store: generic::fold_store::<$float, Scalar>,
             combine: generic::combine::<$float, Scalar>,
-            extent: generic::extent::<$float>,
+            value_range: generic::value_range::<$float>,
             sum: generic::sum::<$float, Scalar>,
             pack: generic::packed::pack::<CodeOf<$float>, Scalar>,
             unpack: generic::packed::unpack::<CodeOf<$float>, Scalar>,

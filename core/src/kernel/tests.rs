@@ -312,10 +312,10 @@ fn extent_ignores_what_is_not_finite() {
     let min = finite.clone().fold(f64::MAX, f64::min);
     let max = finite.fold(f64::MIN, f64::max);
     for level in Level::available() {
-        assert_eq!(Kernel::at(level).extent(&x), (min, max), "{level}");
+        assert_eq!(Kernel::at(level).value_range(&x), (min, max), "{level}");
     }
     x.fill(f64::NAN);
-    assert_eq!(Kernel::at(Level::best()).extent(&x), (f64::MAX, f64::MIN));
+    assert_eq!(Kernel::at(Level::best()).value_range(&x), (f64::MAX, f64::MIN));
 }
 
 #[test]

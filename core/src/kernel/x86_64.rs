@@ -168,8 +168,8 @@ macro_rules! level {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn extent(src: &[$float]) -> ($float, $float) {
-                generic::extent(src)
+            pub(super) unsafe fn value_range(src: &[$float]) -> ($float, $float) {
+                generic::value_range(src)
             }
 
             #[target_feature(enable = $features)]
@@ -217,7 +217,7 @@ macro_rules! level {
             fold: $module::fold,
             fold_store: $module::fold_store,
             combine: $module::combine,
-            extent: $module::extent,
+            value_range: $module::value_range,
             sum: $module::sum,
             pack: $module::pack,
             unpack: $module::unpack,

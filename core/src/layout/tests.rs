@@ -19,12 +19,12 @@ fn shares_cover_the_array_in_order_and_differ_by_one_at_most() {
     }
 }
 
-fn call(collective: Collective, size: usize) -> Call {
-    Call::new(collective, size, Rank(0))
+fn call(collective: Collective, size: usize) -> ProgramSpec {
+    ProgramSpec::new(collective, size, Rank(0))
 }
 
 fn layout(
-    call: Call,
+    call: ProgramSpec,
     rank: usize,
     shares: Shares<'_>,
     window: Window,

@@ -19,12 +19,12 @@
 //!
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
-use super::{Node, Port, Seat};
+use super::{CallSlot, Node, Port};
 use crate::collective::Communicator;
 use crate::engine::transport_error;
 use crate::error::Error;
-use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
-use crate::handle::{self, Advance, Step};
+use crate::frame::{CallHeader, HEADER_BYTES, Header, MessageKind};
+use crate::handle::{self, Advance, Progress};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Limits, Wait, rest};
 use alloc::rc::Rc;
@@ -39,8 +39,8 @@ const PER_LOOK: usize = 16;
 
 /// Links being flushed, before their communicator is used.
 pub(crate) struct Flush<'a, X: Transport> {
-    seats: Rc<[Rc<Seat<'a, X>>]>,
-    links: Vec<Link>,
+    call_slots: Rc<[Rc<CallSlot<'a, X>>]>,
+    links: Vec<FlushedLink>,
     limits: Limits,
     wait: Wait,
 }
@@ -54,7 +54,7 @@ struct Flushing<'f, 'a, X: Transport> {
 impl<X: Transport> Advance for Flushing<'_, '_, X> {
     type Output = ();
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Progress, Error> {
         self.flush.advance()
     }
 
@@ -73,9 +73,9 @@ impl<X: Transport> Advance for Flushing<'_, '_, X> {
 }
 
 /// All tags of a channel between this rank and another.
-struct Link {
+struct FlushedLink {
     /// Which of the seats.
-    seat: usize,
+    call_slot: usize,
     /// As a member, and as a rank of the transport.
     peer: Rank,
     outer: Rank,
@@ -89,24 +89,24 @@ impl<'a, X: Transport> Flush<'a, X> {
     /// channels that `is_due` says.
     pub(crate) fn new(
         node: &Node<'a, X>,
-        seats: &Rc<[Rc<Seat<'a, X>>]>,
+        call_slots: &Rc<[Rc<CallSlot<'a, X>>]>,
         members: &[Rank],
         is_due: impl Fn(usize) -> bool,
     ) -> Self {
         let mut links = Vec::new();
-        for (at, seat) in seats.iter().enumerate() {
+        for (at, call_slot) in call_slots.iter().enumerate() {
             for (peer, &outer) in members.iter().enumerate() {
-                let is_due = || is_due(seat.channel) || node.is_due(seat, outer);
+                let is_due = || is_due(call_slot.channel) || node.is_due(call_slot, outer);
                 if outer != node.rank() && is_due() {
                     let peer = Rank::new(peer);
-                    links.push(Link { seat: at, peer, outer, n_sent: 0, n_come: 0 });
+                    links.push(FlushedLink { call_slot: at, peer, outer, n_sent: 0, n_come: 0 });
                 }
             }
         }
         let deadline = node.config.deadline.filter(|_| !links.is_empty());
         let deadline = deadline.map(|left| node.now().saturating_add(left));
         let limits = Limits { stall: node.config.timeout, deadline };
-        Self { seats: Rc::clone(seats), links, limits, wait: Wait::default() }
+        Self { call_slots: Rc::clone(call_slots), links, limits, wait: Wait::default() }
     }
 
     /// Drives all calls of the node until the links are clear.
@@ -123,59 +123,61 @@ impl<'a, X: Transport> Flush<'a, X> {
         handle::poll_task(&mut Flushing { flush: self, node }, context)
     }
 
-    fn advance(&mut self) -> Result<Step, Error> {
+    fn advance(&mut self) -> Result<Progress, Error> {
         let advanced = self.try_advance();
         match &advanced {
-            Ok(Step::Finished) => self.links.clear(),
+            Ok(Progress::Finished) => self.links.clear(),
             Ok(_) => {}
             Err(error) => self.give_up(Some(error)),
         }
         advanced
     }
 
-    fn try_advance(&mut self) -> Result<Step, Error> {
+    fn try_advance(&mut self) -> Result<Progress, Error> {
         if self.links.is_empty() {
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         }
         let (mut moved, mut is_done, mut now) = (false, true, Duration::ZERO);
-        for (at, seat) in self.seats.iter().enumerate() {
-            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        for (at, call_slot) in self.call_slots.iter().enumerate() {
+            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
             if at == 0 {
                 comm.transport.progress().map_err(transport_error)?;
                 now = comm.transport.now();
             }
-            for link in self.links.iter_mut().filter(|link| link.seat == at && !link.is_clear()) {
-                moved |= link.advance(comm, seat.epoch)?;
+            for link in
+                self.links.iter_mut().filter(|link| link.call_slot == at && !link.is_clear())
+            {
+                moved |= link.advance(comm, call_slot.epoch)?;
                 is_done &= link.is_clear();
                 if link.is_clear() {
-                    seat.node.note_flush(seat, link.outer);
+                    call_slot.node.note_flush(call_slot, link.outer);
                 }
             }
             // A message that has not left would leave its receiver waiting.
             is_done = is_done && comm.transport.undelivered().is_none();
         }
         if is_done {
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         }
         if moved {
             self.wait.restart(now);
-            return Ok(Step::Moved);
+            return Ok(Progress::Moved);
         }
         self.listen()?;
         self.mind_the_time(now)?;
-        Ok(Step::Waiting)
+        Ok(Progress::Waiting)
     }
 
     /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits
     /// there.
     fn listen(&self) -> Result<(), Error> {
-        let mut comm = self.seats[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let mut comm = self.call_slots[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let Some(Communicator { transport, notices, context, epoch, .. }) = comm.as_mut() else {
             return Ok(());
         };
         let is_clear = |rank: &Rank| {
-            let mut links = self.links.iter().filter(|link| link.seat == 0);
+            let mut links = self.links.iter().filter(|link| link.call_slot == 0);
             *rank != transport.rank() && links.all(|link| link.peer != *rank || link.n_come > 0)
         };
         let clear: Vec<Rank> =
@@ -197,12 +199,12 @@ impl<'a, X: Transport> Flush<'a, X> {
     /// Ends the communicator, and tells its other ranks.
     fn give_up(&mut self, error: Option<&Error>) {
         self.links.clear();
-        if let Some(seat) = self.seats.first() {
-            seat.fail(error);
+        if let Some(call_slot) = self.call_slots.first() {
+            call_slot.fail(error);
         }
         // The channels count as those of a failed call, even if nobody could be told.
-        for seat in self.seats.iter() {
-            if let Ok(mut comm) = seat.comm.try_borrow_mut() {
+        for call_slot in self.call_slots.iter() {
+            if let Ok(mut comm) = call_slot.comm.try_borrow_mut() {
                 comm.take();
             }
         }
@@ -217,7 +219,7 @@ impl<X: Transport> Drop for Flush<'_, X> {
     }
 }
 
-impl Link {
+impl FlushedLink {
     const fn is_clear(&self) -> bool {
         self.n_sent == Tag::COUNT && self.n_come == Tag::COUNT
     }
@@ -281,7 +283,7 @@ const fn nth(n: usize) -> Tag {
 fn header_of<X: Transport>(comm: &Communicator<X>, from: Rank, to: Rank, epoch: u64) -> Header {
     let of_none = CallHeader::of_no_call(comm.context, comm.epoch());
     Header {
-        kind: Kind::Flush,
+        kind: MessageKind::Flush,
         // An earlier flush that failed may have left a message: all bits of the epoch tell it.
         call: CallHeader { root: to.0, count: epoch, ..of_none },
         as_floats: false,

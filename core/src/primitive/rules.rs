@@ -1,12 +1,12 @@
 //! The rules of a call, and the list that they make of a step: the table at
 //! [`primitive`](super), row by row.
 
-use super::{Content, MAX_PRIMITIVES, Primitive, Primitives, Slot};
+use super::{MAX_PRIMITIVES, Primitive, Primitives, Slot, SlotContent};
 use crate::codec::CodecId;
 use crate::op::OpCode;
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
-use crate::schedule::{Call, Collective, Step};
+use crate::schedule::{Collective, ProgramSpec, Step};
 use crate::transport::Rank;
 use heapless::Vec;
 
@@ -35,7 +35,7 @@ pub struct Rules {
 
 /// What the rules ask of a step's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Links {
+pub struct StepLinks {
     /// The codec of what it received, if it did.
     pub received: Option<CodecId>,
     /// It sends a sum that is not complete to a rank of the same node.
@@ -44,15 +44,15 @@ pub struct Links {
     pub is_complete: bool,
 }
 
-impl Links {
+impl StepLinks {
     /// Those of a step of `rank`'s that received this and holds that.
     #[must_use]
     pub fn of(
-        call: Call,
+        call: ProgramSpec,
         rank: Rank,
         step: &Step,
-        received: Option<Content>,
-        held: Option<Content>,
+        received: Option<SlotContent>,
+        held: Option<SlotContent>,
     ) -> Self {
         let held = held.filter(|_| step.uses_held());
         let own = if step.own { held.map_or(1, |held| held.operands) } else { 0 };
@@ -118,7 +118,12 @@ impl Rules {
 
     /// What `step` computes in a lane that holds this, or nothing, between these links.
     #[must_use]
-    pub fn primitives(self, step: &Step, held: Option<Content>, links: Links) -> Primitives {
+    pub fn primitives(
+        self,
+        step: &Step,
+        held: Option<SlotContent>,
+        links: StepLinks,
+    ) -> Primitives {
         let takes = step.takes();
         let silent = Step { store: false, before: false, as_sent: false, ..*step };
         let step = if self.reads_only { &silent } else { step };
@@ -157,7 +162,7 @@ impl Rules {
 struct List<'s> {
     rules: Rules,
     step: &'s Step,
-    held: Option<Content>,
+    held: Option<SlotContent>,
     /// Own values become the holding.
     takes: bool,
     /// What is held is used, if something is.

@@ -52,9 +52,9 @@ fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
 fn carry_out(
     list: &Primitives,
     n_parts: u16,
-    mut contents: Contents,
+    mut contents: SlotContents,
     name: &str,
-) -> (Contents, usize) {
+) -> (SlotContents, usize) {
     // Nothing is in a slot without a frame: all but an empty `Held` and `In` have one.
     let mut has_frame = contents.map(|content| content.is_some());
     has_frame[Slot::Out.index()] = true;
@@ -84,9 +84,13 @@ fn carry_out(
 
 /// What may be held when a step on a run of `n_parts` begins: as much as it concerns, or more. Of
 /// `operands`.
-fn all_held(codec: CodecId, n_parts: u16, operands: u32) -> impl Iterator<Item = Option<Content>> {
+fn all_held(
+    codec: CodecId,
+    n_parts: u16,
+    operands: u32,
+) -> impl Iterator<Item = Option<SlotContent>> {
     let held = move |codec, more| {
-        let held = Content::new(codec, operands, n_parts + more);
+        let held = SlotContent::new(codec, operands, n_parts + more);
         Some(if more == 0 { held.received() } else { held })
     };
     let codecs = [CodecId::Raw, codec].into_iter().take(1 + usize::from(codec != CodecId::Raw));
@@ -94,12 +98,12 @@ fn all_held(codec: CodecId, n_parts: u16, operands: u32) -> impl Iterator<Item =
 }
 
 /// Whether the step puts what it makes behind what is held.
-fn joins(step: &Step, held: Option<Content>) -> bool {
+fn joins(step: &Step, held: Option<SlotContent>) -> bool {
     step.keep && !step.uses_held() && held.is_some()
 }
 
 /// All links of a step of a call: between nodes, and for reductions inside one as well.
-fn all_links(rules: Rules, step: &Step) -> List<Links> {
+fn all_links(rules: Rules, step: &Step) -> List<StepLinks> {
     let mut all = List::new();
     for (codec, is_near) in
         [(rules.codec, false), (rules.codec, true), (CodecId::Raw, false), (CodecId::Raw, true)]
@@ -108,9 +112,9 @@ fn all_links(rules: Rules, step: &Step) -> List<Links> {
         // What is stored, or kept as it is sent, is complete.
         let is_complete = step.store || step.as_sent;
         let stays_floats = is_near && step.to.is_some() && !is_complete;
-        let links = Links { received, stays_floats, is_complete: false };
+        let links = StepLinks { received, stays_floats, is_complete: false };
         let received = step.from.map(|_| rules.codec);
-        let between = Links { received, stays_floats: false, is_complete: false };
+        let between = StepLinks { received, stays_floats: false, is_complete: false };
         if (rules.reduces || links == between) && !all.contains(&links) {
             all.push(links);
         }
@@ -118,7 +122,7 @@ fn all_links(rules: Rules, step: &Step) -> List<Links> {
     all
 }
 
-fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
+fn expect_list(rules: Rules, step: &Step, held: Option<SlotContent>, links: StepLinks) {
     let n_parts = step.n_parts;
     let received = if step.from.is_some() { 8 } else { 0 };
     let used = held.filter(|_| step.uses_held());
@@ -127,7 +131,7 @@ fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
     let name = std::format!("{step} holding {held:?}, {links:?} by {rules:?}: {list:?}");
     let mut contents = [None; Slot::COUNT];
     contents[Slot::In.index()] =
-        links.received.map(|codec| Content::new(codec, 8, n_parts).received());
+        links.received.map(|codec| SlotContent::new(codec, 8, n_parts).received());
     contents[Slot::Held.index()] = held;
     let (after, n_stores) = carry_out(&list, n_parts, contents, &name);
 
@@ -240,7 +244,7 @@ fn who_only_reads_stores_nothing_and_sends_the_same() {
         for step in all_steps(2).filter(|step| step.is_well_formed() && step.from.is_none()) {
             let contents = [None; Slot::COUNT];
             let outcome = |rules: Rules| {
-                let links = Links { received: None, stays_floats: false, is_complete: false };
+                let links = StepLinks { received: None, stays_floats: false, is_complete: false };
                 let list = rules.primitives(&step, None, links);
                 let (after, n_stores) = carry_out(&list, 2, contents, &std::format!("{list:?}"));
                 (after[Slot::Out.index()].filter(|_| step.to.is_some()), n_stores)
@@ -266,7 +270,7 @@ fn what_is_not_there_is_not_read() {
     ] {
         assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
     }
-    let floats = Content::new(raw, 3, 2);
+    let floats = SlotContent::new(raw, 3, 2);
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
     let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true };
@@ -278,7 +282,7 @@ fn what_is_not_there_is_not_read() {
     assert_eq!(part.after(contents, 1), None, "some of what is held");
     let over = Primitive::EncodeOwn { to: Slot::Held, codec };
     assert_eq!(over.after(contents, 1), None, "over what is still needed");
-    contents[Slot::In.index()] = Some(Content { codec, ..floats });
+    contents[Slot::In.index()] = Some(SlotContent { codec, ..floats });
     let with = Slot::Held;
     assert_eq!(Primitive::Combine { with }.after(contents, 2), None, "of other codecs");
     assert_eq!(Primitive::Join { from: Slot::In }.after(contents, 2), None, "of other codecs");

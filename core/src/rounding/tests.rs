@@ -17,7 +17,7 @@ fn halved<T: Float>(bound: f64, spacing: Spacing) -> Quantum {
 }
 
 fn unbiased<T: Float>(quantum: Quantum, seed: u64, values: &mut [T], level: Level) {
-    Pass::new(quantum, Rounding::unbiased(seed), Rank(3)).run(None, values, None, level);
+    RoundingPass::new(quantum, Rounding::unbiased(seed), Rank(3)).run(None, values, None, level);
 }
 
 /// Values of all kinds, beside points and between them, as multiples of about a step.
@@ -135,7 +135,7 @@ fn a_third_of_a_step_is_a_step_once_in_three_times() {
 
 fn odds<T: Float>() {
     let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
-    let points = Points::<T>::new(quantum, true);
+    let points = RoundedPoints::<T>::new(quantum, true);
     for (code, part) in [(0.0, 0.125), (-3.0, 0.375), (7.0, 0.625), (-40.0, 0.875)] {
         let [lower, x, upper] = [0.0, part, 1.0].map(|part| (code + part) * quantum.step());
         let either = |unit| points.either(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
@@ -206,10 +206,10 @@ fn levels<T: Float<Wide: Unit>>() {
     let rounded = LEVELS.map(|level| {
         let (mut values, mut plain) = (values.clone(), values.clone());
         let mut residues = vec![T::Wide::nearest(0.01); values.len()];
-        let pass = Pass::new(quantum, Rounding::unbiased(5), Rank(1));
+        let pass = RoundingPass::new(quantum, Rounding::unbiased(5), Rank(1));
         pass.run(None, &mut plain, None, level);
         pass.run_on_floats(None, &mut values, Some(&mut residues), level);
-        let nearest = Pass::new(quantum, Rounding::Nearest, Rank(1));
+        let nearest = RoundingPass::new(quantum, Rounding::Nearest, Rank(1));
         nearest.run_on_floats(None, &mut values, Some(&mut residues), level);
         let bits = |x: &T| x.bits().to_u64();
         let of_values = values.iter().chain(&plain).map(bits);
@@ -229,14 +229,14 @@ fn every_level_rounds_alike() {
 #[test]
 fn own_values_may_come_from_elsewhere_and_are_rounded_as_in_place() {
     let quantum = halved::<f32>(0.1, Spacing::Widest);
-    let pass = Pass::new(quantum, Rounding::unbiased(1), Rank(0));
+    let pass = RoundingPass::new(quantum, Rounding::unbiased(1), Rank(0));
     let from: Vec<f32> = (0..3 * CHUNK + 5).map(|i| (i as f32).sin()).collect();
     let (mut apart, mut in_place) = (vec![0.0; from.len()], from.clone());
     pass.run(Some(&from), &mut apart, None, Level::best());
     pass.run(None, &mut in_place, None, Level::best());
     assert_eq!(apart, in_place);
     // Rounding again moves nothing.
-    let other = Pass::new(quantum, Rounding::unbiased(2), Rank(7));
+    let other = RoundingPass::new(quantum, Rounding::unbiased(2), Rank(7));
     other.run(None, &mut in_place, None, Level::best());
     assert_eq!(apart, in_place);
 }
@@ -249,7 +249,7 @@ fn carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
     for step in 0..200 {
         let mut values = inputs.clone();
         let rounding = rounding.of_array(step);
-        Pass::new(quantum, rounding, Rank(0)).run_on_floats(
+        RoundingPass::new(quantum, rounding, Rank(0)).run_on_floats(
             None,
             &mut values,
             Some(&mut residues),
@@ -286,7 +286,7 @@ fn what_is_not_finite_goes_as_it_is_and_leaves_the_feedback() {
     let nan = f16::from_bits(0x7e11);
     let specials = [nan, f16::INFINITY, f16::NEG_INFINITY, f16::MAX, f16::MIN];
     for rounding in [Rounding::Nearest, Rounding::unbiased(3)] {
-        let pass = Pass::new(quantum, rounding, Rank(0));
+        let pass = RoundingPass::new(quantum, rounding, Rank(0));
         let (mut values, mut residues) = (specials, [0.25_f32; 5]);
         pass.run(None, &mut values, Some(&mut residues), Level::best());
         assert_eq!(values.map(f16::to_bits), specials.map(f16::to_bits));
@@ -295,14 +295,14 @@ fn what_is_not_finite_goes_as_it_is_and_leaves_the_feedback() {
     // What is no number is forgotten.
     let (mut values, mut residues) = ([1.0_f32], [f32::NAN]);
     let quantum = Quantum::new::<f32>(0.5).unwrap();
-    let pass = Pass::new(quantum, Rounding::Nearest, Rank(0));
+    let pass = RoundingPass::new(quantum, Rounding::Nearest, Rank(0));
     pass.run(None, &mut values, Some(&mut residues), Level::best());
     assert_eq!((values, residues), ([1.0], [0.0]));
 }
 
 #[test]
 fn an_exact_call_sends_what_was_lost_before_as_far_as_the_type_holds_it() {
-    let pass = Pass::new(Quantum::LOSSLESS, Rounding::unbiased(1), Rank(0));
+    let pass = RoundingPass::new(Quantum::LOSSLESS, Rounding::unbiased(1), Rank(0));
     let (mut values, mut residues) = ([bf16::from_f64(1.0), bf16::from_f64(256.0)], [0.25, 0.25]);
     pass.run(None, &mut values, Some(&mut residues), Level::best());
     assert_eq!((values.map(bf16::to_f64), residues), ([1.25, 256.0], [0.0, 0.25]));

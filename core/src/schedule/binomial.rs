@@ -42,7 +42,7 @@
 //! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. Compressed parts are
 //! packed likewise in gZCCL's scatter (J. Huang et al., ICS'24).
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 use core::ops::Range;
 
@@ -65,15 +65,15 @@ impl Schedule for Binomial {
         )
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         match call.collective {
             Collective::Scatter | Collective::Gather => call.size,
             _ => 1,
         }
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        let tree = Tree::of(call);
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
+        let tree = BinomialTree::of(call);
         let place = tree.place(rank);
         let n_children = tree.n_children(place);
         match call.collective {
@@ -86,14 +86,14 @@ impl Schedule for Binomial {
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Every rank but the root encodes its partial sum once.
         if call.collective == Collective::Reduce { call.size as u64 - 1 } else { 0 }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let tree = Tree::of(call);
+        let tree = BinomialTree::of(call);
         let place = tree.place(rank);
         match call.collective {
             Collective::Broadcast => tree.broadcast(place, index),
@@ -106,15 +106,15 @@ impl Schedule for Binomial {
 }
 
 /// The tree, in places: 0 is the root.
-struct Tree {
+struct BinomialTree {
     size: usize,
     root: Rank,
     /// Places of a block, a power of two.
     block: usize,
 }
 
-impl Tree {
-    const fn of(call: Call) -> Self {
+impl BinomialTree {
+    const fn of(call: ProgramSpec) -> Self {
         Self { size: call.size, root: call.root, block: 1 << call.max_run.ilog2() }
     }
 

@@ -8,7 +8,7 @@
 //! before it. So a part makes a hop for each bit of its distance, and a rank always holds one part
 //! of each distance. That of distance d comes from the rank before it by the bits of d that are
 //! done, and is for the rank after it by the others. In the order of distances, those are
-//! [`Rows`] of 2g parts in the round of g, of which the last g leave and as many come.
+//! [`SourceRows`] of 2g parts in the round of g, of which the last g leave and as many come.
 //!
 //! In the first round a rank sends its own values, and takes the rest of them after that. In the
 //! last one it stores what comes, and then what is left. What it has for itself is not held.
@@ -20,7 +20,7 @@
 //! all-to-all communications in multiport message-passing systems", IEEE Trans. Parallel Distrib.
 //! Syst. 8 (1997), with rounds in the opposite order: so what leaves is at an end of each row.
 
-use super::{Call, Collective, Part, Rows, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, SourceRows, Step};
 use crate::transport::Rank;
 
 /// All-to-all in ⌈log₂ n⌉ rounds.
@@ -50,32 +50,32 @@ impl Schedule for Bruck {
         collective == Collective::AllToAll
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.collective.n_parts(call.size)
     }
 
-    fn min_run(&self, call: Call) -> usize {
+    fn min_run(&self, call: ProgramSpec) -> usize {
         (call.size - 1).max(1)
     }
 
-    fn passes_on(&self, _: Call) -> bool {
+    fn passes_on(&self, _: ProgramSpec) -> bool {
         true
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         // The own part, and two for each round; of several, what stays in the first is taken, and
         // stored after the last.
         let n_rounds = n_rounds(call.size);
         1 + 2 * n_rounds + if n_rounds > 1 { 2 } else { 0 }
     }
 
-    fn n_encodings(&self, _: Call) -> u64 {
+    fn n_encodings(&self, _: ProgramSpec) -> u64 {
         0
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let place = Place { n: call.size, call, rank };
+        let place = BruckRank { n: call.size, call, rank };
         let n_rounds = n_rounds(call.size);
         let is_long = n_rounds > 1;
         let largest = 1 << n_rounds.saturating_sub(1);
@@ -99,13 +99,13 @@ const fn n_rounds(size: usize) -> usize {
 }
 
 /// A rank among n.
-struct Place {
+struct BruckRank {
     n: usize,
-    call: Call,
+    call: ProgramSpec,
     rank: Rank,
 }
 
-impl Place {
+impl BruckRank {
     /// Own parts of distances 1 … `n_parts`.
     fn nearest(&self, n_parts: usize) -> Step {
         let part = self.part(1, self.n);
@@ -135,12 +135,12 @@ impl Place {
     /// A step on what this rank sends in the round of `gap`, from or to the ends of rows of `held`.
     fn of_round(&self, gap: usize, step: impl Fn(Part) -> Step, held: usize) -> Step {
         let n_parts = n_with_bit(self.n, gap);
-        let rows = Rows { held: held as u16, ..self.rows(gap, 2 * gap % self.n) };
+        let rows = SourceRows { held: held as u16, ..self.rows(gap, 2 * gap % self.n) };
         step(self.part(gap, 2 * gap)).run(n_parts).in_rows(rows)
     }
 
-    const fn rows(&self, len: usize, back: usize) -> Rows {
-        Rows { len: len as u16, back: back as u32, ring: self.n as u32, held: 0 }
+    const fn rows(&self, len: usize, back: usize) -> SourceRows {
+        SourceRows { len: len as u16, back: back as u32, ring: self.n as u32, held: 0 }
     }
 
     /// The part of a distance that is here once its bits from `undone` on are done, a power of two.

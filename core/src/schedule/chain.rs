@@ -15,7 +15,7 @@
 //! Ripke, "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib.
 //! Comput. 68 (2008), section 1, "linear pipeline".
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// Broadcast, reduce and scan along a chain.
@@ -34,21 +34,21 @@ impl Schedule for Chain {
         matches!(collective, Collective::Broadcast | Collective::Reduce) || collective.is_scan()
     }
 
-    fn n_parts(&self, _: Call) -> usize {
+    fn n_parts(&self, _: ProgramSpec) -> usize {
         1
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         // One rank alone has nothing to store, and nobody to send to.
         usize::from(call.collective != Collective::ExclusiveScan || call.size > 1)
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Every rank but the last encodes its partial sum once.
         if call.collective.reduces() { call.size as u64 - 1 } else { 0 }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         let n = call.size;
         let place = (rank.index() + n - call.root.index()) % n;

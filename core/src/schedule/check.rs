@@ -1,7 +1,7 @@
 //! The schedule checker: runs the programs of all ranks on symbols and proves that they are right.
 //!
 //! It stands beside the flow: tests put every schedule through it, and so should anyone who writes
-//! one. For one [`Call`] it proves that
+//! one. For one [`ProgramSpec`] it proves that
 //!
 //! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
 //!    of the run, which fits a message;
@@ -41,9 +41,9 @@ use alloc::vec::Vec;
 
 use self::bit_set::BitSet;
 pub use self::fault::Fault;
-use self::run::Run;
-use self::value::Value;
-use super::{Call, Collective, Part, Rows, Schedule, Step};
+use self::run::ValueRun;
+use self::value::PartValue;
+use super::{Collective, Part, ProgramSpec, Schedule, SourceRows, Step};
 use crate::transport::Rank;
 
 /// What a checked schedule does, all ranks together.
@@ -85,8 +85,12 @@ pub struct Message {
 ///
 /// # Errors
 /// As [`check`].
-pub fn messages(schedule: &dyn Schedule, call: Call) -> Result<(Summary, Vec<Message>), Fault> {
-    let mut group = Group { messages: Some(Vec::new()), ..Group::new(schedule, call)? };
+pub fn messages(
+    schedule: &dyn Schedule,
+    call: ProgramSpec,
+) -> Result<(Summary, Vec<Message>), Fault> {
+    let mut group =
+        CheckedGroup { messages: Some(Vec::new()), ..CheckedGroup::new(schedule, call)? };
     group.run()?;
     let mut messages = group.messages.take().unwrap_or_default();
     messages.sort_by_key(|message| (message.arrival, message.from, message.to));
@@ -100,53 +104,53 @@ pub fn messages(schedule: &dyn Schedule, call: Call) -> Result<(Summary, Vec<Mes
 ///
 /// # Examples
 /// ```
-/// use foldwire::schedule::{Call, Collective, Ring, check::check};
+/// use foldwire::schedule::{ProgramSpec, Collective, Ring, check::check};
 /// use foldwire::transport::Rank;
 ///
-/// let call = Call::new(Collective::AllReduce, 5, Rank(0));
+/// let call = ProgramSpec::new(Collective::AllReduce, 5, Rank(0));
 /// assert_eq!(check(&Ring, call)?.critical_path, 2 * (5 - 1));
 /// # Ok::<(), foldwire::schedule::check::Fault>(())
 /// ```
-pub fn check(schedule: &dyn Schedule, call: Call) -> Result<Summary, Fault> {
-    let mut group = Group::new(schedule, call)?;
+pub fn check(schedule: &dyn Schedule, call: ProgramSpec) -> Result<Summary, Fault> {
+    let mut group = CheckedGroup::new(schedule, call)?;
     group.run()?;
     group.conclude()
 }
 
 /// All ranks and the links between them.
-struct Group<'a> {
+struct CheckedGroup<'a> {
     schedule: &'a dyn Schedule,
-    call: Call,
+    call: ProgramSpec,
     n_parts: usize,
-    ranks: Vec<State>,
+    ranks: Vec<CheckedRank>,
     /// The frame in each link that is not empty.
-    links: BTreeMap<(Rank, Rank), Frame>,
+    links: BTreeMap<(Rank, Rank), CheckedFrame>,
     /// By part, where nothing is reduced: who starts with it, once somebody has stored it.
     origins: Vec<Option<BitSet>>,
     /// By part: the first output stored, which all others must equal.
-    outputs: Vec<Option<Output>>,
+    outputs: Vec<Option<StoredPart>>,
     summary: Summary,
     /// All that have arrived, if they are to be listed.
     messages: Option<Vec<Message>>,
 }
 
 /// One rank.
-struct State {
+struct CheckedRank {
     n_steps: usize,
     next_step: usize,
     /// Received by the next step, which waits for credit to send.
-    received: Option<Frame>,
-    held: Option<Run>,
+    received: Option<CheckedFrame>,
+    held: Option<ValueRun>,
     /// Parts whose local value can still be used.
     local: BitSet,
     /// Parts that are stored in the output.
     stored: BitSet,
-    clock: Clock,
+    clock: MessageClock,
 }
 
 /// Time in messages.
 #[derive(Default)]
-struct Clock {
+struct MessageClock {
     now: usize,
     /// When the last message has left.
     sent: usize,
@@ -155,21 +159,21 @@ struct Clock {
 }
 
 /// A message.
-struct Frame {
-    run: Run,
+struct CheckedFrame {
+    run: ValueRun,
     departure: usize,
 }
 
 /// Who stored a part first, and what identifies its bits.
-struct Output {
+struct StoredPart {
     rank: Rank,
     tree: u64,
     as_sent: bool,
 }
 
-impl<'a> Group<'a> {
-    fn new(schedule: &'a dyn Schedule, call: Call) -> Result<Self, Fault> {
-        let Call { collective, size, root, max_run, .. } = call;
+impl<'a> CheckedGroup<'a> {
+    fn new(schedule: &'a dyn Schedule, call: ProgramSpec) -> Result<Self, Fault> {
+        let ProgramSpec { collective, size, root, max_run, .. } = call;
         if root.index() >= size || max_run == 0 {
             return Err(Fault::BadCall { root, size });
         }
@@ -193,14 +197,14 @@ impl<'a> Group<'a> {
                 let mut local = BitSet::new(n_parts);
                 let starts_with = |&p: &usize| call.has(call.input(rank), rank, Part::new(p));
                 (0..n_parts).filter(starts_with).for_each(|p| local.insert(p));
-                State {
+                CheckedRank {
                     n_steps: schedule.n_steps(call, rank),
                     next_step: 0,
                     received: None,
                     held: None,
                     local,
                     stored: BitSet::new(n_parts),
-                    clock: Clock::default(),
+                    clock: MessageClock::default(),
                 }
             })
             .collect();
@@ -250,7 +254,7 @@ impl<'a> Group<'a> {
 
     /// The step that `rank` is at, checked for form.
     fn next_step(&self, rank: Rank) -> Result<Option<Step>, Fault> {
-        let State { next_step: index, n_steps, .. } = self.ranks[rank.index()];
+        let CheckedRank { next_step: index, n_steps, .. } = self.ranks[rank.index()];
         if index == n_steps {
             return Ok(None);
         }
@@ -273,7 +277,13 @@ impl<'a> Group<'a> {
         Ok(Some(step))
     }
 
-    fn receive(&mut self, rank: Rank, from: Rank, step: Step, frame: Frame) -> Result<(), Fault> {
+    fn receive(
+        &mut self,
+        rank: Rank,
+        from: Rank,
+        step: Step,
+        frame: CheckedFrame,
+    ) -> Result<(), Fault> {
         let state = self.state(rank);
         let index = state.next_step;
         if frame.run.first() != step.part {
@@ -294,7 +304,7 @@ impl<'a> Group<'a> {
         clock.received = clock.received.max(frame.departure) + 1;
         clock.now = clock.now.max(clock.received);
         let arrival = clock.received;
-        let Frame { ref run, departure } = frame;
+        let CheckedFrame { ref run, departure } = frame;
         let part = run.first();
         let message = Message { from, to: rank, part, n_parts: arrived, departure, arrival };
         state.received = Some(frame);
@@ -356,7 +366,7 @@ impl<'a> Group<'a> {
             let clock = &mut self.state(rank).clock;
             let departure = clock.now.max(clock.sent);
             clock.sent = departure + 1;
-            self.links.insert((rank, to), Frame { run, departure });
+            self.links.insert((rank, to), CheckedFrame { run, departure });
             self.summary.n_messages += 1;
             self.summary.n_root_messages += usize::from(rank == self.call.root);
         }
@@ -366,7 +376,7 @@ impl<'a> Group<'a> {
 
     /// What the rank has of the parts of a step, which is used up, but for a local part that is
     /// kept.
-    fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<Run, Fault> {
+    fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<ValueRun, Fault> {
         let size = self.call.size;
         let parts: Vec<Part> = self.parts(step).collect();
         let state = self.state(rank);
@@ -377,11 +387,11 @@ impl<'a> Group<'a> {
             return Ok(run);
         }
         let local = |part| Ok((part, state.local_value(size, rank, part, keeps_local)?));
-        Ok(Run(parts.into_iter().map(local).collect::<Result<_, _>>()?))
+        Ok(ValueRun(parts.into_iter().map(local).collect::<Result<_, _>>()?))
     }
 
     /// An error unless the step concerns what is at its places of what is held.
-    fn check_is_held(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
+    fn check_is_held(&self, held: &ValueRun, rank: Rank, step: Step) -> Result<(), Fault> {
         let index = self.ranks[rank.index()].next_step;
         let places = step.places(held.len());
         if !places.is_some_and(|places| held.has_at(places, self.parts(step))) {
@@ -395,7 +405,7 @@ impl<'a> Group<'a> {
     }
 
     /// Puts a run where the step says, at an end of what is held or in its rows.
-    fn hold(&mut self, rank: Rank, step: Step, run: Run) -> Result<(), Fault> {
+    fn hold(&mut self, rank: Rank, step: Step, run: ValueRun) -> Result<(), Fault> {
         let (n_all, max) = (self.n_parts, self.max_run());
         let state = &mut self.ranks[rank.index()];
         let (index, part) = (state.next_step, step.part);
@@ -432,8 +442,8 @@ impl<'a> Group<'a> {
 
     /// Whether there are rows as the step has them, if it has any.
     fn has_rows(&self, step: Step) -> bool {
-        let Call { collective, size, .. } = self.call;
-        step.rows.is_none_or(|Rows { len, back, ring, held }| {
+        let ProgramSpec { collective, size, .. } = self.call;
+        step.rows.is_none_or(|SourceRows { len, back, ring, held }| {
             let is_all_to_all = collective == Collective::AllToAll && (back as usize) < size;
             let is_row = len > 0 && (held == 0 || held > len);
             is_all_to_all && is_row && ring > 0 && size.is_multiple_of(ring as usize)
@@ -446,7 +456,7 @@ impl<'a> Group<'a> {
         (0..usize::from(step.n_parts)).map(move |place| step.part_at(call, n_parts, place))
     }
 
-    fn store(&mut self, rank: Rank, part: Part, value: &Value) -> Result<(), Fault> {
+    fn store(&mut self, rank: Rank, part: Part, value: &PartValue) -> Result<(), Fault> {
         let call = self.call;
         let state = self.state(rank);
         let step = state.next_step;
@@ -482,8 +492,8 @@ impl<'a> Group<'a> {
             // No two ranks have the same result.
             return Ok(());
         }
-        let &Value { tree, as_sent, .. } = value;
-        let first = self.outputs[part.index()].get_or_insert(Output { rank, tree, as_sent });
+        let &PartValue { tree, as_sent, .. } = value;
+        let first = self.outputs[part.index()].get_or_insert(StoredPart { rank, tree, as_sent });
         if (first.tree, first.as_sent) != (tree, as_sent) {
             return Err(Fault::DifferentBits { rank, step, part, other: first.rank });
         }
@@ -522,7 +532,7 @@ impl<'a> Group<'a> {
         let mut n_stuck = 0;
         for rank in (0..self.call.size).map(Rank::new) {
             let Some(Step { from, to, .. }) = self.next_step(rank)? else { continue };
-            let State { next_step: step, ref received, .. } = self.ranks[rank.index()];
+            let CheckedRank { next_step: step, ref received, .. } = self.ranks[rank.index()];
             let (peer, fault) = match (from, to) {
                 (Some(from), _) if received.is_none() => {
                     (from, Fault::NeverSent { rank, step, from })
@@ -547,12 +557,12 @@ impl<'a> Group<'a> {
         state.next_step == state.n_steps
     }
 
-    fn state(&mut self, rank: Rank) -> &mut State {
+    fn state(&mut self, rank: Rank) -> &mut CheckedRank {
         &mut self.ranks[rank.index()]
     }
 }
 
-impl State {
+impl CheckedRank {
     /// The local value of `part`, which can be used again only if `keep`.
     fn local_value(
         &mut self,
@@ -560,19 +570,19 @@ impl State {
         rank: Rank,
         part: Part,
         keep: bool,
-    ) -> Result<Value, Fault> {
+    ) -> Result<PartValue, Fault> {
         if !self.local.contains(part.index()) {
             return Err(Fault::NoLocal { rank, step: self.next_step, part });
         }
         if !keep {
             self.local.remove(part.index());
         }
-        Ok(Value::local(size, rank, part))
+        Ok(PartValue::local(size, rank, part))
     }
 }
 
 /// The ranks that start with a part.
-fn origin(call: Call, part: Part) -> BitSet {
+fn origin(call: ProgramSpec, part: Part) -> BitSet {
     let mut origin = BitSet::new(call.size);
     let starts_with = |&rank: &Rank| call.has(call.input(rank), rank, part);
     (0..call.size).map(Rank::new).filter(starts_with).for_each(|rank| origin.insert(rank.index()));

@@ -37,7 +37,7 @@
 //! et al., "Efficient algorithms for all-to-all communications in multiport message-passing
 //! systems", IEEE Trans. Parallel Distrib. Syst. 8 (1997), for sizes that double.
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter and all-gather in ⌈log₂ n⌉ rounds each.
@@ -56,16 +56,16 @@ impl Schedule for Circulant {
         )
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.size
     }
 
-    fn min_run(&self, call: Call) -> usize {
+    fn min_run(&self, call: ProgramSpec) -> usize {
         call.size.div_ceil(2)
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
-        let Call { collective, size, .. } = call;
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
+        let ProgramSpec { collective, size, .. } = call;
         if size == 1 {
             return 1;
         }
@@ -82,7 +82,7 @@ impl Schedule for Circulant {
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Every rank sends its partial sum of a part once, until the owner has it.
         let n = call.size as u64;
         match call.collective {
@@ -92,12 +92,12 @@ impl Schedule for Circulant {
         }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         if call.size == 1 {
             return Step::own(Part::new(0)).store();
         }
-        let place = Place { size: call.size, rank };
+        let place = CirculantRank { size: call.size, rank };
         let is_odd = call.size % 2;
         match call.collective {
             Collective::ReduceScatter => place.reduce_scatter(index),
@@ -127,12 +127,12 @@ const fn n_rounds(size: usize) -> usize {
 }
 
 /// A rank among the others.
-struct Place {
+struct CirculantRank {
     size: usize,
     rank: Rank,
 }
 
-impl Place {
+impl CirculantRank {
     /// The size before round `round`: n halved so many times, and rounded up.
     const fn size_before(&self, round: usize) -> usize {
         self.size.div_ceil(1 << round)

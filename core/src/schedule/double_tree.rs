@@ -29,7 +29,7 @@
 //! Source: P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast,
 //! reduction and scan", Parallel Computing 35 (2009); the numbers are those of NCCL 2.4.
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// Broadcast, reduce and all-reduce along two binary trees.
@@ -48,15 +48,15 @@ impl Schedule for DoubleTree {
         matches!(collective, Collective::AllReduce | Collective::Broadcast | Collective::Reduce)
     }
 
-    fn n_parts(&self, _: Call) -> usize {
+    fn n_parts(&self, _: ProgramSpec) -> usize {
         N_TREES
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        Node::all(call, rank).map(|(node, way)| node.n_steps(way)).sum()
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
+        TreeNode::all(call, rank).map(|(node, way)| node.n_steps(way)).sum()
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Every rank but the root encodes its partial sum once, and the root the finished one.
         let n = call.size as u64;
         match call.collective {
@@ -66,9 +66,9 @@ impl Schedule for DoubleTree {
         }
     }
 
-    fn step(&self, call: Call, rank: Rank, mut index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, mut index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        for (node, way) in Node::all(call, rank) {
+        for (node, way) in TreeNode::all(call, rank) {
             let n_steps = node.n_steps(way);
             if index < n_steps {
                 return node.step(way, index);
@@ -81,7 +81,7 @@ impl Schedule for DoubleTree {
 
 /// Which way a part goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TreeDirection {
     Up,
     Down,
     /// Down, to be stored as it comes.
@@ -91,7 +91,7 @@ enum Way {
 }
 
 /// A rank's place in a tree.
-struct Node {
+struct TreeNode {
     part: Part,
     /// The root has none.
     parent: Option<Rank>,
@@ -99,16 +99,16 @@ struct Node {
     children: [Option<Rank>; 2],
 }
 
-impl Node {
+impl TreeNode {
     /// What a rank does one after the other.
-    fn all(call: Call, rank: Rank) -> impl Iterator<Item = (Self, Way)> {
+    fn all(call: ProgramSpec, rank: Rank) -> impl Iterator<Item = (Self, TreeDirection)> {
         let is_root = rank == call.root;
         let ways = match call.collective {
-            Collective::Broadcast => [Some(Way::Down), None],
-            Collective::Reduce => [Some(Way::Up), None],
+            Collective::Broadcast => [Some(TreeDirection::Down), None],
+            Collective::Reduce => [Some(TreeDirection::Up), None],
             // The root sends down at once what has come up.
-            _ if is_root => [Some(Way::Around), None],
-            _ => [Some(Way::Up), Some(Way::Back)],
+            _ if is_root => [Some(TreeDirection::Around), None],
+            _ => [Some(TreeDirection::Up), Some(TreeDirection::Back)],
         };
         let is_leaf = |tree| Self::new(call, rank, tree).n_children() == 0;
         let (first, second) = (is_leaf(0), is_leaf(1));
@@ -116,15 +116,15 @@ impl Node {
             // What comes first: down a tree to those with children, up from those without. A number
             // has more zeros after its lowest one bit than its children have, so ranks that wait
             // for each other are never a circle.
-            let goes_up = matches!(way, Way::Up | Way::Around);
+            let goes_up = matches!(way, TreeDirection::Up | TreeDirection::Around);
             let swaps = if goes_up { second && !first } else { first && !second };
             let trees = if swaps { [1, 0] } else { [0, 1] };
             trees.into_iter().map(move |tree| (Self::new(call, rank, tree), way))
         })
     }
 
-    fn new(call: Call, rank: Rank, tree: usize) -> Self {
-        let tree_of = Tree { n_others: call.size - 1, is_second: tree == 1 };
+    fn new(call: ProgramSpec, rank: Rank, tree: usize) -> Self {
+        let tree_of = BinaryTree { n_others: call.size - 1, is_second: tree == 1 };
         let place = (rank.index() + call.size - call.root.index()) % call.size;
         let number = tree_of.number(place);
         let rank = |number| Rank::new((tree_of.place(number) + call.root.index()) % call.size);
@@ -139,44 +139,48 @@ impl Node {
         self.children.iter().flatten().count()
     }
 
-    fn n_steps(&self, way: Way) -> usize {
+    fn n_steps(&self, way: TreeDirection) -> usize {
         let n_children = self.n_children();
         match way {
             // Hold, pass on, store.
-            Way::Down if self.parent.is_some() && n_children > 0 => n_children + 2,
-            Way::Down | Way::Around => 1,
-            Way::Back => n_children + 1,
-            Way::Up => n_children.max(1),
+            TreeDirection::Down if self.parent.is_some() && n_children > 0 => n_children + 2,
+            TreeDirection::Down | TreeDirection::Around => 1,
+            TreeDirection::Back => n_children + 1,
+            TreeDirection::Up => n_children.max(1),
         }
     }
 
-    fn step(&self, way: Way, index: usize) -> Step {
+    fn step(&self, way: TreeDirection, index: usize) -> Step {
         let Self { part, parent, .. } = *self;
         let child = |nth| self.children.into_iter().flatten().nth(nth);
         match (way, parent) {
-            (Way::Up | Way::Around, None) => {
+            (TreeDirection::Up | TreeDirection::Around, None) => {
                 let step =
                     child(0).map_or(Step::own(part), |from| Step::receive(part, from).reduce());
-                Step { to: child(0).filter(|_| way == Way::Around), ..step.store() }
+                Step { to: child(0).filter(|_| way == TreeDirection::Around), ..step.store() }
             }
-            (Way::Up | Way::Around, Some(parent)) => {
+            (TreeDirection::Up | TreeDirection::Around, Some(parent)) => {
                 let step = match child(index) {
                     None => Step::own(part),
                     Some(from) => Step::receive(part, from).reduce(),
                 };
                 if index + 1 < self.n_children() { step.keep() } else { step.to(parent) }
             }
-            (Way::Back, Some(parent)) => {
+            (TreeDirection::Back, Some(parent)) => {
                 let step = match index.checked_sub(1) {
                     None => Step::receive(part, parent).store(),
                     Some(nth) => Step { to: child(nth), ..Step::own(part) },
                 };
                 if index < self.n_children() { step.keep() } else { step }
             }
-            (Way::Down | Way::Back, None) => Step { to: child(0), ..Step::own(part).store() },
-            (Way::Down, Some(parent)) if child(0).is_none() => Step::receive(part, parent).store(),
-            (Way::Down, Some(parent)) if index == 0 => Step::receive(part, parent).keep(),
-            (Way::Down, Some(_)) => match child(index - 1) {
+            (TreeDirection::Down | TreeDirection::Back, None) => {
+                Step { to: child(0), ..Step::own(part).store() }
+            }
+            (TreeDirection::Down, Some(parent)) if child(0).is_none() => {
+                Step::receive(part, parent).store()
+            }
+            (TreeDirection::Down, Some(parent)) if index == 0 => Step::receive(part, parent).keep(),
+            (TreeDirection::Down, Some(_)) => match child(index - 1) {
                 Some(child) => Step::own(part).to(child).keep(),
                 None => Step::own(part).store(),
             },
@@ -186,12 +190,12 @@ impl Node {
 
 /// A tree of the numbers 1 to `n_others`, with 0, the root, above its top.
 #[derive(Clone, Copy)]
-struct Tree {
+struct BinaryTree {
     n_others: usize,
     is_second: bool,
 }
 
-impl Tree {
+impl BinaryTree {
     /// The number of the rank that is so many after the root.
     const fn number(self, place: usize) -> usize {
         let m = self.n_others;
@@ -246,7 +250,7 @@ mod tests {
     #[test]
     fn who_has_children_in_one_tree_has_none_in_the_other() {
         for n_others in 1..200 {
-            let [first, second] = [false, true].map(|is_second| Tree { n_others, is_second });
+            let [first, second] = [false, true].map(|is_second| BinaryTree { n_others, is_second });
             for place in 1..=n_others {
                 let children = [first, second]
                     .map(|tree| tree.children(tree.number(place)).iter().flatten().count());

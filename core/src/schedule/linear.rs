@@ -12,7 +12,7 @@
 //! communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), all-to-all of
 //! messages of medium length.
 
-use super::{Call, Collective, Schedule, Step};
+use super::{Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-to-all, all sends first.
@@ -28,19 +28,19 @@ impl Schedule for Linear {
         collective == Collective::AllToAll
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.collective.n_parts(call.size)
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         2 * (call.size - 1) + 1
     }
 
-    fn n_encodings(&self, _: Call) -> u64 {
+    fn n_encodings(&self, _: ProgramSpec) -> u64 {
         0
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         let n = call.size;
         let others = n - 1;

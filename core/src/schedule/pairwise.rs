@@ -23,7 +23,7 @@
 //! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
 //! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter, all-gather and all-to-all by direct exchange.
@@ -45,11 +45,11 @@ impl Schedule for Pairwise {
         )
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.collective.n_parts(call.size)
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         let others = call.size - 1;
         match call.collective {
             _ if others == 0 => 1,
@@ -60,7 +60,7 @@ impl Schedule for Pairwise {
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         match call.collective {
             // The operands of the others, and the sum.
             Collective::AllReduce if call.size > 1 => call.size as u64,
@@ -69,7 +69,7 @@ impl Schedule for Pairwise {
         }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         let n = call.size;
         let others = n - 1;
@@ -108,7 +108,7 @@ impl Schedule for Pairwise {
 
 /// A step of an all-to-all: two for each other rank, and one for the own part, in the turn in which
 /// a rank would exchange with itself.
-fn exchange(call: Call, rank: Rank, index: usize) -> Step {
+fn exchange(call: ProgramSpec, rank: Rank, index: usize) -> Step {
     let n = call.size;
     let own_turn = 2 * rank.index() % n;
     let (turn, is_second) = match index {

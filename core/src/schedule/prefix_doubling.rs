@@ -19,7 +19,7 @@
 //! Fewest latencies, but every round carries the whole array: the choice for short arrays. Source:
 //! W. D. Hillis, G. L. Steele, "Data parallel algorithms", Commun. ACM 29 (1986).
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// Scans by sending to ranks at doubling distances.
@@ -38,39 +38,39 @@ impl Schedule for PrefixDoubling {
         collective.is_scan()
     }
 
-    fn n_parts(&self, _: Call) -> usize {
+    fn n_parts(&self, _: ProgramSpec) -> usize {
         1
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        let place = Place::new(call, rank);
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
+        let place = ScanRank::new(call, rank);
         // One rank alone has nobody to send to, and in a scan a result all the same.
         place.n_moves().max(usize::from(call.collective == Collective::Scan))
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // As in recursive doubling, and one more where what is stored is sent as well.
         2 * call.size.next_power_of_two() as u64 - 1
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let place = Place::new(call, rank);
+        let place = ScanRank::new(call, rank);
         let after = |distance| Rank::new(rank.index() + distance);
         let before = |distance| Rank::new(rank.index() - distance);
         let step = match place.nth(index) {
-            Move::Send { round } => Step::own(WHOLE).to(after(1 << round)),
-            Move::Add { round } => Step::receive(WHOLE, before(1 << round)).reduce(),
-            Move::Hand => return Step::own(WHOLE).to(after(1)),
-            Move::Take => Step::receive(WHOLE, before(1)),
-            Move::Nothing => Step::own(WHOLE),
+            ScanMove::Send { round } => Step::own(WHOLE).to(after(1 << round)),
+            ScanMove::Add { round } => Step::receive(WHOLE, before(1 << round)).reduce(),
+            ScanMove::Hand => return Step::own(WHOLE).to(after(1)),
+            ScanMove::Take => Step::receive(WHOLE, before(1)),
+            ScanMove::Nothing => Step::own(WHOLE),
         };
         if index + 1 < place.n_moves() { step.keep() } else { step.store() }
     }
 }
 
 /// What a rank does.
-enum Move {
+enum ScanMove {
     /// It sends what it has, and keeps it.
     Send {
         round: usize,
@@ -87,7 +87,7 @@ enum Move {
 }
 
 /// A rank in a scan.
-struct Place {
+struct ScanRank {
     /// Rounds in which it sends, and in which it adds: all from 0 on, until there is no such rank.
     n_sends: usize,
     n_adds: usize,
@@ -95,8 +95,8 @@ struct Place {
     takes: bool,
 }
 
-impl Place {
-    fn new(call: Call, rank: Rank) -> Self {
+impl ScanRank {
+    fn new(call: ProgramSpec, rank: Rank) -> Self {
         let (size, rank) = (call.size, rank.index());
         let is_exclusive = call.collective == Collective::ExclusiveScan;
         let n_doubling = if is_exclusive { size - 1 } else { size };
@@ -115,22 +115,22 @@ impl Place {
     }
 
     /// In each round it sends, and then adds.
-    fn nth(&self, index: usize) -> Move {
+    fn nth(&self, index: usize) -> ScanMove {
         let (n_both, n_rounds) = (self.n_sends.min(self.n_adds), self.n_sends.max(self.n_adds));
         if index < 2 * n_both {
             let round = index / 2;
             return if index.is_multiple_of(2) {
-                Move::Send { round }
+                ScanMove::Send { round }
             } else {
-                Move::Add { round }
+                ScanMove::Add { round }
             };
         }
         match index - n_both {
-            round if round < self.n_sends => Move::Send { round },
-            round if round < self.n_adds => Move::Add { round },
-            round if round == n_rounds && self.hands => Move::Hand,
-            _ if self.takes => Move::Take,
-            _ => Move::Nothing,
+            round if round < self.n_sends => ScanMove::Send { round },
+            round if round < self.n_adds => ScanMove::Add { round },
+            round if round == n_rounds && self.hands => ScanMove::Hand,
+            _ if self.takes => ScanMove::Take,
+            _ => ScanMove::Nothing,
         }
     }
 }

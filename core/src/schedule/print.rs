@@ -4,17 +4,17 @@
 
 use core::fmt;
 
-use super::{Call, Part, Schedule, Step};
+use super::{Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// The program of `rank`, one line for each step.
 ///
 /// # Examples
 /// ```
-/// use foldwire::schedule::{Call, Collective, Ring, program};
+/// use foldwire::schedule::{ProgramSpec, Collective, Ring, program};
 /// use foldwire::transport::Rank;
 ///
-/// let call = Call::new(Collective::ReduceScatter, 3, Rank(0));
+/// let call = ProgramSpec::new(Collective::ReduceScatter, 3, Rank(0));
 /// assert_eq!(
 ///     program(&Ring, call, Rank(1)).to_string(),
 ///     "0: send part 0 to 2\n\
@@ -22,7 +22,7 @@ use crate::transport::Rank;
 ///      2: reduce-store part 1 from 0\n",
 /// );
 /// ```
-pub fn program(schedule: &dyn Schedule, call: Call, rank: Rank) -> impl fmt::Display {
+pub fn program(schedule: &dyn Schedule, call: ProgramSpec, rank: Rank) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         for index in 0..schedule.n_steps(call, rank) {
             writeln!(f, "{index}: {}", schedule.step(call, rank, index))?;

@@ -22,7 +22,7 @@
 //! R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
 //! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce by exchanging with partners at doubling distances.
@@ -41,38 +41,38 @@ impl Schedule for RecursiveDoubling {
         collective == Collective::AllReduce
     }
 
-    fn n_parts(&self, _: Call) -> usize {
+    fn n_parts(&self, _: ProgramSpec) -> usize {
         1
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        let group = Group::new(call.size);
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
+        let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
-            Role::Guest { .. } => 2,
-            Role::Core { guest, .. } => {
+            GuestRole::Guest { .. } => 2,
+            GuestRole::Core { guest, .. } => {
                 let with_guest = if guest.is_some() { 2 } else { 0 };
                 2 * group.n_rounds() + with_guest + 1
             }
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // In a round both operands are encoded, so e(k+1) = 2·(e(k) + 1) for equal e(k); guests add
         // one each, and one more for the result that they receive.
-        let group = Group::new(call.size);
+        let group = CoreAndGuests::new(call.size);
         let core = 1u64 << group.n_rounds();
         let guests = call.size as u64 - core;
         guests + 2 * (core - 1) + u64::from(guests > 0)
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let group = Group::new(call.size);
+        let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
-            Role::Guest { host } if index == 0 => Step::own(WHOLE).to(host),
-            Role::Guest { host } => Step::receive(WHOLE, host).store(),
-            Role::Core { number, guest: None } => group.core_step(number, index),
-            Role::Core { number, guest: Some(guest) } => {
+            GuestRole::Guest { host } if index == 0 => Step::own(WHOLE).to(host),
+            GuestRole::Guest { host } => Step::receive(WHOLE, host).store(),
+            GuestRole::Core { number, guest: None } => group.core_step(number, index),
+            GuestRole::Core { number, guest: Some(guest) } => {
                 let farewell = 1 + 2 * group.n_rounds();
                 if index == 0 {
                     Step::receive(WHOLE, guest).reduce().keep()
@@ -89,7 +89,7 @@ impl Schedule for RecursiveDoubling {
 }
 
 /// What a rank does besides the rounds.
-pub(super) enum Role {
+pub(super) enum GuestRole {
     /// Sits the rounds out.
     Guest { host: Rank },
     /// Takes part in the rounds as core rank `number`.
@@ -97,13 +97,13 @@ pub(super) enum Role {
 }
 
 /// The ranks, divided into core and guests.
-pub(super) struct Group {
+pub(super) struct CoreAndGuests {
     /// Power of two.
     n_core: usize,
     n_guests: usize,
 }
 
-impl Group {
+impl CoreAndGuests {
     pub(super) fn new(size: usize) -> Self {
         let n_core = 1 << size.ilog2();
         Self { n_core, n_guests: size - n_core }
@@ -113,14 +113,14 @@ impl Group {
         self.n_core.ilog2() as usize
     }
 
-    pub(super) fn role(&self, rank: Rank) -> Role {
+    pub(super) fn role(&self, rank: Rank) -> GuestRole {
         let r = rank.index();
         if r >= 2 * self.n_guests {
-            Role::Core { number: r - self.n_guests, guest: None }
+            GuestRole::Core { number: r - self.n_guests, guest: None }
         } else if r.is_multiple_of(2) {
-            Role::Guest { host: Rank::new(r + 1) }
+            GuestRole::Guest { host: Rank::new(r + 1) }
         } else {
-            Role::Core { number: r / 2, guest: Some(Rank::new(r - 1)) }
+            GuestRole::Core { number: r / 2, guest: Some(Rank::new(r - 1)) }
         }
     }
 

@@ -37,8 +37,8 @@
 //! Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", Int. J.
 //! High Perform. Comput. Appl. 19 (2005), §4.
 
-use super::recursive_doubling::{Group, Role};
-use super::{Call, Collective, Part, Schedule, Step};
+use super::recursive_doubling::{CoreAndGuests, GuestRole};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter and all-gather by exchanging halves.
@@ -57,20 +57,20 @@ impl Schedule for RecursiveHalving {
         )
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.size
     }
 
-    fn min_run(&self, call: Call) -> usize {
-        let group = Group::new(call.size);
+    fn min_run(&self, call: ProgramSpec) -> usize {
+        let group = CoreAndGuests::new(call.size);
         group.first_part((1 << group.n_rounds()) / 2).max(1)
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
         if call.size == 1 {
             return 1;
         }
-        let (member, is_guest) = Member::of(call, rank);
+        let (member, is_guest) = CoreRank::of(call, rank);
         match call.collective {
             collective if !is_guest => member.n_steps(collective),
             Collective::AllReduce => 4,
@@ -78,7 +78,7 @@ impl Schedule for RecursiveHalving {
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Each rank sends its partial sum of a part once, until one has it; that one, or a host,
         // may send it on.
         let n = call.size as u64;
@@ -89,12 +89,12 @@ impl Schedule for RecursiveHalving {
         }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         if call.size == 1 {
             return Step::own(Part::new(0)).store();
         }
-        let (member, is_guest) = Member::of(call, rank);
+        let (member, is_guest) = CoreRank::of(call, rank);
         if is_guest {
             return guest_step(call, &member, rank, index);
         }
@@ -108,7 +108,7 @@ impl Schedule for RecursiveHalving {
 
 /// What guests do: hand in what they have, and get what they should. All parts go in two messages,
 /// of the host's halves in its first round, so that the host need not hold both.
-fn guest_step(call: Call, host: &Member, rank: Rank, index: usize) -> Step {
+fn guest_step(call: ProgramSpec, host: &CoreRank, rank: Rank, index: usize) -> Step {
     let own = Part::new(rank.index());
     let to = host.group.core_rank(host.number);
     let (_, is_upper) = host.partner(0);
@@ -128,21 +128,21 @@ fn guest_step(call: Call, host: &Member, rank: Rank, index: usize) -> Step {
 }
 
 /// A core rank.
-struct Member {
-    group: Group,
+struct CoreRank {
+    group: CoreAndGuests,
     number: usize,
     guest: Option<Rank>,
 }
 
-impl Member {
+impl CoreRank {
     /// A rank, or the host of a guest.
-    fn of(call: Call, rank: Rank) -> (Self, bool) {
-        let group = Group::new(call.size);
+    fn of(call: ProgramSpec, rank: Rank) -> (Self, bool) {
+        let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
-            Role::Guest { host } => {
+            GuestRole::Guest { host } => {
                 (Self { number: host.index() / 2, guest: Some(rank), group }, true)
             }
-            Role::Core { number, guest } => (Self { number, guest, group }, false),
+            GuestRole::Core { number, guest } => (Self { number, guest, group }, false),
         }
     }
 

@@ -12,7 +12,7 @@
 //! m·γ). Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004,
 //! with the first half as in Träff's circulant graphs.
 
-use super::{Binomial, Call, Circulant, Collective, Schedule, Step};
+use super::{Binomial, Circulant, Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// Reduce by a reduce-scatter and a gather.
@@ -28,15 +28,15 @@ impl Schedule for ReduceScatterGather {
         collective == Collective::Reduce
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.size
     }
 
-    fn min_run(&self, call: Call) -> usize {
+    fn min_run(&self, call: ProgramSpec) -> usize {
         Circulant.min_run(scatter(call))
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
         if call.size == 1 {
             return 1;
         }
@@ -44,12 +44,12 @@ impl Schedule for ReduceScatterGather {
         n_reducing + Binomial.n_steps(gather(call), rank) - n_skipped(call, rank)
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         // Those of the reduce-scatter, and one of the finished sum.
         if call.size > 1 { call.size as u64 } else { 0 }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         if call.size == 1 {
             return Binomial.step(call, rank, 0);
@@ -70,18 +70,18 @@ impl Schedule for ReduceScatterGather {
 }
 
 /// The first half.
-const fn scatter(call: Call) -> Call {
-    Call { collective: Collective::ReduceScatter, root: Rank(0), ..call }
+const fn scatter(call: ProgramSpec) -> ProgramSpec {
+    ProgramSpec { collective: Collective::ReduceScatter, root: Rank(0), ..call }
 }
 
 /// The second half. Each subtree is one message.
-const fn gather(call: Call) -> Call {
-    Call { collective: Collective::Gather, max_run: u16::MAX, ..call }
+const fn gather(call: ProgramSpec) -> ProgramSpec {
+    ProgramSpec { collective: Collective::Gather, max_run: u16::MAX, ..call }
 }
 
 /// Steps of the gather that are done before it: the root has stored its part, and who has children
 /// holds it.
-fn n_skipped(call: Call, rank: Rank) -> usize {
+fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     let has_children = Binomial.n_steps(gather(call), rank) > 1;
     usize::from(rank == call.root || has_children)
 }

@@ -30,7 +30,7 @@
 
 use core::cmp::Ordering;
 
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter and all-gather around a ring.
@@ -49,11 +49,11 @@ impl Schedule for Ring {
         )
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.size
     }
 
-    fn n_steps(&self, call: Call, _: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         match call.collective {
             Collective::AllReduce => 2 * call.size - 1,
             Collective::ReduceScatter | Collective::AllGather => call.size,
@@ -61,7 +61,7 @@ impl Schedule for Ring {
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
         let n = call.size as u64;
         match call.collective {
             // One by each rank that a part passes, and one of the finished sum.
@@ -71,7 +71,7 @@ impl Schedule for Ring {
         }
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         let n = call.size;
         if n == 1 {
             return Step::own(Part::new(0)).store();

@@ -14,7 +14,7 @@
 //! "Optimization of collective communication operations in MPICH", Int. J. High Perform. Comput.
 //! Appl. 19 (2005), §4.
 
-use super::{Binomial, Call, Circulant, Collective, Schedule, Step};
+use super::{Binomial, Circulant, Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
 /// Broadcast by a scatter and an all-gather.
@@ -30,15 +30,15 @@ impl Schedule for ScatterAllGather {
         collective == Collective::Broadcast
     }
 
-    fn n_parts(&self, call: Call) -> usize {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
         call.size
     }
 
-    fn min_run(&self, call: Call) -> usize {
+    fn min_run(&self, call: ProgramSpec) -> usize {
         Circulant.min_run(gather(call))
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
         if call.size == 1 {
             return 1;
         }
@@ -46,11 +46,11 @@ impl Schedule for ScatterAllGather {
         n_scattering(call, rank) + n_gathering - n_skipped(call, rank)
     }
 
-    fn n_encodings(&self, _: Call) -> u64 {
+    fn n_encodings(&self, _: ProgramSpec) -> u64 {
         0
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         if call.size == 1 {
             return Binomial.step(call, rank, 0);
@@ -66,23 +66,23 @@ impl Schedule for ScatterAllGather {
 }
 
 /// The first half. Each subtree is one message.
-const fn scatter(call: Call) -> Call {
-    Call { collective: Collective::Scatter, max_run: u16::MAX, ..call }
+const fn scatter(call: ProgramSpec) -> ProgramSpec {
+    ProgramSpec { collective: Collective::Scatter, max_run: u16::MAX, ..call }
 }
 
 /// The second half.
-const fn gather(call: Call) -> Call {
-    Call { collective: Collective::AllGather, root: Rank(0), ..call }
+const fn gather(call: ProgramSpec) -> ProgramSpec {
+    ProgramSpec { collective: Collective::AllGather, root: Rank(0), ..call }
 }
 
 /// Steps of the scatter, but the one that would store the own part, unless it receives that.
-fn n_scattering(call: Call, rank: Rank) -> usize {
+fn n_scattering(call: ProgramSpec, rank: Rank) -> usize {
     let n_steps = Binomial.n_steps(scatter(call), rank);
     if rank != call.root && n_steps == 1 { 1 } else { n_steps - 1 }
 }
 
 /// Steps of the all-gather that are done before it: all but the root hold their part already,
 /// which among two ranks is not taken at all.
-const fn n_skipped(call: Call, rank: Rank) -> usize {
+const fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     (rank.0 != call.root.0 && call.size > 2) as usize
 }

@@ -1,7 +1,7 @@
 //! One step of one rank, as flags.
 
-use super::{Call, Part};
-use crate::bundle::Places;
+use super::{Part, ProgramSpec};
+use crate::bundle::Placement;
 use crate::transport::Rank;
 
 /// One step of one rank. It makes one value of one part: what it receives (`from`), what the rank
@@ -18,7 +18,7 @@ use crate::transport::Rank;
 /// which is then in their place, and the others stay. What is kept that was not held is put behind
 /// what is, whose parts it must follow. A step *at the front* concerns the first of them instead,
 /// and puts what it keeps before what is held; then all parts are of as many ranks' values. Parts
-/// that lie in [`Rows`] follow each other as those say, and may be the last of each row of what is
+/// that lie in [`SourceRows`] follow each other as those say, and may be the last of each row of what is
 /// held, or become that.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
@@ -52,10 +52,10 @@ use crate::transport::Rank;
 pub struct Step {
     /// The part concerned, or the first of a run.
     pub part: Part,
-    /// How many parts the step concerns, at most [`Call::max_run`].
+    /// How many parts the step concerns, at most [`ProgramSpec::max_run`].
     pub n_parts: u16,
     /// If they are several rows of the matrix of an all-to-all, how those lie.
-    pub rows: Option<Rows>,
+    pub rows: Option<SourceRows>,
     /// Whom to receive from.
     pub from: Option<Rank>,
     /// What the rank has enters. Set wherever nothing is received.
@@ -92,7 +92,7 @@ pub struct Step {
 /// need not hold what it has for itself. A step then concerns the last parts of each row, or makes
 /// each so much longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct SourceRows {
     /// Parts of a row, at least one.
     pub len: u16,
     /// How many ranks before the source of a row that of the next one is, less than all.
@@ -104,9 +104,9 @@ pub struct Rows {
     pub held: u16,
 }
 
-impl Rows {
+impl SourceRows {
     /// The part at this place of a run.
-    fn part_at(self, call: Call, first: Part, place: usize) -> Part {
+    fn part_at(self, call: ProgramSpec, first: Part, place: usize) -> Part {
         let (source, destination) = call.ends_of(first);
         let (row, column) = (place / usize::from(self.len), place % usize::from(self.len));
         let before = row * self.back as usize % call.size;
@@ -150,7 +150,7 @@ impl Step {
 
     /// The same for parts that lie in rows.
     #[must_use]
-    pub const fn in_rows(self, rows: Rows) -> Self {
+    pub const fn in_rows(self, rows: SourceRows) -> Self {
         Self { rows: Some(rows), ..self }
     }
 
@@ -233,12 +233,12 @@ impl Step {
     /// Whether it concerns an end of each row of what is held.
     #[must_use]
     pub const fn is_of_rows(&self) -> bool {
-        matches!(self.rows, Some(Rows { held: 1.., .. }))
+        matches!(self.rows, Some(SourceRows { held: 1.., .. }))
     }
 
     /// The part at this place of its run, of a call whose array is so many parts.
     #[must_use]
-    pub fn part_at(&self, call: Call, n_parts: usize, place: usize) -> Part {
+    pub fn part_at(&self, call: ProgramSpec, n_parts: usize, place: usize) -> Part {
         match self.rows {
             Some(rows) => rows.part_at(call, self.part, place),
             None => Part::new((self.part.index() + place) % n_parts),
@@ -248,14 +248,14 @@ impl Step {
     /// Where its parts are among `n_held`: all that are held, if it uses them, or once it has kept
     /// them. `None` if they are not there.
     #[must_use]
-    pub fn places(&self, n_held: usize) -> Option<Places> {
+    pub fn places(&self, n_held: usize) -> Option<Placement> {
         let n_parts = usize::from(self.n_parts);
         let places = match self.rows {
-            Some(Rows { len, held: row @ 1.., .. }) => {
-                Places::of_rows(n_parts, len.into(), row.into())?
+            Some(SourceRows { len, held: row @ 1.., .. }) => {
+                Placement::of_rows(n_parts, len.into(), row.into())?
             }
-            _ if self.front => Places::first(n_parts),
-            _ => Places::last(n_parts, n_held)?,
+            _ if self.front => Placement::first(n_parts),
+            _ => Placement::last(n_parts, n_held)?,
         };
         (places.end() <= n_held).then_some(places)
     }

@@ -37,9 +37,9 @@
 mod exchange;
 mod rooted;
 
-use self::exchange::Exchange;
-use self::rooted::Rooted;
-use super::{Call, Collective, Part, Schedule, Step, default_for};
+use self::exchange::NodeAllToAll;
+use self::rooted::NodeTree;
+use super::{Collective, Part, ProgramSpec, Schedule, Step, default_for};
 use crate::transport::Rank;
 
 /// Collectives by rings inside nodes and between them.
@@ -48,7 +48,7 @@ pub struct TwoLevels;
 
 /// A rank's place among nodes of the same number of ranks.
 #[derive(Clone, Copy)]
-struct Place {
+struct NodePlace {
     n_nodes: usize,
     per_node: usize,
     node: usize,
@@ -56,9 +56,9 @@ struct Place {
     place: usize,
 }
 
-impl Place {
+impl NodePlace {
     /// `None` if there are no two levels.
-    const fn of(call: Call, rank: Rank) -> Option<Self> {
+    const fn of(call: ProgramSpec, rank: Rank) -> Option<Self> {
         let per_node = call.ranks_per_node;
         if per_node < 2 || per_node >= call.size || !call.size.is_multiple_of(per_node) {
             return None;
@@ -155,8 +155,8 @@ impl TwoLevels {
     /// Whether it is known of a call that its ranks are those of several nodes, of as many ranks
     /// each.
     #[must_use]
-    pub const fn has_levels(call: Call) -> bool {
-        Place::of(call, call.root).is_some()
+    pub const fn has_levels(call: ProgramSpec) -> bool {
+        NodePlace::of(call, call.root).is_some()
     }
 }
 
@@ -169,37 +169,37 @@ impl Schedule for TwoLevels {
         !collective.is_scan()
     }
 
-    fn n_parts(&self, call: Call) -> usize {
-        match (Place::of(call, call.root), call.collective) {
+    fn n_parts(&self, call: ProgramSpec) -> usize {
+        match (NodePlace::of(call, call.root), call.collective) {
             (None, collective) => default_for(collective).n_parts(call),
             (Some(place), Collective::Broadcast | Collective::Reduce) => place.per_node,
             (_, collective) => collective.n_parts(call.size),
         }
     }
 
-    fn min_run(&self, call: Call) -> usize {
+    fn min_run(&self, call: ProgramSpec) -> usize {
         if self.passes_on(call) { call.size - 1 } else { 1 }
     }
 
-    fn passes_on(&self, call: Call) -> bool {
+    fn passes_on(&self, call: ProgramSpec) -> bool {
         call.collective == Collective::AllToAll && Self::has_levels(call)
     }
 
-    fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        let Some(place) = Place::of(call, rank) else {
+    fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
+        let Some(place) = NodePlace::of(call, rank) else {
             return default_for(call.collective).n_steps(call, rank);
         };
         match call.collective {
             Collective::AllReduce => 2 * place.n_half(),
             Collective::ReduceScatter => place.n_half(),
             Collective::AllGather => 1 + place.n_half(),
-            Collective::AllToAll => Exchange::new(call, place).n_steps(),
-            _ => Rooted::new(call, place).n_steps(),
+            Collective::AllToAll => NodeAllToAll::new(call, place).n_steps(),
+            _ => NodeTree::new(call, place).n_steps(),
         }
     }
 
-    fn n_encodings(&self, call: Call) -> u64 {
-        let Some(place) = Place::of(call, call.root) else {
+    fn n_encodings(&self, call: ProgramSpec) -> u64 {
+        let Some(place) = NodePlace::of(call, call.root) else {
             return default_for(call.collective).n_encodings(call);
         };
         match call.collective {
@@ -210,14 +210,14 @@ impl Schedule for TwoLevels {
         }
     }
 
-    fn n_combined(&self, call: Call) -> usize {
-        let place = Place::of(call, call.root).filter(|_| call.collective.reduces());
+    fn n_combined(&self, call: ProgramSpec) -> usize {
+        let place = NodePlace::of(call, call.root).filter(|_| call.collective.reduces());
         place.map_or(1, |place| place.per_node)
     }
 
-    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let Some(place) = Place::of(call, rank) else {
+        let Some(place) = NodePlace::of(call, rank) else {
             return default_for(call.collective).step(call, rank, index);
         };
         match call.collective {
@@ -227,8 +227,8 @@ impl Schedule for TwoLevels {
                 Step::own(place.part(0, 0)).to(place.across(1)).keep()
             }
             Collective::AllGather => place.gather(index - 1),
-            Collective::AllToAll => Exchange::new(call, place).step(index),
-            _ => Rooted::new(call, place).step(index),
+            Collective::AllToAll => NodeAllToAll::new(call, place).step(index),
+            _ => NodeTree::new(call, place).step(index),
         }
     }
 }

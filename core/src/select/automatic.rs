@@ -2,14 +2,14 @@
 //! and what is said of that.
 
 use super::Speeds;
-use super::model::{MESSAGE_COST, Model, Pace, n_doublings};
-use super::{Network, Row, chosen};
+use super::model::{MESSAGE_COST, Model, RankSpeed, n_doublings};
+use super::{Network, SelectionRule, chosen};
 use crate::codec::CodecId;
 use crate::codec::estimate::Estimate;
 use crate::element::DType;
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::schedule::{Call, Collective};
+use crate::schedule::{Collective, ProgramSpec};
 use crate::transport::Distance;
 use core::fmt;
 
@@ -20,25 +20,25 @@ use core::fmt;
 /// choose` wrong, between 2, 4 and 8 threads on machines of 2 and 16 cores.
 pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
-        pace: Pace { step_rate: 6e9, ..Pace::of(CodecId::Raw) },
+        pace: RankSpeed { step_rate: 6e9, ..RankSpeed::of(CodecId::Raw) },
         codec: CodecId::Raw,
         shaped: 1.0,
         bits: |_| 0.0,
     },
     Candidate {
-        pace: Pace {
+        pace: RankSpeed {
             step_rate: 5.5e9,
             message: MESSAGE_COST + 3.5e-6,
             overhead: 92.0,
             from: 256,
-            ..Pace::of(CodecId::FzLight)
+            ..RankSpeed::of(CodecId::FzLight)
         },
         codec: CodecId::FzLight,
         shaped: 1.0,
         bits: |estimate| estimate.fz_light,
     },
     Candidate {
-        pace: Pace {
+        pace: RankSpeed {
             step_rate: 2.5e9,
             ratio: 5.4,
             message: MESSAGE_COST + 15e-6,
@@ -50,7 +50,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         bits: |estimate| estimate.fz_nd,
     },
     Candidate {
-        pace: Pace {
+        pace: RankSpeed {
             step_rate: 1.3e9,
             ratio: 6.5,
             message: MESSAGE_COST + 25e-6,
@@ -103,7 +103,7 @@ const FAR_APART: (f32, f32) = (3.0, 0.05);
 pub(super) struct Candidate {
     pub(super) codec: CodecId,
     /// Its speed and ratio where nobody has measured.
-    pub(super) pace: Pace,
+    pub(super) pace: RankSpeed,
     /// How many times shorter it makes an array of known shape. (Within rel:1e-3 and 1e-4 fz-nd had
     /// 1.36 and 1.33 times fz-light's ratio of seven fields, dense 1.83 and 1.57: docs/codecs.md.)
     shaped: f64,
@@ -124,9 +124,9 @@ impl Bits {
 
 /// What all ranks know that choose.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct CallFacts<'a> {
     /// The caller's choice of schedules.
-    pub(crate) rows: &'a [Row],
+    pub(crate) rows: &'a [SelectionRule],
     pub(crate) network: Network,
     /// How far ranks are from each other at most.
     pub(crate) farthest: Distance,
@@ -151,9 +151,9 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// What decided.
-    pub reason: Reason,
+    pub reason: ChoiceReason,
     /// What was weighed, the exact call first.
-    pub weighed: [Weighed; N_CANDIDATES],
+    pub weighed: [CodecEstimate; N_CANDIDATES],
     /// Bytes per second that each rank's link was taken to have; infinite between ranks that share
     /// a process.
     pub link_rate: f32,
@@ -162,7 +162,7 @@ pub struct Choice {
 /// What decides an automatic plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum ChoiceReason {
     /// No bound can be kept of products and the user's operations.
     Unbounded,
     /// There is one rank.
@@ -182,7 +182,7 @@ pub enum Reason {
 
 /// What an automatic plan expects of a codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weighed {
+pub struct CodecEstimate {
     /// How values become bytes.
     pub codec: CodecId,
     /// Raw bytes per wire byte, headers apart.
@@ -192,7 +192,7 @@ pub struct Weighed {
     pub seconds: f32,
 }
 
-impl Weighed {
+impl CodecEstimate {
     /// Whether it takes less than this part of what another takes.
     fn is_sooner(&self, other: &Self, margin: f64) -> bool {
         f64::from(self.seconds) < margin * f64::from(other.seconds)
@@ -201,8 +201,8 @@ impl Weighed {
 
 impl Choice {
     /// With nothing weighed.
-    fn without_weighing(reason: Reason, link_rate: f64) -> Self {
-        let of = |Candidate { codec, pace, .. }| Weighed {
+    fn without_weighing(reason: ChoiceReason, link_rate: f64) -> Self {
+        let of = |Candidate { codec, pace, .. }| CodecEstimate {
             codec,
             ratio: pace.ratio as f32,
             seconds: f32::INFINITY,
@@ -214,9 +214,9 @@ impl Choice {
     #[cfg(feature = "alloc")]
     pub(crate) const fn depends_on_links(&self) -> bool {
         match self.reason {
-            Reason::Short | Reason::Soonest | Reason::Sampled => true,
-            Reason::Tried => self.link_rate.is_finite(),
-            Reason::Unbounded | Reason::Alone | Reason::Near => false,
+            ChoiceReason::Short | ChoiceReason::Soonest | ChoiceReason::Sampled => true,
+            ChoiceReason::Tried => self.link_rate.is_finite(),
+            ChoiceReason::Unbounded | ChoiceReason::Alone | ChoiceReason::Near => false,
         }
     }
 
@@ -228,7 +228,7 @@ impl Choice {
         let (times, longer) = FAR_APART;
         let is_near = |a: f32, b: f32| a.is_finite() && a < (times * b).max(b + longer);
         // Nothing is weighed any more where calls are known to be sooner exactly.
-        self.reason == Reason::Tried
+        self.reason == ChoiceReason::Tried
             || is_near(exact.seconds, compressed) && is_near(compressed, exact.seconds)
     }
 
@@ -244,27 +244,31 @@ impl Choice {
         lanes: usize,
     ) -> (usize, usize) {
         match self.reason {
-            Reason::Near if collective.reduces() => (lanes.min(2), u16::MAX.into()),
+            ChoiceReason::Near if collective.reduces() => (lanes.min(2), u16::MAX.into()),
             _ => (lanes, super::shortest(codec)),
         }
     }
 
     /// Of codecs that compute more each, the one that is enough sooner; of those behind fz-light by
     /// this factor.
-    fn soonest(&self, margin: f64) -> &Weighed {
+    fn soonest(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
         Self::sooner(best, others, margin)
     }
 
     /// The same of those that compress; the exact one if none is for the call.
-    fn soonest_compressed(&self, margin: f64) -> &Weighed {
+    fn soonest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = Self::sooner(fz_light, others, margin);
         if best.seconds.is_finite() { best } else { exact }
     }
 
-    fn sooner<'a>(first: &'a Weighed, others: &'a [Weighed], margin: f64) -> &'a Weighed {
+    fn sooner<'a>(
+        first: &'a CodecEstimate,
+        others: &'a [CodecEstimate],
+        margin: f64,
+    ) -> &'a CodecEstimate {
         others.iter().fold(first, |best, next| match next.is_sooner(best, margin) {
             true => next,
             false => best,
@@ -275,22 +279,22 @@ impl Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.reason {
-            Reason::Unbounded => return f.write_str("exact: no bound can be kept"),
-            Reason::Alone => return f.write_str("exact: one rank"),
-            Reason::Near if self.weighed[0].seconds.is_infinite() => {
+            ChoiceReason::Unbounded => return f.write_str("exact: no bound can be kept"),
+            ChoiceReason::Alone => return f.write_str("exact: one rank"),
+            ChoiceReason::Near if self.weighed[0].seconds.is_infinite() => {
                 return f.write_str("exact: ranks share a process");
             }
-            Reason::Near => "exact, as ranks share a process; expected: ",
-            Reason::Short => return f.write_str("exact: a short array"),
-            Reason::Soonest => "expected by usual ratios: ",
-            Reason::Sampled => "expected by a sample: ",
-            Reason::Tried if self.weighed[0].seconds.is_infinite() => {
+            ChoiceReason::Near => "exact, as ranks share a process; expected: ",
+            ChoiceReason::Short => return f.write_str("exact: a short array"),
+            ChoiceReason::Soonest => "expected by usual ratios: ",
+            ChoiceReason::Sampled => "expected by a sample: ",
+            ChoiceReason::Tried if self.weighed[0].seconds.is_infinite() => {
                 return f.write_str("exact: sooner when both were tried");
             }
-            Reason::Tried => "compressed: sooner when both were tried; expected: ",
+            ChoiceReason::Tried => "compressed: sooner when both were tried; expected: ",
         })?;
         let weighed = self.weighed.iter().filter(|weighed| weighed.seconds.is_finite());
-        for (nth, &Weighed { codec, ratio, seconds }) in weighed.enumerate() {
+        for (nth, &CodecEstimate { codec, ratio, seconds }) in weighed.enumerate() {
             let comma = if nth > 0 { ", " } else { "" };
             let name = if codec.is_exact() { "exact" } else { codec.name() };
             write!(f, "{comma}{name} {:.3} ms", seconds * 1e3)?;
@@ -304,7 +308,7 @@ impl fmt::Display for Choice {
 
 /// What a call by an automatic plan comes to.
 #[derive(Clone, Copy)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenCall {
     pub(crate) plan: Plan,
     /// `None`: the plan was not automatic.
     pub(crate) choice: Option<Choice>,
@@ -339,11 +343,11 @@ pub(crate) struct Chosen {
 /// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
 /// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
 /// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
-/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks of a process,
+/// %, the call is exact ([`ChoiceReason::Short`]), and nothing is weighed. Between ranks of a process,
 /// which hand frames over, little is gained by fewer bytes, so calls are exact. Links of which
 /// nobody tells count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s, until
 /// [first calls](Plan::auto) measure them; where calls both ways are timed, the clock decides
-/// between exact and compressed ([`Reason::Tried`]).
+/// between exact and compressed ([`ChoiceReason::Tried`]).
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
 /// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
@@ -353,7 +357,7 @@ pub(crate) struct Chosen {
 /// largest of all ranks' numbers of bits counts; sums on their way have ½·log₂ n bits more.
 #[must_use]
 pub fn plan(
-    call: Call,
+    call: ProgramSpec,
     op: OpCode,
     dtype: DType,
     plan: &Plan,
@@ -362,22 +366,22 @@ pub fn plan(
 ) -> (Plan, Option<Choice>) {
     let speeds = Speeds::default();
     let (farthest, is_told) = (Distance::Network, network.link_rate.is_some());
-    let known = Known { rows: &[], network, farthest, is_told, speeds, bits: None, mode: None };
-    let Chosen { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
+    let known = CallFacts { rows: &[], network, farthest, is_told, speeds, bits: None, mode: None };
+    let ChosenCall { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
 
 /// As [`plan`](fn@plan), from all that is known.
 pub(crate) fn choose(
-    call: Call,
+    call: ProgramSpec,
     op: OpCode,
     dtype: DType,
     plan: &Plan,
     n_bytes: usize,
-    known: &Known<'_>,
-) -> Chosen {
+    known: &CallFacts<'_>,
+) -> ChosenCall {
     if !plan.is_auto {
-        return Chosen { plan: *plan, choice: None, asks: false };
+        return ChosenCall { plan: *plan, choice: None, asks: false };
     }
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
@@ -393,17 +397,17 @@ pub(crate) fn choose(
     let pace_of = |at: usize| {
         let step_rate = known.speeds.at(at);
         let message = known.speeds.message_at(at) + farther;
-        Pace { step_rate, message, ..CANDIDATES[at].pace }
+        RankSpeed { step_rate, message, ..CANDIDATES[at].pace }
     };
     let look = LOOK_MESSAGE * (exact_s + farther) + LOOK_BYTES / link_rate;
     let look = LOOK + look * n_doublings(call.size) as f64;
-    let looks = if plan.needs_extent() { look } else { 0.0 };
+    let progress_hook = if plan.needs_extent() { look } else { 0.0 };
     // What the codec saves of the time on links is less than a look and a message cost beside, or
     // than it must be sooner. (Weighing takes 0.3 µs, a tenth of what there is to gain.)
     let n_hops = n_doublings(call.size) as f64;
     let is_short = |at: usize| {
         let pace = pace_of(at);
-        let beside = looks + (known.speeds.message_at(at) - exact_s).max(0.0);
+        let beside = progress_hook + (known.speeds.message_at(at) - exact_s).max(0.0);
         let on_links = n_hops * n_bytes as f64 / link_rate;
         let (saved, exact) = (on_links * (1.0 - pace.ratio.recip()), n_hops * exact_s + on_links);
         n_bytes < pace.from || saved <= beside + (1.0 - MARGIN) * exact
@@ -411,16 +415,16 @@ pub(crate) fn choose(
     let is_near = link_rate == f64::INFINITY;
     let may_try_near = n_bytes >= TRIED_NEAR_FROM && !call.collective.reduces();
     let reason = match op {
-        OpCode::Prod | OpCode::User => Some(Reason::Unbounded),
-        _ if call.size == 1 => Some(Reason::Alone),
-        _ if is_near && !may_try_near => Some(Reason::Near),
-        _ if known.mode == Some(Mode::Exact) => Some(Reason::Tried),
-        _ if !is_near && (1..N_CANDIDATES).all(is_short) => Some(Reason::Short),
+        OpCode::Prod | OpCode::User => Some(ChoiceReason::Unbounded),
+        _ if call.size == 1 => Some(ChoiceReason::Alone),
+        _ if is_near && !may_try_near => Some(ChoiceReason::Near),
+        _ if known.mode == Some(Mode::Exact) => Some(ChoiceReason::Tried),
+        _ if !is_near && (1..N_CANDIDATES).all(is_short) => Some(ChoiceReason::Short),
         _ => None,
     };
     if let Some(reason) = reason {
         let choice = Some(Choice::without_weighing(reason, link_rate));
-        return Chosen { plan: exact, choice, asks: false };
+        return ChosenCall { plan: exact, choice, asks: false };
     }
     let are_copies = !known.is_told && known.farthest < Distance::Network;
     let copied =
@@ -431,23 +435,23 @@ pub(crate) fn choose(
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
-        let pace = Pace { ratio, ..pace_of(at) };
+        let pace = RankSpeed { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
-        let looks = if at > 0 { looks } else { 0.0 };
-        looks + model.least_seconds(by)
+        let progress_hook = if at > 0 { progress_hook } else { 0.0 };
+        progress_hook + model.least_seconds(by)
     };
     let is_exact = is_near && known.mode.is_none();
     let reason = match known.bits {
-        _ if known.mode.is_some() => Reason::Tried,
-        _ if is_near => Reason::Near,
-        Some(_) => Reason::Sampled,
-        None => Reason::Soonest,
+        _ if known.mode.is_some() => ChoiceReason::Tried,
+        _ if is_near => ChoiceReason::Near,
+        Some(_) => ChoiceReason::Sampled,
+        None => ChoiceReason::Soonest,
     };
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
         // Of what looks and one message take, and what is to be beaten.
-        let least = (looks + pace_of(at).message) as f32;
+        let least = (progress_hook + pace_of(at).message) as f32;
         let is_late = at > 0 && least > choice.weighed[0].seconds;
         if !codec.is_for(dtype) || n_bytes < pace.from || is_late {
             continue;
@@ -462,7 +466,7 @@ pub(crate) fn choose(
             _ => usual,
         };
         let expected = seconds(at, ratio) as f32;
-        choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
+        choice.weighed[at] = CodecEstimate { codec, ratio: ratio as f32, seconds: expected };
     }
     let margin = if is_told { MARGIN } else { MARGIN_UNTOLD };
     let best = *match known.mode {
@@ -482,7 +486,7 @@ pub(crate) fn choose(
             false => is_worth && (1..N_CANDIDATES).any(may_win),
         }
     };
-    Chosen { plan: chosen, choice: Some(choice), asks }
+    ChosenCall { plan: chosen, choice: Some(choice), asks }
 }
 
 /// Bytes per second that a node's ranks copy for a link, of what they have measured: each also
@@ -494,7 +498,7 @@ fn without_work(measured: f64, size: usize, speeds: &Speeds) -> f64 {
 }
 
 /// Bits a value that sums on their way have more than operands.
-fn growth(call: Call, op: OpCode) -> f64 {
+fn growth(call: ProgramSpec, op: OpCode) -> f64 {
     let doubled = 0.5 * n_doublings(call.size) as f64;
     match (call.collective, op) {
         (_, OpCode::Min | OpCode::Max) => 0.0,

@@ -7,9 +7,9 @@ use crate::bundle;
 use crate::codec::CodecId;
 use crate::frame::HEADER_BYTES;
 use crate::schedule::{
-    self, Binomial, Bruck, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise,
-    PrefixDoubling, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
-    TwoLevels,
+    self, Binomial, Bruck, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise,
+    PrefixDoubling, ProgramSpec, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather,
+    Schedule, TwoLevels,
 };
 use crate::transport::FRAME_ALIGN;
 use heapless::Vec;
@@ -86,7 +86,7 @@ const ALONE: f64 = 0.1;
 const ALONE_UNTOLD: f64 = 0.25;
 
 /// What a schedule does, as the model sees it.
-struct Offer {
+struct ScheduleCost {
     schedule: &'static dyn Schedule,
     /// Messages one after the other, or as many as they cost as much as.
     n_messages: f64,
@@ -101,7 +101,7 @@ struct Offer {
     padding: f64,
 }
 
-impl Offer {
+impl ScheduleCost {
     fn new(schedule: &'static dyn Schedule, n_messages: usize, moved: f64, reduced: f64) -> Self {
         let n_messages = n_messages as f64;
         Self { schedule, n_messages, moved, reduced, detour: 1.0, saved: 0.0, padding: 0.0 }
@@ -110,7 +110,7 @@ impl Offer {
 
 /// How fast ranks are by a codec, and how short what they send.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct RankSpeed {
     /// Bytes per second moved and reduced.
     pub(super) step_rate: f64,
     /// Raw bytes per wire byte.
@@ -122,7 +122,7 @@ pub(super) struct Pace {
     pub(super) from: usize,
 }
 
-impl Pace {
+impl RankSpeed {
     /// Of any call by this codec.
     pub(super) const fn of(codec: CodecId) -> Self {
         let ratio = ratio(codec);
@@ -132,10 +132,10 @@ impl Pace {
 
 /// What is to be done, and over what.
 pub(super) struct Model {
-    pub(super) call: Call,
+    pub(super) call: ProgramSpec,
     pub(super) n_bytes: usize,
     pub(super) codec: CodecId,
-    pub(super) pace: Pace,
+    pub(super) pace: RankSpeed,
     pub(super) network: Network,
     /// Whether somebody has told how fast this machine is.
     pub(super) is_told: bool,
@@ -156,7 +156,8 @@ impl Model {
     /// if the model does not know it.
     pub(super) fn least_seconds(&self, schedule: &dyn Schedule) -> f64 {
         let offers = self.offers();
-        let is_asked = |offer: &&Offer| schedule::code(schedule) == schedule::code(offer.schedule);
+        let is_asked =
+            |offer: &&ScheduleCost| schedule::code(schedule) == schedule::code(offer.schedule);
         let seconds = |offer| self.overlapped(offer);
         let of_asked = offers.iter().filter(is_asked).map(seconds).reduce(f64::min);
         let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
@@ -164,7 +165,7 @@ impl Model {
             // All but a part of the array passes one link, in as many messages as there are parts.
             let n = self.call.size;
             let default = schedule::default_for(self.call.collective);
-            self.overlapped(&Offer::new(default, n - 1, (n - 1) as f64 / n as f64, 0.0))
+            self.overlapped(&ScheduleCost::new(default, n - 1, (n - 1) as f64 / n as f64, 0.0))
         })
     }
 
@@ -186,7 +187,7 @@ impl Model {
             && n_nodes <= self.n_bytes.div_ceil(ROUND)
     }
 
-    fn offers(&self) -> Vec<Offer, 5> {
+    fn offers(&self) -> Vec<ScheduleCost, 5> {
         let n = self.call.size.max(1);
         let doublings = n_doublings(n);
         // All of the array but a rank's own part.
@@ -200,44 +201,44 @@ impl Model {
         let n_pairs = half.div_ceil(ROUND).max((half / self.shortest()).min(LANES)).max(1);
         let n_levels = 2 * n_pairs + (3 * doublings).saturating_sub(2);
         let by_trees = n_levels as f64 / (2 * n_pairs) as f64;
-        let trees = |n_messages, moved, reduced| Offer {
+        let trees = |n_messages, moved, reduced| ScheduleCost {
             detour: TREES,
-            ..Offer::new(&DoubleTree, n_messages, moved, reduced)
+            ..ScheduleCost::new(&DoubleTree, n_messages, moved, reduced)
         };
-        let circulant = |n_halves: usize, moved, reduced| Offer {
+        let circulant = |n_halves: usize, moved, reduced| ScheduleCost {
             detour: DETOUR,
-            ..Offer::new(&Circulant, n_halves * doublings, moved, reduced)
+            ..ScheduleCost::new(&Circulant, n_halves * doublings, moved, reduced)
         };
         let side_by_side = if self.on_link() > SLOW { SLOW_SIDE_BY_SIDE } else { SIDE_BY_SIDE };
         let n_exchanged = 1.0 + side_by_side * n.saturating_sub(2) as f64;
-        let pairwise = |n_halves: f64, saved, moved, reduced| Offer {
+        let pairwise = |n_halves: f64, saved, moved, reduced| ScheduleCost {
             n_messages: n_halves * n_exchanged,
             detour: DETOUR,
             saved,
-            ..Offer::new(&Pairwise, 0, moved, reduced)
+            ..ScheduleCost::new(&Pairwise, 0, moved, reduced)
         };
         let is_exact = self.codec.is_exact();
         let mut offers = Vec::new();
-        let mut add = |offer: Offer| {
+        let mut add = |offer: ScheduleCost| {
             let added = offers.push(offer);
             debug_assert!(added.is_ok(), "there is room for all offers");
         };
         match self.call.collective {
             Collective::AllReduce => {
                 let rounds = n.ilog2() as usize + if n.is_power_of_two() { 0 } else { 2 };
-                add(Offer::new(&Ring, 2 * (n - 1), 2.0 * others, others));
+                add(ScheduleCost::new(&Ring, 2 * (n - 1), 2.0 * others, others));
                 add(circulant(2, 2.0 * others, others));
-                add(Offer::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
+                add(ScheduleCost::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
                 add(trees(2 * n_levels, 2.0 * by_trees, by_trees));
                 add(pairwise(2.0, SAVED, 2.0 * others, others));
             }
             Collective::ReduceScatter => {
-                add(Offer::new(&Ring, n - 1, others, others));
+                add(ScheduleCost::new(&Ring, n - 1, others, others));
                 add(circulant(1, others, others));
                 add(pairwise(1.0, 2.0 * SAVED, others, others));
             }
             Collective::AllGather => {
-                add(Offer::new(&Ring, n - 1, others, 0.0));
+                add(ScheduleCost::new(&Ring, n - 1, others, 0.0));
                 add(circulant(1, others, 0.0));
                 add(pairwise(1.0, 0.0, others, 0.0));
             }
@@ -246,46 +247,47 @@ impl Model {
                     true => [1.0, TREES, HALVES],
                     false => [COMPRESSED_CHAIN, COMPRESSED_TREES, COMPRESSED_HALVES],
                 };
-                let chain = Offer::new(&Chain, n_hops, by_chain, 0.0);
-                add(Offer::new(&Binomial, doublings, doublings as f64, 0.0));
-                add(Offer { detour: by_chain_at, ..chain });
-                add(Offer { detour: by_trees_at, ..trees(n_levels, by_trees, 0.0) });
-                let halves = Offer::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
-                add(Offer { detour: by_halves_at, ..halves });
+                let chain = ScheduleCost::new(&Chain, n_hops, by_chain, 0.0);
+                add(ScheduleCost::new(&Binomial, doublings, doublings as f64, 0.0));
+                add(ScheduleCost { detour: by_chain_at, ..chain });
+                add(ScheduleCost { detour: by_trees_at, ..trees(n_levels, by_trees, 0.0) });
+                let halves = ScheduleCost::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
+                add(ScheduleCost { detour: by_halves_at, ..halves });
             }
             Collective::Reduce => {
-                add(Offer::new(&Binomial, doublings, doublings as f64, doublings as f64));
-                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
+                add(ScheduleCost::new(&Binomial, doublings, doublings as f64, doublings as f64));
+                add(ScheduleCost::new(&Chain, n_hops, by_chain, by_chain));
                 add(trees(n_levels, by_trees, by_trees));
-                let halves = Offer::new(&ReduceScatterGather, 2 * doublings, 2.0 * others, others);
-                add(Offer { detour: REDUCED_HALVES, ..halves });
+                let halves =
+                    ScheduleCost::new(&ReduceScatterGather, 2 * doublings, 2.0 * others, others);
+                add(ScheduleCost { detour: REDUCED_HALVES, ..halves });
             }
             Collective::Scan | Collective::ExclusiveScan => {
-                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
+                add(ScheduleCost::new(&Chain, n_hops, by_chain, by_chain));
                 let is_exclusive = self.call.collective == Collective::ExclusiveScan;
                 let rounds = if is_exclusive { n_doublings((n - 1).max(1)) + 1 } else { doublings };
                 if self.n_bytes <= LONGEST_DOUBLED {
-                    add(Offer::new(&PrefixDoubling, rounds, rounds as f64, rounds as f64));
+                    add(ScheduleCost::new(&PrefixDoubling, rounds, rounds as f64, rounds as f64));
                 }
             }
             Collective::AllToAll => {
                 // To all others of so many, and of a rank's parts; with the padding of some.
                 let at_once =
                     |n: usize| (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
-                let offer = |schedule, n_messages, n_passed: usize, n_padded: usize| Offer {
+                let offer = |schedule, n_messages, n_passed: usize, n_padded: usize| ScheduleCost {
                     n_messages,
                     padding: (n_padded * self.padding_of_part()) as f64,
-                    ..Offer::new(schedule, 0, n_passed as f64 / n as f64, 0.0)
+                    ..ScheduleCost::new(schedule, 0, n_passed as f64 / n as f64, 0.0)
                 };
                 add(offer(&Linear, at_once(n), n - 1, 0));
                 let n_passed = Bruck::n_passed(n);
                 let bruck = offer(&Bruck, doublings as f64, n_passed, n_passed);
-                add(Offer { detour: DETOUR, ..bruck });
+                add(ScheduleCost { detour: DETOUR, ..bruck });
                 if TwoLevels::has_levels(self.call) {
                     let k = self.call.ranks_per_node;
                     let n_messages = at_once(n / k) + at_once(k);
                     let levels = offer(&TwoLevels, n_messages, 2 * n - k - n / k, n - k);
-                    add(Offer { detour: DETOUR, ..levels });
+                    add(ScheduleCost { detour: DETOUR, ..levels });
                 }
             }
             Collective::Scatter | Collective::Gather => {}
@@ -301,13 +303,13 @@ impl Model {
     }
 
     /// How long a schedule takes, by what tells schedules from each other.
-    fn seconds(&self, offer: &Offer) -> f64 {
+    fn seconds(&self, offer: &ScheduleCost) -> f64 {
         self.on_messages(offer) + self.at_work(offer, self.worked(offer)) + self.on_links(offer)
     }
 
     /// How long a schedule takes, where ranks compute while earlier rounds are on links, as a part
     /// of each array is.
-    fn overlapped(&self, offer: &Offer) -> f64 {
+    fn overlapped(&self, offer: &ScheduleCost) -> f64 {
         let n = self.call.size.max(1);
         let (encoded, n_parts) = match self.call.collective {
             Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather => {
@@ -340,24 +342,24 @@ impl Model {
         }
     }
 
-    fn on_messages(&self, offer: &Offer) -> f64 {
+    fn on_messages(&self, offer: &ScheduleCost) -> f64 {
         let lateness = (LATENESS * self.on_link()).min(LATEST);
         offer.n_messages * (self.pace.message + lateness)
     }
 
     /// How often a rank goes over the array.
-    fn worked(&self, offer: &Offer) -> f64 {
+    fn worked(&self, offer: &ScheduleCost) -> f64 {
         let is_passed_on =
             matches!(self.call.collective, Collective::Broadcast | Collective::AllToAll);
         let decoded = if is_passed_on { offer.moved.min(1.0) } else { offer.moved };
         decoded + (offer.moved - decoded) / self.pace.ratio + offer.reduced
     }
 
-    fn at_work(&self, offer: &Offer, worked: f64) -> f64 {
+    fn at_work(&self, offer: &ScheduleCost, worked: f64) -> f64 {
         offer.detour * worked * self.n_bytes as f64 / (2.0 * self.pace.step_rate)
     }
 
-    fn on_links(&self, offer: &Offer) -> f64 {
+    fn on_links(&self, offer: &ScheduleCost) -> f64 {
         let saved = if self.codec.is_exact() { 0.0 } else { offer.saved };
         let padding = offer.padding + offer.n_messages * self.pace.overhead;
         let padding = self.network.link_rate.map_or(0.0, |rate| padding / rate);

@@ -21,16 +21,16 @@ mod text;
 #[cfg(feature = "std")]
 pub use environment::{VARIABLE, from_env};
 #[cfg(feature = "alloc")]
-pub use text::{ParseRowsError, parse};
+pub use text::{ParseRulesError, parse};
 
 use super::Network;
-use crate::schedule::{Call, Collective, Schedule};
+use crate::schedule::{Collective, ProgramSpec, Schedule};
 use core::fmt;
 use core::ops::RangeInclusive;
 
 /// Which calls take a schedule. Printed, it is the text that `parse` reads.
 #[derive(Clone)]
-pub struct Row {
+pub struct SelectionRule {
     /// Of this collective,
     pub collective: Collective,
     /// between so many ranks,
@@ -38,18 +38,18 @@ pub struct Row {
     /// on an array of so many bytes in all,
     pub n_bytes: RangeInclusive<usize>,
     /// over such links,
-    pub links: Links,
+    pub links: LinkFilter,
     /// where so many ranks in a row are known to share a node
-    /// ([`Call::ranks_per_node`], 1 if nothing is known).
+    /// ([`ProgramSpec::ranks_per_node`], 1 if nothing is known).
     pub ranks_per_node: RangeInclusive<usize>,
     /// The schedule.
     pub schedule: &'static dyn Schedule,
 }
 
-/// Links that a [`Row`] is for, by what the transport tells of a rank's
+/// Links that a [`SelectionRule`] is for, by what the transport tells of a rank's
 /// ([`link_rate`](crate::Transport::link_rate)).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkFilter {
     /// All.
     Any,
     /// Those whose rate is not told: unknown, or as fast as memory.
@@ -58,7 +58,7 @@ pub enum Links {
     Rates(RangeInclusive<u64>),
 }
 
-impl Links {
+impl LinkFilter {
     fn contain(&self, rate: Option<f64>) -> bool {
         match self {
             Self::Any => true,
@@ -68,12 +68,12 @@ impl Links {
     }
 }
 
-impl Row {
+impl SelectionRule {
     /// All calls of a collective.
     #[must_use]
     pub const fn new(collective: Collective, schedule: &'static dyn Schedule) -> Self {
         let (ranks, ranks_per_node) = (0..=usize::MAX, 0..=usize::MAX);
-        let (n_bytes, links) = (0..=usize::MAX, Links::Any);
+        let (n_bytes, links) = (0..=usize::MAX, LinkFilter::Any);
         Self { collective, ranks, n_bytes, links, ranks_per_node, schedule }
     }
 
@@ -91,7 +91,7 @@ impl Row {
 
     /// Of those, the calls over such links.
     #[must_use]
-    pub const fn with_links(self, links: Links) -> Self {
+    pub const fn with_links(self, links: LinkFilter) -> Self {
         Self { links, ..self }
     }
 
@@ -101,7 +101,7 @@ impl Row {
         Self { ranks_per_node, ..self }
     }
 
-    fn is_for(&self, call: Call, n_bytes: usize, network: Network) -> bool {
+    fn is_for(&self, call: ProgramSpec, n_bytes: usize, network: Network) -> bool {
         self.collective == call.collective
             && self.ranks.contains(&call.size)
             && self.n_bytes.contains(&n_bytes)
@@ -110,12 +110,12 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for SelectionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const BYTES: &[(&str, u128)] = &[("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10), ("", 1)];
         const BITS: &[(&str, u128)] =
             &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
-        let plain = |range: &RangeInclusive<usize>, units| Ends {
+        let plain = |range: &RangeInclusive<usize>, units| RangeEnds {
             first: *range.start() as u128,
             last: (*range.end() != usize::MAX).then_some(*range.end() as u128),
             units,
@@ -123,13 +123,13 @@ impl fmt::Display for Row {
         let ranks = plain(&self.ranks, &[("", 1)]);
         write!(f, "{}:{ranks}:{}", self.collective.name(), plain(&self.n_bytes, BYTES))?;
         match &self.links {
-            Links::Any => {}
-            Links::Unknown => f.write_str(":link=unknown")?,
-            Links::Rates(rates) => {
+            LinkFilter::Any => {}
+            LinkFilter::Unknown => f.write_str(":link=unknown")?,
+            LinkFilter::Rates(rates) => {
                 let n_bits = |rate: u64| u128::from(rate) * 8;
                 let last = (*rates.end() != u64::MAX).then(|| n_bits(*rates.end()));
-                match (Ends { first: n_bits(*rates.start()), last, units: BITS }) {
-                    Ends { first: 0, last: None, .. } => f.write_str(":link=-")?,
+                match (RangeEnds { first: n_bits(*rates.start()), last, units: BITS }) {
+                    RangeEnds { first: 0, last: None, .. } => f.write_str(":link=-")?,
                     ends => write!(f, ":link={ends}")?,
                 }
             }
@@ -141,14 +141,14 @@ impl fmt::Display for Row {
     }
 }
 
-impl fmt::Debug for Row {
+impl fmt::Debug for SelectionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
 /// The ends of a range in the largest units of which they are multiples, as they are written.
-struct Ends {
+struct RangeEnds {
     first: u128,
     /// `None`: without end.
     last: Option<u128>,
@@ -156,7 +156,7 @@ struct Ends {
     units: &'static [(&'static str, u128)],
 }
 
-impl fmt::Display for Ends {
+impl fmt::Display for RangeEnds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |f: &mut fmt::Formatter<'_>, n: u128| {
             let fits = |unit: &&(&str, u128)| unit.1 == 1 || n != 0 && n.is_multiple_of(unit.1);
@@ -180,8 +180,8 @@ impl fmt::Display for Ends {
 /// The schedule of the first row that is for a call on an array of `n_bytes` over a network.
 #[must_use]
 pub fn first_of(
-    rows: &[Row],
-    call: Call,
+    rows: &[SelectionRule],
+    call: ProgramSpec,
     n_bytes: usize,
     network: Network,
 ) -> Option<&'static dyn Schedule> {
@@ -190,7 +190,7 @@ pub fn first_of(
 
 #[cfg(feature = "std")]
 mod environment {
-    use super::{ParseRowsError, Row, parse};
+    use super::{ParseRulesError, SelectionRule, parse};
     use std::sync::OnceLock;
 
     /// The variable of the environment that [`from_env`] reads.
@@ -200,8 +200,9 @@ mod environment {
     ///
     /// # Errors
     /// As [`parse`].
-    pub fn from_env() -> Result<&'static [Row], ParseRowsError> {
-        static ROWS: OnceLock<Result<std::vec::Vec<Row>, ParseRowsError>> = OnceLock::new();
+    pub fn from_env() -> Result<&'static [SelectionRule], ParseRulesError> {
+        static ROWS: OnceLock<Result<std::vec::Vec<SelectionRule>, ParseRulesError>> =
+            OnceLock::new();
         let text = || std::env::var_os(VARIABLE).unwrap_or_default();
         let rows = ROWS.get_or_init(|| parse(&text().to_string_lossy()));
         rows.as_deref().map_err(Clone::clone)

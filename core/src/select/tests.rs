@@ -15,7 +15,7 @@ fn network(link_rate: Option<f64>) -> Network {
 }
 
 fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
-    let call = Call::new(Collective::AllReduce, size, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, size, Rank(0));
     schedule(call, OpCode::Sum, plan, n_bytes, network(rate)).name()
 }
 
@@ -59,7 +59,7 @@ fn circulant_graphs_need_frames_for_many_parts() {
     let plan = Plan::foldwire(Bound::Relative(1e-4));
     for collective in [Collective::ReduceScatter, Collective::AllGather] {
         let name = |size, n_bytes, frame_bytes| {
-            let call = Call::new(collective, size, Rank(0));
+            let call = ProgramSpec::new(collective, size, Rank(0));
             let network = Network { link_rate: None, frame_bytes };
             schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
         };
@@ -74,7 +74,7 @@ fn circulant_graphs_need_frames_for_many_parts() {
 #[test]
 fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compressed() {
     let by = |plan: Plan, size, n_bytes| {
-        let call = Call::new(Collective::Broadcast, size, Rank(0));
+        let call = ProgramSpec::new(Collective::Broadcast, size, Rank(0));
         schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
     };
     assert_eq!(by(Plan::raw(), 4, LONG), "chain");
@@ -99,7 +99,7 @@ fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compress
 fn long_arrays_take_two_levels_where_nodes_are_known() {
     let plan = Plan::foldwire(Bound::Relative(1e-4));
     let name = |collective, n_bytes, per_node| {
-        let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
+        let call = ProgramSpec::new(collective, 64, Rank(0)).with_nodes(per_node);
         schedule(call, OpCode::Sum, &plan, n_bytes, network(GIGABIT)).name()
     };
     for collective in Collective::ALL.into_iter().filter(|&c| c != Collective::AllToAll) {
@@ -111,7 +111,7 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
     }
     // Links that take no time, and a chain of many nodes.
     let name = |size, rate| {
-        let call = Call::new(Collective::Broadcast, size, Rank(0)).with_nodes(8);
+        let call = ProgramSpec::new(Collective::Broadcast, size, Rank(0)).with_nodes(8);
         schedule(call, OpCode::None, &plan, LONG, network(rate)).name()
     };
     assert_eq!(name(64, GIGABIT), TwoLevels.name());
@@ -123,7 +123,7 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
 fn short_arrays_go_to_all_by_two_levels_where_nodes_are_known() {
     for plan in [Plan::raw(), Plan::foldwire(Bound::Relative(1e-4))] {
         let name = |size, n_bytes, per_node| {
-            let call = Call::new(Collective::AllToAll, size, Rank(0)).with_nodes(per_node);
+            let call = ProgramSpec::new(Collective::AllToAll, size, Rank(0)).with_nodes(per_node);
             schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
         };
         assert_eq!(name(64, 1024, 8), TwoLevels.name());
@@ -141,7 +141,7 @@ fn short_arrays_go_to_all_by_two_levels_where_nodes_are_known() {
 fn short_arrays_are_scanned_by_doubling() {
     let plan = Plan::foldwire(Bound::Relative(1e-4));
     let scan = |collective, size, n_bytes| {
-        let call = Call::new(collective, size, Rank(0));
+        let call = ProgramSpec::new(collective, size, Rank(0));
         schedule(call, OpCode::Sum, &plan, n_bytes, network(None)).name()
     };
     for (collective, least) in [(Collective::Scan, 4), (Collective::ExclusiveScan, 5)] {
@@ -155,7 +155,7 @@ fn short_arrays_are_scanned_by_doubling() {
 #[test]
 fn short_arrays_go_through_others_to_all() {
     let by = |plan: Plan, size, n_bytes, rate| {
-        let call = Call::new(Collective::AllToAll, size, Rank(0));
+        let call = ProgramSpec::new(Collective::AllToAll, size, Rank(0));
         schedule(call, OpCode::None, &plan, n_bytes, network(rate)).name()
     };
     let (raw, lossy) = (Plan::raw(), Plan::foldwire(Bound::Relative(1e-4)));
@@ -195,14 +195,14 @@ fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
     assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
     // Products of codes are not defined, so the fused pipeline keeps floats for them.
     let fused = Plan::foldwire(Bound::Relative(1e-4));
-    let call = Call::new(Collective::AllReduce, 8, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, 8, Rank(0));
     let network = network(GIGABIT);
     assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
 }
 
 /// What an automatic plan comes to.
 fn automatic(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> CodecId {
-    let call = Call::new(Collective::AllReduce, size, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, size, Rank(0));
     let chosen = super::plan(call, OpCode::Sum, DType::F32, plan, n_bytes, network(rate)).0;
     assert!(!chosen.is_auto);
     assert_eq!(chosen.bound.is_none(), chosen.codec == CodecId::Raw);
@@ -235,7 +235,7 @@ fn an_automatic_plan_weighs_bytes_against_work() {
 #[test]
 fn an_automatic_plan_is_exact_where_no_bound_can_be_kept() {
     let plan = Plan::auto(Bound::Relative(1e-4));
-    let call = Call::new(Collective::AllReduce, 4, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
     let chosen = |op, dtype| super::plan(call, op, dtype, &plan, LONG, network(GIGABIT)).0.codec;
     assert_eq!(chosen(OpCode::Prod, DType::F32), CodecId::Raw);
     assert_eq!(chosen(OpCode::User, DType::F32), CodecId::Raw);
@@ -254,8 +254,8 @@ fn what_is_pinned_stays() {
 }
 
 /// What ranks know whose links a network has told.
-fn known(network: Network) -> automatic::Known<'static> {
-    automatic::Known {
+fn known(network: Network) -> automatic::CallFacts<'static> {
+    automatic::CallFacts {
         rows: &[],
         network,
         farthest: Distance::Network,
@@ -268,15 +268,15 @@ fn known(network: Network) -> automatic::Known<'static> {
 
 /// What it comes to where a sample says that codecs make so many bits of each value.
 fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -> CodecId {
-    let call = Call::new(Collective::Broadcast, 4, Rank(0));
+    let call = ProgramSpec::new(Collective::Broadcast, 4, Rank(0));
     let speeds = Speeds::default();
     let bits = Some(automatic::Bits(bits));
-    let known = automatic::Known { speeds, bits, ..known(network(rate)) };
+    let known = automatic::CallFacts { speeds, bits, ..known(network(rate)) };
     let plan = Plan::auto(Bound::Absolute(1e-4));
     let chosen = automatic::choose(call, OpCode::None, DType::F32, &plan, n_bytes, &known);
     assert!(!chosen.asks, "a sample is taken once");
     let choice = chosen.choice.expect("an automatic plan");
-    assert_eq!(choice.reason, Reason::Sampled);
+    assert_eq!(choice.reason, ChoiceReason::Sampled);
     chosen.plan.codec
 }
 
@@ -294,9 +294,9 @@ fn the_ratio_of_a_sample_decides() {
 }
 
 /// What an all-reduce between two ranks this far from each other takes, which have measured this.
-fn within(farthest: Distance, n_bytes: usize, measured: Option<f64>) -> (CodecId, Reason) {
-    let call = Call::new(Collective::AllReduce, 2, Rank(0));
-    let known = automatic::Known { farthest, is_told: false, ..known(network(measured)) };
+fn within(farthest: Distance, n_bytes: usize, measured: Option<f64>) -> (CodecId, ChoiceReason) {
+    let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
+    let known = automatic::CallFacts { farthest, is_told: false, ..known(network(measured)) };
     let plan = Plan::auto(Bound::Relative(1e-3));
     let chosen = automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known);
     (chosen.plan.codec, chosen.choice.expect("an automatic plan").reason)
@@ -312,10 +312,10 @@ fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
             }
             assert_eq!(within(farthest, n_bytes, Some(100e9)).0, CodecId::Raw);
         }
-        assert_eq!(within(farthest, 1000, None), (CodecId::Raw, Reason::Short));
+        assert_eq!(within(farthest, 1000, None), (CodecId::Raw, ChoiceReason::Short));
     }
     // Frames that are handed over in memory move nothing.
-    assert_eq!(within(Distance::Memory, 64 << 20, None), (CodecId::Raw, Reason::Near));
+    assert_eq!(within(Distance::Memory, 64 << 20, None), (CodecId::Raw, ChoiceReason::Near));
     assert_ne!(within(Distance::Memory, 64 << 20, GIGABIT).0, CodecId::Raw);
 }
 
@@ -324,8 +324,8 @@ fn dense_is_taken_for_less_where_speeds_are_told() {
     // A machine that is as fast as usual, of which somebody knows that.
     let told = Speeds::default().with(CodecId::Raw, 6.01e9);
     let chosen = |speeds| {
-        let call = Call::new(Collective::AllReduce, 4, Rank(0));
-        let known = automatic::Known { speeds, ..known(network(GIGABIT)) };
+        let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
+        let known = automatic::CallFacts { speeds, ..known(network(GIGABIT)) };
         let plan = Plan::auto(Bound::Absolute(1e-4)).with_shape(&[100, 64, 128]);
         automatic::choose(call, OpCode::Sum, DType::F32, &plan, LONG, &known).plan.codec
     };
@@ -335,7 +335,7 @@ fn dense_is_taken_for_less_where_speeds_are_told() {
 #[test]
 fn samples_are_taken_where_they_cost_little() {
     let asks = |bound, n_bytes, rate| {
-        let call = Call::new(Collective::AllReduce, 4, Rank(0));
+        let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
         let known = known(network(rate));
         let plan = Plan::auto(bound);
         automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).asks

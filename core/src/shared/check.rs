@@ -18,9 +18,9 @@ pub(super) enum Checking {
 }
 
 /// Ends a check, also one that unwinds.
-struct End<'c>(&'c Cell<Checking>);
+struct EndOfCheck<'c>(&'c Cell<Checking>);
 
-impl Drop for End<'_> {
+impl Drop for EndOfCheck<'_> {
     fn drop(&mut self) {
         self.0.set(Checking::No);
     }
@@ -54,7 +54,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// }
     /// ```
     pub fn check<R>(&self, start: impl FnOnce(&Self) -> Result<R, Error>) -> Result<(), Error> {
-        let _end = End(&self.checking);
+        let _end = EndOfCheck(&self.checking);
         self.checking.set(Checking::Yes);
         match start(self) {
             Err(_) if self.checking.get() == Checking::Passed => Ok(()),
@@ -85,8 +85,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             return Error::Poisoned;
         }
         // A group call under way has borrowed its seats.
-        let mut seats = self.seats.iter().filter_map(|seat| seat.comm.try_borrow_mut().ok());
-        let Some(mut comm) = seats.next() else { return Error::Internal };
+        let mut call_slots =
+            self.call_slots.iter().filter_map(|call_slot| call_slot.comm.try_borrow_mut().ok());
+        let Some(mut comm) = call_slots.next() else { return Error::Internal };
         match comm.as_mut().map_or(Err(Error::Poisoned), check) {
             Ok(()) => {
                 self.checking.set(Checking::Passed);

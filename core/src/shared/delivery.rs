@@ -1,12 +1,12 @@
 //! A message under way: how it is driven, and ends.
 
-use super::letter::Letter;
 use super::mailbox::Mailbox;
-use super::pending::{Lends, UnderWay};
+use super::message_endpoint::MessageEndpoint;
+use super::pending::{Lends, NodeWork};
 use crate::collective::Communicator;
 use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
-use crate::error::{Error, Field, Reason};
-use crate::handle::Step;
+use crate::error::{AbortReason, Error, Field};
+use crate::handle::Progress;
 use crate::node::{Drive, Port};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_millis(10);
 /// A message under way, as the node drives it.
 pub(super) struct Delivery<'a, X: Transport, L> {
     mailbox: Rc<Mailbox<'a, X>>,
-    letter: L,
+    message_endpoint: L,
     report: Report,
     limits: Limits,
     started: Duration,
@@ -33,20 +33,20 @@ pub(super) struct Delivery<'a, X: Transport, L> {
     outcome: Option<Result<Report, Error>>,
 }
 
-impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
+impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
     /// Starts a message that was found possible.
     pub(super) fn start(
         mailbox: &Rc<Mailbox<'a, X>>,
         comm: &mut Communicator<Port<'a, X>>,
-        mut letter: L,
+        mut message_endpoint: L,
         report: Report,
     ) -> Result<Self, Error> {
         comm.use_lanes()?;
         mailbox.admit(L::IS_SENT)?;
         let begun = {
             let mut peers = mailbox.peers.borrow_mut();
-            let peer = peers.entry(letter.peer()).or_default();
-            letter.begin(comm, peer, mailbox.next_receive())
+            let peer = peers.entry(message_endpoint.peer()).or_default();
+            message_endpoint.begin(comm, peer, mailbox.next_receive())
         };
         begun.inspect_err(|_| mailbox.dismiss(L::IS_SENT))?;
         let (started, config) = (comm.transport.now(), &comm.config);
@@ -60,9 +60,9 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             is_asked_for: false,
             left: None,
             outcome: None,
-            letter,
+            message_endpoint,
         };
-        if delivery.letter.cursor().is_done {
+        if delivery.message_endpoint.cursor().is_done {
             delivery.end(Ok(report));
         }
         Ok(delivery)
@@ -75,9 +75,9 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         }
     }
 
-    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step, Error> {
+    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Progress, Error> {
         if comm.is_poisoned() {
-            return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
+            return Err(self.mailbox.call_slot.failure().unwrap_or(Error::Poisoned));
         }
         let ours = comm.beside_messages::<L::Value>();
         if self.watchdog.lost().is_some() {
@@ -86,11 +86,12 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
         }
         comm.transport.progress().map_err(transport_error)?;
-        let (rank, step) = (self.letter.peer(), self.letter.cursor().n_segments as usize);
+        let (rank, step) =
+            (self.message_endpoint.peer(), self.message_endpoint.cursor().n_segments as usize);
         let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
         let peer = peers.entry(rank).or_default();
         let moved = match self.left {
-            None => self.letter.advance(comm, peer, &mut self.report),
+            None => self.message_endpoint.advance(comm, peer, &mut self.report),
             Some(_) => Ok(false),
         };
         let now = comm.transport.now();
@@ -98,25 +99,25 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             Ok(moved) => moved,
             Err(error) => {
                 self.watchdog.lose(error, now)?;
-                return Ok(Step::Moved);
+                return Ok(Progress::Moved);
             }
         };
-        if self.letter.cursor().is_done {
+        if self.message_endpoint.cursor().is_done {
             let left = *self.left.get_or_insert(now);
             // A message that nobody receives yet may be under way for long.
             let lingers = L::IS_SENT && now.saturating_sub(left) < LINGER;
             if lingers && comm.transport.undelivered().is_some() {
-                return Ok(if moved { Step::Moved } else { Step::Waiting });
+                return Ok(if moved { Progress::Moved } else { Progress::Waiting });
             }
             self.report.total = now.saturating_sub(self.started);
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         }
         let is_looked_at = self.is_asked_for;
         let waiter = PeerWaiting { rank, step, own: comm.rank(), is_looked_at };
         let Communicator { transport, notices, .. } = comm;
         let limits = self.limits;
         match self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits) {
-            Err(Error::Stalled { rank, step }) => match self.letter.missed(peer) {
+            Err(Error::Stalled { rank, step }) => match self.message_endpoint.missed(peer) {
                 Some([ours, theirs]) => {
                     let tags = [(Field::Tag, ours.into(), theirs.into())];
                     check_fields(rank, &tags).and(Err(Error::Internal))
@@ -134,11 +135,11 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             // Calls have nothing to compare with a message.
             let told = error.map(|error| match error {
                 Error::Mismatch { rank: culprit, .. } => {
-                    Error::Aborted { rank: comm.rank(), culprit, reason: Reason::Message }
+                    Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }
                 }
                 error => error,
             });
-            self.mailbox.seat.leave(comm, told.as_ref());
+            self.mailbox.call_slot.leave(comm, told.as_ref());
         }
         self.end(Err(error.unwrap_or(Error::Poisoned)));
     }
@@ -167,21 +168,21 @@ impl Waiter for PeerWaiting {
     }
 }
 
-impl<'a, X: Transport, L: Letter<Port<'a, X>>> Drive for Delivery<'a, X, L> {
+impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X, L> {
     fn drive(&mut self) -> bool {
         if self.is_finished() {
             return false;
         }
         let mailbox = Rc::clone(&self.mailbox);
-        let Ok(mut comm) = mailbox.seat.comm.try_borrow_mut() else { return false };
+        let Ok(mut comm) = mailbox.call_slot.comm.try_borrow_mut() else { return false };
         let Some(comm) = comm.as_mut() else {
             self.end(Err(Error::Poisoned));
             return true;
         };
         match self.advance(comm) {
-            Ok(Step::Moved) => true,
-            Ok(Step::Waiting) => false,
-            Ok(Step::Finished) => {
+            Ok(Progress::Moved) => true,
+            Ok(Progress::Waiting) => false,
+            Ok(Progress::Finished) => {
                 self.end(Ok(self.report));
                 true
             }
@@ -197,12 +198,12 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Drive for Delivery<'a, X, L> {
     }
 
     fn channel(&self) -> usize {
-        self.mailbox.seat.channel
+        self.mailbox.call_slot.channel
     }
 
     fn abandon(&mut self) {
         let mailbox = Rc::clone(&self.mailbox);
-        if let Ok(mut comm) = mailbox.seat.comm.try_borrow_mut()
+        if let Ok(mut comm) = mailbox.call_slot.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {
             self.fail(comm, None);
@@ -211,7 +212,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Drive for Delivery<'a, X, L> {
     }
 }
 
-impl<'a, X: Transport, L: Letter<Port<'a, X>>> UnderWay for Delivery<'a, X, L> {
+impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a, X, L> {
     fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome
     }
@@ -229,8 +230,8 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> UnderWay for Delivery<'a, X, L> {
     }
 }
 
-impl<'a, X: Transport, L: Letter<Port<'a, X>>> Lends<L::Buffer> for Delivery<'a, X, L> {
+impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Lends<L::Buffer> for Delivery<'a, X, L> {
     fn give_back(&mut self) -> Option<L::Buffer> {
-        self.letter.give_back()
+        self.message_endpoint.give_back()
     }
 }

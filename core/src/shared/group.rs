@@ -14,20 +14,20 @@
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
 use super::SharedCommunicator;
-use crate::bound::{Bound, Extent};
+use crate::bound::{Bound, ValueRange};
 use crate::budget::{Budget, resolve};
 use crate::bundle;
-use crate::collective::{Call, Communicator, Underway, survey};
+use crate::call_spec::CallSpec;
+use crate::collective::{Call, CallState, Communicator, value_range};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
-use crate::handle::Step;
-use crate::node::{Node, Port, Seat};
+use crate::handle::Progress;
+use crate::node::{CallSlot, Node, Port};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::terms::Terms;
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -50,7 +50,7 @@ const REST: Duration = Duration::from_millis(1);
 const MAX_TOGETHER: usize = 256;
 
 /// What is one call: an array, or several that share frames.
-struct Batch<T> {
+struct GroupBatch<T> {
     arrays: Range<usize>,
     /// Of several: where each ends, if they lie one after the other.
     ends: Vec<usize>,
@@ -58,7 +58,7 @@ struct Batch<T> {
     joined: Vec<T>,
 }
 
-impl<T: Element> Batch<T> {
+impl<T: Element> GroupBatch<T> {
     fn new(arrays: Range<usize>, all: &[(&mut [T], Bound)]) -> Self {
         let (mut ends, mut joined) = (Vec::new(), Vec::new());
         if arrays.len() > 1 {
@@ -82,22 +82,22 @@ impl<T: Element> Batch<T> {
 }
 
 /// The call of a batch, under way.
-struct Running<'s, 'a, 'b, X: Transport, T: Element> {
+struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
     /// The first of its arrays.
     at: usize,
-    seat: &'s Seat<'a, X>,
+    call_slot: &'s CallSlot<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: Underway<'s>,
+    call: CallState<'s>,
     work: Work<'b, 's, T>,
     /// Why the group's calls are given up, if one has failed.
     error: Option<Error>,
 }
 
-impl<X: Transport, T: Element> Drop for Running<'_, '_, '_, X, T> {
+impl<X: Transport, T: Element> Drop for RunningBatch<'_, '_, '_, X, T> {
     fn drop(&mut self) {
         if let Some(comm) = self.comm.as_mut() {
             self.call.give_up(comm, self.error.as_ref());
-            self.seat.leave(comm, self.error.as_ref());
+            self.call_slot.leave(comm, self.error.as_ref());
         }
     }
 }
@@ -207,14 +207,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         };
         let plans: Vec<Plan> = arrays.iter().enumerate().map(plan_of).collect();
         // What is wrong with one shows before anything is sent of another.
-        let (terms, calls) = self.calls(arrays, feedback.as_deref_mut(), op, &plans)?;
+        let (spec, calls) = self.calls(arrays, feedback.as_deref_mut(), op, &plans)?;
         if self.is_checking() {
             return Err(self.checked(|_| Ok(())));
         }
         self.is_in_group.set(true);
-        let pace = Rc::new(Pace::default());
-        let task: Task<'g> =
-            Box::pin(self.group(arrays, feedback, op, terms, calls, Rc::clone(&pace)));
+        let pace = Rc::new(GroupProgress::default());
+        let task: GroupTask<'g> =
+            Box::pin(self.group(arrays, feedback, op, spec, calls, Rc::clone(&pace)));
         Ok(GroupCall { comm: self, task: Some(task), pace })
     }
 
@@ -224,35 +224,35 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         arrays: &mut [(&mut [T], Bound)],
         feedback: Option<&mut [&mut [T::Residue]]>,
         op: Op<'g, T>,
-        terms: Vec<Terms<'g>>,
+        spec: Vec<CallSpec<'g>>,
         calls: Vec<Range<usize>>,
-        pace: Rc<Pace>,
+        pace: Rc<GroupProgress>,
     ) -> Result<Vec<Report>, Error> {
-        let (extents, look) = self.look(arrays, &terms, &pace).await?;
-        let budgets: Vec<Budget> = terms
+        let (value_ranges, look) = self.look(arrays, &spec, &pace).await?;
+        let budgets: Vec<Budget> = spec
             .iter()
-            .zip(extents)
-            .map(|(terms, extent)| resolve(terms, extent.flatten()))
+            .zip(value_ranges)
+            .map(|(spec, value_range)| resolve(spec, value_range.flatten()))
             .collect::<Result<_, _>>()?;
-        self.round(arrays, feedback, &terms, &budgets);
-        let mut batches: Vec<Batch<T>> =
-            calls.into_iter().map(|call| Batch::new(call, arrays)).collect();
+        self.round(arrays, feedback, &spec, &budgets);
+        let mut batches: Vec<GroupBatch<T>> =
+            calls.into_iter().map(|call| GroupBatch::new(call, arrays)).collect();
         let mut reports = vec![Report::default(); arrays.len()];
         let mut rest = &mut *arrays;
         let buffers = batches.iter_mut().filter_map(|batch| {
-            let Batch { arrays, ends, joined } = batch;
+            let GroupBatch { arrays, ends, joined } = batch;
             Some(match rest.split_off_mut(..arrays.len())? {
                 [(data, _)] => (arrays.clone(), &ends[..], &mut **data),
                 _ => (arrays.clone(), &ends[..], &mut joined[..]),
             })
         });
         let buffers = buffers.collect();
-        self.run_calls(buffers, op, &terms, &budgets, &mut reports, &pace).await?;
+        self.run_calls(buffers, op, &spec, &budgets, &mut reports, &pace).await?;
         batches.iter().filter(|batch| batch.arrays.len() > 1).for_each(|batch| batch.part(arrays));
-        for ((budget, terms), report) in budgets.iter().zip(&terms).zip(&mut reports) {
+        for ((budget, spec), report) in budgets.iter().zip(&spec).zip(&mut reports) {
             budget.note_in(report);
-            (report.schedule, report.codec) = (terms.schedule.name(), terms.plan.codec);
-            report.plan = terms.choice;
+            (report.schedule, report.codec) = (spec.schedule.name(), spec.plan.codec);
+            report.plan = spec.choice;
         }
         if let Some(first) = reports.first_mut() {
             *first += look;
@@ -265,14 +265,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         arrays: &mut [(&mut [T], Bound)],
         feedback: Option<&mut [&mut [T::Residue]]>,
-        terms: &[Terms<'_>],
+        spec: &[CallSpec<'_>],
         budgets: &[Budget],
     ) {
         let (rank, level) = (self.rank(), self.node.config.level);
         let mut residues = feedback.into_iter().flatten();
-        for (((values, _), terms), budget) in arrays.iter_mut().zip(terms).zip(budgets) {
+        for (((values, _), spec), budget) in arrays.iter_mut().zip(spec).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
-            if let Some(pass) = terms.pass(budget.quantum, rank) {
+            if let Some(pass) = spec.pass(budget.quantum, rank) {
                 pass.run(None, values, residues, level);
             }
         }
@@ -284,31 +284,31 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
         op: Op<'_, T>,
-        terms: &[Terms<'_>],
+        spec: &[CallSpec<'_>],
         budgets: &[Budget],
         reports: &mut [Report],
-        pace: &Pace,
+        pace: &GroupProgress,
     ) -> Result<(), Error> {
         let mut waiting = calls.into_iter().peekable();
-        let mut running: Vec<Running<'_, 'a, '_, X, T>> = Vec::new();
+        let mut running: Vec<RunningBatch<'_, 'a, '_, X, T>> = Vec::new();
         loop {
             while waiting.peek().is_some() {
-                let seat = match self.next_seat() {
-                    Ok(seat) => seat,
+                let call_slot = match self.next_seat() {
+                    Ok(call_slot) => call_slot,
                     // Until the oldest is done.
                     Err(Error::TooManyCalls { .. }) => break,
                     Err(error) => return Err(error),
                 };
                 let Some((arrays, ends, data)) = waiting.next() else { break };
                 let at = arrays.start;
-                let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+                let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
                 let on = comm.as_mut().ok_or(Error::Poisoned)?;
                 let (request, mut work) = Call::all_reduce(data, op).into_parts(on.rank());
-                let (terms, budgets) = (terms[at], &budgets[arrays]);
-                let call = Underway::start_group(on, &request, &mut work, terms, ends, budgets)?;
-                seat.is_taken.set(true);
+                let (spec, budgets) = (spec[at], &budgets[arrays]);
+                let call = CallState::start_group(on, &request, &mut work, spec, ends, budgets)?;
+                call_slot.is_taken.set(true);
                 self.advance();
-                running.push(Running { at, seat, comm, call, work, error: None });
+                running.push(RunningBatch { at, call_slot, comm, call, work, error: None });
             }
             if running.is_empty() {
                 if waiting.peek().is_none() {
@@ -323,7 +323,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Drives the calls that the caller has under way beside the group, until one moves: the other
     /// ranks have begun the group, so it waits for a seat that such a call has.
-    async fn others(&self, pace: &Pace) -> Result<(), Error> {
+    async fn others(&self, pace: &GroupProgress) -> Result<(), Error> {
         // An error of the transport's shows in each call.
         let look = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
         pace.until_moved(&self.node, look).await
@@ -337,14 +337,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         feedback: Option<&mut [&mut [T::Residue]]>,
         op: Op<'s, T>,
         plans: &[Plan],
-    ) -> Result<(Vec<Terms<'s>>, Vec<Range<usize>>), Error> {
-        let mut comm = self.seat()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+    ) -> Result<(Vec<CallSpec<'s>>, Vec<Range<usize>>), Error> {
+        let mut comm = self.call_slot()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
         // So many calls at once, that one computes while another's frame is under way.
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
         let room = room.min((n_bytes / self.n_calls()).max(AT_ONCE));
-        let (mut terms, mut calls) = (Vec::<Terms<'_>>::new(), Vec::<Range<usize>>::new());
+        let (mut spec, mut calls) = (Vec::<CallSpec<'_>>::new(), Vec::<Range<usize>>::new());
         // Of the last call, if it may have more arrays.
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
@@ -352,11 +352,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let mut call = Call::all_reduce(&mut **data, op);
             let (mut request, _) = call.parts(comm.rank());
             request.n_residues = feedback.next().map(|residues| residues.len());
-            let of_one = comm.terms(&request, plan)?;
+            let of_one = comm.spec(&request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
             let most_bytes = comm.most_bytes(&of_one).filter(|_| is_whole);
             lens.extend(most_bytes);
-            let is_alike = |first: &Terms<'_>| {
+            let is_alike = |first: &CallSpec<'_>| {
                 first.schedule.name() == of_one.schedule.name()
                     && (first.call, first.plan.codec) == (of_one.call, of_one.plan.codec)
             };
@@ -365,7 +365,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     if most_bytes.is_some()
                         && lens.len() == call.len() + 1
                         && lens.len() <= MAX_TOGETHER
-                        && is_alike(&terms[call.start])
+                        && is_alike(&spec[call.start])
                         && bundle::n_bytes(lens.iter().copied()) <= room =>
                 {
                     call.end += 1;
@@ -376,9 +376,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     lens.extend(most_bytes);
                 }
             }
-            terms.push(of_one);
+            spec.push(of_one);
         }
-        Ok((terms, calls))
+        Ok((spec, calls))
     }
 
     /// The extents of all ranks' data, of each array whose bound needs it, and what the look cost.
@@ -386,52 +386,52 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     async fn look<T: Element>(
         &self,
         arrays: &[(&mut [T], Bound)],
-        terms: &[Terms<'_>],
-        pace: &Pace,
-    ) -> Result<(Vec<Option<Option<Extent>>>, Report), Error> {
+        spec: &[CallSpec<'_>],
+        pace: &GroupProgress,
+    ) -> Result<(Vec<Option<Option<ValueRange>>>, Report), Error> {
         let level = self.node.config.level;
-        let mut extents = vec![None; arrays.len()];
+        let mut value_ranges = vec![None; arrays.len()];
         let mut cost = Report::default();
         // By samples where that is allowed, then in full where they have missed much.
         for may_sample in [true, false] {
-            let asked: Vec<(usize, bool)> = terms
+            let asked: Vec<(usize, bool)> = spec
                 .iter()
-                .map(|terms| &terms.plan)
+                .map(|spec| &spec.plan)
                 .enumerate()
-                .filter(|(at, plan)| plan.needs_extent() && extents[*at].is_none())
+                .filter(|(at, plan)| plan.needs_extent() && value_ranges[*at].is_none())
                 .map(|(at, plan)| (at, may_sample && plan.samples(arrays[at].0.len())))
                 .collect();
             if asked.is_empty() {
                 break;
             }
-            let looks =
-                asked.iter().map(|&(at, sampled)| survey::look(arrays[at].0, level, sampled));
-            let mut values: Vec<f64> = looks.flatten().collect();
+            let progress_hook =
+                asked.iter().map(|&(at, sampled)| value_range::look(arrays[at].0, level, sampled));
+            let mut values: Vec<f64> = progress_hook.flatten().collect();
             cost += self.maxima(&mut values, pace).await?;
             for (&(at, sampled), seen) in asked.iter().zip(values.as_chunks().0) {
-                extents[at] = survey::conclude(*seen, sampled);
+                value_ranges[at] = value_range::conclude(*seen, sampled);
             }
         }
-        Ok((extents, cost))
+        Ok((value_ranges, cost))
     }
 
     /// The largest of all ranks' values, exactly.
-    async fn maxima(&self, values: &mut [f64], pace: &Pace) -> Result<Report, Error> {
+    async fn maxima(&self, values: &mut [f64], pace: &GroupProgress) -> Result<Report, Error> {
         let mut reports = [Report::default()];
         let mut running = {
-            let seat = loop {
+            let call_slot = loop {
                 match self.next_seat() {
                     Err(Error::TooManyCalls { .. }) => self.others(pace).await?,
-                    seat => break seat?,
+                    call_slot => break call_slot?,
                 }
             };
-            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let on = comm.as_mut().ok_or(Error::Poisoned)?;
             let (request, mut work) = Call::all_reduce(values, Op::Max).into_parts(on.rank());
-            let call = Underway::start(on, request, &mut work, &Plan::raw())?;
-            seat.is_taken.set(true);
+            let call = CallState::start(on, request, &mut work, &Plan::raw())?;
+            call_slot.is_taken.set(true);
             self.advance();
-            vec![Running { at: 0, seat, comm, call, work, error: None }]
+            vec![RunningBatch { at: 0, call_slot, comm, call, work, error: None }]
         };
         while !running.is_empty() {
             pace.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
@@ -443,7 +443,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 }
 
 /// What a group call has still to do.
-type Task<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
+type GroupTask<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
 
 /// A call of several arrays under way; see [`SharedCommunicator::all_reduce_group`].
 ///
@@ -453,8 +453,8 @@ type Task<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
 pub struct GroupCall<'g, 'a, X: Transport + 'a> {
     comm: &'g SharedCommunicator<'a, X>,
     /// `None` once it has returned its result.
-    task: Option<Task<'g>>,
-    pace: Rc<Pace>,
+    task: Option<GroupTask<'g>>,
+    pace: Rc<GroupProgress>,
 }
 
 impl<X: Transport> GroupCall<'_, '_, X> {
@@ -510,14 +510,14 @@ impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
 
 /// How a group call moves on.
 #[derive(Default)]
-struct Pace {
+struct GroupProgress {
     /// Who drives it does nothing else, and rests itself.
     blocks: Cell<bool>,
     /// How long that may be, if nothing moved.
     rest: Cell<Option<Duration>>,
 }
 
-impl Pace {
+impl GroupProgress {
     /// Returns once a look has moved something, in another poll than that look; `look` says how
     /// long to rest if nothing moved.
     async fn until_moved<X: Transport>(
@@ -549,19 +549,19 @@ impl Pace {
 
 /// Advances each call by a bounded amount of work. How long to rest if none moved.
 fn advance_all<X: Transport, T: Element>(
-    running: &mut Vec<Running<'_, '_, '_, X, T>>,
+    running: &mut Vec<RunningBatch<'_, '_, '_, X, T>>,
     reports: &mut [Report],
 ) -> Result<Option<Duration>, Error> {
     let (mut moved, mut failed) = (false, None);
     running.retain_mut(|one| {
         let Some(comm) = one.comm.as_mut().filter(|_| failed.is_none()) else { return true };
         match one.call.advance(comm, &mut one.work) {
-            Ok(Step::Waiting) => true,
-            Ok(Step::Moved) => {
+            Ok(Progress::Waiting) => true,
+            Ok(Progress::Moved) => {
                 moved = true;
                 true
             }
-            Ok(Step::Finished) => {
+            Ok(Progress::Finished) => {
                 reports[one.at] = one.call.finish(comm);
                 moved = true;
                 false

@@ -16,14 +16,14 @@
 //!
 //! Source: eager and rendezvous protocols of MPI libraries; matching as in MPI 4.1, §3.5.
 
-use crate::collective::{Communicator, Incoming, Outgoing, Sending, Way, copy_to_itself};
+use crate::collective::{Communicator, Incoming, Outgoing, SegmentCoding, Sending, copy_to_itself};
 use crate::element::Element;
 use crate::engine::{check_fields, check_source, transport_error};
 use crate::error::{Error, Field};
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::heap_frame::HeapFrame;
 use crate::kernel::CHUNK;
-use crate::node::{Port, Seat};
+use crate::node::{CallSlot, Port};
 use crate::transport::{Rank, Tag, Transport, TransportErrorKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -47,17 +47,17 @@ const PER_LOOK: usize = 16;
 
 /// The messages of a communicator.
 pub(super) struct Mailbox<'a, X: Transport> {
-    pub(super) seat: Rc<Seat<'a, X>>,
+    pub(super) call_slot: Rc<CallSlot<'a, X>>,
     /// Receives and sends.
     n_under_way: [Cell<usize>; 2],
     n_receives: Cell<u64>,
-    pub(super) peers: RefCell<BTreeMap<Rank, Peer>>,
+    pub(super) peers: RefCell<BTreeMap<Rank, PeerMessages>>,
 }
 
 impl<'a, X: Transport> Mailbox<'a, X> {
-    pub(super) fn new(seat: Rc<Seat<'a, X>>) -> Self {
+    pub(super) fn new(call_slot: Rc<CallSlot<'a, X>>) -> Self {
         let (n_under_way, n_receives, peers) = Default::default();
-        Self { seat, n_under_way, n_receives, peers }
+        Self { call_slot, n_under_way, n_receives, peers }
     }
 
     /// Lends its communicator.
@@ -65,7 +65,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         &self,
         then: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let mut comm = self.call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         then(comm.as_mut().ok_or(Error::Poisoned)?)
     }
 
@@ -131,7 +131,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
 
 /// The messages between this rank and another, or itself.
 #[derive(Default)]
-pub(super) struct Peer {
+pub(super) struct PeerMessages {
     /// How many were started to it, and of how many the opening has left.
     n_sent: u32,
     n_opened: u32,
@@ -142,7 +142,7 @@ pub(super) struct Peer {
     /// How many have come from it.
     n_come: u32,
     /// Those that came before they were to be received.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldOpening>,
     /// Receives that nothing has come for, in the order of starts: number and tag.
     awaited: VecDeque<(u64, u32)>,
     /// Messages of which more follows, with their tags: those to be granted, and those granted.
@@ -151,13 +151,13 @@ pub(super) struct Peer {
 }
 
 /// An opening that nobody has asked for.
-pub(super) struct Held {
+pub(super) struct HeldOpening {
     pub(super) header: Header,
-    pub(super) content: Content,
+    pub(super) content: OpeningContent,
 }
 
 /// What it holds.
-pub(super) enum Content {
+pub(super) enum OpeningContent {
     /// A frame.
     Frame(HeapFrame),
     /// All values of a message to the rank itself: a vector of its element type.
@@ -167,12 +167,12 @@ pub(super) enum Content {
 /// An opening that has come, for the receive that asked.
 pub(super) enum Opening {
     /// One that was held.
-    Held(Held),
+    Held(HeldOpening),
     /// It was in a frame, and has been taken.
     Taken(Header),
 }
 
-impl Peer {
+impl PeerMessages {
     /// Numbers a message that is to be sent.
     pub(super) const fn start_send(&mut self) -> u32 {
         self.n_sent = self.n_sent.wrapping_add(1);
@@ -253,8 +253,11 @@ impl Peer {
             return Err(Error::TooManyMessages { max: MAX_MESSAGES });
         }
         self.n_come = self.n_come.wrapping_add(1);
-        let header = comm.header_of(send, Way { tag: OPENING, number: self.n_come });
-        self.held.push_back(Held { header, content: Content::Own(Box::new(data.to_vec())) });
+        let header = comm.header_of(send, SegmentCoding { tag: OPENING, number: self.n_come });
+        self.held.push_back(HeldOpening {
+            header,
+            content: OpeningContent::Own(Box::new(data.to_vec())),
+        });
         Ok(())
     }
 
@@ -403,7 +406,7 @@ fn grant<X: Transport>(
     from: Rank,
 ) -> Header {
     Header {
-        kind: Kind::Grant,
+        kind: MessageKind::Grant,
         call: CallHeader { sequence: number, root: to.0, ..of(comm) },
         as_floats: false,
         from,
@@ -416,11 +419,11 @@ fn grant<X: Transport>(
 }
 
 /// A copy of a frame's message.
-fn hold(header: Header, message: &[u8]) -> Result<Held, Error> {
+fn hold(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
     let none = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
     let mut frame = HeapFrame::try_new(message.len()).ok_or(none)?;
     frame.as_mut().copy_from_slice(message);
-    Ok(Held { header, content: Content::Frame(frame) })
+    Ok(HeldOpening { header, content: OpeningContent::Frame(frame) })
 }
 
 #[cfg(test)]

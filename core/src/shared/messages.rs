@@ -1,9 +1,9 @@
 //! Messages between two ranks of a communicator that has calls under way.
 
 use super::delivery::Delivery;
-use super::letter::{Arriving, Departing};
 use super::mailbox::Mailbox;
-use super::pending::UnderWay;
+use super::message_endpoint::{ReceivingEndpoint, SendingEndpoint};
+use super::pending::NodeWork;
 use super::{Pending, SharedCommunicator};
 use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
 use crate::element::Element;
@@ -113,7 +113,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Report, Error> {
         let (start, own) = (self.node.now(), self.rank);
         let mut report = Report::default();
-        let mut under_way: Vec<Box<dyn UnderWay + '_>> = Vec::new();
+        let mut under_way: Vec<Box<dyn NodeWork + '_>> = Vec::new();
         mailbox
             .with(|comm| {
                 // What is wrong with one shows before another has begun.
@@ -134,23 +134,29 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 for (data, message) in recvs.iter_mut().map(Incoming::parts) {
                     let &mut Receiving { from, tag, rows, cursor } = message;
                     if !cursor.is_done {
-                        arriving.push(Arriving::new(comm, data, Receiving::new(from, tag, rows))?);
+                        arriving.push(ReceivingEndpoint::new(
+                            comm,
+                            data,
+                            Receiving::new(from, tag, rows),
+                        )?);
                     }
                 }
                 for (data, message) in sends.iter_mut().map(Outgoing::parts) {
                     let Sending { to, tag, rows, cursor, .. } = *message;
                     if !cursor.is_done {
                         let message = mem::replace(message, Sending::new(to, tag, rows));
-                        departing.push(Departing::new(data, message));
+                        departing.push(SendingEndpoint::new(data, message));
                     }
                 }
                 mailbox.check_room([arriving.len(), departing.len()])?;
-                for letter in arriving {
-                    let delivery = Delivery::start(mailbox, comm, letter, Report::default())?;
+                for message_endpoint in arriving {
+                    let delivery =
+                        Delivery::start(mailbox, comm, message_endpoint, Report::default())?;
                     under_way.push(Box::new(delivery));
                 }
-                for letter in departing {
-                    let delivery = Delivery::start(mailbox, comm, letter, Report::default())?;
+                for message_endpoint in departing {
+                    let delivery =
+                        Delivery::start(mailbox, comm, message_endpoint, Report::default())?;
                     under_way.push(Box::new(delivery));
                 }
                 Ok(())
@@ -167,7 +173,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Drives messages until all are over, or one has failed, and they with it.
-    fn drive(&self, under_way: &mut [Box<dyn UnderWay + '_>]) -> Result<(), Error> {
+    fn drive(&self, under_way: &mut [Box<dyn NodeWork + '_>]) -> Result<(), Error> {
         under_way.iter_mut().for_each(|one| one.ask());
         while under_way.iter().any(|one| !one.is_finished()) {
             let own = under_way.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
@@ -256,7 +262,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             if self.is_checking() {
                 return Err(self.checked(|_| Ok(())));
             }
-            Delivery::start(mailbox, comm, Departing::new(data, message), report)
+            Delivery::start(mailbox, comm, SendingEndpoint::new(data, message), report)
         })?;
         Ok(Pending::of(Rc::clone(&self.node), delivery))
     }
@@ -280,8 +286,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 return Err(self.checked(|_| Ok(())));
             }
             let message = Receiving::new(from, tag, Rows::one(data.as_mut().len()));
-            let letter = Arriving::new(comm, data, message)?;
-            Delivery::start(mailbox, comm, letter, Report::default())
+            let message_endpoint = ReceivingEndpoint::new(comm, data, message)?;
+            Delivery::start(mailbox, comm, message_endpoint, Report::default())
         })?;
         Ok(Pending::of(Rc::clone(&self.node), delivery))
     }

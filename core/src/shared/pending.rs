@@ -1,10 +1,10 @@
 //! A call under way that owns its buffers.
 
-use crate::collective::{Call, Underway};
+use crate::collective::{Call, CallState};
 use crate::element::Element;
 use crate::error::{Buffer, Error};
-use crate::handle::Step;
-use crate::node::{Drive, Node, Seat};
+use crate::handle::Progress;
+use crate::node::{CallSlot, Drive, Node};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -53,7 +53,7 @@ pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
 }
 
 /// A call or message under way.
-pub(super) trait UnderWay: Drive {
+pub(super) trait NodeWork: Drive {
     /// What came of it, once it is done.
     fn outcome(&self) -> Option<Result<Report, Error>>;
 
@@ -68,15 +68,15 @@ pub(super) trait UnderWay: Drive {
 }
 
 /// One that has the caller's buffer.
-pub(super) trait Lends<R>: UnderWay {
+pub(super) trait Lends<R>: NodeWork {
     /// Gives it back, once.
     fn give_back(&mut self) -> Option<R>;
 }
 
 /// A collective call, as the node drives it.
-struct Flight<'a, X: Transport, T: Element, S, R> {
-    seat: Rc<Seat<'a, X>>,
-    underway: Underway<'a>,
+struct PendingCall<'a, X: Transport, T: Element, S, R> {
+    call_slot: Rc<CallSlot<'a, X>>,
+    call_state: CallState<'a>,
     /// With its buffers; `None` once they have been given back.
     call: Option<Call<'a, T, S, R>>,
     /// How long the buffers were at first.
@@ -87,20 +87,20 @@ struct Flight<'a, X: Transport, T: Element, S, R> {
 impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R> {
     pub(super) fn start<S: AsRef<[T]> + 'a>(
         node: Rc<Node<'a, X>>,
-        seat: Rc<Seat<'a, X>>,
+        call_slot: Rc<CallSlot<'a, X>>,
         mut call: Call<'a, T, S, R>,
         plan: &Plan,
     ) -> Result<Self, Error> {
         let lengths = call.lengths();
-        let underway = {
-            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let call_state = {
+            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             let comm = comm.as_mut().ok_or(Error::Poisoned)?;
             let (request, mut work) = call.parts(comm.rank());
-            Underway::start(comm, request, &mut work, plan)?
+            CallState::start(comm, request, &mut work, plan)?
         };
-        seat.is_taken.set(true);
+        call_slot.is_taken.set(true);
         let call = Some(call);
-        Ok(Self::of(node, Flight { seat, underway, call, lengths, outcome: None }))
+        Ok(Self::of(node, PendingCall { call_slot, call_state, call, lengths, outcome: None }))
     }
 }
 
@@ -211,40 +211,40 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Flight<'a, X, T, S, R> {
-    fn advance(&mut self) -> Result<Step, Error> {
-        let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> PendingCall<'a, X, T, S, R> {
+    fn advance(&mut self) -> Result<Progress, Error> {
+        let mut comm = self.call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let call = self.call.as_mut().ok_or(Error::Finished)?;
         let lengths = [Buffer::Send, Buffer::Recv].into_iter().zip(call.lengths());
         for ((buffer, have), need) in lengths.zip(self.lengths) {
             if have != need {
                 let error = Error::Length { buffer, need, have };
-                self.underway.give_up(comm, Some(&error));
+                self.call_state.give_up(comm, Some(&error));
                 return Err(error);
             }
         }
-        let result = self.underway.advance(comm, &mut call.work());
-        if let Ok(Step::Finished) = result {
-            self.outcome = Some(Ok(self.underway.finish(comm)));
+        let result = self.call_state.advance(comm, &mut call.work());
+        if let Ok(Progress::Finished) = result {
+            self.outcome = Some(Ok(self.call_state.finish(comm)));
         }
         result
     }
 }
 
-impl<X: Transport, T: Element, S, R> Flight<'_, X, T, S, R> {
+impl<X: Transport, T: Element, S, R> PendingCall<'_, X, T, S, R> {
     /// Tells the other ranks that this one has given up, unless it is done.
     fn give_up(&mut self) {
-        if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
+        if let Ok(mut comm) = self.call_slot.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {
-            self.underway.give_up(comm, None);
-            self.seat.leave(comm, None);
+            self.call_state.give_up(comm, None);
+            self.call_slot.leave(comm, None);
         }
     }
 }
 
-impl<'a, X, T, S, R> Drive for Flight<'a, X, T, S, R>
+impl<'a, X, T, S, R> Drive for PendingCall<'a, X, T, S, R>
 where
     X: Transport + 'a,
     T: Element,
@@ -256,18 +256,18 @@ where
             return false;
         }
         let error = match self.advance() {
-            Ok(Step::Moved) => return true,
-            Ok(Step::Waiting) => return false,
-            Ok(Step::Finished) => None,
+            Ok(Progress::Moved) => return true,
+            Ok(Progress::Waiting) => return false,
+            Ok(Progress::Finished) => None,
             Err(error) => Some(error),
         };
         if let Some(error) = error {
             self.outcome = Some(Err(error));
         }
-        if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
+        if let Ok(mut comm) = self.call_slot.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {
-            self.seat.leave(comm, error.as_ref());
+            self.call_slot.leave(comm, error.as_ref());
         }
         true
     }
@@ -277,7 +277,7 @@ where
     }
 
     fn channel(&self) -> usize {
-        self.seat.channel
+        self.call_slot.channel
     }
 
     fn abandon(&mut self) {
@@ -286,7 +286,7 @@ where
     }
 }
 
-impl<'a, X, T, S, R> UnderWay for Flight<'a, X, T, S, R>
+impl<'a, X, T, S, R> NodeWork for PendingCall<'a, X, T, S, R>
 where
     X: Transport + 'a,
     T: Element,
@@ -298,15 +298,15 @@ where
     }
 
     fn limits(&mut self) -> &mut Limits {
-        &mut self.underway.limits
+        &mut self.call_state.limits
     }
 
     fn rest(&self, now: Duration) -> Duration {
-        self.underway.limits.rest_from(now, self.underway.rest())
+        self.call_state.limits.rest_from(now, self.call_state.rest())
     }
 }
 
-impl<'a, X, T, S, R> Lends<R> for Flight<'a, X, T, S, R>
+impl<'a, X, T, S, R> Lends<R> for PendingCall<'a, X, T, S, R>
 where
     X: Transport + 'a,
     T: Element,

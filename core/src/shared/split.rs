@@ -14,7 +14,7 @@
 use super::{Pending, SharedCommunicator};
 use crate::collective::Call;
 use crate::error::{Error, Field, Value};
-use crate::node::{Choice, Flush, Left, Offer};
+use crate::node::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames};
 use crate::plan::Plan;
 use crate::transport::{MAX_CHANNELS, Rank, Transport};
 use alloc::rc::Rc;
@@ -33,7 +33,7 @@ const N_MASKS: usize = MAX_CHANNELS / BITS;
 
 /// What a rank tells the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Entry {
+struct SplitEntry {
     color: Option<u32>,
     key: i32,
     n_calls: u32,
@@ -44,19 +44,19 @@ struct Entry {
     /// Whether messages under way have a channel.
     has_messages: bool,
     /// A bit for each free channel but those on which a call has failed.
-    sound: Mask,
+    sound: ChannelMask,
     /// A bit for each free channel but those that had messages, and no call that failed.
-    clean_or_failed: Mask,
+    clean_or_failed: ChannelMask,
 }
 
 /// A bit for each channel.
-type Mask = [u32; N_MASKS];
+type ChannelMask = [u32; N_MASKS];
 
-fn is_in(mask: &Mask, channel: usize) -> bool {
+fn is_in(mask: &ChannelMask, channel: usize) -> bool {
     mask[channel / BITS] >> (channel % BITS) & 1 == 1
 }
 
-impl Entry {
+impl SplitEntry {
     /// Numbers that an entry travels as.
     const N_VALUES: usize = Self::N_NUMBERS + 2 * N_MASKS;
     const N_NUMBERS: usize = 6;
@@ -90,11 +90,11 @@ impl Entry {
     }
 
     /// What a channel's links may hold; `None` if it is not free.
-    fn left(&self, channel: usize) -> Option<Left> {
+    fn left(&self, channel: usize) -> Option<LeftoverFrames> {
         match (is_in(&self.sound, channel), is_in(&self.clean_or_failed, channel)) {
-            (true, true) => Some(Left::Nothing),
-            (true, false) => Some(Left::Messages),
-            (false, true) => Some(Left::Segments),
+            (true, true) => Some(LeftoverFrames::Nothing),
+            (true, false) => Some(LeftoverFrames::Messages),
+            (false, true) => Some(LeftoverFrames::Segments),
             (false, false) => None,
         }
     }
@@ -151,21 +151,22 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         n_near: u32,
     ) -> Result<Split<'_, 'a, X>, Error> {
         let offer = self.node.offer();
-        let all_but = |what: Left| {
-            let mut mask: Mask = [0; N_MASKS];
+        let all_but = |what: LeftoverFrames| {
+            let mut mask: ChannelMask = [0; N_MASKS];
             for (channel, _) in offer.channels().filter(|&(_, left)| left != what) {
                 mask[channel / BITS] |= 1 << (channel % BITS);
             }
             mask
         };
-        let (sound, clean_or_failed) = (all_but(Left::Segments), all_but(Left::Messages));
+        let (sound, clean_or_failed) =
+            (all_but(LeftoverFrames::Segments), all_but(LeftoverFrames::Messages));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
         let (epoch, has_messages) = (self.node.epoch(), self.node.config.messages);
         let own =
-            Entry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
-        let mut all = vec![0.0; self.size() * Entry::N_VALUES];
-        let place = self.rank.index() * Entry::N_VALUES;
-        own.write(&mut all[place..place + Entry::N_VALUES]);
+            SplitEntry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
+        let mut all = vec![0.0; self.size() * SplitEntry::N_VALUES];
+        let place = self.rank.index() * SplitEntry::N_VALUES;
+        own.write(&mut all[place..place + SplitEntry::N_VALUES]);
         let exchange = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
         Ok(Split { parent: self, exchange, offer, made: None })
     }
@@ -190,23 +191,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Errors
     /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split).
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
-        self.seats.iter().for_each(|seat| self.node.give_up(seat));
+        self.call_slots.iter().for_each(|call_slot| self.node.give_up(call_slot));
         // What the survivors agree on travels on the first channel.
-        let mut seats = self.seats.iter().map(|seat| seat.comm.try_borrow_mut());
-        let mut first = seats.next().and_then(Result::ok).ok_or(Error::Internal)?;
+        let mut call_slots =
+            self.call_slots.iter().map(|call_slot| call_slot.comm.try_borrow_mut());
+        let mut first = call_slots.next().and_then(Result::ok).ok_or(Error::Internal)?;
         let shrunk = first.take().ok_or(Error::Poisoned)?.shrink(patience)?;
-        for seat in seats {
-            seat.map_err(|_| Error::Internal)?.take();
+        for call_slot in call_slots {
+            call_slot.map_err(|_| Error::Internal)?.take();
         }
         let members = (0..shrunk.size()).map(Rank::new);
         let outer = members.filter_map(|rank| self.transport_rank(shrunk.transport_rank(rank)?));
         let (rank, outer) = (shrunk.rank(), outer.collect());
         *first = Some(shrunk);
         drop(first);
-        self.seats[0].forget_failure();
+        self.call_slots[0].forget_failure();
         let survivors = Self {
             node: Rc::clone(&self.node),
-            seats: self.seats.iter().take(1).cloned().collect(),
+            call_slots: self.call_slots.iter().take(1).cloned().collect(),
             n_calls: 1,
             mailbox: None,
             next: Cell::new(0),
@@ -227,13 +229,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 pub struct Split<'s, 'a, X: Transport + 'a> {
     parent: &'s SharedCommunicator<'a, X>,
     exchange: Pending<'a, X, f64, Vec<f64>>,
-    offer: Offer<'a, X>,
+    offer: ChannelOffer<'a, X>,
     /// Once all have told.
-    made: Option<Made<'a, X>>,
+    made: Option<NewCommunicator<'a, X>>,
 }
 
 /// A communicator, and links that its members still flush.
-type Made<'a, X> = (SharedCommunicator<'a, X>, Flush<'a, X>);
+type NewCommunicator<'a, X> = (SharedCommunicator<'a, X>, Flush<'a, X>);
 
 impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     /// Drives all calls over the transport until it is done.
@@ -248,7 +250,8 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
             }
             made => made,
         };
-        let flushed = |(made, flush): Made<'a, X>| flush.wait(&self.parent.node).map(|()| made);
+        let flushed =
+            |(made, flush): NewCommunicator<'a, X>| flush.wait(&self.parent.node).map(|()| made);
         made.map(flushed).transpose()
     }
 }
@@ -275,9 +278,10 @@ impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
 fn conclude<'a, X: Transport + 'a>(
     parent: &SharedCommunicator<'a, X>,
     all: &[f64],
-    offer: &Offer<'a, X>,
-) -> Result<Option<Made<'a, X>>, Error> {
-    let entries: Vec<Entry> = all.chunks_exact(Entry::N_VALUES).map(Entry::read).collect();
+    offer: &ChannelOffer<'a, X>,
+) -> Result<Option<NewCommunicator<'a, X>>, Error> {
+    let entries: Vec<SplitEntry> =
+        all.chunks_exact(SplitEntry::N_VALUES).map(SplitEntry::read).collect();
     let own = entries[parent.rank.index()];
     if own.color.is_none() {
         return Ok(None);
@@ -307,15 +311,15 @@ fn conclude<'a, X: Transport + 'a>(
     }
     let left = |channel| {
         let mut told = members.iter().map(|&(_, rank)| entries[rank.index()].left(channel));
-        told.try_fold(Left::Nothing, |most, told| Some(most.max(told?)))
+        told.try_fold(LeftoverFrames::Nothing, |most, told| Some(most.max(told?)))
     };
-    let Choice { channels, due } = offer.choose(own.n_calls as usize, left)?;
+    let ChannelChoice { channels, due } = offer.choose(own.n_calls as usize, left)?;
     let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank));
     let outer: Rc<[Rank]> = outer.collect();
     let node = Rc::clone(&parent.node);
     let made = SharedCommunicator::among(node, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
     let is_due = |channel| due.contains(&channel);
-    let flush = Flush::new(&parent.node, &made.seats, &outer, is_due);
+    let flush = Flush::new(&parent.node, &made.call_slots, &outer, is_due);
     if own.n_near > 0 {
         // Nodes that are all as large, as each of their ranks sees it.
         let n_near = own.n_near as usize;
@@ -343,11 +347,19 @@ mod tests {
             let (n_calls, epoch, n_near) = (257, (1 << 53) - 1, 65536);
             let (key, has_messages) = (i32::MIN, color.is_some());
             let clean_or_failed = sound.map(|mask| !mask);
-            let entry =
-                Entry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
-            let mut values = [0.5; Entry::N_VALUES];
+            let entry = SplitEntry {
+                color,
+                key,
+                n_calls,
+                epoch,
+                n_near,
+                has_messages,
+                sound,
+                clean_or_failed,
+            };
+            let mut values = [0.5; SplitEntry::N_VALUES];
             entry.write(&mut values);
-            assert_eq!(Entry::read(&values), entry);
+            assert_eq!(SplitEntry::read(&values), entry);
         }
     }
 }

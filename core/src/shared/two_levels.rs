@@ -60,8 +60,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// From now on so many ranks in a row are known to share a node.
     pub(super) fn know_nodes(&self, n_near: usize) -> Result<(), Error> {
-        for seat in self.seats.iter() {
-            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        for call_slot in self.call_slots.iter() {
+            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
             comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_near;
         }
         Ok(())
@@ -71,7 +71,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// it is not known.
     #[must_use]
     pub fn ranks_per_node(&self) -> usize {
-        let first = self.seats.first().and_then(|seat| seat.comm.try_borrow().ok());
+        let first = self.call_slots.first().and_then(|call_slot| call_slot.comm.try_borrow().ok());
         first.and_then(|comm| comm.as_ref().map(|comm| comm.ranks_per_node)).unwrap_or(1)
     }
 

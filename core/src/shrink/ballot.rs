@@ -4,7 +4,7 @@
 //! Layout: docs/format.md, section 1. A ballot is of no call, and is read only if all fields of its
 //! header are as it would have been written.
 
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::group::RankSet;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
@@ -34,7 +34,7 @@ impl Ballot {
     /// Writes the ballot of a transport of `size` ranks; the message's bytes.
     pub(super) fn emit(
         &self,
-        kind: Kind,
+        kind: MessageKind,
         from: Rank,
         size: usize,
         frame: &mut [u8],
@@ -53,7 +53,7 @@ impl Ballot {
         transport: &mut X,
         to: Rank,
         tag: Tag,
-        kind: Kind,
+        kind: MessageKind,
         checksum: bool,
     ) -> Poll<()> {
         match transport.poll_ready(to, tag) {
@@ -87,13 +87,14 @@ impl Ballot {
         let (context, epoch) = (header.call.context, header.call.epoch);
         let ballot = Self { context, epoch, view, heard: header.part == 1 };
         let is_sound = ballot.header(header.kind, from, size) == *header
-            && (header.kind == Kind::View || header.kind == Kind::Fence && ballot.heard)
+            && (header.kind == MessageKind::View
+                || header.kind == MessageKind::Fence && ballot.heard)
             && header.call.step.to_bits() == 0
             && usize::from(n_tags) <= MAX_LANES;
         is_sound.then_some(ballot).ok_or(FrameError::Damaged)
     }
 
-    fn header(&self, kind: Kind, from: Rank, size: usize) -> Header {
+    fn header(&self, kind: MessageKind, from: Rank, size: usize) -> Header {
         Header {
             kind,
             as_floats: false,
@@ -115,7 +116,7 @@ impl Ballot {
 mod tests {
     use super::*;
     use crate::codec::CodecId;
-    use crate::frame::Measure;
+    use crate::frame::StepQuantity;
     use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
 
@@ -124,7 +125,9 @@ mod tests {
         for size in [1, 2, 9, 64, 1000, 4096] {
             let members = RankSet::first(size).without(Rank::new(size / 2));
             let view = View { members, n_tags: 3 };
-            for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, true)] {
+            for (kind, heard) in
+                [(MessageKind::View, false), (MessageKind::View, true), (MessageKind::Fence, true)]
+            {
                 let ballot = Ballot { context: 5, epoch: 77, view, heard };
                 let mut frame = vec![0xaa; MIN_FRAME_BYTES];
                 let n_bytes = ballot.emit(kind, Rank(0), size, &mut frame, true);
@@ -143,7 +146,7 @@ mod tests {
         let view = View { members: RankSet::first(5), n_tags: 4 };
         let ballot = Ballot { context: 0, epoch: 1, view, heard: true };
         let mut frame = vec![0; MIN_FRAME_BYTES];
-        let n_bytes = ballot.emit(Kind::View, Rank(3), 5, &mut frame, false);
+        let n_bytes = ballot.emit(MessageKind::View, Rank(3), 5, &mut frame, false);
         let message = &frame[..n_bytes];
         let good = Header::parse(message, false).expect("what was emitted");
         let call = |change: fn(&mut CallHeader)| {
@@ -156,13 +159,13 @@ mod tests {
             call(|call| call.count = 6),
             call(|call| call.root = 1),
             call(|call| call.step = 1.0),
-            call(|call| call.measure = Measure::Range),
+            call(|call| call.measure = StepQuantity::Range),
             call(|call| call.codec = CodecId::FzLight),
             call(|call| call.schedule = 1),
             call(|call| call.lanes = 2),
             Header { from: Rank(2), ..good },
             Header { part: 2, ..good },
-            Header { kind: Kind::Fence, part: 0, ..good },
+            Header { kind: MessageKind::Fence, part: 0, ..good },
             Header { round: 9, ..good },
             Header { round: 300, ..good },
             Header { n_values: 4, ..good },
@@ -180,7 +183,7 @@ mod tests {
             let view = View { members: RankSet::first(2), n_tags };
             let ballot = Ballot { context: 0, epoch: 1, view, heard: false };
             let mut frame = vec![0; MIN_FRAME_BYTES];
-            let n_bytes = ballot.emit(Kind::View, Rank(1), 2, &mut frame, false);
+            let n_bytes = ballot.emit(MessageKind::View, Rank(1), 2, &mut frame, false);
             let message = &frame[..n_bytes];
             let header = Header::parse(message, false).expect("what was emitted");
             let read = Ballot::read(&header, message, Rank(1), 2);
@@ -195,7 +198,7 @@ mod tests {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
         let ballot = Ballot { context: 0, epoch: 1, view, heard: false };
         let mut frame = vec![0; MIN_FRAME_BYTES];
-        let n_bytes = ballot.emit(Kind::View, Rank(6), 11, &mut frame, false);
+        let n_bytes = ballot.emit(MessageKind::View, Rank(6), 11, &mut frame, false);
         let mut n_read = 0;
         for bit in 0..8 * n_bytes {
             let mut message = frame[..n_bytes].to_vec();
@@ -221,7 +224,7 @@ mod tests {
                  00000000 {part:02x}000000 04000000 0a000000 07000000 00000000 0000000000000000 ef07"
             )
         };
-        for (kind, heard) in [(Kind::View, false), (Kind::Fence, true)] {
+        for (kind, heard) in [(MessageKind::View, false), (MessageKind::Fence, true)] {
             let mut frame = vec![0xaa; MIN_FRAME_BYTES];
             let n_bytes = Ballot { context: 9, epoch: 2, view, heard }.emit(
                 kind,

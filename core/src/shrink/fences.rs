@@ -6,7 +6,7 @@
 use super::MESSAGES_PER_POLL;
 use super::agreement::Agreement;
 use super::ballot::Ballot;
-use crate::frame::{Header, Kind};
+use crate::frame::{Header, MessageKind};
 use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
 use core::task::Poll;
@@ -23,7 +23,7 @@ pub(super) struct Fences {
 }
 
 /// A member that decided for a group of another number of members.
-pub(super) struct Differs {
+pub(super) struct SizeMismatch {
     /// As a rank of the transport.
     pub(super) from: Rank,
     pub(super) ours: u64,
@@ -57,12 +57,12 @@ impl Fences {
         agreement: &mut Agreement,
         checksum: bool,
         moved: &mut bool,
-    ) -> Result<bool, Differs> {
+    ) -> Result<bool, SizeMismatch> {
         let fence = agreement.fence();
         let Ballot { context, epoch, view, .. } = fence;
         let others = agreement.others().and(&view.members);
         for to in others.minus(&self.sent).iter() {
-            if fence.send(transport, to, self.tag(), Kind::Fence, checksum).is_ready() {
+            if fence.send(transport, to, self.tag(), MessageKind::Fence, checksum).is_ready() {
                 self.sent.insert(to);
                 *moved = true;
             }
@@ -83,7 +83,7 @@ impl Fences {
                         if theirs.view != view {
                             let n_members = [view, theirs.view].map(|view| view.members.len());
                             let [ours, theirs] = n_members.map(|n| n as u64);
-                            return Err(Differs { from, ours, theirs });
+                            return Err(SizeMismatch { from, ours, theirs });
                         }
                         self.received.insert(from);
                         break;
@@ -114,7 +114,8 @@ impl Fences {
 /// The fence in a message; `None` if it is anything else.
 fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, from: Rank, size: usize) -> Option<Ballot> {
     let message = frame.as_ref().get(..n_bytes)?;
-    let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
+    let header =
+        Header::parse(message, false).ok().filter(|header| header.kind == MessageKind::Fence)?;
     Ballot::read(&header, message, from, size).ok()
 }
 
@@ -144,14 +145,16 @@ mod tests {
         for (from, ballots) in theirs.into_iter().enumerate().map(|(at, it)| (at + 1, it)) {
             for ballot in ballots {
                 let mut frame = vec![0; MIN_FRAME_BYTES];
-                let n_bytes = ballot.emit(Kind::Fence, Rank::new(from), 3, &mut frame, false);
+                let n_bytes =
+                    ballot.emit(MessageKind::Fence, Rank::new(from), 3, &mut frame, false);
                 transport.puts(from, &[7; 80]);
                 transport.puts(from, &frame[..n_bytes]);
             }
         }
         let mut fences = Fences::with(0);
         let done = fences.advance(&mut transport, &mut agreement, false, &mut false);
-        let done = done.map_err(|Differs { from, ours, theirs }| [from.0.into(), ours, theirs]);
+        let done =
+            done.map_err(|SizeMismatch { from, ours, theirs }| [from.0.into(), ours, theirs]);
         (done, *fences.received())
     }
 

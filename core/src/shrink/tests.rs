@@ -2,8 +2,8 @@
 
 use super::ballot::View;
 use super::*;
-use crate::engine::{Content, Memory};
-use crate::error::Reason;
+use crate::engine::{Memory, NoticeBody};
+use crate::error::AbortReason;
 use crate::frame::CallHeader;
 use crate::group::RankSet;
 use crate::transport::MIN_FRAME_BYTES;
@@ -22,7 +22,7 @@ fn agrees(shrink: &mut Shrink<Memory>, from: usize) {
     let view = View { members: RankSet::first(3), n_tags: 0 };
     let ballot = Ballot { context: 0, epoch: 1, view, heard: true };
     let mut frame = vec![0; MIN_FRAME_BYTES];
-    let n_bytes = ballot.emit(Kind::View, Rank::new(from), 3, &mut frame, false);
+    let n_bytes = ballot.emit(MessageKind::View, Rank::new(from), 3, &mut frame, false);
     transport(shrink).puts(from, &frame[..n_bytes]);
 }
 
@@ -62,8 +62,8 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         assert!(shrink.0.agreement.is_decided());
         // Rank 1 has what it needs to go on, and gives up its first call.
         let call = CallHeader { sequence: 1, ..CallHeader::of_no_call(context, epoch) };
-        let (reason, culprit) = (Reason::Dropped, Rank(1));
-        transport(&mut shrink).says(1, call, Content::GaveUp { reason, culprit, said: 0 });
+        let (reason, culprit) = (AbortReason::Dropped, Rank(1));
+        transport(&mut shrink).says(1, call, NoticeBody::GaveUp { reason, culprit, said: 0 });
         assert!(shrink.poll().is_pending());
         let mut notices = shrink.0.comm.as_ref().expect("it has not ended").notices;
         let ours = CallHeader { sequence: 1, ..CallHeader::of_no_call(0, 1) };

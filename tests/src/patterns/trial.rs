@@ -2,7 +2,7 @@
 
 use super::judge::{Promise, Quantiser};
 use super::{Ask, BATCH, Case, Order, Tally};
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Written};
 use foldwire::kernel::Level;
 use foldwire::{Bound, Quantum, Spacing};
@@ -101,8 +101,8 @@ impl<'a> Trial<'a> {
         let target = match (&self.fixed, self.case.ask) {
             (Some(target), _) => target,
             (None, Ask::OfData(bound)) => {
-                let extent = Extent::of(&self.values);
-                let bound = bound.absolute(extent).map_err(|error| error.to_string())?;
+                let value_range = ValueRange::of(&self.values);
+                let bound = bound.absolute(value_range).map_err(|error| error.to_string())?;
                 let quantum = Quantum::new::<f32>(bound).map_err(|error| error.to_string())?;
                 of_data = Target::new(&self.case, self.levels, quantum, Spacing::Widest);
                 &of_data

@@ -4,7 +4,7 @@ use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::perform::{Called, Outcome, Performance, Regrouped};
 use crate::{Case, data, with_type};
 use foldwire::codec::CodecError;
-use foldwire::error::Reason;
+use foldwire::error::AbortReason;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Collective, Error, Float, Rank, Report};
 use foldwire_sim::{End, Fault};
@@ -284,7 +284,10 @@ impl Struck<'_> {
 /// Whether an error says on what ranks disagree: this one, or others in a call that it has not
 /// come to.
 const fn tells_of_it(error: &Error) -> bool {
-    matches!(error, Error::Mismatch { .. } | Error::Aborted { reason: Reason::Mismatch(_), .. })
+    matches!(
+        error,
+        Error::Mismatch { .. } | Error::Aborted { reason: AbortReason::Mismatch(_), .. }
+    )
 }
 
 fn judge_error(
@@ -323,7 +326,7 @@ fn judge_error(
             return Err("but nobody left".into());
         }
         // Calls and messages end with a message of the rank's own, which names whose it was.
-        Error::Aborted { rank: own, culprit, reason: Reason::Message }
+        Error::Aborted { rank: own, culprit, reason: AbortReason::Message }
             if own.index() == rank && scenario.messages.is_some() =>
         {
             Some(culprit)

@@ -2,7 +2,7 @@
 //! by the conformance suite; here is what goes wrong, and what happens by chance.
 
 use foldwire::codec::CodecId;
-use foldwire::error::{Field, Reason};
+use foldwire::error::{AbortReason, Field};
 use foldwire::layout::Division;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::transport::FRAMES_PER_LANE;
@@ -139,7 +139,8 @@ fn a_dropped_call_ends_it_on_the_others_who_go_on_without_the_rank() {
         }
         // Of rank 2 itself, or of one that has heard it.
         let told = second.wait().outcome;
-        let Err(Error::Aborted { culprit: Rank(2), reason: Reason::Dropped, .. }) = told else {
+        let Err(Error::Aborted { culprit: Rank(2), reason: AbortReason::Dropped, .. }) = told
+        else {
             panic!("{told:?}")
         };
         // The other call is not concerned.
@@ -397,7 +398,8 @@ fn all_ranks_hear_on_what_groups_disagree() {
         for outcome in outcomes {
             let is_told = matches!(
                 outcome,
-                Err(Error::Mismatch { .. } | Error::Aborted { reason: Reason::Mismatch(_), .. })
+                Err(Error::Mismatch { .. }
+                    | Error::Aborted { reason: AbortReason::Mismatch(_), .. })
             );
             assert!(is_told, "{outcome:?}");
         }
@@ -444,7 +446,10 @@ fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
             // Before it has begun, even.
             drop(call);
         } else {
-            assert!(matches!(call.wait(), Err(Error::Aborted { reason: Reason::Dropped, .. })));
+            assert!(matches!(
+                call.wait(),
+                Err(Error::Aborted { reason: AbortReason::Dropped, .. })
+            ));
         }
         assert_eq!(world.barrier().err(), Some(Error::Poisoned));
     });

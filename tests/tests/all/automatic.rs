@@ -1,9 +1,9 @@
 //! Automatic plans keep their bound whatever they choose, and say what they chose.
 
 use foldwire::codec::CodecId;
-use foldwire::frame::{Header, Kind};
+use foldwire::frame::{Header, MessageKind};
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::select::{Reason, Speeds};
+use foldwire::select::{ChoiceReason, Speeds};
 use foldwire::threads::{Scoped, Threads};
 use foldwire::{
     Bound, Call, Communicator, Config, Distance, Element, Error, Op, Plan, Rank, Report,
@@ -165,7 +165,11 @@ fn what_does_not_compress_travels_as_it_is() {
             |comm, x| comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce"),
         );
         let choice = report.plan.expect("an automatic plan");
-        assert_eq!((report.codec, choice.reason), (CodecId::Raw, Reason::Sampled), "{choice}");
+        assert_eq!(
+            (report.codec, choice.reason),
+            (CodecId::Raw, ChoiceReason::Sampled),
+            "{choice}"
+        );
         assert!(choice.weighed[1..].iter().all(|lossy| lossy.ratio < 1.2), "{choice}");
         let told = choice.to_string();
         assert!(told.starts_with("expected by a sample: exact ") && told.contains("fz-light "));
@@ -248,7 +252,7 @@ fn a_prepared_call_keeps_what_the_sample_said() {
         },
     );
     assert_eq!(report.codec, CodecId::Raw);
-    assert!(report.plan.is_some_and(|choice| choice.reason == Reason::Sampled));
+    assert!(report.plan.is_some_and(|choice| choice.reason == ChoiceReason::Sampled));
 }
 
 #[test]
@@ -327,7 +331,7 @@ fn ranks_of_a_process_measure_nothing() {
     });
     for report in reports.into_iter().flatten() {
         let choice = report.plan.expect("an automatic plan");
-        assert_eq!((report.codec, choice.reason), (CodecId::Raw, Reason::Near));
+        assert_eq!((report.codec, choice.reason), (CodecId::Raw, ChoiceReason::Near));
         assert_eq!(choice.link_rate, f32::INFINITY);
     }
 }
@@ -507,7 +511,7 @@ struct Late {
 impl Hooks for Late {
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         let header = Header::parse(&frame[..n_bytes], false).expect("a frame");
-        let is_of_array = header.kind == Kind::Data && header.call.dtype == f32::DTYPE;
+        let is_of_array = header.kind == MessageKind::Data && header.call.dtype == f32::DTYPE;
         if is_of_array && header.call.codec.is_exact() == self.is_exact {
             self.by.update(|by| by + Duration::from_millis(1));
         }
@@ -541,7 +545,7 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
                 let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 16);
                 let report = comm.start(Call::all_reduce(&mut x, Op::Avg), &plan)?.await?;
                 let reason = report.plan.map(|choice| choice.reason);
-                taken.push((report.codec.is_exact(), reason == Some(Reason::Tried)));
+                taken.push((report.codec.is_exact(), reason == Some(ChoiceReason::Tried)));
             }
             Ok::<_, Error>(taken)
         });

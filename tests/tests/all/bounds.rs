@@ -3,11 +3,11 @@
 //! Errors are measured in `f64`, sums exactly (with compensation), so nothing is hidden by the
 //! rounding of the test itself.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::pipeline::{self, COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
-use foldwire::schedule::{Call, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{Pairwise, ProgramSpec, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
     Bound, Collective, Error, Float, Op, Plan, Quantum, Rank, Report, Scope, bf16, f16,
 };
@@ -160,14 +160,14 @@ fn budget_holds<T: Float>(budget: &Budget) -> Result<bool, TestCaseError> {
             (0..700).map(value).collect()
         })
         .collect();
-    let extents = inputs.iter().filter_map(|x| Extent::of(x));
-    let extent = extents.reduce(|a, b| Extent {
+    let extents = inputs.iter().filter_map(|x| ValueRange::of(x));
+    let value_range = extents.reduce(|a, b| ValueRange {
         min: a.min.min(b.min),
         max: a.max.max(b.max),
         grid: a.grid.min(b.grid),
         increment: a.increment.min(b.increment),
     });
-    let allowed = bound.absolute(extent).expect("a good bound");
+    let allowed = bound.absolute(value_range).expect("a good bound");
     let op = if is_average { Operation::Avg } else { Operation::Sum };
     let plan = Plan::raw()
         .compressed(pipeline::ALL[budget.pipeline], bound)
@@ -277,10 +277,11 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
             (0..N).map(x).collect()
         };
         // The even operands span −1…1.3; between them values at half codes of that range's lattice.
-        let extent = Extent::of(&[even(0), even(1)].concat()).expect("finite");
-        let step = Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(extent)).expect("positive"))
-            .expect("a bound")
-            .step();
+        let value_range = ValueRange::of(&[even(0), even(1)].concat()).expect("finite");
+        let step =
+            Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(value_range)).expect("positive"))
+                .expect("a bound")
+                .step();
         let worst: Vec<f64> = (0..N)
             .map(|i| (((i as f64 * 1e-3).sin() / step).round() * 0.5).trunc() * step + 0.5 * step)
             .collect();
@@ -294,8 +295,11 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
         });
         for result in results {
             let (all, report) = result.expect("all-gather");
-            let measured: Vec<f64> =
-                inputs.iter().zip(all.chunks(N)).map(|(x, y)| psnr(x, y, extent.range())).collect();
+            let measured: Vec<f64> = inputs
+                .iter()
+                .zip(all.chunks(N))
+                .map(|(x, y)| psnr(x, y, value_range.range()))
+                .collect();
             assert!(measured.iter().all(|&m| m >= db), "{measured:?} dB for {db} dB");
             let expected = db + 20.0 * (3f64.sqrt() * 64.0 / 63.0).log10();
             assert!((measured[0] - expected).abs() < 0.1, "{measured:?} dB, {expected} expected");
@@ -321,7 +325,7 @@ fn a_relative_bound_is_a_share_of_the_range_over_all_ranks() {
         });
         let results: Vec<_> = results.into_iter().map(|r| r.expect("all-gather")).collect();
         let exact: Vec<f64> = results.iter().flat_map(|(x, _, _)| x.clone()).collect();
-        let range = Extent::of(&exact).expect("finite").range();
+        let range = ValueRange::of(&exact).expect("finite").range();
         assert!(range > 30.0);
         for (_, all, report) in &results {
             assert_eq!(report.bound, rel * range);
@@ -391,12 +395,12 @@ fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
         (&Ring, 5, 5),
         (&RecursiveDoubling, 5, 8),
     ] {
-        let call = Call::new(Collective::AllReduce, size, Rank(0));
+        let call = ProgramSpec::new(Collective::AllReduce, size, Rank(0));
         assert_eq!(schedule.n_encodings(call), expected, "{}, {size} ranks", schedule.name());
     }
     for (collective, schedule) in ROUTES.into_iter().filter(|(c, _)| c.reduces()) {
         for size in 2..=100 {
-            let call = Call::new(collective, size, Rank(0));
+            let call = ProgramSpec::new(collective, size, Rank(0));
             let expected = oracle::encodings(schedule.name(), collective, size as u64);
             let context = format!("{} by {}, {size} ranks", collective.name(), schedule.name());
             assert_eq!(schedule.n_encodings(call), expected, "{context}");

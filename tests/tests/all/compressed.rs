@@ -1,6 +1,6 @@
 //! `compress` and `decompress`: any values of any number, within the bound; and any bytes.
 
-use foldwire::bound::{BoundError, Extent};
+use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::DecodeError;
 use foldwire::compress::{DecompressError, HEAD_BYTES, Info, compress_with};
 use foldwire::{Bound, DType, Float, Quantum, Spacing, bf16, compress, decompress, f16};
@@ -22,7 +22,7 @@ fn every_length<T: Float>() {
         for values in [data::smooth::<T>(1, count), data::rough(2, count)] {
             for bound in [Bound::Absolute(1e-3), Bound::Relative(1e-4), Bound::Psnr(70.0)] {
                 let bytes = compress(&values, bound).expect("a good bound");
-                let absolute = bound.absolute(Extent::of(&values)).expect("positive");
+                let absolute = bound.absolute(ValueRange::of(&values)).expect("positive");
                 let info = Info::read(&bytes).expect("a head");
                 assert_eq!((info.dtype, info.n_values), (T::DTYPE, count as u64));
                 assert!(info.bound <= absolute, "{info:?}");

@@ -10,8 +10,10 @@ use foldwire::codec::{CodecId, CodecParams, Sizes};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
-use foldwire::primitive::{Content, Contents, Links, Primitive, Rules, Slot, held_after};
-use foldwire::schedule::Call;
+use foldwire::primitive::{
+    Primitive, Rules, Slot, SlotContent, SlotContents, StepLinks, held_after,
+};
+use foldwire::schedule::ProgramSpec;
 use foldwire::{
     Bound, Collective, Communicator, Float, Plan, Quantum, Rank, Report, Scope, select,
 };
@@ -66,7 +68,7 @@ fn model(case: &Case) -> cost::Case {
 /// What the rules say that a rank computes, and of how many values.
 fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     let model = model(case);
-    let call = Call::new(case.collective, case.size, model.root);
+    let call = ProgramSpec::new(case.collective, case.size, model.root);
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = Sizes::new(case.codec, T::DTYPE, params);
     let all_reduces = case.collective == Collective::AllReduce;
@@ -84,17 +86,17 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     let rank = Rank::new(rank);
     let mut all = Vec::new();
     for round in 0..layout.n_rounds() {
-        let mut held: Option<Content> = None;
+        let mut held: Option<SlotContent> = None;
         for index in 0..case.schedule.n_steps(call, rank) {
             let step = case.schedule.step(call, rank, index);
-            let mut contents: Contents = [None; Slot::COUNT];
+            let mut contents: SlotContents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
             let codec = case.coding();
             // What is put beside what is held is of as many ranks' values.
             let operands = held.filter(|_| step.keep && !step.own).map_or(1, |held| held.operands);
-            let received = step.from.map(|_| Content::new(codec, operands, n_parts).received());
+            let received = step.from.map(|_| SlotContent::new(codec, operands, n_parts).received());
             contents[Slot::In.index()] = received;
-            let links = Links::of(call, rank, &step, received, held);
+            let links = StepLinks::of(call, rank, &step, received, held);
             contents[Slot::Held.index()] = held;
             let n_values = layout.run(&step, round).n_values();
             for primitive in rules.primitives(&step, held, links) {

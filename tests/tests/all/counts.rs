@@ -1,9 +1,9 @@
 //! Calls whose ranks give counts: what ranks have for each other may differ much, and so may what
 //! ranks think of it.
 
-use foldwire::error::{Field, Reason};
+use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Bruck, Pairwise};
-use foldwire::select::{self, Row};
+use foldwire::select::{self, SelectionRule};
 use foldwire::{Call, Collective, Communicator, Error, Plan, Rank};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::deadline::{PATIENT, run};
@@ -39,7 +39,7 @@ fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
 #[test]
 fn what_passes_through_others_has_lengths_that_all_know() {
     let rows = select::parse("all-to-all:::bruck").expect("a row");
-    let rows: &'static [Row] = rows.leak();
+    let rows: &'static [SelectionRule] = rows.leak();
     let outcomes = run(5, PATIENT, move |comm| {
         let rank = comm.rank().index();
         let send: Vec<f32> = (0..5).map(|to| (10 * rank + to) as f32).collect();
@@ -85,7 +85,7 @@ fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
             Err(error) => matches!(
                 error,
                 Error::Mismatch { field: Field::Segment, .. }
-                    | Error::Aborted { reason: Reason::Mismatch(Field::Segment), .. }
+                    | Error::Aborted { reason: AbortReason::Mismatch(Field::Segment), .. }
             ),
         };
         assert!(outcomes.iter().all(hears) && outcomes[3].is_err(), "{outcomes:?}");

@@ -5,7 +5,7 @@
 //! seeds.
 
 use foldwire::codec::{Codec, CodecExt, FzLight, Values};
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -330,7 +330,7 @@ mod long {
 fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
     let header = Header {
         as_floats: false,
-        kind: Kind::Data,
+        kind: MessageKind::Data,
         call: CallHeader {
             context: 0,
             epoch: 0,
@@ -345,7 +345,7 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
             lanes: 4,
             root: 2,
             count: 1000,
-            measure: Measure::Lattice,
+            measure: StepQuantity::Lattice,
             step: 1.25,
         },
         from: Rank(1),

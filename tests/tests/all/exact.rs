@@ -1,6 +1,6 @@
 //! What a lattice of a power of two keeps exactly: its own points, and their sums.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::pipeline;
@@ -125,9 +125,9 @@ fn ranks_of_different_spacings_are_told() {
 fn every_bound_holds_with_a_power_of_two() {
     let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
     let inputs: Vec<Vec<f64>> = (0..5).map(|rank| data::smooth(rank, 9000)).collect();
-    let extent = Extent::of(&inputs.concat());
+    let value_range = ValueRange::of(&inputs.concat());
     for bound in bounds {
-        let asked = bound.absolute(extent).expect("positive");
+        let asked = bound.absolute(value_range).expect("positive");
         for scope in [Scope::PerOperand, Scope::Result] {
             let plan = Plan::foldwire(bound).with_scope(scope).with_spacing(Spacing::PowerOfTwo);
             for (y, report) in sums(&inputs, Op::Sum, &plan) {

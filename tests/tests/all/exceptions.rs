@@ -1,7 +1,7 @@
 //! Values beyond the lattice cost themselves and little more: a mask of NaN leaves the values
 //! beside it compressed as they were. And whatever is said about them in a frame is checked.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecError, CodecExt, DecodeError, FzLight, fz_light};
 use foldwire::compress::DecompressError;
 use foldwire::kernel::Level;
@@ -21,7 +21,7 @@ fn masked<T: Float>(values: &[T]) -> Vec<T> {
 }
 
 fn n_bytes<T: Float>(values: &[T]) -> usize {
-    let bound = Bound::Relative(1e-3).absolute(Extent::of(values)).expect("a range");
+    let bound = Bound::Relative(1e-3).absolute(ValueRange::of(values)).expect("a range");
     let codec = FzLight::new(Quantum::new::<T>(bound).expect("a bound"), 2);
     coding::encode(&codec, values).len()
 }

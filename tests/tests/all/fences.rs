@@ -1,7 +1,7 @@
 //! Where survivors agree and their fences never come, it ends all the same: after three attempts,
 //! with a rank that is missing.
 
-use foldwire::frame::{Header, Kind};
+use foldwire::frame::{Header, MessageKind};
 use foldwire::{Communicator, Config, Error, Rank};
 use foldwire_sim::{Clock, End, Endpoint, Net, World};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
@@ -21,7 +21,7 @@ struct NoFences {
 impl Hooks for NoFences {
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         match Header::parse(&frame[..n_bytes], false) {
-            Ok(Header { kind: Kind::Fence, call, .. }) => {
+            Ok(Header { kind: MessageKind::Fence, call, .. }) => {
                 self.epochs.borrow_mut().insert(call.epoch);
                 0
             }

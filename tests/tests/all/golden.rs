@@ -8,7 +8,7 @@
 //! description, in another language; only checksums are the library's own.
 
 use foldwire::codec::{CodecExt, CodecId, FzLight, fz_light};
-use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind, Measure};
+use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -301,7 +301,7 @@ fn chunks_end_where_the_index_says() {
 fn a_message() {
     let header = Header {
         as_floats: false,
-        kind: Kind::Data,
+        kind: MessageKind::Data,
         call: CallHeader {
             context: 12,
             epoch: 0,
@@ -316,7 +316,7 @@ fn a_message() {
             lanes: 3,
             root: 0x0102,
             count: 0x0001_0203_0405,
-            measure: Measure::Lattice,
+            measure: StepQuantity::Lattice,
             step: STEP,
         },
         from: Rank(0x0a0b),
@@ -345,7 +345,7 @@ fn a_message() {
         assert_eq!(Header::parse(&message, checksum), Ok(header));
     }
     let mut message = [0xAA; HEADER_BYTES];
-    let notice = Header { kind: Kind::Abort, n_bytes: 0, operands: 0, ..header };
+    let notice = Header { kind: MessageKind::Abort, n_bytes: 0, operands: 0, ..header };
     notice.emit(&mut message, true);
     assert_eq!(
         to_hex(&message),
@@ -382,13 +382,13 @@ fn the_example_of_the_documentation() {
         lanes: 4,
         root: 0,
         count: 100,
-        measure: Measure::Lattice,
+        measure: StepQuantity::Lattice,
         step: 1.0,
     };
     let n_bytes = payload.len() as u32;
     let header = Header {
         as_floats: false,
-        kind: Kind::Data,
+        kind: MessageKind::Data,
         call,
         from: Rank(1),
         part: 0,
@@ -443,7 +443,13 @@ fn codes_of_types_operations_codecs_and_collectives() {
     assert_eq!(OpCode::User as u8, 6);
     assert_eq!([CodecId::Raw, CodecId::FzLight].map(|x| x as u8), [0, 1]);
     assert_eq!([Division::Blocks, Division::Interleaved].map(|x| x as u8), [0, 1]);
-    let kinds = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence, Kind::Call];
+    let kinds = [
+        MessageKind::Data,
+        MessageKind::Abort,
+        MessageKind::View,
+        MessageKind::Fence,
+        MessageKind::Call,
+    ];
     assert_eq!(kinds.map(|x| x as u8), [0, 1, 2, 3, 4]);
     let names = Collective::ALL.map(Collective::name);
     let of_one_block =

@@ -2,7 +2,7 @@
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
-use foldwire::frame::{CallHeader, Header, Kind};
+use foldwire::frame::{CallHeader, Header, MessageKind};
 use foldwire::transport::Tag;
 use foldwire::{
     Bound, Call, Communicator, DType, Element, Error, Op, Plan, Rank, SharedCommunicator, Transport,
@@ -96,7 +96,7 @@ fn a_compressed_message_of_integers_is_damaged() {
             ..CallHeader::of_no_call(0, 0)
         };
         let header = Header {
-            kind: Kind::Message,
+            kind: MessageKind::Message,
             call,
             as_floats: false,
             from: Rank(0),

@@ -1,6 +1,6 @@
 //! Messages between two ranks where something is wrong, or long.
 
-use foldwire::error::{Field, Reason, Value};
+use foldwire::error::{AbortReason, Field, Value};
 use foldwire::{
     Bound, Communicator, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator,
 };
@@ -101,7 +101,7 @@ fn nobody_hears_of_an_exchange_that_is_dropped_before_its_next_call() {
     });
     assert_eq!(ends[0], Err(Error::Poisoned));
     for end in &ends[1..] {
-        let Err(Error::Aborted { culprit: Rank(0), reason: Reason::Dropped, .. }) = end else {
+        let Err(Error::Aborted { culprit: Rank(0), reason: AbortReason::Dropped, .. }) = end else {
             panic!("{end:?}")
         };
     }

@@ -2,7 +2,7 @@
 //! serves the next call as if nothing had happened.
 
 use foldwire::bound::BoundError;
-use foldwire::error::{Buffer, Field, Reason};
+use foldwire::error::{AbortReason, Buffer, Field};
 use foldwire::layout::{Shares, Window};
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
 use foldwire::schedule::Binomial;
@@ -239,10 +239,10 @@ fn a_communicator_serves_call_after_call_with_any_plan() {
 #[test]
 fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_it() {
     use foldwire::schedule::{Pairwise, Ring};
-    use foldwire::select::{Links, Row};
+    use foldwire::select::{LinkFilter, SelectionRule};
 
-    static ROWS: &[Row] = &[Row::new(Collective::AllReduce, &Pairwise)];
-    let n_messages = |rows: fn(Rank) -> &'static [Row], plan: Plan| {
+    static ROWS: &[SelectionRule] = &[SelectionRule::new(Collective::AllReduce, &Pairwise)];
+    let n_messages = |rows: fn(Rank) -> &'static [SelectionRule], plan: Plan| {
         run(4, PATIENT, move |comm| {
             comm.config_mut().select = rows(comm.rank());
             comm.all_reduce(&mut [1.5f32; 10], Op::Sum, &plan).map(|report| report.n_messages)
@@ -257,18 +257,18 @@ fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_i
         let told = matches!(
             outcome,
             Err(Error::Mismatch { field: Field::Schedule, .. }
-                | Error::Aborted { reason: Reason::Mismatch(Field::Schedule), .. })
+                | Error::Aborted { reason: AbortReason::Mismatch(Field::Schedule), .. })
         );
         assert!(told, "{outcome:?}");
     }
     // Threads tell of no link unless they are told of one.
-    static UNKNOWN: &[Row] =
-        &[Row::new(Collective::AllReduce, &Pairwise).with_links(Links::Unknown)];
-    static SLOW: &[Row] =
-        &[Row::new(Collective::AllReduce, &Pairwise).with_links(Links::Rates(0..=1_000_000_000))];
+    static UNKNOWN: &[SelectionRule] =
+        &[SelectionRule::new(Collective::AllReduce, &Pairwise).with_links(LinkFilter::Unknown)];
+    static SLOW: &[SelectionRule] = &[SelectionRule::new(Collective::AllReduce, &Pairwise)
+        .with_links(LinkFilter::Rates(0..=1_000_000_000))];
     assert_eq!(n_messages(|_| UNKNOWN, Plan::raw()), vec![Ok(6); 4]);
     assert_eq!(n_messages(|_| SLOW, Plan::raw()), vec![Ok(2); 4]);
-    let over = |rate: f64, rows: &'static [Row]| {
+    let over = |rate: f64, rows: &'static [SelectionRule]| {
         World::new(4).link_rate(rate).run(|mut comm| {
             comm.config_mut().select = rows;
             let report = comm.all_reduce(&mut [1.5f32; 10], Op::Sum, &Plan::raw());
@@ -279,7 +279,7 @@ fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_i
     assert_eq!(over(2e9, SLOW), [2; 4]);
     assert_eq!(over(1e9, UNKNOWN), [2; 4]);
     // What a row names must be able to do it.
-    static WRONG: &[Row] = &[Row::new(Collective::Broadcast, &Ring)];
+    static WRONG: &[SelectionRule] = &[SelectionRule::new(Collective::Broadcast, &Ring)];
     let refused = run(2, PATIENT, |comm| {
         comm.config_mut().select = WRONG;
         comm.broadcast(&mut [1.5f32; 10], Rank(0), &Plan::raw()).map(|_| ())

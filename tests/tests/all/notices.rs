@@ -1,7 +1,7 @@
 //! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send,
 //! and by no call too early.
 
-use foldwire::error::{Field, Reason};
+use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
 use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank};
@@ -20,7 +20,7 @@ fn plan() -> Plan {
 
 /// What is heard of a rank whose caller dropped the operation.
 const fn dropped_by(rank: Rank) -> Result<(), Error> {
-    Err(Error::Aborted { rank, culprit: rank, reason: Reason::Dropped })
+    Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped })
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn who_hears_of_a_failure_hears_of_the_first_culprit_and_the_reason() {
         for outcome in &outcomes {
             match outcome {
                 Ok(()) => {}
-                Err(Error::Aborted { culprit: Rank(1), reason: Reason::Dropped, .. }) => {}
+                Err(Error::Aborted { culprit: Rank(1), reason: AbortReason::Dropped, .. }) => {}
                 other => panic!("{other:?} among {outcomes:?}"),
             }
         }

@@ -4,7 +4,7 @@
 //! The fields lie outside the project, in `../shared/data` beside it; without them the tests say
 //! that they skip. Sizes do not depend on the machine, so comparing them with stored ones is fair.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::{Bound, Float, Op, Quantum};
@@ -46,7 +46,7 @@ pub(crate) fn fields<T: Float>() -> Vec<(String, Vec<T>)> {
 }
 
 fn absolute<T: Float>(values: &[T], relative: f64) -> f64 {
-    Bound::Relative(relative).absolute(Extent::of(values)).expect("a good bound")
+    Bound::Relative(relative).absolute(ValueRange::of(values)).expect("a good bound")
 }
 
 fn bounds_hold<T: Float>() {

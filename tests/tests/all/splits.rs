@@ -1,7 +1,7 @@
 //! Communicators made and dropped without end: channels and epochs are given back, and nothing that
 //! one left is taken for what another gets.
 
-use foldwire::error::Reason;
+use foldwire::error::AbortReason;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
@@ -127,7 +127,8 @@ fn channels_on_which_calls_have_failed_are_used_again() {
                 call.cancel();
             } else {
                 let told = call.wait().outcome;
-                let is_told = matches!(told, Err(Error::Aborted { reason: Reason::Dropped, .. }));
+                let is_told =
+                    matches!(told, Err(Error::Aborted { reason: AbortReason::Dropped, .. }));
                 assert!(is_told || told.is_ok(), "{told:?}");
             }
         }
@@ -260,7 +261,10 @@ fn a_split_that_is_dropped_while_it_flushes_ends_the_new_communicator_only() {
         let Error::Aborted { culprit, reason, .. } = told else {
             panic!("after {after} polls: {ends:?}")
         };
-        assert!((culprit, reason) == (Rank(2), Reason::Dropped), "after {after} polls: {ends:?}");
+        assert!(
+            (culprit, reason) == (Rank(2), AbortReason::Dropped),
+            "after {after} polls: {ends:?}"
+        );
         assert!(ends.iter().all(|end| end.1), "after {after} polls: {ends:?}");
         n_meanwhile += 1;
     }

@@ -1,6 +1,6 @@
 //! Messages under way where something is wrong, late, or one too many.
 
-use foldwire::error::{Field, Reason};
+use foldwire::error::{AbortReason, Field};
 use foldwire::{
     Bound, Call, Config, Error, Incoming, Op, Outgoing, Plan, Rank, Rows, SharedCommunicator,
     Transport, transport::FRAMES_PER_LANE,
@@ -194,7 +194,8 @@ fn a_message_that_is_dropped_ends_the_others_who_go_on_without_it() {
                 }
                 _ => world.barrier(),
             };
-            let Err(Error::Aborted { culprit: Rank(0), reason: Reason::Dropped, .. }) = told else {
+            let Err(Error::Aborted { culprit: Rank(0), reason: AbortReason::Dropped, .. }) = told
+            else {
                 panic!("{told:?}")
             };
         }
@@ -220,7 +221,8 @@ fn a_call_that_fails_ends_the_messages() {
             return;
         }
         let told = world.start_recv([0_u8; 2], Rank(0), 0).unwrap().wait().outcome;
-        let Err(Error::Aborted { culprit: Rank(0), reason: Reason::Dropped, .. }) = told else {
+        let Err(Error::Aborted { culprit: Rank(0), reason: AbortReason::Dropped, .. }) = told
+        else {
             panic!("{told:?}")
         };
     });
@@ -484,7 +486,7 @@ fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
         });
         let End::Returned(Err(error)) = &run.ends[2] else { panic!("{:?}", run.ends[2]) };
         let is_told =
-            matches!(error, Error::Aborted { reason: Reason::Mismatch(Field::Count), .. });
+            matches!(error, Error::Aborted { reason: AbortReason::Mismatch(Field::Count), .. });
         assert!(is_told, "seed {seed}: {error}");
     }
 }

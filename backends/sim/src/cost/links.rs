@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use foldwire::primitive::Content;
+use foldwire::primitive::SlotContent;
 
 /// Mixes the one word of a key; neighbours must not fall together.
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct Link {
 
 #[derive(Debug)]
 struct Arrived {
-    content: Content,
+    content: SlotContent,
     next: u32,
 }
 
@@ -104,7 +104,7 @@ impl Links {
     }
 
     /// A frame has arrived.
-    pub(super) fn arrive(&mut self, key: Key, content: Content) {
+    pub(super) fn arrive(&mut self, key: Key, content: SlotContent) {
         let arrived = Arrived { content, next: NONE };
         let at = if let Some(at) = self.free.pop() {
             self.arrived[at as usize] = arrived;
@@ -124,7 +124,7 @@ impl Links {
 
     /// Takes the oldest frame that has arrived, and whether its sender waits for the
     /// credit.
-    pub(super) fn take(&mut self, key: Key) -> Option<(Content, bool)> {
+    pub(super) fn take(&mut self, key: Key) -> Option<(SlotContent, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;
         let &Arrived { content, next } = self.arrived.get(at as usize)?;
@@ -150,7 +150,7 @@ mod tests {
         let (key, other) = (Key { from: 1, to: 2, lane: 0 }, Key { from: 2, to: 1, lane: 0 });
         assert!(links.reserve(key, 2) && links.reserve(key, 2) && !links.reserve(key, 2));
         assert_eq!(links.take(key), None);
-        let content = |operands| Content::new(CodecId::Raw, operands, 1);
+        let content = |operands| SlotContent::new(CodecId::Raw, operands, 1);
         links.arrive(key, content(5));
         links.arrive(key, content(6));
         assert_eq!(links.take(other), None);

@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::iter;
 
 use foldwire::layout::Layout;
-use foldwire::primitive::{Content, Rules};
-use foldwire::schedule::{Call, Schedule, Step};
+use foldwire::primitive::{Rules, SlotContent};
+use foldwire::schedule::{ProgramSpec, Schedule, Step};
 use foldwire::transport::Rank;
 
 use super::links::{Key, Links};
@@ -32,7 +32,7 @@ use super::{Cluster, CostError};
 /// One program, and what its steps cost.
 pub(super) struct Job<'a> {
     pub(super) schedule: &'static dyn Schedule,
-    pub(super) call: Call,
+    pub(super) call: ProgramSpec,
     pub(super) layout: Layout<'static>,
     /// At most as many as there are rounds.
     pub(super) n_lanes: usize,
@@ -49,7 +49,7 @@ pub(super) struct Job<'a> {
 
 impl Job<'_> {
     /// Bytes of the message of a step on `n_values`, header included.
-    fn message(&self, step: &Step, round: usize, n_values: usize, content: Content) -> u32 {
+    fn message(&self, step: &Step, round: usize, n_values: usize, content: SlotContent) -> u32 {
         let is_wire = content.codec == self.rules.codec();
         let table = if is_wire { self.wire } else { self.floats };
         // Sums of a node's ranks are encoded as coarsely as there are ranks.
@@ -87,7 +87,7 @@ pub(super) struct Account {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     key: Key,
-    content: Content,
+    content: SlotContent,
     n_bytes: u32,
 }
 
@@ -99,7 +99,7 @@ enum Event {
     Ask { frame: Frame },
     Answer { frame: Frame },
     FirstByte { frame: Frame },
-    Arrive { key: Key, content: Content },
+    Arrive { key: Key, content: SlotContent },
     Credit { rank: u32 },
 }
 
@@ -123,10 +123,10 @@ struct Lane {
     step: Option<Step>,
     n_values: usize,
     /// The frame that was taken for it.
-    incoming: Option<Content>,
-    held: Option<Content>,
+    incoming: Option<SlotContent>,
+    held: Option<SlotContent>,
     /// The frame that leaves when the step is done, and its bytes.
-    outgoing: Option<(Content, u32)>,
+    outgoing: Option<(SlotContent, u32)>,
 }
 
 #[derive(Debug)]

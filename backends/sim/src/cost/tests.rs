@@ -6,7 +6,7 @@ use foldwire::schedule::{
 use foldwire::{Bound, pipeline};
 
 use super::*;
-use foldwire::primitive::Content;
+use foldwire::primitive::SlotContent;
 
 /// 1 byte a nanosecond, 10 µs on the way.
 const NETWORK: Network = Network {
@@ -272,7 +272,7 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                 let root = Rank::new(size / 2);
                 let plan = plan.with_schedule(schedule);
                 // Messages of many parts need room.
-                let frame_bytes = match schedule.min_run(Call::new(collective, size, root)) {
+                let frame_bytes = match schedule.min_run(ProgramSpec::new(collective, size, root)) {
                     ..=50 => 20_000,
                     51..=150 => 60_000,
                     _ => 120_000,
@@ -426,7 +426,7 @@ fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
 /// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of
 /// floats, combinations of frames, folds, copies of values, copies of frames.
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
-    let (rank, call) = (Rank(0), Call::new(collective, size, Rank(0)));
+    let (rank, call) = (Rank(0), ProgramSpec::new(collective, size, Rank(0)));
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
     let rules = Rules::new(collective, &plan.pipeline, plan.codec, op);
     let mut held = None;
@@ -434,7 +434,7 @@ fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usi
     for index in 0..schedule.n_steps(call, rank) {
         let step = schedule.step(call, rank, index);
         let (codec, n_parts) = (plan.codec, step.n_parts);
-        let received = step.from.map(|_| Content::new(codec, 1, n_parts).received());
+        let received = step.from.map(|_| SlotContent::new(codec, 1, n_parts).received());
         let (w, _) = work::act(rules, true, (call, rank), &step, &mut held, received);
         let step_sums = [
             w.encode + w.refold + w.recode,

@@ -6,8 +6,10 @@
 //! is decoding it.
 
 use foldwire::codec::CodecId;
-use foldwire::primitive::{Content, Contents, Links, Primitive, Rules, Slot, held_after};
-use foldwire::schedule::{Call, Step};
+use foldwire::primitive::{
+    Primitive, Rules, Slot, SlotContent, SlotContents, StepLinks, held_after,
+};
+use foldwire::schedule::{ProgramSpec, Step};
 use foldwire::transport::Rank;
 
 /// Primitives of a step, each a number of times, by the names of [`Speeds`](super::Speeds).
@@ -74,17 +76,17 @@ impl Work {
 pub(super) fn act(
     rules: Rules,
     in_place: bool,
-    (call, rank): (Call, Rank),
+    (call, rank): (ProgramSpec, Rank),
     step: &Step,
-    held: &mut Option<Content>,
-    incoming: Option<Content>,
-) -> (Work, Option<Content>) {
-    let incoming = incoming.map(Content::received);
-    let mut contents: Contents = [None; Slot::COUNT];
+    held: &mut Option<SlotContent>,
+    incoming: Option<SlotContent>,
+) -> (Work, Option<SlotContent>) {
+    let incoming = incoming.map(SlotContent::received);
+    let mut contents: SlotContents = [None; Slot::COUNT];
     contents[Slot::In.index()] = incoming;
     contents[Slot::Held.index()] = *held;
     let mut work = Work::default();
-    let links = Links::of(call, rank, step, incoming, *held);
+    let links = StepLinks::of(call, rank, step, incoming, *held);
     for primitive in rules.primitives(step, *held, links) {
         work.add(primitive, rules.codec(), in_place);
         let after = primitive.after(contents, step.n_parts);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use foldwire::codec::CodecParams;
-use foldwire::schedule::{Call, Schedule};
+use foldwire::schedule::{ProgramSpec, Schedule};
 use foldwire::transport::{FRAMES_PER_LANE, MIN_FRAME_BYTES};
 use foldwire::{
     Bound, Collective, Communicator, Config, Error, Float, Op, Operation, Plan, Quantum, Rank,
@@ -58,7 +58,7 @@ impl Route {
             Self::AllReduce(_) => Collective::AllReduce,
             Self::Rooted(_) => Collective::Reduce,
         };
-        let call = Call::new(collective, n_ranks, Rank(0));
+        let call = ProgramSpec::new(collective, n_ranks, Rank(0));
         (self.schedule().n_parts(call), self.schedule().min_run(call))
     }
 

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use foldwire::codec::CodecId;
-use foldwire::select::{Reason, Speeds};
+use foldwire::select::{ChoiceReason, Speeds};
 use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
@@ -351,7 +351,7 @@ impl Stand<'_> {
             n_bytes: count * size_of::<f32>(),
             codec: report.codec.name(),
             schedule: report.schedule,
-            is_sampled: choice.is_some_and(|choice| choice.reason == Reason::Sampled),
+            is_sampled: choice.is_some_and(|choice| choice.reason == ChoiceReason::Sampled),
             rounds: times[0].len(),
             expected_s: expected.filter(|(_, seconds)| seconds.is_finite()).collect(),
             judged,

@@ -122,7 +122,7 @@ impl Problem {
         let mut values = vec![T::from_f64(0.0); out.len()];
         match self.collective {
             collective if collective.reduces() => {
-                let call = schedule::Call::new(collective, self.size, self.root);
+                let call = schedule::ProgramSpec::new(collective, self.size, self.root);
                 for rank in 0..call.n_operands(Rank::new(self.rank)) {
                     data.fill(rank, first, &mut values);
                     for (out, value) in out.iter_mut().zip(&values) {
@@ -176,7 +176,7 @@ impl Problem {
 
     /// The same of each value from place `first` on; of operands that are not finite by the others.
     pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
-        let call = schedule::Call::new(self.collective, self.size, self.root);
+        let call = schedule::ProgramSpec::new(self.collective, self.size, self.root);
         let mut values = vec![T::from_f64(0.0); out.len()];
         out.fill(if self.op == OpArg::Prod { 1.0 } else { 0.0 });
         for rank in 0..call.n_operands(Rank::new(self.rank)) {

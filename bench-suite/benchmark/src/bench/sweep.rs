@@ -6,7 +6,7 @@
 
 use foldwire::codec::CodecId;
 use foldwire::op::OpCode;
-use foldwire::schedule::{Call, Schedule};
+use foldwire::schedule::{ProgramSpec, Schedule};
 use foldwire::select::{self, Network};
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
 use foldwire_arguments::sizes::Size;
@@ -25,13 +25,13 @@ pub(super) struct Swept {
     /// The same that leaves the schedule open.
     open: Plan,
     /// The user's own choice, which comes before the model's.
-    select: &'static [select::Row],
+    select: &'static [select::SelectionRule],
 }
 
 impl Swept {
     pub(super) fn new(
         (plan, schedule): (Plan, &'static dyn Schedule),
-        select: &'static [select::Row],
+        select: &'static [select::SelectionRule],
     ) -> Self {
         let row = OfPlan::row(plan.with_schedule(schedule));
         let mut open = plan;
@@ -47,7 +47,7 @@ impl Swept {
             (plan.pipeline, plan.codec) = (pipeline::RAW, CodecId::Raw);
         }
         let root = if problem.collective.has_root() { problem.root } else { Rank(0) };
-        let call = Call::new(problem.collective, problem.size, root);
+        let call = ProgramSpec::new(problem.collective, problem.size, root);
         let op = Op::<T>::from(problem.op).code();
         let op = if problem.collective.reduces() { op } else { OpCode::None };
         let (link_rate, frame_bytes) = (transport.link_rate(), transport.frame_capacity());

@@ -1,7 +1,7 @@
 //! Rate and distortion: how many bits a value takes, and how far it is off, over bounds and
 //! settings. Sizes and errors alone, so nothing is timed; every value is checked all the same.
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::{Bound, Float, Quantum};
 use foldwire_arguments::CodecArgs;
@@ -94,13 +94,13 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     bench: &mut Bench<'_, T>,
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<Point>> {
-    let extent = Extent::of(values);
+    let value_range = ValueRange::of(values);
     let mut points = Vec::new();
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
         for Way { coding, bound, setting } in ways::<T>(codec) {
-            let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
+            let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(value_range))?;
             let quantum = bound.map_or(Ok(Quantum::LOSSLESS), |bound| {
-                super::quantum::<T>(coding, bound, extent)
+                super::quantum::<T>(coding, bound, value_range)
             })?;
             let params = CodecParams::new(quantum).with_prediction(args.predictor);
             let params = args.shape.tell(params, &field.dims, values);

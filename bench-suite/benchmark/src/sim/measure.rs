@@ -17,7 +17,7 @@ use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, sample};
@@ -65,7 +65,7 @@ impl Task {
     }
 
     fn codec<T: Float>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
-        let quantum = self.bound.quantum::<T>(Extent::of(data.base()));
+        let quantum = self.bound.quantum::<T>(ValueRange::of(data.base()));
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
         let params = CodecParams::new(quantum).for_sums_of(self.size as u32);
         self.codec.instance(&params.with_shape(data.shape()))
@@ -338,10 +338,10 @@ impl<T: Float> Bench<T> {
         });
         let copy = timed(&mut |i, _| output[at(i)].copy_from_slice(black_box(&own[at(i)])));
         let look = timed(&mut |i, _| {
-            black_box(Extent::of(black_box(&own[at(i)])));
+            black_box(ValueRange::of(black_box(&own[at(i)])));
         });
         let sample = timed(&mut |i, _| {
-            black_box(sample::extents(black_box(&own[at(i)])));
+            black_box(sample::value_ranges(black_box(&own[at(i)])));
         });
         let mut checked_bytes = 0;
         let checksum = timed(&mut |i, pools| {

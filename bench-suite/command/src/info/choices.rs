@@ -1,8 +1,8 @@
 //! Which schedules are chosen where a plan names none.
 
 use foldwire::op::OpCode;
-use foldwire::schedule::Call;
-use foldwire::select::{self, Network, Row};
+use foldwire::schedule::ProgramSpec;
+use foldwire::select::{self, Network, SelectionRule};
 use foldwire::{Bound, Collective, Plan, Rank};
 use foldwire_arguments::InfoArgs;
 use foldwire_workbench::table::Align;
@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 1 << 46;
 
 /// What choices depend on beside the call.
 struct Setting<'a> {
-    rows: &'a [Row],
+    rows: &'a [SelectionRule],
     network: Network,
     ranks_per_node: usize,
 }
@@ -36,7 +36,7 @@ pub(super) fn section(args: &InfoArgs) -> Section {
     let rows = select::from_env();
     let of_environment = match &rows {
         Ok([]) => Cell::from("not set"),
-        Ok(rows) => rows.iter().map(Row::to_string).collect::<Vec<_>>().join(",").into(),
+        Ok(rows) => rows.iter().map(SelectionRule::to_string).collect::<Vec<_>>().join(",").into(),
         Err(error) => format!("wrong: {error}").into(),
     };
     let network = Network { link_rate: args.link.bytes_per_s(), frame_bytes: FRAME_BYTES };
@@ -82,7 +82,7 @@ fn ranges(
         // Nodes of more ranks than there are hold all; of nodes of many sizes nothing is known.
         let per_node = setting.ranks_per_node.min(size);
         let per_node = if size.is_multiple_of(per_node) { per_node } else { 1 };
-        let call = Call::new(collective, size, Rank(0)).with_nodes(per_node);
+        let call = ProgramSpec::new(collective, size, Rank(0)).with_nodes(per_node);
         select::chosen(setting.rows, call, op, &plan, n_bytes, setting.network).name()
     };
     let mut ranges = vec![(0, chosen(0))];

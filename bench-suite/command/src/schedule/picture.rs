@@ -1,7 +1,7 @@
 //! The picture of a schedule: ranks side by side, time downwards, a line for each message.
 
 use foldwire::schedule::check::{Message, Summary};
-use foldwire::schedule::{Call, Schedule};
+use foldwire::schedule::{ProgramSpec, Schedule};
 use foldwire_workbench::plot::{COLOURS, FONT, Plot};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -20,7 +20,7 @@ const MAX_LABELS: usize = 200;
 
 pub(super) struct Picture<'a> {
     pub(super) schedule: &'a dyn Schedule,
-    pub(super) call: Call,
+    pub(super) call: ProgramSpec,
     pub(super) summary: Summary,
     pub(super) messages: &'a [Message],
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use foldwire::bound::Extent;
+use foldwire::bound::ValueRange;
 use foldwire::codec::CodecId;
 use foldwire::compress::{self, Info};
 use foldwire::{Float, Quantum};
@@ -75,7 +75,7 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, Fault> {
         return Err(Fault::new(FW_UNSUPPORTED, message));
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_extent() { Extent::of(values) } else { None };
+    let extent = if bound.needs_extent() { ValueRange::of(values) } else { None };
     bound.quantum::<T>(extent).map_err(|error| Fault::argument(error.to_string()))
 }
 

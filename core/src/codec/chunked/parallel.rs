@@ -27,7 +27,7 @@ pub(super) fn write<P: Pieces + Send>(
     let room = RUN * max_chunk_len;
     let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
     let mut runs = vec![Ok(Written::default()); n_runs];
-    let mut tasks: Vec<Task<'_>> = Vec::with_capacity(n_runs);
+    let mut tasks: Vec<RunTask<'_>> = Vec::with_capacity(n_runs);
     let places = index.chunks_mut(RUN * INDEX_ENTRY).zip(body.chunks_mut(room));
     for (run, (written, (index, body))) in runs.iter_mut().zip(places).enumerate() {
         let (piece, rest) = pieces.deal(RUN * CHUNK);
@@ -62,7 +62,7 @@ pub(super) fn read<T: Element>(
     decode: &ReadRun<'_, T>,
 ) -> Result<(), DecodeError> {
     let mut runs = vec![Ok(()); dst.len().div_ceil(RUN * CHUNK)];
-    let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
+    let mut tasks: Vec<RunTask<'_>> = Vec::with_capacity(runs.len());
     for (run, (values, done)) in dst.chunks_mut(RUN * CHUNK).zip(&mut runs).enumerate() {
         tasks.push(task(move || *done = decode(run * RUN, values, &())));
     }
@@ -72,14 +72,14 @@ pub(super) fn read<T: Element>(
 }
 
 /// The work on one run, until a thread takes it.
-type Task<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
+type RunTask<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
 
-fn task<'a>(work: impl FnOnce() + Send + 'a) -> Task<'a> {
+fn task<'a>(work: impl FnOnce() + Send + 'a) -> RunTask<'a> {
     Mutex::new(Some(Box::new(work)))
 }
 
 /// Does all tasks, on all threads.
-fn share_out(threads: Threads, tasks: &[Task<'_>]) {
+fn share_out(threads: Threads, tasks: &[RunTask<'_>]) {
     let once = |i: usize| {
         let work =
             tasks.get(i).map(|task| task.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -20,7 +20,7 @@ use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK};
 
 /// How often pairs of magnitudes were in a chunk.
-pub(super) type Counts = [u32; PAIRS];
+pub(super) type PairCounts = [u32; PAIRS];
 
 const STREAMS: usize = 4;
 /// Bytes of the lengths of streams.
@@ -37,14 +37,14 @@ const MAX_CLASS: u8 = 63;
 pub(super) const MAX_CLASS_BYTES: usize = BLOCKS + 8;
 
 /// Writes bits, low ones first.
-struct BitWriter<'a> {
+struct LowBitWriter<'a> {
     dst: &'a mut [u8],
     at: usize,
     bits: u64,
     n_bits: u32,
 }
 
-impl<'a> BitWriter<'a> {
+impl<'a> LowBitWriter<'a> {
     fn new(dst: &'a mut [u8], at: usize) -> Self {
         Self { dst, at, bits: 0, n_bits: 0 }
     }
@@ -101,7 +101,7 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
 /// Writes each block's class as it differs from the one before; 0 before the first is 1. `None` if
 /// there is no room, or one is above [`MAX_CLASS`].
 pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
-    let mut writer = BitWriter::new(dst, at);
+    let mut writer = LowBitWriter::new(dst, at);
     let mut before = 1;
     if classes.iter().any(|class| *class > MAX_CLASS) {
         return None;
@@ -178,7 +178,7 @@ fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
 pub(super) fn write<B: Word>(
     numbers: &[B],
     encoder: &Encoder,
-    counts: Option<&mut Counts>,
+    counts: Option<&mut PairCounts>,
     dst: &mut [u8],
 ) -> Option<usize> {
     let mut classes = [0; BLOCKS];
@@ -209,7 +209,7 @@ pub(super) fn write<B: Word>(
     }
     let mut streams = [[0; STREAM_BYTES]; STREAMS];
     let [a, b, c, d] = &mut streams;
-    let mut writers = [a, b, c, d].map(|stream| BitWriter::new(stream, 0));
+    let mut writers = [a, b, c, d].map(|stream| LowBitWriter::new(stream, 0));
     let coded = |nibbles: &[u8; CHUNK], block: usize| -> [u8; BLOCK] {
         core::array::from_fn(|i| nibbles[block * BLOCK + i])
     };
@@ -248,7 +248,7 @@ pub(super) fn write<B: Word>(
 }
 
 /// Counts a block's pairs.
-fn count(nibbles: [u8; BLOCK], counts: &mut Counts) {
+fn count(nibbles: [u8; BLOCK], counts: &mut PairCounts) {
     for pair in nibbles.as_chunks::<2>().0 {
         counts[usize::from((pair[0] % SIGN) | ((pair[1] % SIGN) << 3))] += 1;
     }
@@ -265,7 +265,7 @@ fn put_low<B: Word>(
 ) -> Option<usize> {
     let mask = (1 << shift) - 1;
     let low = |number: B| number.plus(half).to_u64() & mask;
-    let mut writer = BitWriter::new(dst, at);
+    let mut writer = LowBitWriter::new(dst, at);
     // Of eight numbers the bits fill whole bytes.
     if shift <= 7 {
         for eight in numbers.as_chunks::<8>().0 {
@@ -313,7 +313,7 @@ pub(super) fn read<B: Word>(
     src: &[u8],
     len: usize,
     decoder: &Decoder,
-    counts: Option<&mut Counts>,
+    counts: Option<&mut PairCounts>,
     numbers: &mut [B],
 ) -> Option<usize> {
     let lengths: &[u8; LENGTHS] = src[..len].first_chunk()?;

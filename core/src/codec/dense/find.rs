@@ -38,7 +38,7 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
         return Strides::default();
     }
     let mut differences = [T::Wide::nearest(0.0); MOST + 1];
-    let worth = run(level, Compare { values, differences: &mut differences });
+    let worth = run(level, LagComparison { values, differences: &mut differences });
     let mut lags = Lags::default();
     for lag in 2..MOST {
         let [before, this, next] = [lag - 1, lag, lag + 1].map(|lag| differences[MOST - lag]);
@@ -46,17 +46,17 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
             lags.offer(lag as u32, this.to_f64());
         }
     }
-    run(level, Try { values, inverse: T::Wide::nearest(1.0 / step), lags })
+    run(level, StrideSearch { values, inverse: T::Wide::nearest(1.0 / step), lags })
 }
 
 /// Sums up how much anchors' differences to the value before them differ from those at all lags:
 /// that of lag `MOST - i` to place i. Gives the sum that a lag is worth trying for.
-struct Compare<'a, T: Float> {
+struct LagComparison<'a, T: Float> {
     values: &'a [T],
     differences: &'a mut [T::Wide; MOST + 1],
 }
 
-impl<T: Float> Task for Compare<'_, T> {
+impl<T: Float> Task for LagComparison<'_, T> {
     type Output = T::Wide;
 
     #[inline(always)]
@@ -117,14 +117,14 @@ impl Lags {
 }
 
 /// Chooses strides made of these lags, by what is left over of a sample.
-struct Try<'a, T: Float> {
+struct StrideSearch<'a, T: Float> {
     values: &'a [T],
     /// 1 / step.
     inverse: T::Wide,
     lags: Lags,
 }
 
-impl<T: Float> Try<'_, T> {
+impl<T: Float> StrideSearch<'_, T> {
     /// What the best predictor with these strides leaves over of the sample, in bits on a scale of
     /// its own.
     #[inline(always)]
@@ -174,7 +174,7 @@ impl<T: Float> Try<'_, T> {
     }
 }
 
-impl<T: Float> Task for Try<'_, T> {
+impl<T: Float> Task for StrideSearch<'_, T> {
     type Output = Strides;
 
     #[inline(always)]

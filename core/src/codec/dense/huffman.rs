@@ -22,9 +22,9 @@ pub(super) const SIGN: u8 = 8;
 
 /// The lengths of all pairs' codes, which say all about them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths([u8; PAIRS]);
+pub(super) struct CodeLengths([u8; PAIRS]);
 
-impl Lengths {
+impl CodeLengths {
     /// Of the code that payloads begin with.
     #[rustfmt::skip]
     pub(super) const INITIAL: Self = Self([
@@ -91,10 +91,10 @@ pub(super) struct Encoder([u32; 256]);
 
 impl Encoder {
     /// Of the code that payloads begin with.
-    pub(super) const INITIAL: &Self = &Self::new(&Lengths::INITIAL);
+    pub(super) const INITIAL: &Self = &Self::new(&CodeLengths::INITIAL);
 
     // Loops as a constant can have them.
-    pub(super) const fn new(lengths: &Lengths) -> Self {
+    pub(super) const fn new(lengths: &CodeLengths) -> Self {
         let mut table = [0; 256];
         let (mut next, mut len) = (0_u16, 1);
         while len <= MAX_LEN {
@@ -170,7 +170,7 @@ impl Decoder {
     /// table on the stack twice.
     #[inline(never)]
     pub(super) fn learn(this: &mut Option<Self>, counts: &[u32; PAIRS]) {
-        let encoder = Encoder::new(&Lengths::of(counts));
+        let encoder = Encoder::new(&CodeLengths::of(counts));
         this.get_or_insert_with(|| Self([0; 1 << MAX_BITS])).set(&encoder);
     }
 
@@ -196,17 +196,17 @@ mod tests {
     fn what_is_encoded_is_decoded_whatever_the_counts() {
         const WEIGHTS: [u32; MAGNITUDES] = [200, 160, 80, 40, 20, 10, 5, 4];
         let product = |pair: usize| WEIGHTS[pair % MAGNITUDES] * WEIGHTS[pair / MAGNITUDES];
-        let initial = Lengths::of(&core::array::from_fn(product));
-        assert_eq!(initial.0, Lengths::INITIAL.0);
+        let initial = CodeLengths::of(&core::array::from_fn(product));
+        assert_eq!(initial.0, CodeLengths::INITIAL.0);
         let mut counts = [0; PAIRS];
-        let mut all = std::vec![initial, Lengths::of(&counts)];
+        let mut all = std::vec![initial, CodeLengths::of(&counts)];
         // Fibonacci numbers make the deepest trees.
         let (mut a, mut b) = (1_u32, 1_u32);
         for count in &mut counts {
             *count = a;
             (a, b) = (b, a.saturating_add(b).min(1 << 20));
         }
-        all.push(Lengths::of(&counts));
+        all.push(CodeLengths::of(&counts));
         for lengths in all {
             let encoder = Encoder::new(&lengths);
             let decoder = Decoder::new(&encoder);

@@ -1,14 +1,14 @@
 //! The chunks of a payload in order: each is predicted from those before, and its pairs have the
 //! code that chunks before have taught.
 
-use super::chunk::{self, Counts};
+use super::chunk::{self, PairCounts};
 use super::codes::Exceptions;
-use super::huffman::{Decoder, Encoder, Lengths, PAIRS};
+use super::huffman::{CodeLengths, Decoder, Encoder, PAIRS};
 use super::prediction::Prediction;
 use super::widths;
-use super::window::{self, Predictor, Strides, Window};
+use super::window::{self, CodeWindow, Predictor, Strides};
 use crate::codec::DecodeError;
-use crate::codec::chunked::{Stream, chunk_len};
+use crate::codec::chunked::{CheckedPayload, chunk_len};
 use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::at_level::{Task, run};
@@ -72,7 +72,7 @@ pub(super) struct Writer<T: Float> {
     kernel: Kernel<T>,
     level: Level,
     n_values: usize,
-    window: Window<T::Bits>,
+    window: CodeWindow<T::Bits>,
     /// `None`: the initial one.
     encoder: Option<Encoder>,
     left: [T::Bits; CHUNK],
@@ -93,7 +93,7 @@ impl<T: Float> Writer<T> {
             kernel,
             level,
             n_values,
-            window: Window::new(strides),
+            window: CodeWindow::new(strides),
             encoder: None,
             left: [T::Bits::ZERO; CHUNK],
             index: 0,
@@ -143,7 +143,7 @@ impl<T: Float> Writer<T> {
             Some((form, n_coded, counts)) if n_coded < n_plain => {
                 tag |= form;
                 if let Some(counts) = counts {
-                    self.encoder = Some(Encoder::new(&Lengths::of(&counts)));
+                    self.encoder = Some(Encoder::new(&CodeLengths::of(&counts)));
                 }
                 n_coded
             }
@@ -159,10 +159,10 @@ impl<T: Float> Writer<T> {
 
     /// Writes what a predictor leaves over of the chunk: how, as a tag says it; into how many
     /// bytes; and which pairs it had, if a code is to be learned from them.
-    fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<Counts>)> {
+    fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
         let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
         if self.packing == Packing::Fixed {
-            let Left { predictor, before, zeros } =
+            let Residuals { predictor, before, zeros } =
                 run(self.level, Across { predictor, window, left });
             let left = &left[..window.chunk().len().next_multiple_of(BLOCK)];
             let (form, at) = put_zeros(zeros, body);
@@ -171,7 +171,7 @@ impl<T: Float> Writer<T> {
         }
         let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
         let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let encode = Encode { predictor, window, left, encoder, counts: &mut counts, body };
+        let encode = EncodeStream { predictor, window, left, encoder, counts: &mut counts, body };
         let (form, n_coded) = run(self.level, encode)?;
         Some((form, n_coded, counts))
     }
@@ -194,7 +194,7 @@ fn zeros_of<B: Word>(any: B) -> u32 {
 }
 
 /// What neighbours in other rows and planes leave over.
-struct Left<B> {
+struct Residuals<B> {
     predictor: Predictor,
     /// What the first differs from, if it is differences that are packed.
     before: Option<B>,
@@ -204,15 +204,15 @@ struct Left<B> {
 
 struct Across<'a, B> {
     predictor: Option<Predictor>,
-    window: &'a Window<B>,
+    window: &'a CodeWindow<B>,
     left: &'a mut [B; CHUNK],
 }
 
 impl<B: Word> Task for Across<'_, B> {
-    type Output = Left<B>;
+    type Output = Residuals<B>;
 
     #[inline(always)]
-    fn run(self) -> Left<B> {
+    fn run(self) -> Residuals<B> {
         let n_values = self.window.chunk().len();
         let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::width));
         let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
@@ -226,20 +226,20 @@ impl<B: Word> Task for Across<'_, B> {
         // Differences to the one before are 0 there.
         padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
         let before = before.map(|before| if zeros > 0 { B::ZERO } else { before });
-        Left { predictor, before, zeros }
+        Residuals { predictor, before, zeros }
     }
 }
 
-struct Encode<'a, B> {
+struct EncodeStream<'a, B> {
     predictor: Option<Predictor>,
-    window: &'a Window<B>,
+    window: &'a CodeWindow<B>,
     left: &'a mut [B; CHUNK],
     encoder: &'a Encoder,
-    counts: &'a mut Option<Counts>,
+    counts: &'a mut Option<PairCounts>,
     body: &'a mut [u8],
 }
 
-impl<B: Word> Task for Encode<'_, B> {
+impl<B: Word> Task for EncodeStream<'_, B> {
     type Output = Option<(u8, usize)>;
 
     #[inline(always)]
@@ -265,8 +265,8 @@ impl<B: Word> Task for Encode<'_, B> {
 pub(super) struct Reader<'a, T: Float> {
     kernel: Kernel<T>,
     level: Level,
-    stream: Stream<'a, T>,
-    window: Window<T::Bits>,
+    stream: CheckedPayload<'a, T>,
+    window: CodeWindow<T::Bits>,
     /// `None`: the initial one.
     decoder: Option<Decoder>,
     pub(super) exceptions: Exceptions<T>,
@@ -275,12 +275,12 @@ pub(super) struct Reader<'a, T: Float> {
 
 impl<'a, T: Float> Reader<'a, T> {
     #[inline(always)]
-    pub(super) fn new(stream: Stream<'a, T>, (kernel, level): (Kernel<T>, Level)) -> Self {
+    pub(super) fn new(stream: CheckedPayload<'a, T>, (kernel, level): (Kernel<T>, Level)) -> Self {
         Self {
             kernel,
             level,
             stream,
-            window: Window::new(Strides::default()),
+            window: CodeWindow::new(Strides::default()),
             decoder: None,
             exceptions: Exceptions::NONE,
             index: 0,
@@ -352,7 +352,7 @@ impl<'a, T: Float> Reader<'a, T> {
             let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
             let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
             let numbers = window.blocks_mut();
-            let decode = Decode { src, len, decoder, counts: &mut counts, numbers };
+            let decode = DecodeStream { src, len, decoder, counts: &mut counts, numbers };
             let n_coded = run(self.level, decode)?;
             if let Some(counts) = counts {
                 Decoder::learn(&mut self.decoder, &counts);
@@ -382,7 +382,7 @@ impl<'a, T: Float> Reader<'a, T> {
 struct Rescale<'a, B> {
     zeros: u32,
     base: B,
-    window: &'a mut Window<B>,
+    window: &'a mut CodeWindow<B>,
 }
 
 impl<B: Word> Task for Rescale<'_, B> {
@@ -398,7 +398,7 @@ impl<B: Word> Task for Rescale<'_, B> {
 
 struct Undo<'a, B> {
     predictor: Predictor,
-    window: &'a mut Window<B>,
+    window: &'a mut CodeWindow<B>,
 }
 
 impl<B: Word> Task for Undo<'_, B> {
@@ -410,15 +410,15 @@ impl<B: Word> Task for Undo<'_, B> {
     }
 }
 
-struct Decode<'a, B> {
+struct DecodeStream<'a, B> {
     src: &'a [u8],
     len: usize,
     decoder: &'a Decoder,
-    counts: &'a mut Option<Counts>,
+    counts: &'a mut Option<PairCounts>,
     numbers: &'a mut [B],
 }
 
-impl<B: Word> Task for Decode<'_, B> {
+impl<B: Word> Task for DecodeStream<'_, B> {
     type Output = Option<usize>;
 
     #[inline(always)]

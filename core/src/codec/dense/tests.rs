@@ -10,7 +10,7 @@ use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
 use crate::codec::{AnyCodec, CodecExt};
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, PAD};
-use huffman::{Decoder, Encoder, Lengths};
+use huffman::{CodeLengths, Decoder, Encoder};
 use std::string::String;
 use std::vec::Vec;
 use std::{format, vec};
@@ -506,7 +506,7 @@ fn sums_of_the_largest_codes_are_exact() {
 /// Numbers of all lengths come back, by a code that others have taught.
 fn numbers_come_back<B: Word>() {
     let mut random = Random(3);
-    let mut lengths = Lengths::INITIAL;
+    let mut lengths = CodeLengths::INITIAL;
     for round in 0..400_u32 {
         let n = BLOCK * (1 + random.below(CHUNK / BLOCK));
         let most = 1 + random.below(B::BITS as usize);
@@ -543,7 +543,7 @@ fn numbers_come_back<B: Word>() {
         for room in [0, 8, n_bytes / 2, n_bytes.saturating_sub(1)] {
             assert_eq!(chunk::write(&numbers, &encoder, None, &mut dst[..room]), None);
         }
-        lengths = Lengths::of(&ours);
+        lengths = CodeLengths::of(&ours);
     }
 }
 

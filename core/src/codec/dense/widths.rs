@@ -10,7 +10,7 @@ use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, BLOCKS, Code, Kernel, packed_room};
 
-type Block<T> = [<T as OnLattice>::Code; BLOCK];
+type DifferenceBlock<T> = [<T as OnLattice>::Code; BLOCK];
 
 /// Most bytes that are written to for so many blocks.
 pub(super) const fn room<T: Float>(n_blocks: usize) -> usize {
@@ -18,11 +18,11 @@ pub(super) const fn room<T: Float>(n_blocks: usize) -> usize {
 }
 
 /// Numbers as blocks. `None` for types whose codes are longer than they are: those have no shapes.
-fn blocks<T: Float>(numbers: &[T::Bits]) -> Option<&[Block<T>]> {
+fn blocks<T: Float>(numbers: &[T::Bits]) -> Option<&[DifferenceBlock<T>]> {
     bytemuck::try_cast_slice(numbers).ok()
 }
 
-fn blocks_mut<T: Float>(numbers: &mut [T::Bits]) -> Option<&mut [Block<T>]> {
+fn blocks_mut<T: Float>(numbers: &mut [T::Bits]) -> Option<&mut [DifferenceBlock<T>]> {
     bytemuck::try_cast_slice_mut(numbers).ok()
 }
 

@@ -93,21 +93,21 @@ impl Predictor {
     }
 
     /// How far before a value the codes in other rows and planes are that it is predicted from.
-    fn others(self, strides: Strides) -> Others {
+    fn others(self, strides: Strides) -> FarNeighbours {
         let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
         match (self.0 & Self::ROW > 0, self.0 & Self::PLANE > 0) {
-            (false, false) => Others::None,
-            (true, false) if self.0 & Self::TWICE > 0 => Others::Two(row),
-            (true, false) => Others::One(row),
-            (false, true) => Others::One(plane),
-            (true, true) => Others::Three(row, plane),
+            (false, false) => FarNeighbours::None,
+            (true, false) if self.0 & Self::TWICE > 0 => FarNeighbours::Two(row),
+            (true, false) => FarNeighbours::One(row),
+            (false, true) => FarNeighbours::One(plane),
+            (true, true) => FarNeighbours::Three(row, plane),
         }
     }
 }
 
 /// Distances to codes in other rows and planes.
 #[derive(Clone, Copy)]
-enum Others {
+enum FarNeighbours {
     None,
     /// In a row or a plane before.
     One(usize),
@@ -119,7 +119,7 @@ enum Others {
 
 /// Codes in order, of which the last are a chunk's.
 #[derive(Clone, Debug)]
-pub(super) struct Window<B> {
+pub(super) struct CodeWindow<B> {
     codes: [B; WINDOW],
     strides: Strides,
     /// Where the chunk begins.
@@ -127,7 +127,7 @@ pub(super) struct Window<B> {
     len: usize,
 }
 
-impl<B: Word> Window<B> {
+impl<B: Word> CodeWindow<B> {
     #[inline(always)]
     pub(super) fn new(strides: Strides) -> Self {
         Self { codes: [B::ZERO; WINDOW], strides, start: strides.reach(), len: 0 }
@@ -260,21 +260,21 @@ impl<B: Word> Window<B> {
         let len = out.len();
         let codes = &self.codes[at..at + len];
         match predictor.others(self.strides) {
-            Others::None => out.copy_from_slice(codes),
-            Others::One(distance) => {
+            FarNeighbours::None => out.copy_from_slice(codes),
+            FarNeighbours::One(distance) => {
                 let other = &self.codes[at - distance..][..len];
                 for i in 0..len {
                     out[i] = codes[i].minus(other[i]);
                 }
             }
-            Others::Two(row) => {
+            FarNeighbours::Two(row) => {
                 let one = &self.codes[at - row..][..len];
                 let two = &self.codes[at - 2 * row..][..len];
                 for i in 0..len {
                     out[i] = codes[i].minus(one[i]).minus(one[i]).plus(two[i]);
                 }
             }
-            Others::Three(row, plane) => {
+            FarNeighbours::Three(row, plane) => {
                 let in_row = &self.codes[at - row..][..len];
                 let in_plane = &self.codes[at - plane..][..len];
                 let in_both = &self.codes[at - row - plane..][..len];
@@ -352,29 +352,31 @@ impl<B: Word> Window<B> {
         let (start, end) = (self.start, self.start + self.len);
         // So many codes are sure not to be predicted from each other.
         let batch = match predictor.others(self.strides) {
-            Others::None => return,
-            Others::One(distance) | Others::Two(distance) | Others::Three(distance, _) => distance,
+            FarNeighbours::None => return,
+            FarNeighbours::One(distance)
+            | FarNeighbours::Two(distance)
+            | FarNeighbours::Three(distance, _) => distance,
         };
         for at in (start..end).step_by(batch) {
             let (before, codes) = self.codes[..end].split_at_mut(at);
             let len = batch.min(codes.len());
             let codes = &mut codes[..len];
             match predictor.others(self.strides) {
-                Others::None => {}
-                Others::One(distance) => {
+                FarNeighbours::None => {}
+                FarNeighbours::One(distance) => {
                     let other = &before[at - distance..][..len];
                     for i in 0..len {
                         codes[i] = codes[i].plus(other[i]);
                     }
                 }
-                Others::Two(row) => {
+                FarNeighbours::Two(row) => {
                     let one = &before[at - row..][..len];
                     let two = &before[at - 2 * row..][..len];
                     for i in 0..len {
                         codes[i] = codes[i].plus(one[i]).plus(one[i]).minus(two[i]);
                     }
                 }
-                Others::Three(row, plane) => {
+                FarNeighbours::Three(row, plane) => {
                     let in_row = &before[at - row..][..len];
                     let in_plane = &before[at - plane..][..len];
                     let in_both = &before[at - row - plane..][..len];

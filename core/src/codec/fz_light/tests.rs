@@ -1,5 +1,5 @@
 use super::*;
-use crate::bound::{Bound, Extent};
+use crate::bound::{Bound, ValueRange};
 use std::vec;
 use std::vec::Vec;
 
@@ -38,7 +38,7 @@ fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
     let wide = (0..4096).map(|i| (i as f32 * 0.01).sin());
     let small = (0..4096).map(|i| 1e-4 * (i as f32 * 0.01).cos());
     let flat: vec::Vec<f32> = wide.chain(small).collect();
-    let eb = Bound::Relative(1e-3).absolute(Extent::of(&flat)).unwrap();
+    let eb = Bound::Relative(1e-3).absolute(ValueRange::of(&flat)).unwrap();
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(eb).unwrap(), 1);
     let mut bytes = vec![0; codec.max_encoded_len(flat.len()).unwrap()];
     let n = codec.encode(&flat, &mut bytes).unwrap().n_bytes;

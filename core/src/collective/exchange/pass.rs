@@ -1,11 +1,11 @@
 //! One pass over an exchange: what moves, and what is heard meanwhile.
 
-use super::{Communicator, Incoming, Outgoing, RunningExchange, TAG, Way};
+use super::{Communicator, Incoming, Outgoing, RunningExchange, SegmentCoding, TAG};
 use crate::element::Element;
 use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{FrameError, MESSAGE};
-use crate::handle::Step;
+use crate::handle::Progress;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
 use core::mem;
@@ -17,7 +17,7 @@ use heapless::Vec;
 const TOO_LATE: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
-    pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
+    pub(super) fn try_advance(&mut self) -> Result<Progress, Error> {
         let ours = self.comm.beside_messages::<T>();
         if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = &mut *self.comm;
@@ -29,7 +29,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             Ok(moved) => moved,
             Err(error) => {
                 self.watchdog.lose(error, self.comm.transport.now())?;
-                return Ok(Step::Moved);
+                return Ok(Progress::Moved);
             }
         };
         let is_done = self.sends.iter().all(|send| send.message.cursor.is_done)
@@ -38,7 +38,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         let undelivered = if is_done { transport.undelivered() } else { None };
         if is_done && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Step::Finished);
+            return Ok(Progress::Finished);
         }
         let own = transport.rank();
         let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };
@@ -49,7 +49,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
         match self.comm.notices.asked_by().filter(is_awaited) {
             Some(rank)
-                if step == Step::Waiting
+                if step == Progress::Waiting
                     && self.watchdog.waited() > TOO_LATE.min(limits.stall / 2) =>
             {
                 let [ours, theirs] =
@@ -73,7 +73,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             if !send.cursor.is_done && !before.iter().any(waits) {
                 self.look_after(moved);
                 let Outgoing { data, message } = &mut self.sends[index];
-                let way = Way { tag: TAG, number: 0 };
+                let way = SegmentCoding { tag: TAG, number: 0 };
                 moved |= self.comm.send_segment(way, message, data, &mut self.report)?;
             }
         }

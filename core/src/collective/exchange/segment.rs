@@ -1,23 +1,24 @@
 //! One segment of a message: how it is prepared, sent, checked and taken.
 
-use super::super::{Communicator, Terms, survey};
+use super::super::{CallSpec, Communicator, value_range};
 use super::Rows;
-use crate::bound::{Extent, Quantum};
+use crate::bound::{Quantum, ValueRange};
 use crate::budget::{check_plan, resolve};
 use crate::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Sizes, Source, Stores};
 use crate::element::Element;
 use crate::engine::{
-    Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
+    NoticeBody, NoticeMessage, ProgressHook, check_fields, check_source, floats_mut, misuse, tell,
+    transport_error,
 };
-use crate::error::{Error, Field, Reason, Value};
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
+use crate::error::{AbortReason, Error, Field, Value};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MESSAGE, MessageKind};
 use crate::kernel::{CHUNK, Level};
 use crate::layout::{Shares, Window, max_segment};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounding;
-use crate::schedule::{Call, Collective, Linear};
+use crate::schedule::{Collective, Linear, ProgramSpec};
 use crate::transport::{Rank, Tag, Transport};
 use core::ops::Range;
 use core::task::Poll;
@@ -63,15 +64,15 @@ impl<T: Element> Sending<T> {
     }
 
     /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
-    fn look(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<Extent>> {
+    fn look(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<ValueRange>> {
         let count = self.rows.n_values();
         if let Some(run) = self.rows.together(&(0..count)) {
-            return survey::conclude(survey::look(&data[run], level, sampled), sampled);
+            return value_range::conclude(value_range::look(&data[run], level, sampled), sampled);
         }
-        let rows = self.rows.runs(0..count).map(|run| survey::look(&data[run], level, false));
-        let nothing = survey::look::<T>(&[], level, false);
+        let rows = self.rows.runs(0..count).map(|run| value_range::look(&data[run], level, false));
+        let nothing = value_range::look::<T>(&[], level, false);
         let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
-        survey::conclude(all, false)
+        value_range::conclude(all, false)
     }
 }
 
@@ -103,7 +104,7 @@ impl Receiving {
 
 /// How a segment travels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct SegmentCoding {
     /// With this tag.
     pub(crate) tag: Tag,
     /// As one of the message of this number; 0 where messages have none.
@@ -156,10 +157,10 @@ impl<X: Transport> Communicator<X> {
         let count = send.rows.n_values();
         let is_short = count * T::BYTES < plan.exact_below;
         let plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
-        let call = Call::new(Collective::AllToAll, 2, Rank(0));
+        let call = ProgramSpec::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
-        let terms = Terms {
+        let spec = CallSpec {
             schedule: &Linear,
             call,
             op,
@@ -174,23 +175,24 @@ impl<X: Transport> Communicator<X> {
             rounds_first: false,
         };
         let look = |sampled| send.look(data, self.config.level, sampled);
-        let extent = if plan.needs_extent() {
+        let value_range = if plan.needs_extent() {
             look(plan.samples(count)).or_else(|| look(false)).flatten()
         } else {
             None
         };
         // Receivers know the bound by the lattice's spacing alone.
-        let extent = extent.map(|extent| Extent { grid: 0.0, increment: 0.0, ..extent });
-        let budget = resolve(&terms, extent)?;
+        let value_range =
+            value_range.map(|value_range| ValueRange { grid: 0.0, increment: 0.0, ..value_range });
+        let budget = resolve(&spec, value_range)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
         let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &data[run]);
-        let mut params = self.params(&terms, budget.quantum);
-        if terms.finds_shape_in(own.len()) {
+        let mut params = self.params(&spec, budget.quantum);
+        if spec.finds_shape_in(own.len()) {
             params = params.with_shape_of(own);
         }
-        send.codec = terms.plan.codec.instance(&params);
-        let codec = Sizes::new(terms.plan.codec, terms.dtype, params);
+        send.codec = spec.plan.codec.instance(&params);
+        let codec = Sizes::new(spec.plan.codec, spec.dtype, params);
         let segment = max_segment(&codec, self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         let bound = report.bound.max(budget.bound);
@@ -214,9 +216,9 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// What a segment says of its message.
-    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, way: Way) -> Header {
+    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, way: SegmentCoding) -> Header {
         Header {
-            kind: Kind::Message,
+            kind: MessageKind::Message,
             call: CallHeader {
                 sequence: way.number,
                 codec: send.codec.as_dyn().id(),
@@ -239,7 +241,7 @@ impl<X: Transport> Communicator<X> {
     /// Sends a message's next segment, if there is room.
     pub(crate) fn send_segment<T: Element>(
         &mut self,
-        way: Way,
+        way: SegmentCoding,
         send: &mut Sending<T>,
         data: &[T],
         report: &mut Report,
@@ -267,9 +269,9 @@ impl<X: Transport> Communicator<X> {
         }
         let (codec, begun) = (send.codec.as_dyn(), transport.now());
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
-        let looks = Looks::on(transport);
+        let progress_hook = ProgressHook::on(transport);
         let encode = |values: &[T], room: &mut [u8]| {
-            codec.encode_paced(Source::Own(values), room, &looks).map_err(Error::from)
+            codec.encode_paced(Source::Own(values), room, &progress_hook).map_err(Error::from)
         };
         let written = match (together, &mut scratch) {
             (Some(run), _) => encode(&data[run], room),
@@ -327,16 +329,18 @@ impl<X: Transport> Communicator<X> {
         let header = Header::parse(message, self.checksum())
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
-            Kind::Message => {}
-            Kind::Data => {
+            MessageKind::Message => {}
+            MessageKind::Data => {
                 let [ours, theirs] = [("message", MESSAGE), (header.call.collective.name(), 0)]
                     .map(|(word, number)| Value::word(number, word));
                 return Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs });
             }
-            Kind::View | Kind::Fence => {
-                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            MessageKind::View | MessageKind::Fence => {
+                return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
-            Kind::Abort | Kind::Call | Kind::Grant | Kind::Flush => return Err(damaged),
+            MessageKind::Abort | MessageKind::Call | MessageKind::Grant | MessageKind::Flush => {
+                return Err(damaged);
+            }
         }
         check_source(rank, &header)?;
         Ok(header)
@@ -399,9 +403,10 @@ impl<X: Transport> Communicator<X> {
         let begun = self.transport.now();
         codec.as_dyn().expect_values(payload, n_values)?;
         let values = cursor.n_values..cursor.n_values + n_values;
-        let looks = Looks::on(&mut self.transport);
-        let decode =
-            |decoded: &mut [T]| codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &looks);
+        let progress_hook = ProgressHook::on(&mut self.transport);
+        let decode = |decoded: &mut [T]| {
+            codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &progress_hook)
+        };
         if let Some(run) = rows.together(&values) {
             decode(&mut data[run])?;
         } else {
@@ -427,17 +432,17 @@ impl<X: Transport> Communicator<X> {
     pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>, are_apart: bool) {
         let own = self.rank();
         let is_heard = matches!(error, Some(Error::Aborted { .. }));
-        let (reason, culprit) = match error.map(|error| Reason::of(error, own)) {
-            None => (Reason::Dropped, own),
+        let (reason, culprit) = match error.map(|error| AbortReason::of(error, own)) {
+            None => (AbortReason::Dropped, own),
             // The others make no such call, and have nothing to compare. What was heard of another
             // one is handed on where they would compare nothing.
-            Some((Reason::Mismatch(_), culprit)) if !(is_heard && are_apart) => {
-                (Reason::Message, culprit)
+            Some((AbortReason::Mismatch(_), culprit)) if !(is_heard && are_apart) => {
+                (AbortReason::Message, culprit)
             }
             Some(told) => told,
         };
-        let content = Content::GaveUp { reason, culprit, said: 0 };
-        let notice = Message { call: self.beside_messages::<T>(), content };
+        let content = NoticeBody::GaveUp { reason, culprit, said: 0 };
+        let notice = NoticeMessage { call: self.beside_messages::<T>(), content };
         let checksum = self.checksum();
         tell(&mut self.transport, &notice, checksum);
         self.poisoned = true;

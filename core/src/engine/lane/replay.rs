@@ -1,9 +1,9 @@
 //! Steps as they were compiled.
 
-use super::{Lane, Stopwatch, Turn, misuse};
+use super::{Lane, LaneTurn, Stopwatch, misuse};
 use crate::engine::compiled::Compiled;
-use crate::engine::slots::Frame;
-use crate::engine::{Computing, Looks, transport_error};
+use crate::engine::slots::FrameBuffer;
+use crate::engine::{Computing, ProgressHook, transport_error};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::primitive::Slot;
@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::transport::{Rank, Transport};
 use core::task::Poll;
 
-impl<F: Frame> Lane<F> {
+impl<F: FrameBuffer> Lane<F> {
     /// Whom the current step waits for.
     pub(in crate::engine) fn awaits(&self, compiled: &Compiled) -> Option<Rank> {
         let step = compiled.step(self.step)?;
@@ -28,14 +28,14 @@ impl<F: Frame> Lane<F> {
         transport: &mut X,
         compute: &mut Computing<'_>,
         report: &mut Report,
-    ) -> Result<Option<Turn>, Error> {
-        let Some(step) = compiled.step(self.step) else { return Ok(Some(Turn::Done)) };
+    ) -> Result<Option<LaneTurn>, Error> {
+        let Some(step) = compiled.step(self.step) else { return Ok(Some(LaneTurn::Done)) };
         self.is_starved = false;
         if let Some(received) = &step.received
             && self.slots.content(Slot::In).is_none()
         {
             let come = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
-            let Poll::Ready((frame, n_bytes)) = come else { return Ok(Some(Turn::Waiting)) };
+            let Poll::Ready((frame, n_bytes)) = come else { return Ok(Some(LaneTurn::Waiting)) };
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
             let is_like = received.header.numbered(sequence).is_of(message, checksum);
@@ -52,18 +52,18 @@ impl<F: Frame> Lane<F> {
         if let Some(sent) = &step.sent
             && transport.poll_ready(sent.to, self.tag).map_err(transport_error)?.is_pending()
         {
-            return Ok(Some(Turn::Waiting));
+            return Ok(Some(LaneTurn::Waiting));
         }
         for &slot in &step.frames {
             if !self.has_frame(slot, transport)? {
-                return Ok(Some(Turn::Waiting));
+                return Ok(Some(LaneTurn::Waiting));
             }
         }
-        let looks = Looks::on(transport);
+        let progress_hook = ProgressHook::on(transport);
         let mut watch = Stopwatch::of(step.segment.len);
         let n_done = self.slots.again(&step.to_do, |primitive, payloads| {
-            watch.time(primitive, report, &looks, |report| {
-                payloads.compute(primitive, compute, &step.segment, report, &looks)
+            watch.time(primitive, report, &progress_hook, |report| {
+                payloads.compute(primitive, compute, &step.segment, report, &progress_hook)
             })
         })?;
         if let left @ [_, ..] = &step.to_do[n_done..] {
@@ -84,6 +84,6 @@ impl<F: Frame> Lane<F> {
         if compiled.step(self.step).is_none() {
             self.release(transport);
         }
-        Ok(Some(Turn::Stepped))
+        Ok(Some(LaneTurn::Stepped))
     }
 }

@@ -7,12 +7,12 @@ pub(super) const N_CALLS: usize = 8;
 
 /// A rank's last calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Calls {
+pub(crate) struct CallHistory {
     /// The call of number n at n mod [`N_CALLS`].
     calls: [Option<CallHeader>; N_CALLS],
 }
 
-impl Calls {
+impl CallHistory {
     pub(super) fn insert(&mut self, call: CallHeader) {
         self.calls[place(call.sequence)] = Some(call);
     }
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn calls_are_found_by_their_numbers_also_where_these_wrap() {
         for first in [1, u32::MAX - 20, u32::MAX - 3] {
-            let mut calls = Calls::default();
+            let mut calls = CallHistory::default();
             for n in 0..20_u32 {
                 let sequence = first.wrapping_add(n);
                 calls.insert(CallHeader { sequence, ..CallHeader::of_no_call(0, 0) });

@@ -4,10 +4,10 @@
 //! makes, and made last; who hears it compares that with its own calls, and answers with the one it
 //! makes. Layout: docs/format.md, section 1.
 
-use super::calls::{Calls, N_CALLS};
+use super::calls::{CallHistory, N_CALLS};
 use crate::engine::{check_source, lane::misuse, transport_error};
-use crate::error::{Error, Reason};
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::error::{AbortReason, Error};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
 use core::cmp::Ordering;
 use core::task::Poll;
@@ -19,26 +19,26 @@ const NOTICE_BYTES: usize = 16;
 
 /// What one rank tells another of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Message {
+pub(crate) struct NoticeMessage {
     /// The sender's call.
     pub(crate) call: CallHeader,
-    pub(crate) content: Content,
+    pub(crate) content: NoticeBody,
 }
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
-pub(crate) enum Content {
+pub(crate) enum NoticeBody {
     /// The sender gave the call up.
     GaveUp {
-        reason: Reason,
+        reason: AbortReason,
         /// Who is to blame.
         culprit: Rank,
         /// What it said, as a [number](CallHeader::number), if the sender disagreed with it.
         said: u64,
     },
     /// The sender makes the call, made these before, and wants to hear what the receiver makes.
-    Asks(Calls),
+    Asks(CallHistory),
     /// The sender makes the call, and was asked.
     Answers,
 }
@@ -46,29 +46,29 @@ pub(crate) enum Content {
 /// What a rank has told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
-pub(crate) enum Heard {
-    Message(Message),
+pub(crate) enum ReceivedNotice {
+    Message(NoticeMessage),
     /// It is forming another group, or belongs to a later one. Calls are counted anew there.
     Left,
 }
 
-impl Message {
+impl NoticeMessage {
     /// Why the sender, with this error, gives a call up; without one its caller dropped it.
     pub(crate) fn gives_up(call: CallHeader, error: Option<&Error>, own: Rank) -> Self {
         let (reason, culprit) = match error {
-            Some(error) => Reason::of(error, own),
-            None => (Reason::Dropped, own),
+            Some(error) => AbortReason::of(error, own),
+            None => (AbortReason::Dropped, own),
         };
         let said = match error {
             Some(Error::Mismatch { theirs, .. }) => theirs.as_number(),
             _ => 0,
         };
-        Self { call, content: Content::GaveUp { reason, culprit, said } }
+        Self { call, content: NoticeBody::GaveUp { reason, culprit, said } }
     }
 
     /// Whether its sender gave up because ranks disagree.
     pub(super) const fn is_disagreement(&self) -> bool {
-        matches!(self.content, Content::GaveUp { reason: Reason::Mismatch(_), .. })
+        matches!(self.content, NoticeBody::GaveUp { reason: AbortReason::Mismatch(_), .. })
     }
 
     /// Sends it in this frame, for which there is credit.
@@ -93,16 +93,16 @@ impl Message {
         let header = self.header(from);
         let end = HEADER_BYTES + header.n_bytes as usize;
         let payload = frame.get_mut(HEADER_BYTES..end)?;
-        if let Content::GaveUp { reason, culprit, said } = self.content {
+        if let NoticeBody::GaveUp { reason, culprit, said } = self.content {
             let (reason, field) = reason.code();
             payload[..4].copy_from_slice(&[reason, field, 0, 0]);
             payload[4..8].copy_from_slice(&culprit.0.to_le_bytes());
             payload[8..].copy_from_slice(&said.to_le_bytes());
         }
-        if let Content::Asks(past) = self.content {
+        if let NoticeBody::Asks(past) = self.content {
             let places = payload.chunks_exact_mut(HEADER_BYTES);
             for (call, place) in past.before(self.call.sequence).zip(places) {
-                Self { call, content: Content::Answers }.header(from).emit(place, false);
+                Self { call, content: NoticeBody::Answers }.header(from).emit(place, false);
             }
         }
         header.emit(frame.get_mut(..end)?, checksum);
@@ -111,12 +111,12 @@ impl Message {
 
     fn header(&self, from: Rank) -> Header {
         let (kind, part, n_bytes) = match self.content {
-            Content::GaveUp { .. } => (Kind::Abort, 0, NOTICE_BYTES as u32),
-            Content::Asks(past) => {
+            NoticeBody::GaveUp { .. } => (MessageKind::Abort, 0, NOTICE_BYTES as u32),
+            NoticeBody::Asks(past) => {
                 let n_past = past.before(self.call.sequence).count();
-                (Kind::Call, 0, (n_past * HEADER_BYTES) as u32)
+                (MessageKind::Call, 0, (n_past * HEADER_BYTES) as u32)
             }
-            Content::Answers => (Kind::Call, 1, 0),
+            NoticeBody::Answers => (MessageKind::Call, 1, 0),
         };
         let (call, as_floats) = (self.call, false);
         Header { kind, call, as_floats, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
@@ -125,17 +125,19 @@ impl Message {
     /// Reads the message of this header; `None` unless it is as it would have been written.
     pub(crate) fn read(header: &Header, message: &[u8]) -> Option<Self> {
         let content = match (header.kind, header.part) {
-            (Kind::Abort, 0) => {
+            (MessageKind::Abort, 0) => {
                 let payload: &[u8; NOTICE_BYTES] = message.get(HEADER_BYTES..)?.try_into().ok()?;
                 let [reason, field, 0, 0, a, b, c, d, said @ ..] = *payload else { return None };
-                Content::GaveUp {
-                    reason: Reason::from_code((reason, field))?,
+                NoticeBody::GaveUp {
+                    reason: AbortReason::from_code((reason, field))?,
                     culprit: Rank(u32::from_le_bytes([a, b, c, d])),
                     said: u64::from_le_bytes(said),
                 }
             }
-            (Kind::Call, 0) => Content::Asks(read_calls(header, message.get(HEADER_BYTES..)?)?),
-            (Kind::Call, 1) => Content::Answers,
+            (MessageKind::Call, 0) => {
+                NoticeBody::Asks(read_calls(header, message.get(HEADER_BYTES..)?)?)
+            }
+            (MessageKind::Call, 1) => NoticeBody::Answers,
             _ => return None,
         };
         let read = Self { call: header.call, content };
@@ -145,8 +147,8 @@ impl Message {
 
 /// The calls that the sender of a question made before; `None` unless they are as it would write
 /// them.
-fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
-    let mut calls = Calls::default();
+fn read_calls(question: &Header, payload: &[u8]) -> Option<CallHistory> {
+    let mut calls = CallHistory::default();
     let headers = payload.chunks(HEADER_BYTES);
     if headers.len() >= N_CALLS {
         return None;
@@ -154,7 +156,7 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
     let mut end = question.call.sequence.wrapping_sub(headers.len() as u32);
     for bytes in headers {
         let header = Header::parse(bytes, false).ok()?;
-        let expected = Message { call: header.call, content: Content::Answers };
+        let expected = NoticeMessage { call: header.call, content: NoticeBody::Answers };
         let is_sound = header == expected.header(question.from)
             && header.call.context == question.call.context
             && header.call.epoch == question.call.epoch
@@ -173,7 +175,7 @@ pub(super) fn hear<X: Transport>(
     transport: &mut X,
     from: Rank,
     ours: &CallHeader,
-) -> Result<Option<Heard>, Error> {
+) -> Result<Option<ReceivedNotice>, Error> {
     if from == transport.rank() {
         return Ok(None);
     }
@@ -189,7 +191,7 @@ pub(super) fn listen<X: Transport>(
     transport: &mut X,
     from: Rank,
     ours: &CallHeader,
-) -> Poll<Result<Option<Heard>, Error>> {
+) -> Poll<Result<Option<ReceivedNotice>, Error>> {
     for _ in 0..MESSAGES_PER_LOOK {
         let (frame, n_bytes) = match transport.poll_recv(from, Tag::CONTROL) {
             Poll::Ready(Ok(received)) => received,
@@ -203,8 +205,10 @@ pub(super) fn listen<X: Transport>(
         let heard = frame.as_ref().get(..n_bytes).map(|message| read(message, from, ours));
         transport.recycle(frame);
         let heard = heard.ok_or(misuse())??;
-        if let Some(Heard::Message(Message { content: Content::GaveUp { culprit, .. }, .. })) =
-            heard
+        if let Some(ReceivedNotice::Message(NoticeMessage {
+            content: NoticeBody::GaveUp { culprit, .. },
+            ..
+        })) = heard
             && culprit.index() >= transport.size()
         {
             return Poll::Ready(Err(damaged(from)));
@@ -217,7 +221,7 @@ pub(super) fn listen<X: Transport>(
 }
 
 /// What the bytes of a message on the control tag say to the group that makes this call.
-fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<Heard>, Error> {
+fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<ReceivedNotice>, Error> {
     let header = Header::parse(message, false);
     let header = header.map_err(|error| Error::Frame { rank: from, error })?;
     if header.call.context != ours.context {
@@ -225,13 +229,15 @@ fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<Heard>, 
     }
     match 0.cmp(&ours.age_of(header.call.epoch)) {
         Ordering::Less => return Ok(None),
-        Ordering::Greater => return Ok(Some(Heard::Left)),
-        Ordering::Equal if matches!(header.kind, Kind::View | Kind::Fence) => return Ok(None),
+        Ordering::Greater => return Ok(Some(ReceivedNotice::Left)),
+        Ordering::Equal if matches!(header.kind, MessageKind::View | MessageKind::Fence) => {
+            return Ok(None);
+        }
         Ordering::Equal => {}
     }
     check_source(from, &header)?;
-    let message = Message::read(&header, message);
-    message.map(Heard::Message).map(Some).ok_or(damaged(from))
+    let message = NoticeMessage::read(&header, message);
+    message.map(ReceivedNotice::Message).map(Some).ok_or(damaged(from))
 }
 
 const fn damaged(rank: Rank) -> Error {

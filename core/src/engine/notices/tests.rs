@@ -5,7 +5,7 @@ use super::*;
 use crate::codec::CodecId;
 use crate::element::DType;
 use crate::error::Field;
-use crate::frame::{FrameError, HEADER_BYTES, Header, Kind, Measure};
+use crate::frame::{FrameError, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
@@ -84,9 +84,9 @@ impl Memory {
         self.came.iter_mut().for_each(VecDeque::clear);
     }
 
-    fn comes(&mut self, from: usize, kind: Kind, epoch: u16, sequence: u32) {
+    fn comes(&mut self, from: usize, kind: MessageKind, epoch: u16, sequence: u32) {
         let (header, payload) = match kind {
-            Kind::Abort => (Header { n_bytes: 16, ..header(kind, epoch, sequence) }, 16),
+            MessageKind::Abort => (Header { n_bytes: 16, ..header(kind, epoch, sequence) }, 16),
             _ => (header(kind, epoch, sequence), 0),
         };
         let mut message = vec![0; HEADER_BYTES + payload];
@@ -95,9 +95,9 @@ impl Memory {
     }
 
     /// As [`comes`](Self::comes), of any call.
-    pub(crate) fn says(&mut self, from: usize, call: CallHeader, content: Content) {
+    pub(crate) fn says(&mut self, from: usize, call: CallHeader, content: NoticeBody) {
         let mut frame = vec![0; MIN_FRAME_BYTES];
-        let n_bytes = Message { call, content }.emit(Rank::new(from), &mut frame, false);
+        let n_bytes = NoticeMessage { call, content }.emit(Rank::new(from), &mut frame, false);
         frame.truncate(n_bytes.expect("room for it"));
         self.came[from].push_back(frame);
     }
@@ -169,7 +169,7 @@ impl Transport for Memory {
     fn idle(&mut self, _: Duration) {}
 }
 
-fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
+fn header(kind: MessageKind, epoch: u16, sequence: u32) -> Header {
     let call = CallHeader {
         context: 0,
         epoch,
@@ -184,7 +184,7 @@ fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
         lanes: 1,
         root: 0,
         count: 1,
-        measure: Measure::Lattice,
+        measure: StepQuantity::Lattice,
         step: 0.0,
     };
     let from = Rank(0);
@@ -194,11 +194,11 @@ fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
 
 /// What a call of this epoch and number finds while it waits for rank 1.
 fn wait(transport: &mut Memory, epoch: u16, sequence: u32) -> Result<bool, Error> {
-    let ours = header(Kind::Data, epoch, sequence).call;
+    let ours = header(MessageKind::Data, epoch, sequence).call;
     Notices::default().listen(transport, &ours, &[Rank(1)])
 }
 
-const fn aborted(reason: Reason, culprit: Rank) -> Result<bool, Error> {
+const fn aborted(reason: AbortReason, culprit: Rank) -> Result<bool, Error> {
     Err(Error::Aborted { rank: Rank(1), culprit, reason })
 }
 
@@ -212,7 +212,7 @@ fn later_calls_are_later_also_where_numbers_wrap() {
 fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
     for n_free in 1..8 {
         let mut transport = Memory::new(7, n_free);
-        let notice = Message::gives_up(header(Kind::Abort, 0, 1).call, None, Rank(0));
+        let notice = NoticeMessage::gives_up(header(MessageKind::Abort, 0, 1).call, None, Rank(0));
         tell(&mut transport, &notice, false);
         assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
     }
@@ -222,15 +222,17 @@ fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
 fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its_number() {
     for sequence in [1, 1 << 31, u32::MAX] {
         // A view has no number; a notice of a later group has one of that group's.
-        for (kind, theirs) in [(Kind::View, 0), (Kind::Abort, sequence.wrapping_add(1))] {
+        for (kind, theirs) in
+            [(MessageKind::View, 0), (MessageKind::Abort, sequence.wrapping_add(1))]
+        {
             let mut transport = Memory::new(2, 0);
             transport.comes(1, kind, 3, theirs);
-            let ours = header(Kind::Data, 2, sequence).call;
+            let ours = header(MessageKind::Data, 2, sequence).call;
             let mut notices = Notices::default();
             let mut wait = || notices.listen(&mut transport, &ours, &[Rank(1)]);
             // What it sent before may have come just now: lanes look once more.
             assert_eq!(wait(), Ok(true), "{kind:?} in call {sequence}");
-            assert_eq!(wait(), aborted(Reason::Left, Rank(1)), "{kind:?} in call {sequence}");
+            assert_eq!(wait(), aborted(AbortReason::Left, Rank(1)), "{kind:?} in call {sequence}");
         }
     }
 }
@@ -238,19 +240,19 @@ fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its
 #[test]
 fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
     let mut transport = Memory::new(3, 0);
-    let ours = header(Kind::Data, 2, 5).call;
+    let ours = header(MessageKind::Data, 2, 5).call;
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
     // Rank 1 was through with call 5, gave up call 6, and shrinks.
-    transport.comes(1, Kind::Abort, 2, 6);
-    transport.comes(1, Kind::View, 3, 0);
+    transport.comes(1, MessageKind::Abort, 2, 6);
+    transport.comes(1, MessageKind::View, 3, 0);
     for _ in 0..3 {
         assert!(notices.listen(&mut transport, &ours, &[Rank(2)]).is_ok());
         notices.listen_in_turn(&mut transport, &ours).expect("call 5 can be finished");
     }
     assert!(transport.came[1].is_empty(), "both were heard");
     // Who still waits for it counts differently, and so does the next call.
-    let told = aborted(Reason::Dropped, Rank(0));
+    let told = aborted(AbortReason::Dropped, Rank(0));
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
     let next = CallHeader { sequence: 6, ..ours };
     assert_eq!(notices.begin(&mut transport, &next, false, true), told);
@@ -260,19 +262,19 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
 fn what_is_of_no_interest_is_passed_over_and_one_look_ends() {
     let mut transport = Memory::new(2, 0);
     for _ in 0..2 * MESSAGES_PER_LOOK {
-        transport.comes(1, Kind::View, 2, 0);
+        transport.comes(1, MessageKind::View, 2, 0);
     }
-    transport.comes(1, Kind::Abort, 1, 5);
-    transport.comes(1, Kind::Abort, 2, 5);
+    transport.comes(1, MessageKind::Abort, 1, 5);
+    transport.comes(1, MessageKind::Abort, 2, 5);
     assert_eq!(wait(&mut transport, 2, 5), Ok(false));
     assert_eq!(transport.came[1].len(), MESSAGES_PER_LOOK + 2);
     assert_eq!(wait(&mut transport, 2, 5), Ok(false));
-    assert_eq!(wait(&mut transport, 2, 5), aborted(Reason::Dropped, Rank(0)));
+    assert_eq!(wait(&mut transport, 2, 5), aborted(AbortReason::Dropped, Rank(0)));
 }
 
 /// The call of number 5 in epoch 2, with this operation.
 fn call(op: OpCode) -> CallHeader {
-    CallHeader { op, ..header(Kind::Data, 2, 5).call }
+    CallHeader { op, ..header(MessageKind::Data, 2, 5).call }
 }
 
 /// What rank 0 says while it waits for rank 1 in the call of number 5.
@@ -293,8 +295,8 @@ fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
 }
 
 /// A rank disagreed on the operation with this one, which said that.
-const fn disagreed(culprit: Rank, said: OpCode) -> Content {
-    Content::GaveUp { reason: Reason::Mismatch(Field::Op), culprit, said: said as u64 }
+const fn disagreed(culprit: Rank, said: OpCode) -> NoticeBody {
+    NoticeBody::GaveUp { reason: AbortReason::Mismatch(Field::Op), culprit, said: said as u64 }
 }
 
 #[test]
@@ -338,7 +340,7 @@ fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
         notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
         transport.says(1, call(OpCode::Sum), disagreed(culprit, said));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
-        assert_eq!(found, aborted(Reason::Mismatch(Field::Op), culprit));
+        assert_eq!(found, aborted(AbortReason::Mismatch(Field::Op), culprit));
     }
 }
 
@@ -354,7 +356,7 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
         transport.says(rank, CallHeader { sequence: 6, ..ours }, content);
         assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
     }
-    let (culprit, reason) = (Rank(1), Reason::Mismatch(Field::Op));
+    let (culprit, reason) = (Rank(1), AbortReason::Mismatch(Field::Op));
     let told = Err(Error::Aborted { rank: Rank(2), culprit, reason });
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
 }
@@ -362,13 +364,13 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
 #[test]
 fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_answered() {
     let mut transport = Memory::new(3, 9);
-    transport.says(1, call(OpCode::Avg), Content::Asks(Calls::default()));
+    transport.says(1, call(OpCode::Avg), NoticeBody::Asks(CallHistory::default()));
     let mut notices = Notices::default();
     let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
     assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
 
     let mut transport = Memory::new(3, 9);
-    transport.says(1, call(OpCode::Sum), Content::Asks(Calls::default()));
+    transport.says(1, call(OpCode::Sum), NoticeBody::Asks(CallHistory::default()));
     let (mut notices, found) = sum(&mut transport);
     assert_eq!(found, Ok(false));
     assert_eq!(transport.sent_to, [Rank(1)]);
@@ -380,7 +382,7 @@ fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_ans
 fn who_asks_about_a_later_call_is_answered_when_it_comes() {
     let mut transport = Memory::new(3, 9);
     let later = CallHeader { sequence: 7, ..call(OpCode::Sum) };
-    transport.says(1, later, Content::Asks(Calls::default()));
+    transport.says(1, later, NoticeBody::Asks(CallHistory::default()));
     let (mut notices, _) = sum(&mut transport);
     for sequence in [6, 7] {
         assert_eq!(transport.sent_to, []);
@@ -397,7 +399,7 @@ fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
         let mut transport = Memory::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
         let theirs = CallHeader { sequence: asked, ..call(OpCode::Sum) };
-        transport.says(1, theirs, Content::Asks(Calls::default()));
+        transport.says(1, theirs, NoticeBody::Asks(CallHistory::default()));
         assert_eq!(notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]), Ok(true));
         assert_eq!(notices.asked_by(), waits.then_some(Rank(1)), "call {asked}");
         let next = CallHeader { sequence: 6, ..call(OpCode::Sum) };
@@ -417,7 +419,7 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
             notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
             for (rank, ahead) in [1, 2].into_iter().zip(asked) {
                 let later = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
-                transport.says(rank, later, Content::Asks(Calls::default()));
+                transport.says(rank, later, NoticeBody::Asks(CallHistory::default()));
                 assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
             }
             for ahead in [1, 2] {
@@ -434,18 +436,18 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
 fn a_question_with_calls_that_its_sender_cannot_have_made_before_is_damaged() {
     let read = |frame: &[u8]| {
         let header = Header::parse(frame, false).expect("a header");
-        Message::read(&header, frame)
+        NoticeMessage::read(&header, frame)
     };
-    let mut past = Calls::default();
+    let mut past = CallHistory::default();
     (3..5).for_each(|sequence| past.insert(CallHeader { sequence, ..call(OpCode::Sum) }));
-    let question = Message { call: call(OpCode::Sum), content: Content::Asks(past) };
+    let question = NoticeMessage { call: call(OpCode::Sum), content: NoticeBody::Asks(past) };
     let mut frame = vec![0; 3 * HEADER_BYTES];
     assert_eq!(question.emit(Rank(1), &mut frame, false), Some(3 * HEADER_BYTES));
     assert_eq!(read(&frame), Some(question));
     let sound = Header::parse(&frame[HEADER_BYTES..2 * HEADER_BYTES], false).expect("a header");
     let CallHeader { context, epoch, sequence, .. } = sound.call;
     for damaged in [
-        Header { kind: Kind::Data, ..sound },
+        Header { kind: MessageKind::Data, ..sound },
         Header { from: Rank(0), ..sound },
         Header { call: CallHeader { context: context + 1, ..sound.call }, ..sound },
         Header { call: CallHeader { epoch: epoch + 1, ..sound.call }, ..sound },
@@ -463,11 +465,11 @@ fn nobody_beyond_the_group_is_to_blame() {
     for (culprit, is_member) in [(2, true), (3, false), (4, false)] {
         let mut transport = Memory::new(3, 0);
         let culprit = Rank::new(culprit);
-        let content = Content::GaveUp { reason: Reason::Dropped, culprit, said: 0 };
+        let content = NoticeBody::GaveUp { reason: AbortReason::Dropped, culprit, said: 0 };
         transport.says(1, call(OpCode::Sum), content);
         let found = Notices::default().listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         let damaged = Err(Error::Frame { rank: Rank(1), error: FrameError::Damaged });
-        let expected = if is_member { aborted(Reason::Dropped, culprit) } else { damaged };
+        let expected = if is_member { aborted(AbortReason::Dropped, culprit) } else { damaged };
         assert_eq!(found, expected);
     }
 }
@@ -479,7 +481,7 @@ fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
         let (mut notices, _) = sum(&mut transport);
         let next = CallHeader { sequence: 6, op: OpCode::Max, ..call(OpCode::Sum) };
         notices.begin(&mut transport, &next, false, true).expect("nothing has come");
-        transport.says(1, call(theirs), Content::Asks(Calls::default()));
+        transport.says(1, call(theirs), NoticeBody::Asks(CallHistory::default()));
         let found = notices.listen(&mut transport, &next, &[Rank(1)]);
         assert_eq!(found.is_err(), differs, "{found:?}");
     }
@@ -496,7 +498,7 @@ fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want
         notices.ask(&mut transport, &ours, &[Rank(1), Rank(0)], 4, false);
         assert_eq!((&transport.sent_to[..], transport.n_free), (&[Rank(1)][..], 4));
     }
-    transport.says(1, ours, Content::Answers);
+    transport.says(1, ours, NoticeBody::Answers);
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), Ok(true));
     notices.ask(&mut transport, &ours, &[Rank(1)], 0, false);
     assert_eq!(transport.sent_to, [Rank(1)], "not twice in a call");
@@ -508,13 +510,13 @@ fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want
 
 #[test]
 fn a_question_tells_of_earlier_calls_as_well() {
-    let mut past = Calls::default();
+    let mut past = CallHistory::default();
     for sequence in 1..=5 {
         let op = if sequence == 3 { OpCode::Avg } else { OpCode::Sum };
         past.insert(CallHeader { sequence, op, ..call(OpCode::Sum) });
     }
     let mut transport = Memory::new(2, 9);
-    transport.says(1, call(OpCode::Sum), Content::Asks(past));
+    transport.says(1, call(OpCode::Sum), NoticeBody::Asks(past));
     assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
     let mut notices = Notices::default();
     notices.calls.insert(CallHeader { sequence: 3, ..call(OpCode::Sum) });

@@ -1,7 +1,7 @@
 //! Calls that are replayed as they were compiled.
 
 use super::*;
-use crate::frame::{HEADER_BYTES, Place};
+use crate::frame::{HEADER_BYTES, MessageFields};
 use crate::primitive::Slot;
 use crate::schedule::RecursiveDoubling;
 
@@ -13,7 +13,7 @@ fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
 /// What rank 1 sends of a part.
 fn of_rank_1(program: &Program<'_>, part: u32, n_values: usize) -> Vec<u8> {
     let (from, round, n_values) = (Rank(1), 0, n_values as u32);
-    let place = Place { from, part, round, n_values };
+    let place = MessageFields { from, part, round, n_values };
     let mut message = vec![0; HEADER_BYTES + 4 * n_values as usize];
     let header = program.template.filled(&place, 1, false);
     header.write(&mut message, program.checksum).expect("there is room");
@@ -22,7 +22,7 @@ fn of_rank_1(program: &Program<'_>, part: u32, n_values: usize) -> Vec<u8> {
 
 #[test]
 fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
-    let call = Call::new(Collective::AllGather, 2, Rank(0));
+    let call = ProgramSpec::new(Collective::AllGather, 2, Rank(0));
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     for checksum in [false, true] {
         let mut transport = Memory::new(2, 8);
@@ -32,7 +32,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         let mut engine = engine(call, 20, &Pairwise, &mut lanes);
         lanes.record = Some(Compiled::default());
         engine.program.checksum = checksum;
-        for expected in [Advanced::Moved, Advanced::Finished] {
+        for expected in [Progress::Moved, Progress::Finished] {
             let found =
                 engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
             assert_eq!(found, Ok(expected));
@@ -73,14 +73,14 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
 /// Of 2 ranks that exchange their arrays each has a last step that stores what was combined.
 #[test]
 fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending() {
-    let call = Call::new(Collective::AllReduce, 2, Rank(0));
+    let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let (mut transport, mut notices) = (Memory::new(2, 8), Notices::default());
     let mut lanes = Lanes::default();
     let mut engine = engine(call, 20, &RecursiveDoubling, &mut lanes);
     lanes.record = Some(Compiled::default());
     let mut first = Slow { is_quick: true, ..Slow::default() };
-    for expected in [Advanced::Moved, Advanced::Finished] {
+    for expected in [Progress::Moved, Progress::Finished] {
         let found = engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
         assert_eq!(found, Ok(expected));
         transport.puts(1, &of_rank_1(&engine.program, 0, 20));
@@ -105,7 +105,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
         while !is_finished {
             let again = &mut again.raw();
             let found = engine.poll(&mut transport, &mut lanes, again, limits, &mut notices);
-            is_finished = found.expect("nothing fails") == Advanced::Finished;
+            is_finished = found.expect("nothing fails") == Progress::Finished;
         }
         let [combined, Primitive::Store { .. }] = again.done[1..] else {
             panic!("{:?}", again.done)
@@ -119,9 +119,10 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
 #[test]
 fn a_program_whose_steps_are_not_all_compiled_is_not_replayed() {
     let mut lanes: Lanes<Vec<u8>> = Lanes::default();
-    let run = Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
+    let run = ProgramSpec::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
     let of_runs = engine(run, 8000, &Binomial, &mut lanes).program;
-    let single = engine(Call::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
+    let single =
+        engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
     for (program, first) in [(&of_runs, 0), (&single.program, 1)] {
         let mut compiled = Compiled::default();
         for index in first..program.n_steps {
@@ -135,7 +136,7 @@ fn a_program_whose_steps_are_not_all_compiled_is_not_replayed() {
 #[test]
 fn what_a_forgotten_call_recorded_is_no_other_calls() {
     let mut lanes: Lanes<Vec<u8>> = Lanes::default();
-    let call = Call::new(Collective::AllGather, 2, Rank(0));
+    let call = ProgramSpec::new(Collective::AllGather, 2, Rank(0));
     lanes.record = Some(Compiled::default());
     let program = engine(call, 20, &Pairwise, &mut lanes).program;
     assert!(lanes.record.is_none());

@@ -12,7 +12,7 @@ use super::super::prefetch::{self, AHEAD};
 use super::super::{BLOCK, Encoded, Lattice, Scale};
 use super::Convert;
 use super::merge::join;
-use super::reader::{FromChunk, FromFloats, Source};
+use super::reader::{BlockSource, FromChunk, FromFloats};
 use super::writer::ChunkWriter;
 use crate::element::Float;
 use crate::op::LatticeOp;
@@ -34,7 +34,7 @@ pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     let in_place = core::ptr::eq(local, output);
     // SAFETY: by the caller's promise; each block is passed once, in order.
     unsafe {
-        let mut pass = Pass::<T, S> {
+        let mut pass = FoldStorePass::<T, S> {
             op,
             incoming: FromChunk::new(view),
             own: FromFloats { values: local, lattice },
@@ -57,7 +57,7 @@ pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     }
 }
 
-struct Pass<'a, T: Float, S: Convert<T>> {
+struct FoldStorePass<'a, T: Float, S: Convert<T>> {
     op: LatticeOp,
     incoming: FromChunk<'a, T, S>,
     own: FromFloats<'a, T>,
@@ -66,7 +66,7 @@ struct Pass<'a, T: Float, S: Convert<T>> {
     output: *mut T,
 }
 
-impl<T: Float, S: Convert<T>> Pass<'_, T, S> {
+impl<T: Float, S: Convert<T>> FoldStorePass<'_, T, S> {
     /// One block of `n` values. Own ones have been read when their place is written.
     ///
     /// # Safety

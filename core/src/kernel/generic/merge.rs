@@ -3,7 +3,7 @@
 
 use super::super::{BLOCK, Encoded, Lattice};
 use super::Convert;
-use super::reader::{Block, Source};
+use super::reader::{BlockSource, DecodedBlock};
 use super::writer::ChunkWriter;
 use crate::element::Float;
 use crate::op::LatticeOp;
@@ -16,8 +16,8 @@ use crate::op::LatticeOp;
 #[inline(always)]
 pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     op: LatticeOp,
-    mut a: impl Source<T, S>,
-    mut b: impl Source<T, S>,
+    mut a: impl BlockSource<T, S>,
+    mut b: impl BlockSource<T, S>,
     lattice: &Lattice<T>,
     n_values: usize,
     dst: &mut [u8],
@@ -42,19 +42,19 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
 #[inline(always)]
 pub(super) unsafe fn join<T: Float, S: Convert<T>>(
     op: LatticeOp,
-    x: Block<T, S>,
-    y: Block<T, S>,
+    x: DecodedBlock<T, S>,
+    y: DecodedBlock<T, S>,
     lattice: &Lattice<T>,
-) -> Block<T, S> {
+) -> DecodedBlock<T, S> {
     // SAFETY: by the caller's promise.
     unsafe {
         match (x, y) {
-            (Block::Codes(x), Block::Codes(y)) => Block::Codes(match op {
+            (DecodedBlock::Codes(x), DecodedBlock::Codes(y)) => DecodedBlock::Codes(match op {
                 LatticeOp::Sum => S::add(x, y),
                 LatticeOp::Min => S::min(x, y),
                 LatticeOp::Max => S::max(x, y),
             }),
-            (x, y) => Block::Mixed(S::join(op, &x.mixed(), &y.mixed(), lattice)),
+            (x, y) => DecodedBlock::Mixed(S::join(op, &x.mixed(), &y.mixed(), lattice)),
         }
     }
 }

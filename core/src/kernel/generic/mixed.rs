@@ -16,7 +16,7 @@ use crate::op::{self, LatticeOp, divide, quotient, weigh};
 
 /// A block in which some values, or all, are exceptions.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Mixed<T: Float> {
+pub(in super::super) struct MixedBlock<T: Float> {
     /// Bit i: value i is one. Bits beyond the block's values may be anything.
     exceptions: u32,
     /// Exceptions as they are, and anything.
@@ -27,7 +27,7 @@ pub(in super::super) struct Mixed<T: Float> {
 
 /// What stands before a block in its chunk: what its first residual and its exceptions refer to.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Before<T: Float> {
+pub(in super::super) struct PrecedingCodes<T: Float> {
     /// The last code.
     pub(super) code: T::Code,
     /// The last exception.
@@ -35,16 +35,16 @@ pub(in super::super) struct Before<T: Float> {
 }
 
 /// A block that was read.
-pub(in super::super) struct Loaded<T: Float> {
-    pub(super) block: Mixed<T>,
+pub(in super::super) struct LoadedBlock<T: Float> {
+    pub(super) block: MixedBlock<T>,
     pub(super) n_bytes: usize,
     /// What stands before the next one.
-    pub(super) after: Before<T>,
+    pub(super) after: PrecedingCodes<T>,
 }
 
 /// What storing a block came to.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Stored<T: Float> {
+pub(in super::super) struct StoredBlock<T: Float> {
     pub(super) width: u8,
     pub(super) n_bytes: usize,
     pub(super) n_exceptions: u32,
@@ -57,19 +57,29 @@ pub(in super::super) struct Stored<T: Float> {
 /// can call functions with target features; [`out_of_line`] implements it.
 ///
 /// # Safety
-/// All methods require the instruction set, and what the functions of [`Mixed`] by these names do.
+/// All methods require the instruction set, and what the functions of [`MixedBlock`] by these names do.
 pub(in super::super) unsafe trait OutOfLine<T: Float> {
-    unsafe fn of_values(src: *const T, lattice: &Lattice<T>) -> Mixed<T>;
-    unsafe fn load(width: u8, n: usize, src: *const u8, before: Before<T>) -> Loaded<T>;
-    unsafe fn join(op: LatticeOp, x: &Mixed<T>, y: &Mixed<T>, lattice: &Lattice<T>) -> Mixed<T>;
-    unsafe fn decode(block: &Mixed<T>, scale: &Scale<T>, n: usize, dst: *mut T);
+    unsafe fn of_values(src: *const T, lattice: &Lattice<T>) -> MixedBlock<T>;
+    unsafe fn load(
+        width: u8,
+        n: usize,
+        src: *const u8,
+        before: PrecedingCodes<T>,
+    ) -> LoadedBlock<T>;
+    unsafe fn join(
+        op: LatticeOp,
+        x: &MixedBlock<T>,
+        y: &MixedBlock<T>,
+        lattice: &Lattice<T>,
+    ) -> MixedBlock<T>;
+    unsafe fn decode(block: &MixedBlock<T>, scale: &Scale<T>, n: usize, dst: *mut T);
     unsafe fn store(
-        block: &Mixed<T>,
+        block: &MixedBlock<T>,
         n: usize,
         code: Option<T::Code>,
         exception: T,
         dst: *mut u8,
-    ) -> Stored<T>;
+    ) -> StoredBlock<T>;
 }
 
 /// Implements [`OutOfLine`] with these target features.
@@ -80,9 +90,9 @@ macro_rules! out_of_line {
             $(#[target_feature(enable = $features)])?
             #[cold]
             #[inline(never)]
-            unsafe fn of_values(src: *const $float, lattice: &Lattice<$float>) -> Mixed<$float> {
+            unsafe fn of_values(src: *const $float, lattice: &Lattice<$float>) -> MixedBlock<$float> {
                 // SAFETY: as above.
-                unsafe { Mixed::of_values::<Self>(src, lattice) }
+                unsafe { MixedBlock::of_values::<Self>(src, lattice) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -92,10 +102,10 @@ macro_rules! out_of_line {
                 width: u8,
                 n: usize,
                 src: *const u8,
-                before: Before<$float>,
-            ) -> Loaded<$float> {
+                before: PrecedingCodes<$float>,
+            ) -> LoadedBlock<$float> {
                 // SAFETY: as above.
-                unsafe { Mixed::load::<Self>(width, n, src, before) }
+                unsafe { MixedBlock::load::<Self>(width, n, src, before) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -103,19 +113,19 @@ macro_rules! out_of_line {
             #[inline(never)]
             unsafe fn join(
                 op: LatticeOp,
-                x: &Mixed<$float>,
-                y: &Mixed<$float>,
+                x: &MixedBlock<$float>,
+                y: &MixedBlock<$float>,
                 lattice: &Lattice<$float>,
-            ) -> Mixed<$float> {
+            ) -> MixedBlock<$float> {
                 // SAFETY: as above.
-                unsafe { Mixed::join::<Self>(op, x, y, lattice) }
+                unsafe { MixedBlock::join::<Self>(op, x, y, lattice) }
             }
 
             $(#[target_feature(enable = $features)])?
             #[cold]
             #[inline(never)]
             unsafe fn decode(
-                block: &Mixed<$float>,
+                block: &MixedBlock<$float>,
                 scale: &Scale<$float>,
                 n: usize,
                 dst: *mut $float,
@@ -128,12 +138,12 @@ macro_rules! out_of_line {
             #[cold]
             #[inline(never)]
             unsafe fn store(
-                block: &Mixed<$float>,
+                block: &MixedBlock<$float>,
                 n: usize,
                 code: Option<<$float as crate::element::sealed::OnLattice>::Code>,
                 exception: $float,
                 dst: *mut u8,
-            ) -> Stored<$float> {
+            ) -> StoredBlock<$float> {
                 // SAFETY: as above.
                 unsafe { block.store::<Self>(n, code, exception, dst) }
             }
@@ -142,7 +152,7 @@ macro_rules! out_of_line {
 }
 pub(in super::super) use out_of_line;
 
-impl<T: Float> Mixed<T> {
+impl<T: Float> MixedBlock<T> {
     /// Codes only.
     #[inline(always)]
     pub(super) fn of_codes(codes: [T::Code; BLOCK]) -> Self {
@@ -186,8 +196,8 @@ impl<T: Float> Mixed<T> {
         width: u8,
         n: usize,
         src: *const u8,
-        mut before: Before<T>,
-    ) -> Loaded<T> {
+        mut before: PrecedingCodes<T>,
+    ) -> LoadedBlock<T> {
         if width >= AGAIN {
             let n_stored = match width {
                 AGAIN => 0,
@@ -198,7 +208,7 @@ impl<T: Float> Mixed<T> {
             let (block, last) = unsafe { read(src, n_stored, u32::MAX, before.exception) };
             before.exception = last;
             let block = Self::of_exceptions(block);
-            return Loaded { block, n_bytes: n_stored * T::BYTES, after: before };
+            return LoadedBlock { block, n_bytes: n_stored * T::BYTES, after: before };
         }
         // SAFETY: the head is there and says how long the block is.
         unsafe {
@@ -215,7 +225,7 @@ impl<T: Float> Mixed<T> {
             before.exception = last;
             let block = Self { exceptions, values, codes: S::spread(&dense, !exceptions) };
             let n_bytes = MIXED_HEAD + n_packed + n_stored * T::BYTES;
-            Loaded { block, n_bytes, after: before }
+            LoadedBlock { block, n_bytes, after: before }
         }
     }
 
@@ -310,7 +320,7 @@ impl<T: Float> Mixed<T> {
         code: Option<T::Code>,
         exception: T,
         dst: *mut u8,
-    ) -> Stored<T> {
+    ) -> StoredBlock<T> {
         let exceptions = self.exceptions & every(n);
         let n_exceptions = exceptions.count_ones();
         if exceptions == every(n) {
@@ -324,7 +334,7 @@ impl<T: Float> Mixed<T> {
             let n_bytes = n_stored * T::BYTES;
             // SAFETY: no type is wider than its codes, so the values fit.
             unsafe { dst.copy_from_nonoverlapping(self.values.as_ptr().cast(), n_bytes) };
-            return Stored { width, n_bytes, n_exceptions, codes: None, last_exception: last };
+            return StoredBlock { width, n_bytes, n_exceptions, codes: None, last_exception: last };
         }
         let is_code = !exceptions & every(n);
         // SAFETY: the instruction set is the caller's. The head, 32 residuals and what packing them
@@ -349,7 +359,7 @@ impl<T: Float> Mixed<T> {
             let n_stored = write(&self.values, exceptions, exception, packed.add(n_packed));
             dst.cast::<[u8; MASK_BYTES]>().write(exceptions.to_le_bytes());
             dst.add(MASK_BYTES).write(n_stored as u8);
-            Stored {
+            StoredBlock {
                 width: MIXED + width as u8,
                 n_bytes: MIXED_HEAD + n_packed + n_stored * T::BYTES,
                 n_exceptions,

@@ -5,7 +5,7 @@ use super::super::prefetch;
 use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
 use super::Convert;
-use super::mixed::{Before, Loaded, Mixed};
+use super::mixed::{LoadedBlock, MixedBlock, PrecedingCodes};
 use crate::element::Float;
 
 /// Walks the blocks of a chunk in order.
@@ -60,10 +60,10 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         width: u8,
         n: usize,
         code: T::Code,
-    ) -> Loaded<T> {
+    ) -> LoadedBlock<T> {
         // SAFETY: the view's heads of blocks and sizes were checked.
         unsafe {
-            let before = Before { code, exception: self.exception };
+            let before = PrecedingCodes { code, exception: self.exception };
             let loaded = S::load(width, n, self.payload, before);
             self.payload = self.payload.add(loaded.n_bytes);
             self.exception = loaded.after.exception;
@@ -83,20 +83,20 @@ pub(super) fn padded<T: Float>(src: &[T], block: usize) -> [T; BLOCK] {
 
 /// A block between reading and writing: codes, or beside them values that are on no lattice.
 #[derive(Clone, Copy)]
-pub(super) enum Block<T: Float, S: Convert<T>> {
+pub(super) enum DecodedBlock<T: Float, S: Convert<T>> {
     Codes(S::Block),
-    Mixed(Mixed<T>),
+    Mixed(MixedBlock<T>),
 }
 
-impl<T: Float, S: Convert<T>> Block<T, S> {
+impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
-    pub(super) unsafe fn mixed(self) -> Mixed<T> {
+    pub(super) unsafe fn mixed(self) -> MixedBlock<T> {
         match self {
             Self::Mixed(block) => block,
             // SAFETY: by the caller's promise.
-            Self::Codes(codes) => Mixed::of_codes(unsafe { S::to_array(codes) }),
+            Self::Codes(codes) => MixedBlock::of_codes(unsafe { S::to_array(codes) }),
         }
     }
 
@@ -122,12 +122,12 @@ impl<T: Float, S: Convert<T>> Block<T, S> {
 }
 
 /// Where decoded blocks go.
-pub(super) struct Output<T> {
+pub(super) struct BlockOutput<T> {
     at: *mut T,
     streams: bool,
 }
 
-impl<T: Float> Output<T> {
+impl<T: Float> BlockOutput<T> {
     pub(super) fn new(at: *mut T, stores: Stores) -> Self {
         Self { at, streams: stores == Stores::PastCaches && can_stream(at) }
     }
@@ -149,7 +149,7 @@ impl<T: Float> Output<T> {
         &self,
         block: usize,
         n: usize,
-        values: Block<T, S>,
+        values: DecodedBlock<T, S>,
         scale: &Scale<T>,
     ) {
         // SAFETY: by the caller's promise; `streams` says that whole blocks can be streamed.
@@ -167,10 +167,10 @@ impl<T: Float> Output<T> {
 }
 
 /// Blocks in order, from a chunk or from floats.
-pub(super) trait Source<T: Float, S: Convert<T>> {
+pub(super) trait BlockSource<T: Float, S: Convert<T>> {
     /// # Safety
     /// The level's instruction set; call once for each block in order; `n` is the block's length.
-    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S>;
+    unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S>;
 }
 
 pub(super) struct FromChunk<'a, T: Float, S: Convert<T>> {
@@ -188,26 +188,26 @@ impl<'a, T: Float, S: Convert<T>> FromChunk<'a, T, S> {
     }
 }
 
-impl<T: Float, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
+impl<T: Float, S: Convert<T>> BlockSource<T, S> for FromChunk<'_, T, S> {
     #[inline(always)]
-    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
+    unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S> {
         let width = self.reader.width(block);
         // SAFETY: as in `decode`.
         unsafe {
             match width {
-                0 => Block::Codes(S::fill(self.before)),
+                0 => DecodedBlock::Codes(S::fill(self.before)),
                 MIXED.. => {
                     let before = S::first(S::fill(self.before));
                     let loaded = self.reader.mixed::<S>(width, n, before);
                     self.before = S::splat(loaded.after.code);
-                    Block::Mixed(loaded.block)
+                    DecodedBlock::Mixed(loaded.block)
                 }
                 _ => {
                     let at = self.reader.take(4 * usize::from(width));
                     let residuals = S::unzigzag(S::unpack(at, u32::from(width)));
                     let codes = S::scan(residuals, self.before);
                     self.before = S::last(codes);
-                    Block::Codes(codes)
+                    DecodedBlock::Codes(codes)
                 }
             }
         }
@@ -220,26 +220,26 @@ pub(super) struct FromFloats<'a, T: Float> {
     pub(super) lattice: &'a Lattice<T>,
 }
 
-impl<T: Float, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
+impl<T: Float, S: Convert<T>> BlockSource<T, S> for FromFloats<'_, T> {
     #[inline(always)]
-    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
+    unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S> {
         // SAFETY: the block's values are there; the instruction set by the caller's promise.
         unsafe {
             let at = self.values.add(block * BLOCK);
             if n == BLOCK {
                 let (codes, on_lattice) = S::quantise(at, self.lattice);
                 if on_lattice {
-                    Block::Codes(codes)
+                    DecodedBlock::Codes(codes)
                 } else {
-                    Block::Mixed(S::of_values(at, self.lattice))
+                    DecodedBlock::Mixed(S::of_values(at, self.lattice))
                 }
             } else {
                 let values = padded(core::slice::from_raw_parts(at, n), 0);
                 let (codes, on_lattice) = S::quantise(values.as_ptr(), self.lattice);
                 if on_lattice {
-                    Block::Codes(codes)
+                    DecodedBlock::Codes(codes)
                 } else {
-                    Block::Mixed(S::of_values(values.as_ptr(), self.lattice))
+                    DecodedBlock::Mixed(S::of_values(values.as_ptr(), self.lattice))
                 }
             }
         }

@@ -3,8 +3,8 @@
 use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, SPECIAL};
 use super::super::{BLOCKS, Code, Encoded};
 use super::Convert;
-use super::mixed::Mixed;
-use super::reader::Block;
+use super::mixed::MixedBlock;
+use super::reader::DecodedBlock;
 use crate::element::Float;
 
 /// Writes a chunk block by block.
@@ -74,12 +74,12 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
-    pub(super) unsafe fn block(&mut self, block: usize, n: usize, content: &Block<T, S>) {
+    pub(super) unsafe fn block(&mut self, block: usize, n: usize, content: &DecodedBlock<T, S>) {
         // SAFETY: by the caller's promise.
         unsafe {
             match content {
-                Block::Codes(codes) => self.codes(block, *codes),
-                Block::Mixed(content) => self.mixed(block, n, content),
+                DecodedBlock::Codes(codes) => self.codes(block, *codes),
+                DecodedBlock::Mixed(content) => self.mixed(block, n, content),
             }
         }
     }
@@ -132,7 +132,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
-    pub(super) unsafe fn mixed(&mut self, block: usize, n: usize, content: &Mixed<T>) {
+    pub(super) unsafe fn mixed(&mut self, block: usize, n: usize, content: &MixedBlock<T>) {
         self.verbatim_blocks += 1;
         // SAFETY: the caller has the instruction set; `max_chunk_len` counts the largest block that
         // has exceptions.

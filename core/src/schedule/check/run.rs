@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 use core::mem::take;
 
-use super::value::Value;
-use crate::bundle::Places;
+use super::value::PartValue;
+use crate::bundle::Placement;
 use crate::schedule::Part;
 
 /// Values of parts, in order.
 #[derive(Clone, Default)]
-pub(super) struct Run(pub(super) Vec<(Part, Value)>);
+pub(super) struct ValueRun(pub(super) Vec<(Part, PartValue)>);
 
-impl Run {
+impl ValueRun {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -26,12 +26,12 @@ impl Run {
     }
 
     /// Whether these parts are at these places.
-    pub(super) fn has_at(&self, places: Places, mut parts: impl Iterator<Item = Part>) -> bool {
+    pub(super) fn has_at(&self, places: Placement, mut parts: impl Iterator<Item = Part>) -> bool {
         (0..places.n_parts()).all(|index| parts.next() == Some(self.0[places.nth(index)].0))
     }
 
     /// Takes out what is at these places.
-    pub(super) fn take_out(&mut self, places: Places) -> Self {
+    pub(super) fn take_out(&mut self, places: Placement) -> Self {
         let mut taken = Self::default();
         for (place, value) in take(&mut self.0).into_iter().enumerate() {
             let n_taken = taken.len();
@@ -43,7 +43,7 @@ impl Run {
     }
 
     /// Puts another in, which has these places then.
-    pub(super) fn put_in(&mut self, other: Self, places: Places) {
+    pub(super) fn put_in(&mut self, other: Self, places: Placement) {
         let mut held = take(&mut self.0).into_iter();
         for (index, value) in other.0.into_iter().enumerate() {
             let n_before = places.nth(index) - self.len();

@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
-    ALL, Binomial, Bruck, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
-    PrefixDoubling, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, Rows,
-    ScatterAllGather, Schedule, Step, program,
+    ALL, Binomial, Bruck, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
+    PrefixDoubling, ProgramSpec, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring,
+    ScatterAllGather, Schedule, SourceRows, Step, program,
 };
 use crate::transport::Rank;
 
 const LARGE_SIZES: [usize; 6] = [100, 127, 128, 129, 257, 1000];
 
-fn call(collective: Collective, size: usize, root: usize) -> Call {
-    Call::new(collective, size, Rank::new(root))
+fn call(collective: Collective, size: usize, root: usize) -> ProgramSpec {
+    ProgramSpec::new(collective, size, Rank::new(root))
 }
 
 fn roots(collective: Collective, size: usize) -> Vec<usize> {
@@ -38,7 +38,7 @@ fn max_runs(collective: Collective) -> &'static [u16] {
 }
 
 /// All calls that `schedule` supports with these sizes.
-fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) -> Vec<Call> {
+fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) -> Vec<ProgramSpec> {
     let supported = Collective::ALL.into_iter().filter(|&c| schedule.supports(c));
     supported
         .flat_map(|c| {
@@ -59,7 +59,7 @@ fn ceil_log2(n: usize) -> usize {
     n.next_power_of_two().ilog2() as usize
 }
 
-fn expect_right(schedule: &dyn Schedule, call: Call) -> Summary {
+fn expect_right(schedule: &dyn Schedule, call: ProgramSpec) -> Summary {
     check(schedule, call)
         .unwrap_or_else(|fault| panic!("{} for {call:?}: {fault}", schedule.name()))
 }

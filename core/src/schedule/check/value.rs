@@ -9,7 +9,7 @@ use crate::transport::Rank;
 
 /// What is known of some values.
 #[derive(Clone)]
-pub(super) struct Value {
+pub(super) struct PartValue {
     /// Shared with copies: what only moves is the same everywhere.
     pub(super) contributors: Rc<BitSet>,
     /// Fingerprint of the tree of combinations.
@@ -18,7 +18,7 @@ pub(super) struct Value {
     pub(super) as_sent: bool,
 }
 
-impl Value {
+impl PartValue {
     pub(super) fn local(size: usize, rank: Rank, part: Part) -> Self {
         let mut contributors = BitSet::new(size);
         contributors.insert(rank.index());

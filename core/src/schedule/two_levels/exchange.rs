@@ -18,18 +18,18 @@
 //!
 //! Source: hierarchical all-to-alls of MPI libraries (docs/algorithms.md).
 
-use super::Place;
-use crate::schedule::{Call, Part, Rows, Step};
+use super::NodePlace;
+use crate::schedule::{Part, ProgramSpec, SourceRows, Step};
 use crate::transport::Rank;
 
 /// A rank's place in an all-to-all.
-pub(super) struct Exchange {
-    call: Call,
-    place: Place,
+pub(super) struct NodeAllToAll {
+    call: ProgramSpec,
+    place: NodePlace,
 }
 
-impl Exchange {
-    pub(super) const fn new(call: Call, place: Place) -> Self {
+impl NodeAllToAll {
+    pub(super) const fn new(call: ProgramSpec, place: NodePlace) -> Self {
         Self { call, place }
     }
 
@@ -40,7 +40,7 @@ impl Exchange {
     }
 
     pub(super) fn step(&self, index: usize) -> Step {
-        let Place { n_nodes, per_node: k, .. } = self.place;
+        let NodePlace { n_nodes, per_node: k, .. } = self.place;
         let me = self.place.across(0);
         let (far, near) = (n_nodes - 1, k - 1);
         let Some(index) = index.checked_sub(1) else {
@@ -75,7 +75,7 @@ impl Exchange {
 
     /// A step on what one rank has for `len` of a node, from this one on.
     fn row(&self, step: impl Fn(Part) -> Step, source: Rank, first: Rank, len: usize) -> Step {
-        let rows = Rows { len: len as u16, back: 0, ..self.rows(0) };
+        let rows = SourceRows { len: len as u16, back: 0, ..self.rows(0) };
         step(self.call.part_between(source, first)).run(len).in_rows(rows)
     }
 
@@ -91,8 +91,8 @@ impl Exchange {
         step(self.call.part_between(first, to)).run(n).in_rows(self.rows(held))
     }
 
-    const fn rows(&self, held: usize) -> Rows {
+    const fn rows(&self, held: usize) -> SourceRows {
         let per_node = self.place.per_node as u32;
-        Rows { len: 1, back: per_node, ring: per_node, held: held as u16 }
+        SourceRows { len: 1, back: per_node, ring: per_node, held: held as u16 }
     }
 }

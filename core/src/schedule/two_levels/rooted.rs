@@ -31,14 +31,14 @@
 //! Source: pipelined chains as in [`Chain`](crate::schedule::Chain), one for each place, as in the
 //! hierarchical collectives of MPI libraries (docs/algorithms.md).
 
-use super::Place;
-use crate::schedule::{Call, Collective, Part, Step};
+use super::NodePlace;
+use crate::schedule::{Collective, Part, ProgramSpec, Step};
 use crate::transport::Rank;
 
 /// A rank's place, seen from the root.
-pub(super) struct Rooted {
+pub(super) struct NodeTree {
     collective: Collective,
-    place: Place,
+    place: NodePlace,
     root: Rank,
     /// The root's place in its node.
     root_place: usize,
@@ -46,9 +46,9 @@ pub(super) struct Rooted {
     distance: usize,
 }
 
-impl Rooted {
-    pub(super) const fn new(call: Call, place: Place) -> Self {
-        let Call { collective, root, .. } = call;
+impl NodeTree {
+    pub(super) const fn new(call: ProgramSpec, place: NodePlace) -> Self {
+        let ProgramSpec { collective, root, .. } = call;
         let (root_node, root_place) =
             (root.index() / place.per_node, root.index() % place.per_node);
         let distance = (place.node + place.n_nodes - root_node) % place.n_nodes;
@@ -56,7 +56,7 @@ impl Rooted {
     }
 
     pub(super) fn n_steps(&self) -> usize {
-        let Place { n_nodes, per_node, .. } = self.place;
+        let NodePlace { n_nodes, per_node, .. } = self.place;
         match self.collective {
             Collective::Broadcast => per_node + usize::from(!self.is_farthest()),
             Collective::Reduce => {
@@ -79,7 +79,7 @@ impl Rooted {
     }
 
     fn broadcast(&self, index: usize) -> Step {
-        let Place { per_node: k, place, .. } = self.place;
+        let NodePlace { per_node: k, place, .. } = self.place;
         // The part that is handled first; those of the places before follow.
         let first = if self.is_home() { self.root_place } else { place };
         let own_nth = (first + k - place) % k;
@@ -104,7 +104,7 @@ impl Rooted {
     }
 
     fn reduce(&self, index: usize) -> Step {
-        let Place { per_node: k, place, n_nodes, .. } = self.place;
+        let NodePlace { per_node: k, place, n_nodes, .. } = self.place;
         let part = Part::new((place + 2 * k - 1 - index.min(k - 1)) % k);
         let (near, nearer) = (self.place.inside(k - 1), self.place.across(n_nodes - 1));
         if index + 1 < k {
@@ -134,7 +134,7 @@ impl Rooted {
 
     fn scatter(&self, index: usize) -> Step {
         // The root's own node comes last, and the own part last of all.
-        let Place { per_node: k, n_nodes, .. } = self.place;
+        let NodePlace { per_node: k, n_nodes, .. } = self.place;
         if !self.is_home() {
             return Step::receive(self.own_part(), self.gate()).store();
         }
@@ -153,7 +153,7 @@ impl Rooted {
 
     fn gather(&self, index: usize) -> Step {
         // The root's own node comes first, and the own part first of all.
-        let Place { per_node: k, .. } = self.place;
+        let NodePlace { per_node: k, .. } = self.place;
         if !self.is_home() {
             return Step::own(self.own_part()).to(self.gate());
         }
@@ -200,7 +200,7 @@ impl Rooted {
 
     /// The rank so many nodes and places after this one.
     const fn member(&self, nodes: usize, places: usize) -> Rank {
-        let Place { n_nodes, per_node, node, place } = self.place;
+        let NodePlace { n_nodes, per_node, node, place } = self.place;
         Rank::new((node + nodes) % n_nodes * per_node + (place + places) % per_node)
     }
 

@@ -15,12 +15,12 @@ const SUPPORTED: [Collective; 8] = [
     Collective::AllToAll,
 ];
 
-fn call(collective: Collective, n_nodes: usize, per_node: usize, root: usize) -> Call {
-    Call::new(collective, n_nodes * per_node, Rank::new(root)).with_nodes(per_node)
+fn call(collective: Collective, n_nodes: usize, per_node: usize, root: usize) -> ProgramSpec {
+    ProgramSpec::new(collective, n_nodes * per_node, Rank::new(root)).with_nodes(per_node)
 }
 
 /// All calls of these nodes, of a few roots if there are many.
-fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = Call> {
+fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = ProgramSpec> {
     let n = n_nodes * per_node;
     let roots = move |collective: Collective| {
         let n_roots = if collective.has_root() { n } else { 1 };
@@ -32,7 +32,7 @@ fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = Call> {
 }
 
 /// The messages between nodes.
-fn far(call: Call) -> Vec<Message> {
+fn far(call: ProgramSpec) -> Vec<Message> {
     let (_, messages) = messages(&TwoLevels, call).expect("it is right");
     messages.into_iter().filter(|message| !call.is_near(message.from, message.to)).collect()
 }
@@ -118,7 +118,7 @@ fn where_there_are_no_two_levels_it_is_the_default() {
     // One node, nodes of one rank, and such as do not come out even.
     for (size, per_node) in [(4, 4), (4, 8), (4, 1), (5, 2), (1, 1)] {
         for collective in SUPPORTED {
-            let call = Call::new(collective, size, Rank(0)).with_nodes(per_node);
+            let call = ProgramSpec::new(collective, size, Rank(0)).with_nodes(per_node);
             let default = default_for(collective);
             assert_eq!(TwoLevels.n_combined(call), 1);
             assert_eq!(TwoLevels.n_parts(call), default.n_parts(call));

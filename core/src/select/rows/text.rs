@@ -1,6 +1,6 @@
 //! Rows as people write them. [`rows`](super) says how.
 
-use super::{Links, Row};
+use super::{LinkFilter, SelectionRule};
 use crate::schedule::{self, Collective, Schedule};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use core::ops::RangeInclusive;
 /// Why a text is no list of rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ParseRowsError {
+pub enum ParseRulesError {
     /// Fewer than four fields, or more than there can be.
     #[error(
         "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:-64K:ring, \
@@ -74,9 +74,9 @@ pub enum ParseRowsError {
 }
 
 /// Names with commas between them.
-struct Names<I>(I);
+struct NameList<I>(I);
 
-impl<I: Iterator<Item = &'static str> + Clone> fmt::Display for Names<I> {
+impl<I: Iterator<Item = &'static str> + Clone> fmt::Display for NameList<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, name) in self.0.clone().enumerate() {
             write!(f, "{}{name}", if at == 0 { "" } else { ", " })?;
@@ -86,13 +86,13 @@ impl<I: Iterator<Item = &'static str> + Clone> fmt::Display for Names<I> {
 }
 
 fn collectives() -> impl fmt::Display {
-    Names(Collective::ALL.iter().map(|collective| collective.name()))
+    NameList(Collective::ALL.iter().map(|collective| collective.name()))
 }
 
 /// Those that have a collective, or all.
 fn schedules(collective: Option<Collective>) -> impl fmt::Display {
     let has = move |known: &&&dyn Schedule| collective.is_none_or(|it| known.supports(it));
-    Names(schedule::ALL.iter().filter(has).map(|known| known.name()))
+    NameList(schedule::ALL.iter().filter(has).map(|known| known.name()))
 }
 
 /// Reads rows, `COLLECTIVE:RANKS:BYTES[:link=RATES][:node=RANKS]:SCHEDULE` with commas between
@@ -103,49 +103,49 @@ fn schedules(collective: Option<Collective>) -> impl fmt::Display {
 ///
 /// # Examples
 /// ```
-/// use foldwire::select::{Links, parse};
+/// use foldwire::select::{LinkFilter, parse};
 ///
 /// let rows = parse("all-reduce:2-16:-64K:recursive-doubling, all-reduce::1M-:ring")?;
 /// assert_eq!(rows[0].n_bytes, 0..=65536);
 ///
 /// // Long arrays, over links of at most 10 Gbit/s; then those where ranks share nodes.
 /// let rows = parse("all-reduce::1M-:link=-10gbit:pairwise,all-reduce:::node=2-:two-levels")?;
-/// assert_eq!(rows[0].links, Links::Rates(0..=1_250_000_000));
+/// assert_eq!(rows[0].links, LinkFilter::Rates(0..=1_250_000_000));
 /// assert_eq!(rows[1].ranks_per_node, 2..=usize::MAX);
-/// # Ok::<(), foldwire::select::ParseRowsError>(())
+/// # Ok::<(), foldwire::select::ParseRulesError>(())
 /// ```
-pub fn parse(text: &str) -> Result<Vec<Row>, ParseRowsError> {
+pub fn parse(text: &str) -> Result<Vec<SelectionRule>, ParseRulesError> {
     let rows = text.split(',').map(str::trim).filter(|row| !row.is_empty());
     rows.map(row).collect()
 }
 
-fn row(text: &str) -> Result<Row, ParseRowsError> {
+fn row(text: &str) -> Result<SelectionRule, ParseRulesError> {
     let fields: Vec<&str> = text.split(':').map(str::trim).collect();
     let [collective, ranks, n_bytes, conditions @ .., name] = &fields[..] else {
-        return Err(ParseRowsError::Fields { row: text.into() });
+        return Err(ParseRulesError::Fields { row: text.into() });
     };
     let known = Collective::ALL.into_iter().find(|known| known.name() == *collective);
-    let no_collective = || ParseRowsError::Collective { name: (*collective).into() };
+    let no_collective = || ParseRulesError::Collective { name: (*collective).into() };
     let collective = known.ok_or_else(no_collective)?;
     let (mut links, mut nodes) = (None, None);
     for &condition in conditions {
         let is_second = match condition.split_once('=').map(|(kind, text)| (kind.trim(), text)) {
             Some(("link", text)) => links.replace(rates(text.trim())?).is_some(),
             Some(("node", text)) => nodes.replace(given(text.trim())?).is_some(),
-            _ => return Err(ParseRowsError::Condition { condition: condition.into() }),
+            _ => return Err(ParseRulesError::Condition { condition: condition.into() }),
         };
         if is_second {
-            return Err(ParseRowsError::Repeated { condition: condition.into() });
+            return Err(ParseRulesError::Repeated { condition: condition.into() });
         }
     }
     let schedule: &'static dyn Schedule =
         *(schedule::ALL.iter().find(|known| known.name() == *name))
-            .ok_or_else(|| ParseRowsError::Schedule { name: (*name).into() })?;
+            .ok_or_else(|| ParseRulesError::Schedule { name: (*name).into() })?;
     if !schedule.supports(collective) {
         let schedule = schedule.name();
-        return Err(ParseRowsError::Unsupported { schedule, collective });
+        return Err(ParseRulesError::Unsupported { schedule, collective });
     }
-    let mut row = Row::new(collective, schedule);
+    let mut row = SelectionRule::new(collective, schedule);
     row.ranks = sizes(ranks, plain)?;
     row.n_bytes = sizes(n_bytes, scaled)?;
     row.links = links.unwrap_or(row.links);
@@ -157,25 +157,25 @@ fn row(text: &str) -> Result<Row, ParseRowsError> {
 fn sizes(
     text: &str,
     number: fn(&str) -> Option<usize>,
-) -> Result<RangeInclusive<usize>, ParseRowsError> {
+) -> Result<RangeInclusive<usize>, ParseRulesError> {
     if text.is_empty() {
         return Ok(0..=usize::MAX);
     }
-    range(text, number, usize::MAX).ok_or_else(|| ParseRowsError::Range { range: text.into() })
+    range(text, number, usize::MAX).ok_or_else(|| ParseRulesError::Range { range: text.into() })
 }
 
 /// A range of a condition.
-fn given(text: &str) -> Result<RangeInclusive<usize>, ParseRowsError> {
-    let wrong = || ParseRowsError::Range { range: text.into() };
+fn given(text: &str) -> Result<RangeInclusive<usize>, ParseRulesError> {
+    let wrong = || ParseRulesError::Range { range: text.into() };
     range(text, plain, usize::MAX).ok_or_else(wrong)
 }
 
-fn rates(text: &str) -> Result<Links, ParseRowsError> {
+fn rates(text: &str) -> Result<LinkFilter, ParseRulesError> {
     if text == "unknown" {
-        return Ok(Links::Unknown);
+        return Ok(LinkFilter::Unknown);
     }
-    let wrong = || ParseRowsError::Rates { rates: text.into() };
-    range(text, rate, u64::MAX).map(Links::Rates).ok_or_else(wrong)
+    let wrong = || ParseRulesError::Rates { rates: text.into() };
+    range(text, rate, u64::MAX).map(LinkFilter::Rates).ok_or_else(wrong)
 }
 
 /// A number, or a range of which either end may be left out.
@@ -239,7 +239,7 @@ fn rate(text: &str) -> Option<u64> {
 mod tests {
     use super::super::first_of;
     use super::*;
-    use crate::schedule::Call;
+    use crate::schedule::ProgramSpec;
     use crate::select::Network;
     use crate::transport::Rank;
     use std::string::ToString;
@@ -254,7 +254,7 @@ mod tests {
                     broadcast::1M-:chain,";
         let rows = parse(text).expect("rows");
         let found = |collective, size, n_bytes| {
-            let call = Call::new(collective, size, Rank(0));
+            let call = ProgramSpec::new(collective, size, Rank(0));
             first_of(&rows, call, n_bytes, over(None)).map(Schedule::name)
         };
         use Collective::{AllReduce, Broadcast};
@@ -271,7 +271,7 @@ mod tests {
                     all-reduce:::node=1:link=unknown:ring, all-reduce:::link=100gbit-:circulant";
         let rows = parse(text).expect("rows");
         let found = |link_rate, per_node| {
-            let call = Call::new(Collective::AllReduce, 8, Rank(0)).with_nodes(per_node);
+            let call = ProgramSpec::new(Collective::AllReduce, 8, Rank(0)).with_nodes(per_node);
             first_of(&rows, call, 1000, over(link_rate)).map(Schedule::name)
         };
         assert_eq!(found(Some(0.125e9), 4), Some("pairwise"));
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(found(Some(f64::INFINITY), 8), Some("circulant"));
         // Without a condition, any.
         let any = parse("all-reduce:::ring").expect("a row");
-        let call = Call::new(Collective::AllReduce, 8, Rank(0)).with_nodes(4);
+        let call = ProgramSpec::new(Collective::AllReduce, 8, Rank(0)).with_nodes(4);
         for rate in [None, Some(1.0), Some(f64::MAX)] {
             assert!(first_of(&any, call, 0, over(rate)).is_some());
         }
@@ -293,20 +293,20 @@ mod tests {
     #[test]
     fn what_is_no_row_says_why() {
         let wrong = |text: &str| parse(text).expect_err("it is wrong");
-        assert!(matches!(wrong("all-reduce:ring"), ParseRowsError::Fields { .. }));
-        assert!(matches!(wrong("all-reduce::ring"), ParseRowsError::Fields { .. }));
-        assert!(matches!(wrong("all-reduce:::ring:5"), ParseRowsError::Condition { .. }));
-        assert!(matches!(wrong("allreduce:::ring"), ParseRowsError::Collective { .. }));
-        assert!(matches!(wrong("all-reduce:::rign"), ParseRowsError::Schedule { .. }));
-        assert!(matches!(wrong("broadcast:::ring"), ParseRowsError::Unsupported { .. }));
+        assert!(matches!(wrong("all-reduce:ring"), ParseRulesError::Fields { .. }));
+        assert!(matches!(wrong("all-reduce::ring"), ParseRulesError::Fields { .. }));
+        assert!(matches!(wrong("all-reduce:::ring:5"), ParseRulesError::Condition { .. }));
+        assert!(matches!(wrong("allreduce:::ring"), ParseRulesError::Collective { .. }));
+        assert!(matches!(wrong("all-reduce:::rign"), ParseRulesError::Schedule { .. }));
+        assert!(matches!(wrong("broadcast:::ring"), ParseRulesError::Unsupported { .. }));
         for range in ["x", "8-2", "1K-1", "+1", "-1-2", "K", "99999999999999999999", "1Z"] {
             let error = wrong(&std::format!("all-reduce::{range}:ring"));
-            assert!(matches!(error, ParseRowsError::Range { .. }), "{range}: {error}");
+            assert!(matches!(error, ParseRulesError::Range { .. }), "{range}: {error}");
         }
-        assert!(matches!(wrong("all-reduce:2K::ring"), ParseRowsError::Range { .. }));
+        assert!(matches!(wrong("all-reduce:2K::ring"), ParseRulesError::Range { .. }));
         for condition in ["1gbit", "rate=1gbit", "=", "", "link"] {
             let error = wrong(&std::format!("all-reduce:::{condition}:ring"));
-            assert!(matches!(error, ParseRowsError::Condition { .. }), "{condition}: {error}");
+            assert!(matches!(error, ParseRulesError::Condition { .. }), "{condition}: {error}");
         }
         let too_long = "1.0000000000gbit";
         for rates in [
@@ -325,15 +325,15 @@ mod tests {
             too_long,
         ] {
             let error = wrong(&std::format!("all-reduce:::link={rates}:ring"));
-            assert!(matches!(error, ParseRowsError::Rates { .. }), "{rates}: {error}");
+            assert!(matches!(error, ParseRulesError::Rates { .. }), "{rates}: {error}");
         }
         for ranks in ["", "x", "2-1", "2K"] {
             let error = wrong(&std::format!("all-reduce:::node={ranks}:ring"));
-            assert!(matches!(error, ParseRowsError::Range { .. }), "{ranks}: {error}");
+            assert!(matches!(error, ParseRulesError::Range { .. }), "{ranks}: {error}");
         }
         for twice in ["link=-:link=unknown", "node=1:link=-:node=1"] {
             let error = wrong(&std::format!("all-reduce:::{twice}:ring"));
-            assert!(matches!(error, ParseRowsError::Repeated { .. }), "{twice}: {error}");
+            assert!(matches!(error, ParseRulesError::Repeated { .. }), "{twice}: {error}");
         }
     }
 
@@ -383,19 +383,19 @@ mod tests {
             };
             let sizes = |pair: RangeInclusive<u64>| *pair.start() as usize..=*pair.end() as usize;
             let links = match pair() {
-                pair if pair.start() % 3 == 0 => Links::Any,
-                pair if pair.start() % 3 == 1 => Links::Unknown,
-                pair => Links::Rates(pair),
+                pair if pair.start() % 3 == 0 => LinkFilter::Any,
+                pair if pair.start() % 3 == 1 => LinkFilter::Unknown,
+                pair => LinkFilter::Rates(pair),
             };
-            let row = Row::new(Collective::AllReduce, schedule::ALL[0])
+            let row = SelectionRule::new(Collective::AllReduce, schedule::ALL[0])
                 .with_ranks(sizes(pair()))
                 .with_bytes(sizes(pair()))
                 .with_links(links)
                 .with_nodes(sizes(pair()));
             let text = row.to_string();
             let read = parse(&text).expect(&text).remove(0);
-            let parts = |row: &Row| {
-                let Row { ranks, n_bytes, links, ranks_per_node, .. } = row.clone();
+            let parts = |row: &SelectionRule| {
+                let SelectionRule { ranks, n_bytes, links, ranks_per_node, .. } = row.clone();
                 (row.collective, ranks, n_bytes, links, ranks_per_node, row.schedule.name())
             };
             assert_eq!(parts(&read), parts(&row), "{text}");

@@ -5,7 +5,9 @@
 //! into 32-bit halves that are exact in `f64` and adds them with one rounding.
 
 use super::super::super::generic::Convert;
-use super::super::super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
+use super::super::super::generic::mixed::{
+    LoadedBlock, MixedBlock, OutOfLine, PrecedingCodes, StoredBlock, out_of_line,
+};
 use super::super::super::{Lattice, Scale};
 use super::{I32, I64};
 use crate::element::{Float, sealed::Wide};

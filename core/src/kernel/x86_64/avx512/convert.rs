@@ -1,7 +1,9 @@
 //! Values and their codes on AVX-512.
 
 use super::super::super::generic::Convert;
-use super::super::super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
+use super::super::super::generic::mixed::{
+    LoadedBlock, MixedBlock, OutOfLine, PrecedingCodes, StoredBlock, out_of_line,
+};
 use super::super::super::{Lattice, Scale};
 use super::{I32, I64};
 use crate::element::Float;

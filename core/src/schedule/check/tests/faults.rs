@@ -12,7 +12,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(schedule: &dyn Schedule, call: Call) -> Self {
+    fn of(schedule: &dyn Schedule, call: ProgramSpec) -> Self {
         let ranks = (0..call.size).map(Rank::new);
         let program = |rank| {
             (0..schedule.n_steps(call, rank)).map(|i| schedule.step(call, rank, i)).collect()
@@ -47,20 +47,20 @@ impl Schedule for Table {
     fn supports(&self, _: Collective) -> bool {
         true
     }
-    fn n_parts(&self, _: Call) -> usize {
+    fn n_parts(&self, _: ProgramSpec) -> usize {
         self.n_parts
     }
-    fn min_run(&self, _: Call) -> usize {
+    fn min_run(&self, _: ProgramSpec) -> usize {
         self.min_run
     }
-    fn n_steps(&self, _: Call, rank: Rank) -> usize {
+    fn n_steps(&self, _: ProgramSpec, rank: Rank) -> usize {
         self.programs[rank.index()].len()
     }
-    fn n_encodings(&self, _: Call) -> u64 {
+    fn n_encodings(&self, _: ProgramSpec) -> u64 {
         0
     }
 
-    fn step(&self, _: Call, rank: Rank, index: usize) -> Step {
+    fn step(&self, _: ProgramSpec, rank: Rank, index: usize) -> Step {
         self.programs[rank.index()][index]
     }
 }
@@ -68,7 +68,7 @@ impl Schedule for Table {
 /// What the checker says of `schedule` after `damage` to its programs.
 fn fault_after(
     schedule: &dyn Schedule,
-    call: Call,
+    call: ProgramSpec,
     damage: impl FnOnce(&mut [Vec<Step>]),
 ) -> Fault {
     let mut table = Table::of(schedule, call);

@@ -63,7 +63,7 @@ fn the_wrong_end_of_a_holding_is_found() {
 fn misused_rows_are_found() {
     // Rank 0 sends the second of two in the rows of what it holds, and gets as much for it.
     let all_to_all = call(Collective::AllToAll, 8, 0);
-    let change = |step: usize, change: fn(&mut Rows)| {
+    let change = |step: usize, change: fn(&mut SourceRows)| {
         move |programs: &mut [Vec<Step>]| {
             let rows = programs[0][step].rows.as_mut().expect("it has rows");
             change(rows);
@@ -77,7 +77,7 @@ fn misused_rows_are_found() {
     );
     let fault = |step, with| fault_after(&Bruck, all_to_all, change(step, with));
     for damage in [
-        (|rows| rows.len = 0) as fn(&mut Rows),
+        (|rows| rows.len = 0) as fn(&mut SourceRows),
         |rows| rows.back = 8,
         |rows| rows.ring = 0,
         |rows| rows.ring = 3,
@@ -104,7 +104,7 @@ fn misused_rows_are_found() {
         Fault::OtherPartHeld { rank, step: sends_last, part, held }
     );
     // Only an all-to-all has a matrix.
-    let rows = Rows { len: 1, back: 1, ring: 4, held: 0 };
+    let rows = SourceRows { len: 1, back: 1, ring: 4, held: 0 };
     assert_eq!(
         fault_after(&Ring, call(Collective::AllGather, 4, 0), |programs| {
             programs[0][0].rows = Some(rows);

@@ -15,13 +15,13 @@ use core::time::Duration;
 pub(crate) const VALUES_PER_LOOK: usize = 2 * CHUNK;
 
 /// Has a transport looked after while something is computed.
-pub(crate) struct Looks<'x, X> {
+pub(crate) struct ProgressHook<'x, X> {
     transport: RefCell<&'x mut X>,
     /// Values since the last look.
     n_passed: Cell<usize>,
 }
 
-impl<'x, X: Transport> Looks<'x, X> {
+impl<'x, X: Transport> ProgressHook<'x, X> {
     /// From now on, a look having just been taken.
     pub(crate) const fn on(transport: &'x mut X) -> Self {
         Self { transport: RefCell::new(transport), n_passed: Cell::new(0) }
@@ -33,7 +33,7 @@ impl<'x, X: Transport> Looks<'x, X> {
     }
 }
 
-impl<X: Transport> Pace for Looks<'_, X> {
+impl<X: Transport> Pace for ProgressHook<'_, X> {
     fn passed(&self, n_values: usize) {
         let n_passed = self.n_passed.get() + n_values;
         // Another chunk may be too much.
@@ -55,25 +55,25 @@ mod tests {
         for lens in [[CHUNK; 4], [100, CHUNK, CHUNK, 1], [CHUNK - 1, 2, CHUNK, CHUNK]] {
             let mut transport = Memory::new(2, 8);
             let (mut n_looks, mut since) = (0, 0);
-            let looks = Looks::on(&mut transport);
+            let progress_hook = ProgressHook::on(&mut transport);
             for n_values in lens.into_iter().cycle().take(100) {
                 since += n_values;
                 assert!(since <= VALUES_PER_LOOK, "{since} values");
-                looks.passed(n_values);
-                let n_nudges = looks.transport.borrow().n_nudges;
+                progress_hook.passed(n_values);
+                let n_nudges = progress_hook.transport.borrow().n_nudges;
                 if core::mem::replace(&mut n_looks, n_nudges) < n_nudges {
                     since = 0;
                 }
             }
-            assert!(n_looks >= 25, "{n_looks} looks");
+            assert!(n_looks >= 25, "{n_looks} progress_hook");
         }
     }
 
     #[test]
     fn full_chunks_are_looked_after_by_two() {
         let mut transport = Memory::new(2, 8);
-        let looks = Looks::on(&mut transport);
-        (0..16).for_each(|_| looks.passed(CHUNK));
+        let progress_hook = ProgressHook::on(&mut transport);
+        (0..16).for_each(|_| progress_hook.passed(CHUNK));
         assert_eq!(transport.n_nudges, 8);
     }
 }

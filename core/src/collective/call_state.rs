@@ -1,13 +1,13 @@
 //! A call under way: a call that was made before runs as it did then, any other in full.
 
 #[cfg(feature = "alloc")]
-use super::Terms;
+use super::CallSpec;
 use super::full_call::FullCall;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
-use super::resolved::Made;
+use super::resolved::RecentCall;
 use super::resolved::Resolved;
-use super::state::{Placed, placed};
+use super::state::{OnHeap, placed};
 use super::{Communicator, Request};
 #[cfg(feature = "alloc")]
 use crate::budget::Budget;
@@ -17,7 +17,7 @@ use crate::engine::Coding;
 #[cfg(feature = "alloc")]
 use crate::engine::{Computing, Replay, Replayed, Work};
 use crate::error::Error;
-use crate::handle::Step;
+use crate::handle::Progress;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -29,17 +29,17 @@ use core::time::Duration;
 
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
-pub(crate) struct Underway<'s> {
+pub(crate) struct CallState<'s> {
     pub(crate) limits: Limits,
-    stage: Stage<'s>,
+    stage: CallStage<'s>,
 }
 
 #[cfg_attr(not(feature = "alloc"), expect(clippy::large_enum_variant, reason = "there is no heap"))]
-enum Stage<'s> {
+enum CallStage<'s> {
     /// It was made before, and runs as it was compiled then.
     #[cfg(feature = "alloc")]
-    Replay(Box<Made>),
-    Full(Placed<FullCall<'s>>),
+    Replay(Box<RecentCall>),
+    Full(OnHeap<FullCall<'s>>),
     /// The result has been returned.
     Over,
 }
@@ -62,7 +62,7 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-impl<'s> Underway<'s> {
+impl<'s> CallState<'s> {
     /// Starts a call.
     ///
     /// # Errors
@@ -78,19 +78,19 @@ impl<'s> Underway<'s> {
         if let Some(made) = comm.made_before(&request, plan) {
             return Ok(Self::start_again(comm, made));
         }
-        let terms = comm.terms(&request, plan)?;
-        let mut call = FullCall::new(request, terms);
+        let spec = comm.spec(&request, plan)?;
+        let mut call = FullCall::new(request, spec);
         call.begin(comm, work, plan)?;
         Ok(Self::full(comm, call))
     }
 
     /// Starts a call that was made before.
     #[cfg(feature = "alloc")]
-    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut made: Box<Made>) -> Self {
+    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut made: Box<RecentCall>) -> Self {
         let resolved = &made.resolved;
         let limits = comm.limits();
         if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
-            let mut call = FullCall::new(made.request, resolved.terms);
+            let mut call = FullCall::new(made.request, resolved.spec);
             call.start(comm, (resolved, &made.coding));
             comm.state.lanes.record = Some(core::mem::take(&mut made.compiled));
             call.made = Some(made);
@@ -98,7 +98,7 @@ impl<'s> Underway<'s> {
         }
         let (sequence, now) = (comm.next_sequence(), comm.transport.now());
         made.replay.begin(sequence, &made.resolved.report, now, &mut comm.state.lanes);
-        Self { limits, stage: Stage::Replay(made) }
+        Self { limits, stage: CallStage::Replay(made) }
     }
 
     /// Starts a call that has been prepared.
@@ -112,7 +112,7 @@ impl<'s> Underway<'s> {
         if let Some(made) = comm.prepared_before(&request, resolved, coding) {
             return Self::start_again(comm, made);
         }
-        let mut call = FullCall::new(request, resolved.terms);
+        let mut call = FullCall::new(request, resolved.spec);
         call.start(comm, (resolved, coding));
         Self::full(comm, call)
     }
@@ -127,25 +127,25 @@ impl<'s> Underway<'s> {
         comm: &mut Communicator<X>,
         request: &Request<'s>,
         work: &mut Work<'_, 's, T>,
-        terms: Terms<'s>,
+        spec: CallSpec<'s>,
         ends: &'s [usize],
         budgets: &[Budget],
     ) -> Result<Self, Error> {
-        let call = FullCall::begin_group(comm, request, work, terms, ends, budgets)?;
+        let call = FullCall::begin_group(comm, request, work, spec, ends, budgets)?;
         Ok(Self::full(comm, call))
     }
 
     fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
-        Self { limits: comm.limits(), stage: Stage::Full(placed(call)) }
+        Self { limits: comm.limits(), stage: CallStage::Full(placed(call)) }
     }
 
     /// How long to rest before the next look.
     pub(crate) fn rest(&self) -> Duration {
         match &self.stage {
             #[cfg(feature = "alloc")]
-            Stage::Replay(..) => Replay::rest(self.limits),
-            Stage::Full(call) => call.rest(self.limits),
-            Stage::Over => Duration::ZERO,
+            CallStage::Replay(..) => Replay::rest(self.limits),
+            CallStage::Full(call) => call.rest(self.limits),
+            CallStage::Over => Duration::ZERO,
         }
     }
 
@@ -159,17 +159,17 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Step, Error> {
+    ) -> Result<Progress, Error> {
         #[cfg(feature = "alloc")]
-        if matches!(self.stage, Stage::Replay(..))
+        if matches!(self.stage, CallStage::Replay(..))
             && let Some(step) = self.replay(comm, work)?
         {
             return Ok(step);
         }
-        let Stage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
+        let CallStage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
         let step = call.advance(comm, work, self.limits);
         if step.is_err() {
-            self.stage = Stage::Over;
+            self.stage = CallStage::Over;
         }
         step
     }
@@ -180,10 +180,10 @@ impl<'s> Underway<'s> {
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Option<Step>, Error> {
-        let Stage::Replay(made) = &mut self.stage else { return Ok(None) };
+    ) -> Result<Option<Progress>, Error> {
+        let CallStage::Replay(made) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let Made { resolved, coding, compiled, replay, request, .. } = &mut **made;
+        let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **made;
         let on = (&resolved.program, &*compiled);
         let found = if self.limits.deadline.is_some() {
             Ok(Replayed::Differs)
@@ -191,25 +191,25 @@ impl<'s> Underway<'s> {
             replay.poll(on, transport, &mut state.lanes, &mut Computing { work, coding }, notices)
         };
         match found {
-            Ok(Replayed::Moved) => Ok(Some(Step::Moved)),
-            Ok(Replayed::Waiting) => Ok(Some(Step::Waiting)),
+            Ok(Replayed::Moved) => Ok(Some(Progress::Moved)),
+            Ok(Replayed::Waiting) => Ok(Some(Progress::Waiting)),
             Ok(Replayed::Differs) => {
                 self.take_over();
                 Ok(None)
             }
             Ok(Replayed::Finished) => {
                 request.end(comm.size(), comm.rank(), work);
-                Ok(Some(Step::Finished))
+                Ok(Some(Progress::Finished))
             }
             Err(error) => {
                 self.take_over();
                 let now = comm.transport.now();
-                if let Stage::Full(call) = &mut self.stage
+                if let CallStage::Full(call) = &mut self.stage
                     && let Some(engine) = &mut call.engine
                     && let Err(error) = engine.lose(error, now)
                 {
                     call.give_up(comm, Some(&error));
-                    self.stage = Stage::Over;
+                    self.stage = CallStage::Over;
                     return Err(error);
                 }
                 Ok(None)
@@ -223,15 +223,15 @@ impl<'s> Underway<'s> {
         #[cfg_attr(not(feature = "alloc"), expect(unused_variables, reason = "keeps no calls"))]
         comm: &mut Communicator<X>,
     ) -> Report {
-        match core::mem::replace(&mut self.stage, Stage::Over) {
+        match core::mem::replace(&mut self.stage, CallStage::Over) {
             #[cfg(feature = "alloc")]
-            Stage::Replay(made) => {
+            CallStage::Replay(made) => {
                 let report = made.replay.report;
                 comm.keep_again(made);
                 report
             }
-            Stage::Full(call) => call.report(),
-            Stage::Over => Report::default(),
+            CallStage::Full(call) => call.report(),
+            CallStage::Over => Report::default(),
         }
     }
 
@@ -239,11 +239,11 @@ impl<'s> Underway<'s> {
     #[cfg(feature = "alloc")]
     #[cold]
     fn take_over(&mut self) {
-        self.stage = match core::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Replay(made) => {
+        self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
+            CallStage::Replay(made) => {
                 let Resolved { program, n_lanes, .. } = &made.resolved;
                 let engine = made.replay.into_engine(*program, *n_lanes);
-                Stage::Full(Box::new(FullCall::by(made, engine)))
+                CallStage::Full(Box::new(FullCall::by(made, engine)))
             }
             other => other,
         };
@@ -258,19 +258,19 @@ impl<'s> Underway<'s> {
     ) {
         #[cfg(feature = "alloc")]
         self.take_over();
-        if let Stage::Full(call) = &mut self.stage {
+        if let CallStage::Full(call) = &mut self.stage {
             call.give_up(comm, error);
         }
-        self.stage = Stage::Over;
+        self.stage = CallStage::Over;
     }
 
     /// Says what it is and what it is doing.
     pub(super) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, doing) = match &self.stage {
             #[cfg(feature = "alloc")]
-            Stage::Replay(made) => (&made.request, "running"),
-            Stage::Full(call) => (&call.request, call.phase.doing()),
-            Stage::Over => return f.write_str("a call, finished"),
+            CallStage::Replay(made) => (&made.request, "running"),
+            CallStage::Full(call) => (&call.request, call.phase.doing()),
+            CallStage::Over => return f.write_str("a call, finished"),
         };
         let (name, count) = (request.collective.name(), request.shares.count());
         write!(f, "{name} of {count} values, {doing}")

@@ -8,7 +8,7 @@
 #[cfg(feature = "std")]
 use super::Stopper;
 use super::{Node, Port};
-use crate::collective::{Call, Communicator, Underway};
+use crate::collective::{Call, CallState, Communicator};
 use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
@@ -17,7 +17,7 @@ use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
 
 /// A place for one call at a time: a communicator of one channel.
-pub(crate) struct Seat<'a, X: Transport> {
+pub(crate) struct CallSlot<'a, X: Transport> {
     pub(super) node: Rc<Node<'a, X>>,
     pub(crate) channel: usize,
     /// When the communicator was made.
@@ -26,22 +26,22 @@ pub(crate) struct Seat<'a, X: Transport> {
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
     /// A call is under way.
     pub(crate) is_taken: Cell<bool>,
-    pub(super) row: Rc<Row<'a, X>>,
+    pub(super) row: Rc<CallSlots<'a, X>>,
 }
 
 /// What the seats of one communicator have in common.
-pub(super) struct Row<'a, X: Transport> {
-    pub(super) seats: OnceCell<Weak<[Rc<Seat<'a, X>>]>>,
+pub(super) struct CallSlots<'a, X: Transport> {
+    pub(super) call_slots: OnceCell<Weak<[Rc<CallSlot<'a, X>>]>>,
     /// A call has failed: by this error, or because it was dropped.
     failure: Cell<Option<Option<Error>>>,
     #[cfg(feature = "std")]
     pub(super) stopper: Stopper,
 }
 
-impl<X: Transport> Row<'_, X> {
+impl<X: Transport> CallSlots<'_, X> {
     pub(super) fn new() -> Self {
         Self {
-            seats: OnceCell::new(),
+            call_slots: OnceCell::new(),
             failure: Cell::new(None),
             #[cfg(feature = "std")]
             stopper: Stopper::default(),
@@ -49,7 +49,7 @@ impl<X: Transport> Row<'_, X> {
     }
 }
 
-impl<'a, X: Transport> Seat<'a, X> {
+impl<'a, X: Transport> CallSlot<'a, X> {
     /// The call on this seat is over, on its communicator `own`. If it was given up, for this error
     /// or because it was dropped, the others are told on all seats without a call.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
@@ -59,10 +59,10 @@ impl<'a, X: Transport> Seat<'a, X> {
         }
         let Some(failure) = self.row.failure.get() else { return };
         refuse(own, failure.as_ref());
-        let seats = self.row.seats.get().and_then(Weak::upgrade);
-        for seat in seats.iter().flat_map(|seats| seats.iter()) {
-            if !seat.is_taken.get()
-                && let Ok(mut comm) = seat.comm.try_borrow_mut()
+        let call_slots = self.row.call_slots.get().and_then(Weak::upgrade);
+        for call_slot in call_slots.iter().flat_map(|call_slots| call_slots.iter()) {
+            if !call_slot.is_taken.get()
+                && let Ok(mut comm) = call_slot.comm.try_borrow_mut()
                 && let Some(comm) = comm.as_mut()
             {
                 refuse(comm, failure.as_ref());
@@ -101,12 +101,12 @@ impl<'a, X: Transport> Seat<'a, X> {
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
     let mut call = Call::all_reduce([0_f32; 0], Op::Max);
     let (request, mut work) = call.parts(comm.rank());
-    if let Ok(mut call) = Underway::start(comm, request, &mut work, &Plan::raw()) {
+    if let Ok(mut call) = CallState::start(comm, request, &mut work, &Plan::raw()) {
         call.give_up(comm, error);
     }
 }
 
-impl<X: Transport> Drop for Seat<'_, X> {
+impl<X: Transport> Drop for CallSlot<'_, X> {
     fn drop(&mut self) {
         self.node.release(self.channel, self.epoch, self.comm.get_mut().as_ref());
     }

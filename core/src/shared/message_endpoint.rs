@@ -1,7 +1,7 @@
 //! The two ends of a message under way: what is sent, and what is received.
 
-use super::mailbox::{Content, GRANT, MAX_OPENING, OPENING, Opening, Peer, REST};
-use crate::collective::{Communicator, Cursor, Receiving, Sending, Way};
+use super::mailbox::{GRANT, MAX_OPENING, OPENING, Opening, OpeningContent, PeerMessages, REST};
+use crate::collective::{Communicator, Cursor, Receiving, SegmentCoding, Sending};
 use crate::element::Element;
 use crate::engine::check_fields;
 use crate::error::{Buffer, Error, Field};
@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 const NO_MEMORY: Error = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
 
 /// One end of a message.
-pub(super) trait Letter<X: Transport> {
+pub(super) trait MessageEndpoint<X: Transport> {
     type Value: Element;
     type Buffer;
     const IS_SENT: bool;
@@ -23,7 +23,7 @@ pub(super) trait Letter<X: Transport> {
     fn begin(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         number: u64,
     ) -> Result<(), Error>;
 
@@ -37,19 +37,19 @@ pub(super) trait Letter<X: Transport> {
     fn advance(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error>;
 
     /// Its tag, and that of a message that came in its stead.
-    fn missed(&self, peer: &Peer) -> Option<[u32; 2]>;
+    fn missed(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
 
     /// The caller's buffer, once.
     fn give_back(&mut self) -> Option<Self::Buffer>;
 }
 
 /// A message that is sent.
-pub(super) struct Departing<T: Element, S> {
+pub(super) struct SendingEndpoint<T: Element, S> {
     data: Option<S>,
     /// Values there were at first.
     n_values: usize,
@@ -59,7 +59,7 @@ pub(super) struct Departing<T: Element, S> {
     segment: usize,
 }
 
-impl<T: Element, S: AsRef<[T]>> Departing<T, S> {
+impl<T: Element, S: AsRef<[T]>> SendingEndpoint<T, S> {
     /// A message that has been prepared.
     pub(super) fn new(data: S, mut message: Sending<T>) -> Self {
         let (n_values, segment) = (data.as_ref().len(), message.segment);
@@ -68,12 +68,17 @@ impl<T: Element, S: AsRef<[T]>> Departing<T, S> {
     }
 }
 
-impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
+impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndpoint<T, S> {
     type Value = T;
     type Buffer = S;
     const IS_SENT: bool = true;
 
-    fn begin(&mut self, comm: &mut Communicator<X>, peer: &mut Peer, _: u64) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut PeerMessages,
+        _: u64,
+    ) -> Result<(), Error> {
         if self.message.to == comm.rank() {
             let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
             self.message.cursor.is_done = true;
@@ -94,7 +99,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
     fn advance(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
         let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
@@ -104,7 +109,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
         }
         let (number, message) = (self.number, &mut self.message);
         if message.cursor.n_segments == 0 {
-            let way = Way { tag: OPENING, number };
+            let way = SegmentCoding { tag: OPENING, number };
             let opens = peer.opens_next(number) && comm.send_segment(way, message, data, report)?;
             if opens {
                 peer.has_opened(number, message.cursor.is_done);
@@ -117,14 +122,14 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
             comm.transport.expect(message.to, GRANT);
             return Ok(heard);
         }
-        let sent = comm.send_segment(Way { tag: REST, number }, message, data, report)?;
+        let sent = comm.send_segment(SegmentCoding { tag: REST, number }, message, data, report)?;
         if message.cursor.is_done {
             peer.has_sent();
         }
         Ok(heard || sent)
     }
 
-    fn missed(&self, _: &Peer) -> Option<[u32; 2]> {
+    fn missed(&self, _: &PeerMessages) -> Option<[u32; 2]> {
         None
     }
 
@@ -134,7 +139,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
 }
 
 /// A message that is received.
-pub(super) struct Arriving<T, R> {
+pub(super) struct ReceivingEndpoint<T, R> {
     data: Option<R>,
     /// Values there were room for at first.
     n_values: usize,
@@ -148,7 +153,7 @@ pub(super) struct Arriving<T, R> {
     values: PhantomData<fn() -> T>,
 }
 
-impl<T: Element, R: AsMut<[T]>> Arriving<T, R> {
+impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
     /// A message that can be received.
     pub(super) fn new<X: Transport>(
         comm: &Communicator<X>,
@@ -168,7 +173,7 @@ impl<T: Element, R: AsMut<[T]>> Arriving<T, R> {
     fn open<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
         let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
@@ -191,11 +196,11 @@ impl<T: Element, R: AsMut<[T]>> Arriving<T, R> {
                 let header = held.header;
                 comm.check_message::<T>(from, header.call.sequence, &header)?;
                 match held.content {
-                    Content::Frame(frame) => {
+                    OpeningContent::Frame(frame) => {
                         let bytes = frame.as_ref();
                         comm.take_segment(message, data, (&header, bytes), room, report)?;
                     }
-                    Content::Own(own) => {
+                    OpeningContent::Own(own) => {
                         let rows = message.rows;
                         let (ours, theirs) = (rows.n_values() as u64, header.call.count);
                         check_fields(from, &[(Field::Count, ours, theirs)])?;
@@ -221,7 +226,7 @@ fn scratch(frame: &mut Option<HeapFrame>) -> &mut [u8] {
     frame.as_mut().map(AsMut::as_mut).unwrap_or_default()
 }
 
-impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
+impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEndpoint<T, R> {
     type Value = T;
     type Buffer = R;
     const IS_SENT: bool = false;
@@ -229,7 +234,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
     fn begin(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         number: u64,
     ) -> Result<(), Error> {
         self.number = number;
@@ -251,7 +256,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
     fn advance(
         &mut self,
         comm: &mut Communicator<X>,
-        peer: &mut Peer,
+        peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
         let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
@@ -280,7 +285,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
         Ok(granted || taken.is_some())
     }
 
-    fn missed(&self, peer: &Peer) -> Option<[u32; 2]> {
+    fn missed(&self, peer: &PeerMessages) -> Option<[u32; 2]> {
         let tag = self.message.tag;
         self.come.is_none().then(|| peer.unasked()).flatten().map(|other| [tag, other])
     }

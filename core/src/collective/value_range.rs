@@ -14,8 +14,8 @@
 //! spacing Δ'. So ranks exchange b + log₂ Δ, and the largest counts: a ring moves at the pace of
 //! its heaviest part.
 
-use super::terms::Terms;
-use crate::bound::{Extent, Quantum};
+use super::call_spec::CallSpec;
+use crate::bound::{Quantum, ValueRange};
 use crate::budget::resolve;
 use crate::codec::{CodecParams, estimate::estimate};
 use crate::element::{DType, Element, Float, with_float};
@@ -48,18 +48,21 @@ fn look_at_bytes(dtype: DType, bytes: &[u8], level: Level, sampled: bool) -> [f6
 }
 
 fn look_at_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
-    let halves =
-        if sampled { sample::extents(values) } else { [Kernel::at(level).extent(values); 2] };
+    let halves = if sampled {
+        sample::value_ranges(values)
+    } else {
+        [Kernel::at(level).value_range(values); 2]
+    };
     let [(a, b), (c, d)] = halves.map(|(min, max)| (-min.to_f64(), max.to_f64()));
     let [grid, increment] = sample::grids(values);
     [a, b, c, d, -grid, -increment]
 }
 
 /// What all looks together say; `None` if everything must be looked at.
-pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Extent>> {
+pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<ValueRange>> {
     let [a, b, c, d, grid, increment] = all;
     let (min, max) = (-a.max(c), b.max(d));
-    let whole = Extent { min, max, grid: -grid, increment: -increment };
+    let whole = ValueRange { min, max, grid: -grid, increment: -increment };
     let least = (a + b).min(c + d);
     // Not so for ranges of 0, and where no value is finite.
     let agreed = least >= AGREEMENT * whole.range() && least > 0.0;
@@ -69,13 +72,13 @@ pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Ext
 /// What one rank says of the bits of its values, of which it knows this extent; and how far apart
 /// their rows and planes are, which are looked for if nobody told and it `finds` them.
 pub(super) fn weigh<T: Element>(
-    terms: &Terms<'_>,
+    spec: &CallSpec<'_>,
     values: &[T],
-    extent: Option<Extent>,
+    value_range: Option<ValueRange>,
     finds: Option<Level>,
 ) -> ([f64; N_LOSSY], [u32; 2]) {
-    let mut strides = terms.plan.strides;
-    let quantum = resolve(terms, extent).map_or(Quantum::LOSSLESS, |budget| budget.quantum);
+    let mut strides = spec.plan.strides;
+    let quantum = resolve(spec, value_range).map_or(Quantum::LOSSLESS, |budget| budget.quantum);
     if quantum.is_lossless() {
         return ([NOTHING; N_LOSSY], strides);
     }
@@ -88,9 +91,13 @@ pub(super) fn weigh<T: Element>(
 }
 
 /// What all ranks say together of data of this extent; `None` if that is nothing.
-pub(super) fn bits(terms: &Terms<'_>, extent: Option<Extent>, all: [f64; N_LOSSY]) -> Option<Bits> {
-    let quantum = resolve(terms, extent).ok()?.quantum;
-    let verbatim = (terms.dtype.n_bytes() * 8) as f64;
+pub(super) fn bits(
+    spec: &CallSpec<'_>,
+    value_range: Option<ValueRange>,
+    all: [f64; N_LOSSY],
+) -> Option<Bits> {
+    let quantum = resolve(spec, value_range).ok()?.quantum;
+    let verbatim = (spec.dtype.n_bytes() * 8) as f64;
     if quantum.is_lossless() {
         return Some(Bits([verbatim + 1.0; N_LOSSY]));
     }
@@ -110,14 +117,14 @@ mod tests {
 
     #[test]
     fn halves_that_differ_or_show_nothing_ask_for_a_full_look() {
-        let extent = |min, max| Some(Some(Extent { min, max, grid: 0.5, increment: 1.0 }));
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 9.5, -0.5, -1.0], true), extent(1.0, 9.5));
+        let value_range = |min, max| Some(Some(ValueRange { min, max, grid: 0.5, increment: 1.0 }));
+        assert_eq!(conclude([-1.0, 9.0, -2.0, 9.5, -0.5, -1.0], true), value_range(1.0, 9.5));
         assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], true), None);
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false), extent(1.0, 90.0));
+        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false), value_range(1.0, 90.0));
         assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], true), None);
-        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), extent(3.0, 3.0));
+        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), value_range(3.0, 3.0));
         // Three quarters of the whole range are enough.
-        assert_eq!(conclude([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), extent(0.0, 4.0));
+        assert_eq!(conclude([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), value_range(0.0, 4.0));
         assert_eq!(conclude([0.0, 2.999, 0.0, 4.0, -0.5, -1.0], true), None);
         let nothing = look::<f32>(&[f32::NAN; 600], Level::Scalar, true);
         assert_eq!(conclude(nothing, true), None);
@@ -125,9 +132,9 @@ mod tests {
     }
 
     /// A call on a lattice of step ⅛, of which the logarithm is −3.
-    fn terms() -> Terms<'static> {
+    fn spec() -> CallSpec<'static> {
         let plan = Plan::foldwire(Bound::Absolute(0.0625)).with_spacing(Spacing::PowerOfTwo);
-        Terms::of_test(plan, OpCode::Sum, 2)
+        CallSpec::of_test(plan, OpCode::Sum, 2)
     }
 
     #[test]
@@ -135,12 +142,12 @@ mod tests {
         let values: Vec<f32> = (0..4000_u32).map(|i| (i * i % 611) as f32).collect();
         let found = estimate(&values, [0; 2], 0.125).map(|estimate| Bits::of(&estimate).0);
         let found = found.expect("there are values");
-        let (told, _) = weigh(&terms(), &values, None, None);
+        let (told, _) = weigh(&spec(), &values, None, None);
         for (told, found) in told.into_iter().zip(found) {
             assert!(found > 6.0 && (found - told - 3.0).abs() < 1e-9, "{told} for {found}");
         }
         // All together: more bits by those that the step is finer.
-        let bits_of = |all| bits(&terms(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
+        let bits_of = |all| bits(&spec(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
         assert_eq!(bits_of(4.0), Some(7.0));
         assert_eq!(bits_of(-2.0), Some(1.0));
         assert_eq!([bits_of(-9.0), bits_of(1000.0)], [Some(LEAST_BITS), Some(33.0)]);
@@ -149,12 +156,12 @@ mod tests {
 
     #[test]
     fn values_on_no_lattice_are_longer_than_they_were() {
-        let lossless = Terms { plan: Plan { bound: None, ..terms().plan }, ..terms() };
+        let lossless = CallSpec { plan: Plan { bound: None, ..spec().plan }, ..spec() };
         let values = [1.0_f32; 100];
         assert_eq!(weigh(&lossless, &values, None, None).0, [NOTHING; N_LOSSY]);
         let all = bits(&lossless, None, [NOTHING; N_LOSSY]);
         assert_eq!(all, Some(Bits([33.0; N_LOSSY])));
-        let double = Terms { dtype: DType::F64, ..lossless };
+        let double = CallSpec { dtype: DType::F64, ..lossless };
         assert_eq!(bits(&double, None, [NOTHING; N_LOSSY]), Some(Bits([65.0; N_LOSSY])));
     }
 
@@ -163,14 +170,14 @@ mod tests {
         // Rows of 128 values that are alike, and of which none is smooth.
         let value = |i: u32| (i % 128).wrapping_mul(0x9e37_79b9) >> 22;
         let values: Vec<f32> = (0..1 << 17).map(|i| value(i) as f32 + (i >> 7) as f32).collect();
-        let told = Terms { plan: terms().plan.with_shape(&[1024, 64]), ..terms() };
-        for (terms, finds, strides) in [
-            (terms(), None, [0, 0]),
-            (terms(), Some(Level::Scalar), [128, 0]),
+        let told = CallSpec { plan: spec().plan.with_shape(&[1024, 64]), ..spec() };
+        for (spec, finds, strides) in [
+            (spec(), None, [0, 0]),
+            (spec(), Some(Level::Scalar), [128, 0]),
             (told, None, [64, 0]),
             (told, Some(Level::Scalar), [64, 0]),
         ] {
-            assert_eq!(weigh(&terms, &values, None, finds).1, strides, "{finds:?}");
+            assert_eq!(weigh(&spec, &values, None, finds).1, strides, "{finds:?}");
         }
     }
 }

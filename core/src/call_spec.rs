@@ -3,16 +3,16 @@
 use crate::bound::Quantum;
 use crate::codec::{CodecParams, ErasedCodec};
 use crate::element::{DType, Element};
-use crate::frame::{CallHeader, Measure};
+use crate::frame::{CallHeader, StepQuantity};
 use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::rounding::Pass;
+use crate::rounding::RoundingPass;
 #[cfg(feature = "alloc")]
 use crate::schedule::Division;
 #[cfg(any(test, feature = "alloc"))]
 use crate::schedule::Ring;
-use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
+use crate::schedule::{self, Collective, ProgramSpec, RecursiveDoubling, Schedule};
 use crate::select::Choice;
 use crate::transport::Rank;
 
@@ -20,15 +20,15 @@ use crate::transport::Rank;
 /// that takes longer than it saves.
 pub(crate) const FINDS_FROM: usize = 1 << 18;
 /// How ranks exchange what they saw of their data if a bound refers to it:
-/// [`EXTENT_VALUES`](crate::collective::EXTENT_VALUES) of `f64` by the raw codec.
-pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
+/// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) of `f64` by the raw codec.
+pub static RANGE_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
 
 /// What a call is, whatever its values.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms<'s> {
+pub(crate) struct CallSpec<'s> {
     /// The one chosen, whatever the plan says.
     pub(crate) schedule: &'static dyn Schedule,
-    pub(crate) call: Call,
+    pub(crate) call: ProgramSpec,
     pub(crate) op: OpCode,
     /// As far as it applies to this call.
     pub(crate) plan: Plan,
@@ -46,13 +46,13 @@ pub(crate) struct Terms<'s> {
     pub(crate) rounds_first: bool,
 }
 
-impl Terms<'_> {
+impl CallSpec<'_> {
     /// Those of one call on arrays that follow each other in the buffers and end there, of which
     /// each could be a call of these terms.
     #[cfg(feature = "alloc")]
-    pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
+    pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> CallSpec<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
-        Terms { plan, shares: Shares::Arrays(ends), ..*self }
+        CallSpec { plan, shares: Shares::Arrays(ends), ..*self }
     }
 
     /// Its codec, made from these parameters.
@@ -72,17 +72,17 @@ impl Terms<'_> {
     }
 
     /// The pass over own values that the call itself begins with.
-    pub(crate) fn pass(&self, quantum: Quantum, rank: Rank) -> Option<Pass> {
+    pub(crate) fn pass(&self, quantum: Quantum, rank: Rank) -> Option<RoundingPass> {
         // One rank moves nothing.
         let quantum = if self.call.size > 1 { quantum } else { Quantum::LOSSLESS };
-        self.rounds_first.then(|| Pass::new(quantum, self.plan.rounding, rank))
+        self.rounds_first.then(|| RoundingPass::new(quantum, self.plan.rounding, rank))
     }
 
     /// Those of the look at its data: an exact all-reduce of so many values that each rank saw.
-    pub(crate) fn of_look(&self, n_values: usize) -> Terms<'static> {
-        Terms {
-            schedule: EXTENT_SCHEDULE,
-            call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call },
+    pub(crate) fn of_look(&self, n_values: usize) -> CallSpec<'static> {
+        CallSpec {
+            schedule: RANGE_SCHEDULE,
+            call: ProgramSpec { collective: Collective::AllReduce, root: Rank(0), ..self.call },
             op: OpCode::Max,
             plan: Plan::raw(),
             choice: None,
@@ -98,11 +98,11 @@ impl Terms<'_> {
 
     /// Those of an array of so many values that goes round a ring, to measure links before a call.
     #[cfg(feature = "alloc")]
-    pub(crate) fn of_round(&self, n_values: usize) -> Terms<'static> {
+    pub(crate) fn of_round(&self, n_values: usize) -> CallSpec<'static> {
         let look = self.of_look(n_values);
-        Terms {
+        CallSpec {
             schedule: &Ring,
-            call: Call { collective: Collective::AllGather, ..look.call }.by(&Ring),
+            call: ProgramSpec { collective: Collective::AllGather, ..look.call }.by(&Ring),
             plan: Plan { division: Division::Blocks, ..look.plan },
             ..look
         }
@@ -111,14 +111,14 @@ impl Terms<'_> {
     /// What peers are told of the call itself.
     pub(crate) fn own_header(&self, quantum: Quantum) -> CallHeader {
         match self.plan.codec.setting(self.dtype, self.plan.setting) {
-            Some(setting @ 1..) => self.header(Measure::Setting, setting.into()),
-            _ => self.header(Measure::Lattice, quantum.step()),
+            Some(setting @ 1..) => self.header(StepQuantity::Setting, setting.into()),
+            _ => self.header(StepQuantity::Lattice, quantum.step()),
         }
     }
 
     /// What peers are told of the call, in a look at the extent of its data as well. The
     /// communicator counts it.
-    pub(crate) fn header(&self, measure: Measure, step: f64) -> CallHeader {
+    pub(crate) fn header(&self, measure: StepQuantity, step: f64) -> CallHeader {
         CallHeader {
             context: 0,
             epoch: 0,
@@ -140,12 +140,12 @@ impl Terms<'_> {
 }
 
 #[cfg(test)]
-impl Terms<'static> {
+impl CallSpec<'static> {
     /// Those of an all-reduce of `f32` by the ring.
     pub(crate) fn of_test(plan: Plan, op: OpCode, size: usize) -> Self {
         Self {
             schedule: &Ring,
-            call: Call::new(Collective::AllReduce, size, Rank(0)),
+            call: ProgramSpec::new(Collective::AllReduce, size, Rank(0)),
             op,
             plan,
             choice: None,
