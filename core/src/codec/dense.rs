@@ -126,7 +126,7 @@ impl<T: Float> Dense<T> {
     ) -> Result<Written, CodecError> {
         let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &src[index * CHUNK..][..codes.len()];
-            run(self.level, Quantise { values, lattice, codes, exceptions });
+            run(self.level, QuantiseTask { values, lattice, codes, exceptions });
             // The next ones come while these are predicted and packed.
             let next = src[index * CHUNK + codes.len()..].chunks(CHUNK).next();
             prefetch::values(next.unwrap_or_default());
@@ -149,7 +149,7 @@ impl<T: Float> Dense<T> {
             let values = &mut buffer[..codes.len()];
             source.fill(index * CHUNK, values, T::ONE)?;
             let lattice = &self.fz.partial;
-            run(self.level, Quantise { values, lattice, codes, exceptions });
+            run(self.level, QuantiseTask { values, lattice, codes, exceptions });
             Ok(())
         };
         self.write(1, n_values, dst, pace, &mut fill, &mut |_, _, _| ())
@@ -175,7 +175,7 @@ impl<T: Float> Dense<T> {
             let values = &values.local()[index * CHUNK..][..codes.len()];
             prefetch::values(values);
             reader.read()?;
-            run(self.level, Quantise { values, lattice, codes, exceptions });
+            run(self.level, QuantiseTask { values, lattice, codes, exceptions });
             self.join(op, &reader, codes, exceptions);
             Ok(())
         };
@@ -183,7 +183,7 @@ impl<T: Float> Dense<T> {
             if let Some(scale) = scale {
                 let mut values = values.borrow_mut();
                 let values = &mut values.output()[index * CHUNK..][..codes.len()];
-                run(self.level, Dequantise { codes, exceptions, scale, values });
+                run(self.level, DequantiseTask { codes, exceptions, scale, values });
             }
         };
         self.write(operands, stream.n_values, dst, pace, &mut fill, &mut done)
@@ -201,7 +201,7 @@ impl<T: Float> Dense<T> {
             let others = (reader.codes(), &reader.exceptions);
             exceptions.join(codes, others, op, &self.fz.lattice);
         }
-        run(self.level, Operate::<T> { op, codes, others: reader.codes() });
+        run(self.level, OperateTask::<T> { op, codes, others: reader.codes() });
     }
 
     /// Frame ⊕ frame by codes.
@@ -301,7 +301,7 @@ impl<T: Float> Dense<T> {
     ) -> Result<(), DecodeError> {
         reader.read()?;
         let (codes, exceptions) = (reader.codes(), &reader.exceptions);
-        run(self.level, Dequantise { codes, exceptions, scale, values });
+        run(self.level, DequantiseTask { codes, exceptions, scale, values });
         Ok(())
     }
 }
@@ -445,14 +445,14 @@ impl<T: Float> Homomorphic<T> for Dense<T> {
     }
 }
 
-struct Quantise<'a, T: Float> {
+struct QuantiseTask<'a, T: Float> {
     values: &'a [T],
     lattice: &'a Lattice<T>,
     codes: &'a mut [T::Bits],
     exceptions: &'a mut Exceptions<T>,
 }
 
-impl<T: Float> Task for Quantise<'_, T> {
+impl<T: Float> Task for QuantiseTask<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -461,14 +461,14 @@ impl<T: Float> Task for Quantise<'_, T> {
     }
 }
 
-struct Dequantise<'a, T: Float> {
+struct DequantiseTask<'a, T: Float> {
     codes: &'a [T::Bits],
     exceptions: &'a Exceptions<T>,
     scale: &'a Scale<T>,
     values: &'a mut [T],
 }
 
-impl<T: Float> Task for Dequantise<'_, T> {
+impl<T: Float> Task for DequantiseTask<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -477,13 +477,13 @@ impl<T: Float> Task for Dequantise<'_, T> {
     }
 }
 
-struct Operate<'a, T: Float> {
+struct OperateTask<'a, T: Float> {
     op: LatticeOp,
     codes: &'a mut [T::Bits],
     others: &'a [T::Bits],
 }
 
-impl<T: Float> Task for Operate<'_, T> {
+impl<T: Float> Task for OperateTask<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -16,9 +16,9 @@ use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::BLOCK;
 
 /// Blocks looked at: one of so many, but so many at least, if there are, and at most.
-const ONE_OF: usize = 64;
-const LEAST: usize = 8;
-const MOST: usize = 32;
+const BLOCKS_PER_SAMPLE: usize = 64;
+const MIN_SAMPLES: usize = 8;
+const MAX_SAMPLES: usize = 32;
 /// The differences that are taken: none; to the place before; also of those to the row before;
 /// also of those to the plane before; to the place before twice; and that of the row, too.
 const N_PREDICTORS: usize = 6;
@@ -46,7 +46,7 @@ fn of_bytes(dtype: DType, bytes: &[u8], strides: [u32; 2], step: f64) -> Option<
 
 fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Estimate> {
     let n_blocks = values.len() / BLOCK;
-    let n_looked = (n_blocks / ONE_OF).clamp(LEAST.min(n_blocks), MOST);
+    let n_samples = (n_blocks / BLOCKS_PER_SAMPLE).clamp(MIN_SAMPLES.min(n_blocks), MAX_SAMPLES);
     let last = values.len().checked_sub(BLOCK)?;
     let [row, plane] = strides.map(|stride| stride as usize);
     // Neighbours must be there, for some blocks at least.
@@ -57,8 +57,8 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let (mut widths, mut narrowest) = (0.0, [0.0; N_PREDICTORS]);
     let mut entropies = narrowest;
     let mut n_off = 0;
-    for nth in 0..n_looked {
-        let start = choose(nth, n_looked, n_blocks).clamp(first, last);
+    for nth in 0..n_samples {
+        let start = block_start(nth, n_samples, n_blocks).clamp(first, last);
         let (own, n_missing) = codes.line(start, 0);
         n_off += n_missing;
         let widest = width(&differences(&own, 1));
@@ -66,7 +66,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
         let mut add = |predictor: usize, line: &CodeLine, n: u32| {
             let left = differences(line, n);
             narrowest[predictor] += width(&left);
-            entropies[predictor] += of_mean(mean(&left));
+            entropies[predictor] += geometric_entropy(mean(&left));
         };
         add(0, &own, 0);
         add(1, &own, 1);
@@ -83,7 +83,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
             }
         }
     }
-    let n = n_looked.max(1) as f64;
+    let n = n_samples.max(1) as f64;
     let bits = (T::BYTES * 8) as f64;
     let off = f64::from(n_off) / (n * BLOCK as f64) * bits;
     let is_there = [true, true, row > 0, plane > 0, true, row > 0];
@@ -96,13 +96,13 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     // Which blocks are occupied takes a bit each; of dense, what low bits round up to.
     let fz_light = widths / n + 1.0 / BLOCK as f64 + off;
     let fz_nd = least(&narrowest, 3.0) + 2.0 / BLOCK as f64 + off;
-    let dense = least(&entropies, of_mean(2.0)) + 1.0 / BLOCK as f64 + off;
+    let dense = least(&entropies, geometric_entropy(2.0)) + 1.0 / BLOCK as f64 + off;
     let most = bits + 1.0;
     Some(Estimate { fz_light: fz_light.min(most), fz_nd: fz_nd.min(most), dense: dense.min(most) })
 }
 
 /// Entropy of numbers whose magnitudes have this mean and fall off geometrically, in bits.
-fn of_mean(m: f64) -> f64 {
+fn geometric_entropy(m: f64) -> f64 {
     if m <= 0.0 {
         return 0.0;
     }
@@ -116,10 +116,10 @@ fn limit<T: Float>() -> f64 {
 
 /// Where the nth of so many looks is, of so many blocks: Fibonacci hashing (D. Knuth, TAOCP vol. 3,
 /// section 6.4).
-fn choose(nth: usize, n_looked: usize, n_blocks: usize) -> usize {
+fn block_start(nth: usize, n_samples: usize, n_blocks: usize) -> usize {
     let hash = (nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    let share = n_blocks / n_looked.max(1);
-    (nth * n_blocks / n_looked.max(1) + hash as usize % share.max(1)) * BLOCK
+    let share = n_blocks / n_samples.max(1);
+    (nth * n_blocks / n_samples.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
 /// What differences to the place before, taken so many times, leave over.
@@ -220,7 +220,7 @@ mod tests {
         for (name, values) in fields {
             for strides in [[0, 0], [SIDE as u32, 0]] {
                 for step in [2e-2, 2e-3, 2e-4] {
-                    let told = estimate(&values, strides, step).expect("there are values");
+                    let estimated = estimate(&values, strides, step).expect("there are values");
                     let fz_light = real(CodecId::FzLight, &values, strides, step);
                     let dense = real(CodecId::Dense, &values, strides, step);
                     let near = |what, least: f64, most: f64| {
@@ -228,9 +228,9 @@ mod tests {
                         assert!((least..most).contains(&what), "{context}: {what:.2}");
                     };
                     let fz_nd = real(CodecId::FzNd, &values, strides, step);
-                    near(told.fz_light / fz_light, 0.92, 1.1);
-                    near(told.fz_nd / fz_nd, 0.85, 1.25);
-                    near(told.dense / dense, 0.7, 1.4);
+                    near(estimated.fz_light / fz_light, 0.92, 1.1);
+                    near(estimated.fz_nd / fz_nd, 0.85, 1.25);
+                    near(estimated.dense / dense, 0.7, 1.4);
                 }
             }
         }
@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn what_is_not_on_the_lattice_costs_what_it_is_long() {
         let far: Vec<f32> = (0..10_000).map(|i| noise(i) * 1e30).collect();
-        let told = estimate(&far, [0, 0], 1e-6).expect("there are values");
-        assert!(told.fz_light >= 32.0 && told.dense >= 32.0, "{told:?}");
+        let estimated = estimate(&far, [0, 0], 1e-6).expect("there are values");
+        assert!(estimated.fz_light >= 32.0 && estimated.dense >= 32.0, "{estimated:?}");
         let nan = estimate(&[f32::NAN; 4096], [0, 0], 1.0).expect("there are values");
         assert!(nan.fz_light >= 32.0, "{nan:?}");
         let zero = estimate(&[0.0_f32; 4096], [64, 0], 1.0).expect("there are values");

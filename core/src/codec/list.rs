@@ -104,7 +104,7 @@ any_of! {
 
 any_of! {
     /// The codec of integers.
-    Exact<Element>: Raw
+    IntegerCodecs<Element>: Raw
 }
 
 macro_rules! codecs {
@@ -147,7 +147,7 @@ macro_rules! codecs {
 
         any_of! {
             /// Any of the codecs of floats.
-            Codecs<Float>: $($variant)*
+            FloatCodecs<Float>: $($variant)*
         }
     };
 }
@@ -261,23 +261,23 @@ impl<T: Element> AnyCodec<T> {
 pub(crate) struct ErasedCodec {
     id: CodecId,
     dtype: DType,
-    codec: OfType,
+    codec: TypedCodec,
 }
 
 /// The codec of this type behind its trait: a function for each type, so that codecs are compiled
 /// here, once.
-type AsDyn<T> = fn(&OfType) -> &dyn Codec<T>;
+type AsDyn<T> = fn(&TypedCodec) -> &dyn Codec<T>;
 
 impl ErasedCodec {
     /// The codec of this name; the raw one for types that it is not [for](CodecId::is_for).
     pub(crate) fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
-        let codec = OfType::new(dtype, id, params);
+        let codec = TypedCodec::new(dtype, id, params);
         Self { id: if id.is_for(dtype) { id } else { CodecId::Raw }, dtype, codec }
     }
 
     /// The raw codec for anything but averages.
     pub(crate) const fn raw(dtype: DType) -> Self {
-        Self { id: CodecId::Raw, dtype, codec: OfType::raw(dtype) }
+        Self { id: CodecId::Raw, dtype, codec: TypedCodec::raw(dtype) }
     }
 
     pub(crate) const fn id(&self) -> CodecId {
@@ -290,7 +290,7 @@ impl ErasedCodec {
 
     /// The codec behind its trait, of its type.
     pub(crate) fn of<T: Element>(&self) -> &dyn Codec<T> {
-        let Some(as_dyn) = OfType::as_dyn(T::DTYPE).downcast_ref::<AsDyn<T>>() else {
+        let Some(as_dyn) = TypedCodec::as_dyn(T::DTYPE).downcast_ref::<AsDyn<T>>() else {
             unreachable!()
         };
         as_dyn(&self.codec)
@@ -298,7 +298,11 @@ impl ErasedCodec {
 
     /// [`Codec::n_values`] of a payload that is encoded by it, or of a raw one.
     pub(crate) fn n_values(&self, id: CodecId, src: &[u8]) -> Result<usize, DecodeError> {
-        if id == self.id { self.codec.n_values(src) } else { OfType::raw(self.dtype).n_values(src) }
+        if id == self.id {
+            self.codec.n_values(src)
+        } else {
+            TypedCodec::raw(self.dtype).n_values(src)
+        }
     }
 }
 
@@ -306,11 +310,11 @@ macro_rules! types {
     ($($dtype:ident: $codecs:ident<$type:ident>),*) => {
         /// Any codec of any type.
         #[derive(Clone, Copy, Debug)]
-        enum OfType {
+        enum TypedCodec {
             $($dtype($codecs<$type>),)*
         }
 
-        impl OfType {
+        impl TypedCodec {
             fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
                 match dtype {
                     $(DType::$dtype => Self::$dtype($codecs::new(id, params)),)*
@@ -335,8 +339,8 @@ macro_rules! types {
             fn as_dyn(dtype: DType) -> &'static dyn Any {
                 match dtype {
                     $(DType::$dtype => {
-                        fn as_dyn(codec: &OfType) -> &dyn Codec<$type> {
-                            let OfType::$dtype(codec) = codec else { unreachable!() };
+                        fn as_dyn(codec: &TypedCodec) -> &dyn Codec<$type> {
+                            let TypedCodec::$dtype(codec) = codec else { unreachable!() };
                             codec.as_dyn()
                         }
                         const { &(as_dyn as AsDyn<$type>) }
@@ -348,9 +352,10 @@ macro_rules! types {
 }
 
 types! {
-    F32: Codecs<f32>, F64: Codecs<f64>, F16: NarrowCodecs<f16>, Bf16: NarrowCodecs<bf16>,
-    I8: Exact<i8>, U8: Exact<u8>, I16: Exact<i16>, U16: Exact<u16>, I32: Exact<i32>,
-    U32: Exact<u32>, I64: Exact<i64>, U64: Exact<u64>
+    F32: FloatCodecs<f32>, F64: FloatCodecs<f64>, F16: NarrowCodecs<f16>, Bf16: NarrowCodecs<bf16>,
+    I8: IntegerCodecs<i8>, U8: IntegerCodecs<u8>, I16: IntegerCodecs<i16>,
+    U16: IntegerCodecs<u16>, I32: IntegerCodecs<i32>, U32: IntegerCodecs<u32>,
+    I64: IntegerCodecs<i64>, U64: IntegerCodecs<u64>
 }
 
 codecs! {

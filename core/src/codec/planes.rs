@@ -77,7 +77,7 @@ impl Planes {
             for (byte, number) in bytes.iter_mut().zip(numbers) {
                 *byte = (*number >> (8 * i as u32)).to_u64() as u8;
             }
-            turn(&mut bytes);
+            transpose(&mut bytes);
             for (planes, bytes) in octet.iter_mut().zip(bytes.chunks_exact(OCTET)) {
                 for (i, byte) in planes.iter_mut().enumerate() {
                     *byte = bytes[8 * (i % PLANE) + i / PLANE];
@@ -121,7 +121,7 @@ impl Planes {
             let n_own = (n_bytes - i * OCTET).min(OCTET);
             let planes = &mut octet[block];
             match <&Octet>::try_from(src) {
-                Ok(src) => *planes = own(*src, n_own / PLANE),
+                Ok(src) => *planes = lowest_planes(*src, n_own / PLANE),
                 Err(_) => planes[..n_own].copy_from_slice(&src[..n_own]),
             }
         }
@@ -137,7 +137,7 @@ impl Planes {
             for (bytes, planes) in bytes.as_chunks_mut().0.iter_mut().zip(octet) {
                 *bytes = by_eight_numbers(*planes);
             }
-            turn(&mut bytes);
+            transpose(&mut bytes);
             for (number, byte) in numbers.iter_mut().zip(bytes) {
                 *number = *number | T::Bits::from_u64(byte.into()) << (8 * i as u32);
             }
@@ -153,7 +153,7 @@ fn n_octets<T: Float>(n_planes: u32) -> usize {
 
 /// Bit j of byte 8·m + i becomes bit i of byte 8·m + j.
 #[inline(always)]
-fn turn(bytes: &mut [u8; GROUP]) {
+fn transpose(bytes: &mut [u8; GROUP]) {
     for bytes in bytes.as_chunks_mut().0 {
         let word = u64::from_le_bytes(*bytes);
         let word = swapped(word, 7, 0x00aa_00aa_00aa_00aa);
@@ -174,7 +174,7 @@ fn by_eight_numbers(planes: Octet) -> Octet {
 
 /// The planes with all but the first few made zero.
 #[inline(always)]
-fn own(planes: Octet, n_planes: usize) -> Octet {
+fn lowest_planes(planes: Octet, n_planes: usize) -> Octet {
     let mut pairs: [u64; OCTET / 8] = bytemuck::cast(planes);
     for (i, pair) in pairs.iter_mut().enumerate() {
         let own = match n_planes.saturating_sub(2 * i) {

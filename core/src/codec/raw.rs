@@ -56,7 +56,7 @@ fn n_bytes<T: Element>(n_values: usize) -> Option<usize> {
     n_values.checked_mul(T::BYTES).filter(|&n_bytes| u32::try_from(n_bytes).is_ok())
 }
 
-fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {
+fn payload_space<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {
     let need = n_bytes::<T>(n_values).ok_or(EncodeError::TooLong { n_values })?;
     let have = dst.len();
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
@@ -141,7 +141,7 @@ impl<T: Element> Codec<T> for Raw<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let n_values = source.n_values();
-        let dst = room::<T>(n_values, dst)?;
+        let dst = payload_space::<T>(n_values, dst)?;
         match source {
             Source::Own(src) if self.weight != T::ONE => {
                 for_each_piece_mut::<T>(dst, |start, out| {
@@ -211,7 +211,7 @@ impl<T: Element> Codec<T> for Raw<T> {
     ) -> Result<Written, CodecError> {
         let local = values.local();
         self.expect_values(src, local.len())?;
-        let frame = room::<T>(local.len(), dst)?;
+        let frame = payload_space::<T>(local.len(), dst)?;
         for_each_piece_mut::<T>(frame, |start, out| {
             let n = out.len();
             let pieces = out.iter_mut().zip(&local[start..start + n]);
@@ -246,7 +246,7 @@ impl<T: Element> Homomorphic<T> for Raw<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let dst = room::<T>(count::<T>(a)?, dst)?;
+        let dst = payload_space::<T>(count::<T>(a)?, dst)?;
         dst.copy_from_slice(a);
         self.add(op, dst, b)?;
         pace.passed(dst.len() / T::BYTES);
@@ -316,6 +316,6 @@ mod tests {
         assert_eq!(max_segment(&sizes, 1 << 40, 1), Ok(most));
         assert_eq!(max_segment(&sizes, HEADER_BYTES + 8000, 1), Ok(1000));
         let too_long = EncodeError::TooLong { n_values: most + 1 };
-        assert_eq!(room::<f64>(most + 1, &mut []), Err(too_long));
+        assert_eq!(payload_space::<f64>(most + 1, &mut []), Err(too_long));
     }
 }

@@ -116,7 +116,7 @@ impl<T: Float> Exceptions<T> {
         };
         let mut bitmaps = [[0; BLOCKS / 8]; 3];
         for (i, &mask) in masks.iter().enumerate() {
-            let is_full = mask == every(n_values - i * BLOCK);
+            let is_full = mask == full_mask(n_values - i * BLOCK);
             bitmaps[0][i / 8] |= u8::from(mask > 0) << (i % 8);
             bitmaps[1][i / 8] |= u8::from(is_full) << (i % 8);
             if mask > 0 && !is_full {
@@ -163,7 +163,7 @@ impl<T: Float> Exceptions<T> {
         self.n_blocks = n_blocks;
         let mut word = || Some(u32::from_le_bytes(take(4)?.try_into().ok()?));
         for i in 0..n_blocks {
-            let every = every(n_values - i * BLOCK);
+            let every = full_mask(n_values - i * BLOCK);
             self.masks[i] = match (bit(0, i), bit(1, i)) {
                 (false, false) => 0,
                 (true, true) => every,
@@ -232,7 +232,7 @@ impl<T: Float> Exceptions<T> {
 }
 
 /// A bit for each of `n` values of a block, if there are so many.
-fn every(n: usize) -> u32 {
+fn full_mask(n: usize) -> u32 {
     u32::MAX >> (BLOCK - n.min(BLOCK))
 }
 

@@ -156,7 +156,7 @@ impl Decoder {
         let mut pair = 0;
         while pair < encoder.0.len() {
             let (bits, n_bits) = (encoder.0[pair] & 0xffff, encoder.0[pair] >> 16);
-            let entry = n_bits | byte(pair % 16) << 8 | byte(pair / 16) << 16;
+            let entry = n_bits | signed_byte(pair % 16) << 8 | signed_byte(pair / 16) << 16;
             let mut at = bits as usize;
             while n_bits > 0 && at < table.len() {
                 table[at] = entry;
@@ -183,7 +183,7 @@ impl Decoder {
 }
 
 /// A number of four bits as a signed byte.
-const fn byte(number: usize) -> u32 {
+const fn signed_byte(number: usize) -> u32 {
     let magnitude = number as u8 % SIGN;
     (if (number as u8) < SIGN { magnitude } else { magnitude.wrapping_neg() }) as u32
 }

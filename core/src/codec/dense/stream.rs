@@ -58,7 +58,7 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
 
 /// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth,
 /// …, but not in the last.
-const fn teaches(index: usize, n_values: usize) -> bool {
+const fn counts_pairs(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
     n_read.is_power_of_two() && n_read.trailing_zeros().is_multiple_of(2) && n_read < n_chunks
@@ -163,15 +163,15 @@ impl<T: Float> Writer<T> {
         let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
         if self.packing == Packing::Fixed {
             let Residuals { predictor, before, zeros } =
-                run(self.level, Across { predictor, window, left });
+                run(self.level, RowResidualsTask { predictor, window, left });
             let left = &left[..window.chunk().len().next_multiple_of(BLOCK)];
             let (form, at) = put_zeros(zeros, body);
             let n_coded = at + widths::write(self.kernel, left, before, &mut body[at..])?;
             return Some((FIXED | form | predictor.bits(), n_coded, None));
         }
-        let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
+        let mut counts = counts_pairs(self.index, self.n_values).then_some([0; PAIRS]);
         let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let encode = EncodeStream { predictor, window, left, encoder, counts: &mut counts, body };
+        let encode = EncodeTask { predictor, window, left, encoder, counts: &mut counts, body };
         let (form, n_coded) = run(self.level, encode)?;
         Some((form, n_coded, counts))
     }
@@ -202,13 +202,13 @@ struct Residuals<B> {
     zeros: u32,
 }
 
-struct Across<'a, B> {
+struct RowResidualsTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
     left: &'a mut [B; CHUNK],
 }
 
-impl<B: Word> Task for Across<'_, B> {
+impl<B: Word> Task for RowResidualsTask<'_, B> {
     type Output = Residuals<B>;
 
     #[inline(always)]
@@ -230,7 +230,7 @@ impl<B: Word> Task for Across<'_, B> {
     }
 }
 
-struct EncodeStream<'a, B> {
+struct EncodeTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
     left: &'a mut [B; CHUNK],
@@ -239,7 +239,7 @@ struct EncodeStream<'a, B> {
     body: &'a mut [u8],
 }
 
-impl<B: Word> Task for EncodeStream<'_, B> {
+impl<B: Word> Task for EncodeTask<'_, B> {
     type Output = Option<(u8, usize)>;
 
     #[inline(always)]
@@ -349,10 +349,10 @@ impl<'a, T: Float> Reader<'a, T> {
         let n_coded = if tag & FIXED > 0 {
             widths::read(self.kernel, src, len, before, window.blocks_mut())?
         } else {
-            let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
+            let mut counts = counts_pairs(self.index, self.stream.n_values).then_some([0; PAIRS]);
             let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
             let numbers = window.blocks_mut();
-            let decode = DecodeStream { src, len, decoder, counts: &mut counts, numbers };
+            let decode = DecodeTask { src, len, decoder, counts: &mut counts, numbers };
             let n_coded = run(self.level, decode)?;
             if let Some(counts) = counts {
                 Decoder::learn(&mut self.decoder, &counts);
@@ -363,12 +363,12 @@ impl<'a, T: Float> Reader<'a, T> {
             n_coded
         };
         if let Some((zeros, base)) = scaled {
-            run(self.level, Rescale { zeros, base, window });
+            run(self.level, RescaleTask { zeros, base, window });
         }
         if let Some(before) = rows_before {
             widths::add_up(self.kernel, window.blocks_mut(), before)?;
         }
-        run(self.level, Undo { predictor, window });
+        run(self.level, UndoRowsTask { predictor, window });
         let rest = &src[n_coded..len];
         if has_exceptions {
             self.exceptions.read(n_values, rest)
@@ -379,13 +379,13 @@ impl<'a, T: Float> Reader<'a, T> {
 }
 
 /// Puts back the low bits that were left out of differences to `base`, and that.
-struct Rescale<'a, B> {
+struct RescaleTask<'a, B> {
     zeros: u32,
     base: B,
     window: &'a mut CodeWindow<B>,
 }
 
-impl<B: Word> Task for Rescale<'_, B> {
+impl<B: Word> Task for RescaleTask<'_, B> {
     type Output = ();
 
     #[inline(always)]
@@ -396,12 +396,12 @@ impl<B: Word> Task for Rescale<'_, B> {
     }
 }
 
-struct Undo<'a, B> {
+struct UndoRowsTask<'a, B> {
     predictor: Predictor,
     window: &'a mut CodeWindow<B>,
 }
 
-impl<B: Word> Task for Undo<'_, B> {
+impl<B: Word> Task for UndoRowsTask<'_, B> {
     type Output = ();
 
     #[inline(always)]
@@ -410,7 +410,7 @@ impl<B: Word> Task for Undo<'_, B> {
     }
 }
 
-struct DecodeStream<'a, B> {
+struct DecodeTask<'a, B> {
     src: &'a [u8],
     len: usize,
     decoder: &'a Decoder,
@@ -418,7 +418,7 @@ struct DecodeStream<'a, B> {
     numbers: &'a mut [B],
 }
 
-impl<B: Word> Task for DecodeStream<'_, B> {
+impl<B: Word> Task for DecodeTask<'_, B> {
     type Output = Option<usize>;
 
     #[inline(always)]

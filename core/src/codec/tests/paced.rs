@@ -16,9 +16,9 @@ const N_VALUES: usize = 4 * CHUNK + 100;
 
 /// What was told.
 #[derive(Default)]
-struct Told(RefCell<Vec<usize>>);
+struct PaceLog(RefCell<Vec<usize>>);
 
-impl Pace for Told {
+impl Pace for PaceLog {
     fn passed(&self, n_values: usize) {
         self.0.borrow_mut().push(n_values);
     }
@@ -49,9 +49,10 @@ fn payload(codec: &AnyCodec<f64>, values: &[f64]) -> Vec<u8> {
 }
 
 /// Everything that reads a payload, with its name: how often it passes all values.
-type Read = fn(&AnyCodec<f64>, &[u8], &[f64], &mut [u8], &dyn Pace) -> Result<usize, CodecError>;
+type ReadOperation =
+    fn(&AnyCodec<f64>, &[u8], &[f64], &mut [u8], &dyn Pace) -> Result<usize, CodecError>;
 
-const READS: [(&str, Read); 7] = [
+const READS: [(&str, ReadOperation); 7] = [
     ("store", |codec, src, _, _, pace| {
         codec.as_dyn().store(src, 1, &mut [0.0; N_VALUES], Stores::Cached, pace)?;
         Ok(1)
@@ -87,41 +88,41 @@ const READS: [(&str, Read); 7] = [
 ];
 
 #[test]
-fn all_values_are_told_of_chunk_by_chunk() {
+fn all_values_are_reported_chunk_by_chunk() {
     let (x, y) = (field(0.0), field(1.0));
     for (id, codec) in codecs() {
         let mut dst = vec![0; codec.as_dyn().max_encoded_len(N_VALUES).unwrap()];
-        let check = |what: &str, told: Told, n_passes: usize| {
-            let told = told.0.into_inner();
-            assert!(told.iter().all(|&n_values| n_values <= CHUNK), "{what}, {}", id.name());
-            let all = told.iter().sum::<usize>();
+        let check = |what: &str, reported: PaceLog, n_passes: usize| {
+            let reported = reported.0.into_inner();
+            assert!(reported.iter().all(|&n_values| n_values <= CHUNK), "{what}, {}", id.name());
+            let all = reported.iter().sum::<usize>();
             assert_eq!(all, n_passes * N_VALUES, "{what}, {}", id.name());
         };
-        let told = Told::default();
-        codec.as_dyn().encode_paced(Source::Own(&x), &mut dst, &told).unwrap();
-        check("encode", told, 1);
-        let told = Told::default();
-        codec.as_dyn().encode_paced(Source::Partial(&x), &mut dst, &told).unwrap();
-        check("encode partial", told, 1);
+        let reported = PaceLog::default();
+        codec.as_dyn().encode_paced(Source::Own(&x), &mut dst, &reported).unwrap();
+        check("encode", reported, 1);
+        let reported = PaceLog::default();
+        codec.as_dyn().encode_paced(Source::Partial(&x), &mut dst, &reported).unwrap();
+        check("encode partial", reported, 1);
         let src = payload(&codec, &x);
         for (what, read) in READS {
-            let told = Told::default();
-            let n_passes = read(&codec, &src, &y, &mut dst, &told).unwrap();
-            check(what, told, n_passes);
+            let reported = PaceLog::default();
+            let n_passes = read(&codec, &src, &y, &mut dst, &reported).unwrap();
+            check(what, reported, n_passes);
         }
         for op in [Op::Sum, Op::Max, Op::Prod] {
             let Some(homomorphic) = codec.as_dyn().homomorphic() else { continue };
-            let told = Told::default();
+            let reported = PaceLog::default();
             let b = payload(&codec, &y);
-            homomorphic.combine_paced(&op, &src, &b, &mut dst, &told).unwrap();
-            check("combine", told, 1);
+            homomorphic.combine_paced(&op, &src, &b, &mut dst, &reported).unwrap();
+            check("combine", reported, 1);
         }
     }
 }
 
 /// That a chunk is damaged shows only when it is read, so what was told before was told meanwhile.
 #[test]
-fn what_is_told_has_been_done_and_what_follows_has_not() {
+fn reported_values_are_done_and_later_ones_are_not() {
     let (x, y) = (field(0.0), field(1.0));
     for (id, codec) in codecs() {
         let mut dst = vec![0; codec.as_dyn().max_encoded_len(N_VALUES).unwrap()];
@@ -132,11 +133,11 @@ fn what_is_told_has_been_done_and_what_follows_has_not() {
             let end = if n_sound == 0 { [0xff; INDEX_ENTRY] } else { [0; INDEX_ENTRY] };
             src[at..at + INDEX_ENTRY].copy_from_slice(&end);
             for (what, read) in READS {
-                let told = Told::default();
-                let done = read(&codec, &src, &y, &mut dst, &told);
+                let reported = PaceLog::default();
+                let done = read(&codec, &src, &y, &mut dst, &reported);
                 assert!(done.is_err(), "{what}, {}", id.name());
-                let told = told.0.into_inner().iter().sum::<usize>();
-                assert_eq!(told, n_sound * CHUNK, "{what}, {}", id.name());
+                let reported = reported.0.into_inner().iter().sum::<usize>();
+                assert_eq!(reported, n_sound * CHUNK, "{what}, {}", id.name());
             }
         }
     }

@@ -15,18 +15,18 @@ const WORDS: usize = 256 / 64 + 1;
 
 /// Of all planes before, as one, and of a plane (the high and the low nibble of the index): its
 /// length (from bit 8) and its bits.
-static WRITTEN: [u16; 256] = {
+static ENCODED_PLANES: [u16; 256] = {
     let mut table = [0; 256];
     let mut index: u32 = 0;
     while index < 256 {
         let n = 32 - (index >> 4).leading_zeros();
-        table[index as usize] = written(n, index & 15);
+        table[index as usize] = encoded_plane(n, index & 15);
         index += 1;
     }
     table
 };
 
-const fn written(mut n: u32, plane: u32) -> u16 {
+const fn encoded_plane(mut n: u32, plane: u32) -> u16 {
     let (mut bits, mut len) = (plane & ((1 << n) - 1), n);
     while n < 4 {
         let has_one = plane >> n != 0;
@@ -52,20 +52,20 @@ const fn written(mut n: u32, plane: u32) -> u16 {
 /// Of the number of bits that are left, if that is below [`MAX_BITS`] (from bit 10 of the index), n
 /// (from bit 7) and the next bits: n after the plane (from bit 7), its length (from bit 4) and the
 /// plane, as far as it goes.
-static READ: [u16; 8 << 10] = {
+static DECODED_PLANES: [u16; 8 << 10] = {
     let mut table = [0; 8 << 10];
     let mut index: u32 = 0;
     while index < 8 << 10 {
         let (n_left, n, bits) = (index >> 10, index >> 7 & 7, index & 127);
         if n <= 4 {
-            table[index as usize] = read(n_left, n, bits);
+            table[index as usize] = decoded_plane(n_left, n, bits);
         }
         index += 1;
     }
     table
 };
 
-const fn read(n_left: u32, mut n: u32, bits: u32) -> u16 {
+const fn decoded_plane(n_left: u32, mut n: u32, bits: u32) -> u16 {
     let mut len = if n < n_left { n } else { n_left };
     let mut plane = bits & ((1 << len) - 1);
     while len < n_left && n < 4 {
@@ -145,7 +145,7 @@ impl PlaneWriter {
                     return;
                 }
                 n_left -= 1;
-                let entry = WRITTEN[(before >> 60 << 4 | planes >> 60) as usize];
+                let entry = ENCODED_PLANES[(before >> 60 << 4 | planes >> 60) as usize];
                 self.put((entry & 0x7f).into(), (entry >> 8).into());
                 (planes, before) = (planes << 4, before << 4);
             }
@@ -221,7 +221,8 @@ impl<'a> PlaneReader<'a> {
                         let n_left = (self.end[lane] - self.at[lane]).min(MAX_BITS);
                         let bits = self.next(lane) as u32 & 127;
                         let index = n_left << 10 | n_seen[lane] | bits;
-                        let entry = u32::from(READ[index as usize % READ.len()]);
+                        let entry =
+                            u32::from(DECODED_PLANES[index as usize % DECODED_PLANES.len()]);
                         words[lane] |= u64::from(entry & 15) << (60 - 4 * nth);
                         self.at[lane] += entry >> 4 & 7;
                         n_seen[lane] = entry & 7 << 7;

@@ -52,7 +52,7 @@ fn tags(bytes: &[u8]) -> [u8; 2] {
     [bytes[body], bytes[body + end]]
 }
 
-fn any_bytes_are_stood<T: Float>(id: CodecId) {
+fn any_bytes_are_harmless<T: Float>(id: CodecId) {
     let params = params::<T>(1e-3, &SHAPE).for_sums_of(2);
     let codec = id.instance::<T>(&params);
     let codec = codec.as_dyn();
@@ -106,9 +106,9 @@ mod long {
 
     #[test]
     fn any_bytes_are_refused_or_harmless() {
-        any_bytes_are_stood::<f32>(CodecId::Dense);
-        any_bytes_are_stood::<f64>(CodecId::Dense);
-        any_bytes_are_stood::<f64>(CodecId::FzNd);
+        any_bytes_are_harmless::<f32>(CodecId::Dense);
+        any_bytes_are_harmless::<f64>(CodecId::Dense);
+        any_bytes_are_harmless::<f64>(CodecId::FzNd);
     }
 }
 
