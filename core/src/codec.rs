@@ -1,10 +1,10 @@
-//! How values become bytes.
+//! Codecs: encode values to bytes and decode them.
 //!
 //! A [`Codec`] turns a segment of values into the payload of a frame and back, and can reduce on
-//! the way. A [`Homomorphic`] one also combines two payloads without decoding them. Codecs see
-//! plain slices: no ranks, no transport.
+//! the way. A [`Homomorphic`] codec also combines two payloads without decoding them. Codecs see
+//! plain slices; they know nothing about ranks or transports.
 //!
-//! Adding one: a new file in `codec/`, one line in `codecs!` (`list.rs`).
+//! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`).
 
 mod bits;
 mod chunked;
@@ -67,14 +67,14 @@ pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
 pub use zfp_rate::ZfpRate;
 
-/// Which path blocks took through [`CodecExt::combine`] (hZCCL's statistics), and how much of
-/// what was written is beyond the lattice.
+/// Counts of blocks by the path that they took through [`CodecExt::combine`] (statistics of hZCCL),
+/// and of blocks and values that are not on the lattice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
-    /// Blocks with exceptions, values stored as they are because they are beyond the lattice: some
-    /// of the block's values or all.
+    /// Blocks with exceptions. An exception is a value off the lattice, stored unchanged; a block
+    /// may have one or more.
     pub verbatim: u64,
-    /// Exceptions in them.
+    /// Exceptions in all blocks.
     pub exceptions: u64,
     /// Both blocks constant: nothing to do.
     pub both_constant: u64,
@@ -97,55 +97,59 @@ impl AddAssign for BlockStats {
     }
 }
 
-/// What was written.
+/// Size and block statistics of an encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the encoding.
     pub n_bytes: usize,
-    /// What kind of blocks.
+    /// Counts of blocks by kind.
     pub blocks: BlockStats,
 }
 
-/// Values ⇄ bytes.
+/// Encodes values to bytes and decodes them.
 ///
-/// For implementors: `id`, `max_encoded_len`, `n_values`, `encode_paced` and `decode_paced` are
-/// enough, and `weight` if the codec is made for averages; the rest is chunk by chunk over them
-/// (decompress – operate – compress), and worth overriding for speed. Callers have [`CodecExt`],
-/// too.
+/// Implementors must provide `id`, `max_encoded_len`, `n_values`, `encode_paced` and
+/// `decode_paced`, and `weight` if the codec supports averages. The other methods have defaults
+/// that work chunk by chunk with these (decompress – operate – compress). Override them for speed.
+/// Callers also have [`CodecExt`].
 ///
-/// *Own* values are a rank's, as they are; *partial results* are what frames hold, and what is
-/// decoded from them with divisor 1. They differ by the [`weight`](Self::weight) of own values.
+/// *Local values* are a rank's input, unchanged. *Partial results* are the values in frames:
+/// decoding with divisor 1 yields them. A partial result of a single operand is the local value
+/// times the [`weight`](Self::weight).
 ///
-/// A method that is `…_paced` tells a [`Pace`] how far it has come.
+/// Methods named `…_paced` report their progress to a [`Pace`].
 pub trait Codec<T: Element>: Sync {
-    /// The codec's code in a frame.
+    /// The codec's identifier in a frame.
     fn id(&self) -> CodecId;
 
-    /// The most bytes that `n_values` can take, and what every destination must hold; `None` if one
-    /// frame cannot address them.
+    /// Returns the maximum number of bytes for `n_values` values. Every destination must be at
+    /// least this long. `None` if one frame cannot address that many bytes.
     fn max_encoded_len(&self, n_values: usize) -> Option<usize>;
 
-    /// What own values are multiplied by on their way into a partial result: 1, or for averages a
-    /// power of two at which no sum of them overflows ([`CodecParams::for_averages_of`]).
+    /// Returns the factor from local values to partial results. It is 1 except for averages. For
+    /// averages it is a power of two so small that no sum overflows
+    /// ([`CodecParams::for_averages_of`]).
     fn weight(&self) -> T {
         T::ONE
     }
 
-    /// Who computes. What a codec does not divide itself is divided among them chunk by chunk.
+    /// Returns the threads that do the work. Work that the codec does not divide itself is divided
+    /// among them chunk by chunk.
     fn threads(&self) -> Threads {
         Threads::ONE
     }
 
-    /// Number of values in an encoding.
+    /// Returns the number of values in an encoding.
     ///
     /// # Errors
-    /// [`DecodeError`] if that cannot be told.
+    /// [`DecodeError`] if the number cannot be determined.
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError>;
 
-    /// Encodes what a source has.
+    /// Encodes all values of a source.
     ///
     /// # Errors
-    /// [`EncodeError`] for the destination; what the source returns.
+    /// [`EncodeError`] if `dst` is too short or a frame cannot hold the result; any error that the
+    /// source returns.
     fn encode_paced(
         &self,
         source: Source<'_, T>,
@@ -153,12 +157,13 @@ pub trait Codec<T: Element>: Sync {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError>;
 
-    /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
-    /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
-    /// [`CHUNK`]. A codec may take [`Stores::PastCaches`] or leave it.
+    /// Decodes values `start..start + dst.len()` and divides each by `divisor`. A divisor of 1
+    /// gives the values exactly as encoded. A divisor of n gives the average of a sum of n
+    /// operands, whatever their weight. `start` must be a multiple of [`CHUNK`]. A codec may ignore
+    /// [`Stores::PastCaches`].
     ///
     /// # Errors
-    /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
+    /// [`DecodeError`] if `src` is not a valid encoding of at least that many values.
     fn decode_paced(
         &self,
         src: &[u8],
@@ -169,7 +174,8 @@ pub trait Codec<T: Element>: Sync {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError>;
 
-    /// acc ← acc ⊕ decoded, in floats; `acc` are partial results.
+    /// Decodes and reduces into an accumulator in floats: acc ← acc ⊕ decoded. `acc` holds partial
+    /// results.
     ///
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding of exactly `acc.len()` values.
@@ -193,15 +199,18 @@ pub trait Codec<T: Element>: Sync {
         })
     }
 
-    /// Frame ⊕ own values → frame; and the result, each value divided by `divisor`, into the
-    /// output, unless that is [empty](Values::unstored): what the owner of a sum does that sends it
-    /// on. Values are those of [`decode`](CodecExt::decode). Where they are stored, the bytes may
-    /// be others, of the same values, if `src` is valid but nothing that this library's encoders
-    /// write. After an error part of the output may have been written.
+    /// Reduces a frame with local values into a new frame: frame ⊕ local values → frame.
+    ///
+    /// Unless the output is [empty](Values::unstored), also stores the result there, with each
+    /// value divided by `divisor`. The stored values equal those that [`decode`](CodecExt::decode)
+    /// gives. A rank uses this when it needs a finished sum and also sends it on. With an output,
+    /// the bytes of the frame may differ from those without one, for the same values, if `src` is
+    /// valid but was not written by this library's encoders. After an error, part of the output may
+    /// have been written.
     ///
     /// # Errors
-    /// If `src` is invalid, `dst` too small, or the operands do not match; [`DecodeError::Count`]
-    /// if the output has room for another number of values.
+    /// If `src` is invalid, `dst` is too small, or the operands do not match;
+    /// [`DecodeError::Count`] if the output has space for another number of values.
     fn fold_paced(
         &self,
         op: &Op<'_, T>,
@@ -216,8 +225,9 @@ pub trait Codec<T: Element>: Sync {
         store_folded(self, written, values, divisor, dst, pace)
     }
 
-    /// Decodes and encodes again `n_values`, as a rank does that compresses each hop anew; ⊕ as
-    /// many own values between the two, if there are any, in floats, chunk by chunk.
+    /// Decodes `n_values` values and encodes them again, as a rank does that compresses anew at
+    /// each hop. If `own` is given, reduces with these local values in between: in floats, chunk by
+    /// chunk.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
@@ -240,7 +250,7 @@ pub trait Codec<T: Element>: Sync {
         self.encode_paced(Source::Given(n_values, &give), dst, pace)
     }
 
-    /// Reduction of frames without decoding, for codecs that can.
+    /// Returns the interface for reduction without decoding, if the codec supports it.
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
         None
     }
@@ -248,10 +258,11 @@ pub trait Codec<T: Element>: Sync {
 
 /// Reduction without decoding (hZCCL, SC'24).
 pub trait Homomorphic<T: Element>: Codec<T> {
-    /// Frame ⊕ frame → frame.
+    /// Reduces two frames into a new one: frame ⊕ frame → frame.
     ///
     /// # Errors
-    /// If an operand is invalid, they do not match each other or this codec, or `dst` is too small.
+    /// If an operand is invalid, the operands do not match each other or this codec, or `dst` is
+    /// too small.
     fn combine_paced(
         &self,
         op: &Op<'_, T>,
@@ -261,8 +272,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError>;
 
-    /// As [`combine`](CodecExt::combine), leaving the result in `a`, whose length must not change;
-    /// `None` if the codec cannot. Saves a frame and a pass over memory where it can.
+    /// Same as [`combine`](CodecExt::combine), but leaves the result in `a`, whose length must not
+    /// change. `None` if the codec cannot do this. Saves a frame and a pass over memory.
     fn combine_in_place(
         &self,
         op: &Op<'_, T>,
@@ -273,7 +284,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         None
     }
 
-    /// The same of [`fold`](CodecExt::fold).
+    /// Same as [`fold`](CodecExt::fold), but leaves the result in `frame`, whose length must not
+    /// change. `None` if the codec cannot do this.
     fn fold_in_place(
         &self,
         op: &Op<'_, T>,
@@ -285,7 +297,7 @@ pub trait Homomorphic<T: Element>: Codec<T> {
     }
 }
 
-/// Stores what was folded into a frame, if there is room for it.
+/// Stores the values of a folded frame in the output, unless that is empty.
 fn store_folded<T: Element, C: Codec<T> + ?Sized>(
     codec: &C,
     written: Written,
@@ -301,7 +313,7 @@ fn store_folded<T: Element, C: Codec<T> + ?Sized>(
     Ok(written)
 }
 
-/// acc ← acc ⊕ other, value by value.
+/// Reduces value by value: acc ← acc ⊕ other.
 pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
     if matches!(op, Op::Sum | Op::Avg) {
         return T::add_all(acc, other);
@@ -311,7 +323,7 @@ pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
     });
 }
 
-/// acc ← acc ⊕ own · weight, value by value.
+/// Reduces with weighted local values, value by value: acc ← acc ⊕ own · weight.
 pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], weight: T) {
     if weight == T::ONE {
         return operate(op, acc, own);

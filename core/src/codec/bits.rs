@@ -1,9 +1,9 @@
-//! Numbers of a few bits each, one after the other: bit k of the sequence is bit k mod 8 of byte
-//! ⌊k/8⌋. For coders; the kernels of fz-light have packing of their own.
+//! Sequences of numbers with a few bits each: bit k of the sequence is bit k mod 8 of byte ⌊k/8⌋.
+//! For coders; the kernels of fz-light have their own packing.
 
 use bytemuck::pod_read_unaligned;
 
-/// Writes into a slice, four bytes at a time.
+/// Writes bits into a slice, four bytes at a time.
 pub(super) struct BitWriter<'a> {
     dst: &'a mut [u8],
     n_bytes: usize,
@@ -17,7 +17,8 @@ impl<'a> BitWriter<'a> {
         Self { dst, n_bytes: 0, held: 0, n_held: 0 }
     }
 
-    /// The low `n_bits` ≤ 32 of a number that has no others; `None` if there is no room.
+    /// Writes the low `n_bits` ≤ 32 of a number whose other bits are 0. `None` if there is no
+    /// space.
     #[inline(always)]
     pub(super) fn put(&mut self, bits: u32, n_bits: u32) -> Option<()> {
         self.held |= u64::from(bits) << self.n_held;
@@ -33,14 +34,16 @@ impl<'a> BitWriter<'a> {
         Some(())
     }
 
-    /// The low `n_bits` ≤ 64 of a number that has no others; `None` if there is no room.
+    /// Writes the low `n_bits` ≤ 64 of a number whose other bits are 0. `None` if there is no
+    /// space.
     #[inline(always)]
     pub(super) fn put_long(&mut self, bits: u64, n_bits: u32) -> Option<()> {
         self.put(bits as u32, n_bits.min(32))?;
         if n_bits > 32 { self.put((bits >> 32) as u32, n_bits - 32) } else { Some(()) }
     }
 
-    /// Fills the last byte up with zeros; how many bytes were written, `None` if there is no room.
+    /// Pads the last byte with zeros and returns the number of bytes written. `None` if there is no
+    /// space.
     #[inline(always)]
     pub(super) fn finish(self) -> Option<usize> {
         let n_left = self.n_held.div_ceil(8) as usize;
@@ -51,7 +54,7 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// Reads from a slice; what is past its end is 0, and remembered.
+/// Reads bits from a slice. Bits past its end are 0, and [`finish`](Self::finish) reports them.
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
     at: usize,
@@ -63,7 +66,7 @@ impl<'a> BitReader<'a> {
         Self { src, at: 0 }
     }
 
-    /// The next `n_bits` ≤ 56.
+    /// Returns the next `n_bits` ≤ 56.
     #[inline(always)]
     pub(super) fn take(&mut self, n_bits: u32) -> u64 {
         let byte = self.at / 8;
@@ -76,7 +79,7 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// The next `n_bits` ≤ 64.
+    /// Returns the next `n_bits` ≤ 64.
     #[inline(always)]
     pub(super) fn take_long(&mut self, n_bits: u32) -> u64 {
         let low = self.take(n_bits.min(32));
@@ -91,7 +94,7 @@ impl<'a> BitReader<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// `None` unless all bytes were read, no more, and the bits after the last number are 0.
+    /// Returns `None` unless exactly all bytes were read and the bits after the last number are 0.
     pub(super) fn finish(mut self) -> Option<()> {
         let is_whole = self.at.div_ceil(8) == self.src.len();
         let n_left = (8 * self.src.len()).saturating_sub(self.at) as u32;

@@ -1,13 +1,13 @@
-//! The container of chunked payloads: what any codec has around its chunks.
+//! Container of chunked payloads, common to all codecs but raw.
 //!
-//! A payload is a header (version, element type, operands, spacing, number of values), an index of
-//! chunk ends, the chunks (4096 values each, as the codec writes them) and 64 zero bytes that
-//! vector loads may touch; docs/format.md is exact. Chunks that do not depend on each other are
-//! written and read by several [threads](crate::threads). Lengths are checked here; what a chunk
-//! says is the codec's to check.
+//! A payload consists of a header (version, element type, operands, spacing, number of values), an
+//! index of chunk ends, the chunks, and 64 zero bytes that vector loads may touch. A chunk holds
+//! 4096 values as the codec writes them. docs/format.md gives the exact layout. Several
+//! [threads](crate::threads) can write and read independent chunks. This module checks the lengths;
+//! the codec checks the contents of chunks.
 //!
-//! The functions that write and read chunks come as `dyn Fn`. They are called once for 4096 values.
-//! As type parameters they made a quarter of all code that the compiler has to do with in core.
+//! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values. As
+//! type parameters they were a quarter of all code that the compiler had to process in core.
 
 #[cfg(feature = "std")]
 mod parallel;
@@ -23,37 +23,37 @@ use crate::threads::Threads;
 pub const VERSION: u8 = 2;
 /// Bytes before the index.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes of an entry of the index.
+/// Bytes of an index entry.
 pub(super) const INDEX_ENTRY: usize = 4;
 
-/// A payload that is to be written.
+/// Description of a payload to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Container {
     pub(super) dtype: DType,
-    /// Number of operands summed up in it.
+    /// Number of operands summed up in the payload.
     pub(super) operands: u32,
     /// Spacing of the lattice; 0 if there is none.
     pub(super) step: f64,
-    /// Most bytes of a chunk of so many values.
+    /// Returns the maximum bytes of a chunk with this number of values.
     pub(super) max_chunk_len: fn(usize) -> usize,
 }
 
-/// Most bytes that a payload of `n_values` takes whose chunks take what `max_chunk_len` says;
-/// `None` if that is too long.
+/// Returns the maximum bytes of a payload of `n_values` values, if its chunks take at most what
+/// `max_chunk_len` returns. `None` if a header cannot hold that length.
 pub(super) fn max_len(n_values: usize, max_chunk_len: fn(usize) -> usize) -> Option<usize> {
     let (full, rest) = (n_values / CHUNK, n_values % CHUNK);
     let n_chunks = n_values.div_ceil(CHUNK);
     let tail = if rest == 0 { 0 } else { max_chunk_len(rest) };
-    // One destination's store slack is enough for all chunks, but counting it in each is simpler
-    // and costs 0.4 %.
+    // Slack for wide stores is needed only once per destination. Counting it in each chunk is
+    // simpler and costs 0.4 %.
     let chunks = full.checked_mul(max_chunk_len(CHUNK))?.checked_add(tail)?;
     let total = chunks.checked_add(HEADER_BYTES + INDEX_ENTRY * n_chunks + PAD)?;
     u32::try_from(total).is_ok().then_some(total)
 }
 
 impl Container {
-    /// Writes header, index and pad around the chunks that `chunk(index, piece, dst)` writes from
-    /// their pieces, and tells of each.
+    /// Writes header, index and pad around the chunks. `chunk(index, piece, dst)` writes a chunk
+    /// from its piece of the input. Reports each chunk to `pace`.
     pub(super) fn write<P: Pieces>(
         self,
         n_values: usize,
@@ -73,8 +73,8 @@ impl Container {
         Ok(close(body_at, body, written))
     }
 
-    /// As [`write`](Self::write) for chunks that do not depend on each other: these threads write
-    /// them if there are enough.
+    /// Same as [`write`](Self::write), for independent chunks. The threads share them if there are
+    /// enough.
     pub(super) fn write_independent<P: Pieces + Send>(
         self,
         threads: Threads,
@@ -98,8 +98,8 @@ impl Container {
         self.write(n_values, pieces, dst, pace, &mut |index, piece, dst| chunk(index, piece, dst))
     }
 
-    /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives. Apart,
-    /// so that others have no buffer on the stack.
+    /// Same as [`write`](Self::write): `fill` provides the values of a chunk, and `encode` writes
+    /// them. A separate function, so that other paths do not reserve its buffer on the stack.
     #[inline(never)]
     pub(super) fn write_filled<T: Float>(
         self,
@@ -117,7 +117,8 @@ impl Container {
         })
     }
 
-    /// The same by these threads, of values that `give` gives.
+    /// Same as [`write_filled`](Self::write_filled), with several threads: `give` provides the
+    /// values.
     pub(super) fn write_given<T: Float>(
         self,
         threads: Threads,
@@ -127,7 +128,7 @@ impl Container {
         pace: &dyn Pace,
         encode: &(dyn Fn(&[T], &mut [u8]) -> Written + Sync),
     ) -> Result<Written, CodecError> {
-        // A thread that is alone needs one buffer, and fills it with zeros once.
+        // A single thread needs only one buffer and fills it with zeros only once.
         if !is_divided(n_values, threads) {
             let fill = &mut |start: usize, out: &mut [T]| give(start, out);
             return self.write_filled(n_values, fill, dst, pace, encode);
@@ -139,8 +140,8 @@ impl Container {
         })
     }
 
-    /// Writes the header into `dst`, which is large enough for all, and says where the chunks
-    /// begin; the index is between.
+    /// Writes the header into `dst`, after checking that the whole payload fits. Returns where the
+    /// chunks begin; the index lies between.
     fn open(self, n_values: usize, dst: &mut [u8]) -> Result<usize, CodecError> {
         let Self { dtype, operands, step, max_chunk_len } = self;
         let need = max_len(n_values, max_chunk_len).ok_or(EncodeError::TooLong { n_values })?;
@@ -158,7 +159,7 @@ impl Container {
     }
 }
 
-/// Writes the pad behind the chunks, which have been written to `body`; the whole payload.
+/// Writes the pad after the chunks in `body`, and returns the size of the whole payload.
 fn close(body_at: usize, body: &mut [u8], written: Written) -> Written {
     body[written.n_bytes..written.n_bytes + PAD].fill(0);
     Written { n_bytes: body_at + written.n_bytes + PAD, ..written }
@@ -166,20 +167,21 @@ fn close(body_at: usize, body: &mut [u8], written: Written) -> Written {
 
 /// Writes chunk `index` from its piece.
 pub(super) type Write<'a, P> = dyn FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError> + 'a;
-/// The same of chunks that do not depend on each other.
+/// Same as [`Write`], for independent chunks.
 pub(super) type WriteShared<'a, P> =
     dyn Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync + 'a;
-/// Reads the chunks of a run, the first of which is `first`, and tells of each.
+/// Reads the chunks of a run from chunk `first` on, and reports each.
 pub(super) type ReadRun<'a, T> =
     dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
 
-/// What the chunks of a segment are written from, dealt to them in order.
+/// Inputs of the chunks of a segment, dealt out in order.
 pub(super) trait Pieces: Sized {
-    /// The part of the first `n_values`, or of all if there are fewer, and the rest.
+    /// Splits off the piece of the first `n_values` values, or of all if there are fewer. Returns
+    /// the piece and the rest.
     fn deal(self, n_values: usize) -> (Self, Self);
 }
 
-/// Nothing: the writer knows by the chunk's index.
+/// No input: the writer needs only the chunk's index.
 impl Pieces for () {
     fn deal(self, _: usize) -> ((), ()) {
         ((), ())
@@ -198,17 +200,17 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
-/// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
+/// Chunks in a run: about 20 microseconds of work, far more than it costs to hand over a run.
 const RUN: usize = 8;
 
-/// Whether so many values are worth dividing among these threads.
+/// Returns whether it pays to divide `n_values` values among these threads.
 pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
     n_values > RUN * CHUNK && threads.n_for(n_values) > 1
 }
 
-/// Calls `run(first, values, pace)` for runs of whole chunks that make up `dst`, `first` being a
-/// run's first chunk: on these threads if there are enough chunks; else there is one run, which
-/// tells of each chunk itself.
+/// Calls `run(first, values, pace)` for runs of whole chunks that together make up `dst`. `first`
+/// is the index of a run's first chunk. With enough chunks the threads share the runs. Otherwise
+/// there is one run, which reports each chunk itself.
 pub(super) fn for_each_run<T: Element>(
     threads: Threads,
     dst: &mut [T],
@@ -225,7 +227,7 @@ pub(super) fn for_each_run<T: Element>(
     run(0, dst, pace)
 }
 
-/// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from
+/// Writes a run of chunks, starting with chunk `first`. Writes their ends to `index`, relative to
 /// the run's start.
 fn write_run<P: Pieces>(
     first: usize,
@@ -246,12 +248,12 @@ fn write_run<P: Pieces>(
     Ok(run)
 }
 
-/// Values in chunk `index` of a segment of `n_values`.
+/// Returns the number of values in chunk `index` of a segment of `n_values`.
 pub(super) fn chunk_len(n_values: usize, index: usize) -> usize {
     (n_values - index * CHUNK).min(CHUNK)
 }
 
-/// A payload whose header and index have been checked.
+/// Payload with a checked header and index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedPayload<'a, T> {
     pub(super) operands: u32,
@@ -299,7 +301,7 @@ impl<'a, T: Float> CheckedPayload<'a, T> {
         }
     }
 
-    /// As [`parse`](Self::parse); an error if there are fewer values.
+    /// Same as [`parse`](Self::parse), but fails if there are fewer than `n_values` values.
     pub(super) fn with_values(src: &'a [u8], n_values: usize) -> Result<Self, DecodeError> {
         let stream = Self::parse(src)?;
         if stream.n_values < n_values {
@@ -316,13 +318,13 @@ impl<'a, T: Float> CheckedPayload<'a, T> {
         }
     }
 
-    /// Where chunk `index` ends in `body`; not yet checked.
+    /// Returns the end of chunk `index` in `body`. The end is not checked yet.
     fn end(&self, index: usize) -> usize {
         let entry = &self.index[INDEX_ENTRY * index..INDEX_ENTRY * (index + 1)];
         u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize
     }
 
-    /// The bytes from chunk `index` on, and how many of them are its own.
+    /// Returns all bytes from the start of chunk `index` on, and the chunk's length.
     pub(super) fn chunk(&self, index: usize) -> Result<(&'a [u8], usize), DecodeError> {
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         let len = self.end(index).checked_sub(start).ok_or(DecodeError::Damaged)?;

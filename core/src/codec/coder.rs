@@ -1,13 +1,13 @@
-//! Codecs whose chunks stand alone: a [`Coder`] writes and reads the values of one chunk, and
+//! Codecs with independent chunks: a [`Coder`] writes and reads the values of one chunk, and
 //! [`Coded`] makes a codec of it.
 //!
-//! The container is that of all chunked payloads (`chunked`); a chunk is a byte that says how it is
-//! written, and what the coder wrote. A coder may pass on a chunk, because a value would break its
-//! bound, or because it would not get shorter: then the values stand there as they are. So no chunk
-//! takes more than its values and a byte, and what no coder can say (NaN, infinities) comes through
-//! exactly.
+//! The container is the same for all chunked payloads (`chunked`). A chunk is a byte that names its
+//! form, and then the coder's output. A coder can decline a chunk because a value would break its
+//! bound or because the chunk would not get shorter. The chunk's values are then stored unchanged.
+//! A chunk thus takes at most one byte more than its values, and values that a coder cannot
+//! represent (NaN, infinities) come through exactly.
 //!
-//! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
+//! Reductions are the default ones: decode, operate, encode, chunk by chunk.
 
 use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Pace, Source, Stores, Written};
@@ -18,61 +18,62 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, CHUNK, Level};
 use crate::threads::Threads;
 
-/// The chunk's values as they are.
+/// Form byte of a chunk whose values are stored unchanged.
 const VERBATIM: u8 = 0;
-/// As its coder wrote it.
+/// Form byte of a chunk that its coder wrote.
 const CODED: u8 = 1;
 
-/// What a coder is made from: of partial results, as frames hold them.
+/// Parameters from which a coder is made, for partial results as frames hold them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoderParams {
-    /// Most that a value may be off; 0 if nothing.
+    /// Largest error of a value; 0 if values are exact.
     pub bound: f64,
-    /// Spacing of the lattice that keeps it; 0 if there is none.
+    /// Spacing of the lattice that keeps the bound; 0 if there is none.
     pub step: f64,
-    /// The codec's own number, within its range; 0 if it has none.
+    /// The codec's own parameter, within its range; 0 if it has none.
     pub setting: u16,
 }
 
 impl CoderParams {
-    /// What the rounded difference of a value and what is decoded must be *below*, to prove that
-    /// it is within the bound (docs/guarantees.md, "The check"); 0 if there is no bound.
+    /// Returns the exclusive limit for the rounded difference between a value and its decoded
+    /// value. A difference below the limit proves that the value is within the bound
+    /// (docs/guarantees.md, "The check"). The limit is 0 if there is no bound.
     pub(super) fn limit_of_errors<T: Float>(&self) -> T::Wide {
         let bound = T::Wide::nearest(self.bound);
         if bound.to_f64() > self.bound { bound.next_down() } else { bound }
     }
 }
 
-/// Writes and reads chunks of 1 to [`CHUNK`] values, each without knowing the others.
+/// Writes and reads chunks of 1 to [`CHUNK`] values, each without access to the others.
 pub trait Coder<T: Float>: Copy + core::fmt::Debug + Send + Sync {
-    /// The codec that is made of it.
+    /// The codec that uses this coder.
     const ID: CodecId;
 
-    /// The coder of these parameters.
+    /// Makes the coder with these parameters.
     fn new(params: &CoderParams) -> Self;
 
-    /// The number that a reader needs: spacing or setting. It goes into the payload's head; 0 if a
-    /// reader needs none.
+    /// Returns the number that a reader needs: spacing or setting. It is stored in the payload's
+    /// header; 0 if a reader needs none.
     fn parameter(&self) -> f64 {
         0.0
     }
 
-    /// The coder of a payload with this number, which is neither negative nor NaN; `None` if no
-    /// writer has it.
+    /// Makes the coder for a payload with this number, which is neither negative nor NaN. `None` if
+    /// no writer uses the number.
     fn of_parameter(parameter: f64) -> Option<Self> {
         (parameter == 0.0).then(|| Self::new(&CoderParams::default()))
     }
 
-    /// Writes values and says into how many bytes; `None` if the coder cannot keep its promise of
-    /// them, or they do not fit: `dst` is as long as the values themselves. What is no shorter is
-    /// not taken.
+    /// Writes values to `dst` and returns the number of bytes. `None` if the coder cannot keep its
+    /// guarantee for them, or if they do not fit. `dst` is as long as the values themselves. The
+    /// caller discards output that is not shorter than the values.
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize>;
 
-    /// Reads the values that make up all of `src`; `None` if it is not what a writer writes.
+    /// Reads values from all of `src`; `None` if no writer writes such bytes.
     fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()>;
 }
 
-/// At most `N` values, filled up with the last of them.
+/// Returns an array of `N` values: at most `N` given ones, padded with the last of them.
 #[inline(always)]
 pub(super) fn padded<T: Copy, const N: usize>(values: &[T]) -> [T; N] {
     match values.try_into() {
@@ -81,7 +82,7 @@ pub(super) fn padded<T: Copy, const N: usize>(values: &[T]) -> [T; N] {
     }
 }
 
-/// The codec of a [`Coder`].
+/// Codec that consists of a [`Coder`].
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<T, C> {
     coder: C,
@@ -130,7 +131,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         }
     }
 
-    /// Reads one chunk, all of it.
+    /// Reads one whole chunk.
     fn read_chunk(
         &self,
         coder: &C,
@@ -280,8 +281,8 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         })
     }
 
-    /// Reads the first values of a chunk of `n_values`. Apart, so that others have no buffer on the
-    /// stack.
+    /// Reads the first values of a chunk of `n_values`. A separate function, so that other paths do
+    /// not reserve its buffer on the stack.
     #[cold]
     #[inline(never)]
     fn read_part(

@@ -1,12 +1,17 @@
-//! cuSZp 2 (Huang et al., SC'24) on processors: each block by the shortest of its three modes.
+//! Codec `cuszp`: cuSZp 2 (Huang et al., SC'24) on processors. Each block uses the shortest of
+//! three modes.
 //!
-//! Values become codes on a lattice of twice the bound, and blocks of 32 of them signs and as many
-//! bit planes as their largest number needs. The numbers are the codes (*fixed*), or their
-//! differences, the first of which is the first code (*plain*); or the first code is stored apart,
-//! so that it does not count (*outlier*). The authors' code has one mode for an array, and in
-//! outlier mode takes plain where that is shorter; here all three are compared for each block.
-//! A block of zeros is its length byte and nothing else, and one with a value that is not on the
-//! lattice keeps its values.
+//! Values become codes on a lattice of twice the bound. Blocks of 32 numbers are stored as signs
+//! and as many bit planes as the largest number needs. The mode determines the numbers:
+//!
+//! - *fixed*: the codes;
+//! - *plain*: their differences, with the first code as the first of them;
+//! - *outlier*: their differences, with the first code stored apart, so that it does not widen the
+//!   block.
+//!
+//! The authors' code uses one mode for a whole array, and in outlier mode takes plain where that is
+//! shorter. This coder compares all three for each block. A block of zeros takes only its length
+//! byte. A block with a value off the lattice stores its values unchanged.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -16,28 +21,28 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
 
-/// The codec.
+/// The codec `cuszp`.
 pub type CuSzp<T> = Coded<T, Modes<T>>;
 
-/// Its coder: the lattice, if there is one.
+/// Coder of [`CuSzp`]: the lattice, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Modes<T: Float>(Option<Points<T>>);
 
-/// The length byte of values as they are.
+/// Length byte of a block whose values are stored unchanged.
 const VERBATIM: u8 = 0xff;
 
-/// What the numbers of a block are.
+/// Kind of numbers in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockMode {
-    /// Differences, the first of which is a code.
+    /// A first code and the differences after it.
     Plain,
     /// Codes.
     Fixed,
-    /// Differences without the first code, of which so many bytes come before them.
+    /// Differences without the first code. This many bytes before them hold the first code.
     Outlier(usize),
 }
 
-/// A block of codes: its length byte says this.
+/// Form of a block of codes, as its length byte describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockForm {
     mode: BlockMode,
@@ -46,13 +51,14 @@ struct BlockForm {
 }
 
 impl BlockForm {
-    /// The first code that stands for an outlier, and how many bytes the outliers have.
+    /// Returns the first mode number of outlier modes, and the bytes of the outlier in each of
+    /// them.
     #[inline(always)]
     const fn outliers<T: Float>() -> (u8, &'static [usize]) {
         if size_of::<T::Code>() == 4 { (4, &[1, 2, 3]) } else { (2, &[4, 7]) }
     }
 
-    /// Bits of the length byte that say the width; those above say the mode.
+    /// Returns how many low bits of the length byte hold the width. The bits above hold the mode.
     #[inline(always)]
     const fn width_bits<T: Float>() -> u32 {
         if size_of::<T::Code>() == 4 { 5 } else { 6 }
@@ -83,8 +89,8 @@ impl BlockForm {
         (width <= max_width::<T>()).then_some(Self { mode, width })
     }
 
-    /// The shortest form of a block whose first code is of `first` bits, whose other differences
-    /// are of `others`, and whose codes are of `codes`.
+    /// Returns the shortest form of a block. The first code has `first` bits, the other differences
+    /// have `others`, and all codes have `codes`.
     #[inline(always)]
     fn shortest<T: Float>(first: u32, others: u32, codes: u32) -> Self {
         let outliers = Self::outliers::<T>().1;
@@ -100,19 +106,19 @@ impl BlockForm {
         best
     }
 
-    /// Bytes of the outlier.
+    /// Returns the bytes of the outlier.
     #[inline(always)]
     const fn n_apart(self) -> usize {
         if let BlockMode::Outlier(n_bytes) = self.mode { n_bytes } else { 0 }
     }
 
-    /// Planes, of signs and numbers.
+    /// Returns the number of planes for signs and numbers.
     #[inline(always)]
     const fn n_planes(self) -> u32 {
         if self.width == 0 && self.n_apart() == 0 { 0 } else { 1 + self.width }
     }
 
-    /// Bytes of the block.
+    /// Returns the bytes of the block.
     #[inline(always)]
     const fn n_bytes(self) -> usize {
         self.n_apart() + PLANE * self.n_planes() as usize
@@ -160,7 +166,7 @@ impl<T: Float> Coder<T> for Modes<T> {
                 match form.mode {
                     BlockMode::Plain => numbers[0] = first,
                     BlockMode::Fixed => numbers.copy_from_slice(codes),
-                    // Its sign.
+                    // Keep only the sign.
                     BlockMode::Outlier(_) => numbers[0] = first & T::Bits::from_u64(1),
                 }
                 most = most.max(form.n_planes());
@@ -234,7 +240,7 @@ impl<T: Float> Coder<T> for Modes<T> {
     }
 }
 
-/// Writes the low bytes of a number to the front of `dst`, and perhaps more behind them.
+/// Writes the low bytes of a number to the front of `dst`. May also overwrite bytes after them.
 #[inline(always)]
 fn put_apart<W: Word>(number: W, n_bytes: usize, dst: &mut [u8]) -> Option<()> {
     let bytes = number.to_u64().to_le_bytes();
@@ -245,7 +251,7 @@ fn put_apart<W: Word>(number: W, n_bytes: usize, dst: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Reads what [`put_apart`] writes, from as many bytes at least.
+/// Reads a number that [`put_apart`] wrote. `src` has at least as many bytes.
 #[inline(always)]
 fn take_apart(n_bytes: usize, src: &[u8]) -> u64 {
     let bytes = match src.first_chunk() {
@@ -265,7 +271,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// On a lattice of step 1.
+    /// Encodes on a lattice of step 1 and checks that the values decode.
     fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
         let coder = Modes::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
         let mut dst = vec![0xa5; 300];
@@ -281,7 +287,7 @@ mod tests {
         dst
     }
 
-    /// The bytes are those of another encoder, written after docs/format.md.
+    /// The expected bytes come from another encoder, written from docs/format.md.
     #[test]
     fn bytes_are_those_of_the_format() {
         let mut values = vec![0.25_f32; 32];

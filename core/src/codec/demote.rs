@@ -1,17 +1,18 @@
-//! `f64` sent as `f32`: half the bytes, 24 binary digits, no bound but that.
+//! Codec `demote`: sends `f64` as `f32`, in half the bytes. The 24 binary digits of `f32` are its
+//! only guarantee.
 //!
-//! CAM's DP-SP (Kumar et al., Parallel Computing 2008). A value moves by at most 2⁻²⁴ of itself, or
-//! 2⁻¹⁵⁰ where `f32` has subnormal numbers. A chunk with a finite value that would become infinite,
-//! or a NaN that would become another, stays as it is.
+//! Source: CAM's DP-SP (Kumar et al., Parallel Computing 2008). A value moves by at most 2⁻²⁴ of
+//! itself, or by 2⁻¹⁵⁰ in the range of subnormal `f32`. A chunk stays unchanged if a finite value
+//! would become infinite or a NaN would become another.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 
-/// The codec.
+/// The codec `demote`.
 pub type Demote<T> = Coded<T, Single>;
 
-/// Its coder.
+/// Coder of [`Demote`].
 #[derive(Clone, Copy, Debug)]
 pub struct Single;
 

@@ -1,19 +1,18 @@
-//! The lattice of fZ-light in fewer bytes: prediction in up to three dimensions, and codes of as
-//! many bits as what is left over is worth.
+//! Codecs `dense` and `fz-nd`: the lattice of fZ-light in fewer bytes, by prediction in up to three
+//! dimensions and variable-length codes.
 //!
-//! Values become the codes that [`FzLight`] gives them, so sums are exact here too, and decoded
-//! values are the same, bit for bit. What is different is how codes become bytes:
+//! Values become the same codes as with [`FzLight`], so sums are exact and decoded values agree bit
+//! for bit. Only the way from codes to bytes differs:
 //!
-//! 1. of each chunk the predictor is chosen that leaves the least over: the code before, that of
-//!    the row before, that of the plane before, or several of them (`window.rs`);
-//! 2. what is left over of a block of 32 is divided into low bits, stored as they are, and high
-//!    parts, of which pairs have a Huffman code (`chunk.rs`, `huffman.rs`); or, by fz-nd, each
-//!    block is as wide as its largest number (`widths.rs`).
+//! 1. The writer chooses, for each chunk, the predictor with the smallest residuals. It predicts
+//!    from the code before, the row before, the plane before, or several of them (`window.rs`).
+//! 2. `dense` splits the residuals of a block of 32 into low bits, stored unchanged, and high
+//!    parts, which it Huffman-codes in pairs (`chunk.rs`, `huffman.rs`). `fz-nd` instead packs each
+//!    block as wide as its largest residual (`widths.rs`).
 //!
-//! Everything is said in the payload, so ranks need not agree on predictors. Chunks depend on those
-//! before them: one thread reads and writes them in order, and reductions go by codes, not by
-//! what is left over. Cost: a window of 20,480 codes for each payload that is read or written, on
-//! the stack.
+//! The payload records every choice, so ranks need not agree on predictors. Each chunk depends on
+//! those before it, so one thread reads and writes them in order. Reductions operate on codes, not
+//! on residuals. Cost: a window of 20,480 codes on the stack for each payload read or written.
 
 mod chunk;
 mod codes;
@@ -39,8 +38,8 @@ pub use prediction::Prediction;
 use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 
-/// The codec for one lattice, group size and shape, and [`FzNd`], which writes what is left over in
-/// blocks as wide as their largest number. Either reads what the other writes.
+/// Codec for one lattice, communicator size and shape. Also the type of [`FzNd`], which packs
+/// residuals in blocks as wide as the largest of them. Each reads the payloads of the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Dense<T: Float> {
     packing: Packing,
@@ -50,14 +49,14 @@ pub struct Dense<T: Float> {
     level: Level,
 }
 
-/// fZ-light in n dimensions: the predictors of [`Dense`] and the blocks of [`FzLight`]. Shorter
-/// than the latter where neighbours in other rows say something, and faster than the former.
+/// fZ-light in n dimensions: the predictors of [`Dense`] with the blocks of [`FzLight`]. Its output
+/// is shorter than fZ-light's if other rows predict a value well, and it is faster than `Dense`.
 pub type FzNd<T> = Dense<T>;
 
-/// Makes the codes of a chunk, by its index, and its exceptions.
+/// Makes the codes and exceptions of the chunk with this index.
 type CodeReader<'a, T, B> =
     dyn FnMut(usize, &mut [B], &mut Exceptions<T>) -> Result<(), CodecError> + 'a;
-/// Sees what they have become.
+/// Receives the codes and exceptions of a chunk that has been written.
 type CodeVisitor<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
 
 impl<T: Float> Dense<T> {
@@ -84,8 +83,8 @@ impl<T: Float> Dense<T> {
         Reader::new(stream, (self.fz.kernel, self.level))
     }
 
-    /// Writes a payload of which `fill(index, codes, exceptions)` makes the codes of each chunk,
-    /// and `done` sees what they have become.
+    /// Writes a payload. `fill(index, codes, exceptions)` makes the codes of each chunk, and `done`
+    /// receives them after the chunk is written.
     fn write(
         &self,
         operands: u32,
@@ -114,8 +113,8 @@ impl<T: Float> Dense<T> {
         })
     }
 
-    /// Writes these values, on this lattice. Apart, as the next ones are, so that none has the
-    /// window or the buffer of another on its stack.
+    /// Writes these values on the given lattice. This and the following functions are separate, so
+    /// that each reserves only its own window and buffer on the stack.
     #[inline(never)]
     fn write_slice(
         &self,
@@ -127,7 +126,7 @@ impl<T: Float> Dense<T> {
         let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &src[index * CHUNK..][..codes.len()];
             run(self.level, QuantiseTask { values, lattice, codes, exceptions });
-            // The next ones come while these are predicted and packed.
+            // Prefetch the next values while these are predicted and packed.
             let next = src[index * CHUNK + codes.len()..].chunks(CHUNK).next();
             prefetch::values(next.unwrap_or_default());
             Ok(())
@@ -135,7 +134,7 @@ impl<T: Float> Dense<T> {
         self.write(1, src.len(), dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Writes partial results that come piece by piece.
+    /// Writes partial results that the source provides piece by piece.
     #[inline(never)]
     fn write_pieces(
         &self,
@@ -155,7 +154,8 @@ impl<T: Float> Dense<T> {
         self.write(1, n_values, dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Frame ⊕ own values → frame, and the output, if there is one, divided by its divisor.
+    /// Reduces a frame with local values into a new frame. With a `scale`, also stores the result
+    /// in the output, divided by the scale's divisor.
     #[inline(never)]
     fn fold_to(
         &self,
@@ -189,7 +189,7 @@ impl<T: Float> Dense<T> {
         self.write(operands, stream.n_values, dst, pace, &mut fill, &mut done)
     }
 
-    /// codes ← the reader's chunk ⊕ codes.
+    /// Reduces codes in place: codes ← the reader's chunk ⊕ codes.
     fn join(
         &self,
         op: LatticeOp,
@@ -204,7 +204,7 @@ impl<T: Float> Dense<T> {
         run(self.level, OperateTask::<T> { op, codes, others: reader.codes() });
     }
 
-    /// Frame ⊕ frame by codes.
+    /// Reduces two frames by codes.
     #[inline(never)]
     fn combine_codes(
         &self,
@@ -230,7 +230,7 @@ impl<T: Float> Dense<T> {
         self.write(operands, a.n_values, dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Frame ⊕ frame in floats.
+    /// Reduces two frames in floats.
     #[inline(never)]
     fn recombine(
         &self,
@@ -253,7 +253,7 @@ impl<T: Float> Dense<T> {
         self.write_pieces(Source::Filled(a.n_values, &mut fill), dst, pace)
     }
 
-    /// Decodes chunk by chunk, in order, to `take(start, values)`.
+    /// Decodes chunk by chunk, in order, and passes the values to `take(start, values)`.
     #[inline(never)]
     fn read_all(
         &self,
@@ -273,7 +273,7 @@ impl<T: Float> Dense<T> {
         Ok(())
     }
 
-    /// Decodes all values to where they stay.
+    /// Decodes all values directly into `dst`.
     #[inline(never)]
     fn read_whole(
         &self,

@@ -1,31 +1,34 @@
-//! How many bits a value codecs would make of an array, told from a few of its blocks.
+//! Estimates, from a sample of an array's blocks, how many bits per value codecs would need.
 //!
-//! Blocks of 32 values are spread over the array, in each stretch of it at a place that a hash
-//! says, so that no period hides. Their values, and those that predict them, become codes on the
-//! lattice, and of what predictors leave over is told:
+//! Samples are blocks of 32 values, spread over the array. A hash selects the place of a sample
+//! within its part of the array, so that no period of the data goes unnoticed. The values of a
+//! sample, and the values that predict them, become codes on the lattice. The residuals give the
+//! estimates:
 //!
-//! - *fZ-light*: the width of the largest residual of each block, as it would be stored;
-//! - *fz-nd*: the same by the best predictor, with shorter words for widths;
-//! - *dense*: the entropy of residuals whose magnitudes have the block's mean m and fall off
-//!   geometrically, H(m) = (1 + m)·log₂(1 + m) − m·log₂ m + m/(1 + m), by the best predictor.
+//! - *fZ-light*: the width of each block's largest residual, as it would be stored.
+//! - *fz-nd*: the same with the best predictor, and with shorter headers for widths.
+//! - *dense*: with the best predictor, the entropy of residuals whose magnitudes have the block's
+//!   mean m and fall off geometrically: H(m) = (1 + m)·log₂(1 + m) − m·log₂ m + m/(1 + m).
 //!
-//! A value that is no point of the lattice costs what it is long. Cost: about 10 ns for each of at
-//! most 1024 values, 20 where a shape is known.
+//! A value off the lattice costs its full length. Cost: about 10 ns for each of at most 1024
+//! values, or 20 ns with a known shape.
 
 use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::BLOCK;
 
-/// Blocks looked at: one of so many, but so many at least, if there are, and at most.
+/// A sample is taken of one block in this many, but at least `MIN_SAMPLES` are taken if the array
+/// has them, and at most `MAX_SAMPLES`.
 const BLOCKS_PER_SAMPLE: usize = 64;
 const MIN_SAMPLES: usize = 8;
 const MAX_SAMPLES: usize = 32;
-/// The differences that are taken: none; to the place before; also of those to the row before;
-/// also of those to the plane before; to the place before twice; and that of the row, too.
+/// Number of predictors. By index: (0) none; (1) the previous value; (2) Lorenzo with the row
+/// before; (3) Lorenzo with the row and the plane before; (4) second differences; (5) second
+/// differences in the row and across rows.
 const N_PREDICTORS: usize = 6;
-/// Codes of a block, after the two before it.
+/// Codes of a block, after the two codes before it.
 type CodeLine = [i64; BLOCK + 2];
 
-/// Bits a value, by codec.
+/// Estimated bits per value, by codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub fz_light: f64,
@@ -33,13 +36,15 @@ pub(crate) struct Estimate {
     pub dense: f64,
 }
 
-/// What codecs would make of `values`, whose rows and planes are so far apart (0: unknown), on a
-/// lattice of this spacing above 0; `None` if there are no values, and of integers.
+/// Estimates the bits per value of `values` on a lattice of spacing `step` above 0. `strides` are
+/// the distances between rows and between planes; 0 if unknown. `None` for integers and for arrays
+/// shorter than a block.
 pub(crate) fn estimate<T: Element>(values: &[T], strides: [u32; 2], step: f64) -> Option<Estimate> {
     of_bytes(T::DTYPE, bytemuck::cast_slice(values), strides, step)
 }
 
-/// The same of values of a type that is data, so that it is compiled here.
+/// Same for values whose type is a run-time argument, so that the function is compiled in this
+/// crate.
 fn of_bytes(dtype: DType, bytes: &[u8], strides: [u32; 2], step: f64) -> Option<Estimate> {
     with_float!(dtype, T => of_floats::<T>(bytemuck::cast_slice(bytes), strides, step), else None)
 }
@@ -49,7 +54,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let n_samples = (n_blocks / BLOCKS_PER_SAMPLE).clamp(MIN_SAMPLES.min(n_blocks), MAX_SAMPLES);
     let last = values.len().checked_sub(BLOCK)?;
     let [row, plane] = strides.map(|stride| stride as usize);
-    // Neighbours must be there, for some blocks at least.
+    // Use a stride only if at least some blocks have such a neighbour.
     let row = if row > 1 && 2 * row < values.len() { row } else { 0 };
     let plane = if row > 0 && plane > row && 2 * plane < values.len() { plane } else { 0 };
     let codes = SampleCodes { values, inverse: step.recip(), limit: limit::<T>() };
@@ -90,10 +95,11 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let least = |of: &[f64; N_PREDICTORS], noise: f64| {
         let bits = |at: usize| if is_there[at] { of[at] / n } else { f64::INFINITY };
         let once = (0..4).map(bits).fold(f64::INFINITY, f64::min);
-        // As codecs have it: where no more is left over, differences are not taken twice.
+        // Codecs, too, take second differences only if first differences leave more than noise.
         if once > noise { (4..N_PREDICTORS).map(bits).fold(once, f64::min) } else { once }
     };
-    // Which blocks are occupied takes a bit each; of dense, what low bits round up to.
+    // Header bits per block: fz-light marks occupied blocks, fz-nd stores widths, and dense rounds
+    // its low bits up.
     let fz_light = widths / n + 1.0 / BLOCK as f64 + off;
     let fz_nd = least(&narrowest, 3.0) + 2.0 / BLOCK as f64 + off;
     let dense = least(&entropies, geometric_entropy(2.0)) + 1.0 / BLOCK as f64 + off;
@@ -101,7 +107,8 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     Some(Estimate { fz_light: fz_light.min(most), fz_nd: fz_nd.min(most), dense: dense.min(most) })
 }
 
-/// Entropy of numbers whose magnitudes have this mean and fall off geometrically, in bits.
+/// Returns the entropy, in bits, of numbers whose magnitudes have mean `m` and fall off
+/// geometrically.
 fn geometric_entropy(m: f64) -> f64 {
     if m <= 0.0 {
         return 0.0;
@@ -109,20 +116,20 @@ fn geometric_entropy(m: f64) -> f64 {
     (1.0 + m) * libm::log2(1.0 + m) - m * libm::log2(m) + m / (1.0 + m)
 }
 
-/// The largest |code|, with some head-room for sums.
+/// Returns the largest |code|, with some headroom for sums.
 fn limit<T: Float>() -> f64 {
     T::MAX_CODE.min(libm::ldexp(1.0, 8 * T::BYTES as i32 - 5))
 }
 
-/// Where the nth of so many looks is, of so many blocks: Fibonacci hashing (D. Knuth, TAOCP vol. 3,
-/// section 6.4).
+/// Returns the start of a sample within its part of the array, by Fibonacci hashing (D. Knuth,
+/// TAOCP vol. 3, section 6.4).
 fn block_start(nth: usize, n_samples: usize, n_blocks: usize) -> usize {
     let hash = (nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let share = n_blocks / n_samples.max(1);
     (nth * n_blocks / n_samples.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
-/// What differences to the place before, taken so many times, leave over.
+/// Returns a block's codes after taking differences to the previous code `n` times.
 fn differences(line: &CodeLine, n: u32) -> [i64; BLOCK] {
     core::array::from_fn(|at| {
         let [two, one, own] = [line[at], line[at + 1], line[at + 2]];
@@ -135,12 +142,12 @@ fn differences(line: &CodeLine, n: u32) -> [i64; BLOCK] {
     })
 }
 
-/// The mean magnitude.
+/// Returns the mean magnitude.
 fn mean(left: &[i64; BLOCK]) -> f64 {
     left.iter().map(|left| left.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
 }
 
-/// Bits of the largest of these as zig-zag numbers.
+/// Returns the bits of the largest number in zig-zag form.
 fn width(left: &[i64; BLOCK]) -> f64 {
     let zig_zags = left.iter().map(|&left| (left << 1 ^ left >> (i64::BITS - 1)) as u64);
     f64::from(u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros())
@@ -157,16 +164,17 @@ struct SampleCodes<'a, T> {
 }
 
 impl<T: Float> SampleCodes<'_, T> {
-    /// The codes so far before a block that begins at `start`, and of how many of its values there
-    /// are none: they are no points of the lattice, and count as the one before.
+    /// Returns the codes `before` places before a block at `start`, and the number of the block's
+    /// values without a code. A value off the lattice has none and takes the code of the value
+    /// before.
     fn line(&self, start: usize, before: usize) -> (CodeLine, u32) {
         let (mut line, mut n_missing, mut last) = ([0; BLOCK + 2], 0, 0);
         let Some(first) = start.checked_sub(before) else { return (line, 0) };
         for (nth, code) in line.iter_mut().enumerate() {
-            // Before the first value there is none.
+            // The places before the first value have none.
             let value = self.values.get((first + nth).wrapping_sub(2));
             let scaled = value.map_or(0.0, |x| x.to_f64() * self.inverse);
-            // Not so for NaN.
+            // False for NaN.
             if scaled.abs() < self.limit {
                 last = (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i64;
             } else {
@@ -189,12 +197,13 @@ mod tests {
 
     const SIDE: usize = 256;
 
-    /// Bits a value by a codec itself.
+    /// Returns the bits per value that the codec itself takes.
     fn real(codec: CodecId, values: &[f32], strides: [u32; 2], step: f64) -> f64 {
         let quantum = Quantum::new::<f32>(step / 2.0).expect("positive");
         let codec = codec.instance::<f32>(&CodecParams::new(quantum).with_strides(strides));
-        let mut bytes = vec![0; codec.as_dyn().max_encoded_len(values.len()).expect("short")];
-        let n_bytes = codec.as_dyn().encode(values, &mut bytes).expect("there is room").n_bytes;
+        let mut bytes =
+            vec![0; codec.as_dyn().max_encoded_len(values.len()).expect("fits a frame")];
+        let n_bytes = codec.as_dyn().encode(values, &mut bytes).expect("fits the buffer").n_bytes;
         n_bytes as f64 * 8.0 / values.len() as f64
     }
 

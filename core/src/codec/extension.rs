@@ -1,17 +1,17 @@
-//! What callers of codecs need beside [`Codec`] itself.
+//! Convenience methods for callers of [`Codec`].
 
 use super::{Codec, CodecError, DecodeError, Homomorphic, Pace, Source, Stores, Written, chunked};
 use crate::element::Element;
 use crate::op::Op;
 use crate::values::Values;
 
-/// The methods of [`Codec`] for those who want all of an array at once and need not know how far it
-/// has come. All codecs have them.
+/// Methods of [`Codec`] for callers that process a whole array at once and need no progress
+/// reports. All codecs have them.
 pub trait CodecExt<T: Element>: Codec<T> {
-    /// Encodes own values.
+    /// Encodes local values.
     ///
     /// # Errors
-    /// [`EncodeError`](super::EncodeError) for the destination.
+    /// [`EncodeError`](super::EncodeError) if `dst` is too short or a frame cannot hold the result.
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
         self.encode_paced(Source::Own(src), dst, &())
     }
@@ -19,12 +19,12 @@ pub trait CodecExt<T: Element>: Codec<T> {
     /// Encodes partial results.
     ///
     /// # Errors
-    /// [`EncodeError`](super::EncodeError) for the destination.
+    /// [`EncodeError`](super::EncodeError) if `dst` is too short or a frame cannot hold the result.
     fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
         self.encode_paced(Source::Partial(src), dst, &())
     }
 
-    /// Decodes a whole encoding, each value divided by `divisor`.
+    /// Decodes a whole encoding and divides each value by `divisor`.
     ///
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding of exactly `dst.len()` values.
@@ -32,7 +32,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.store(src, divisor, dst, Stores::Cached, &())
     }
 
-    /// As [`decode`](Self::decode) into a caller's output, telling how far it has come.
+    /// Same as [`decode`](Self::decode), into a caller's output and with progress reports.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -48,10 +48,10 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.decode_paced(src, 0, divisor, dst, stores, pace)
     }
 
-    /// Decodes values `start..start + dst.len()`, as [`Codec::decode_paced`].
+    /// Decodes values `start..start + dst.len()`, as [`Codec::decode_paced`] does.
     ///
     /// # Errors
-    /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
+    /// [`DecodeError`] if `src` is not a valid encoding of at least that many values.
     fn decode_from(
         &self,
         src: &[u8],
@@ -62,7 +62,8 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.decode_paced(src, start, divisor, dst, Stores::Cached, &())
     }
 
-    /// acc ← acc ⊕ decoded, in floats; `acc` are partial results.
+    /// Decodes and reduces into an accumulator in floats: acc ← acc ⊕ decoded. `acc` holds partial
+    /// results.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -70,10 +71,10 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.reduce_paced(op, src, acc, &())
     }
 
-    /// Frame ⊕ own values → frame.
+    /// Reduces a frame with local values into a new frame: frame ⊕ local values → frame.
     ///
     /// # Errors
-    /// If `src` is invalid, `dst` too small, or the operands do not match.
+    /// If `src` is invalid, `dst` is too small, or the operands do not match.
     fn fold(
         &self,
         op: &Op<'_, T>,
@@ -84,11 +85,12 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.fold_paced(op, src, Values::unstored(local), 1, dst, &())
     }
 
-    /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output.
+    /// Same as [`fold`](Self::fold), and stores the result in the output, each value divided by
+    /// `divisor`.
     ///
     /// # Errors
-    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of
-    /// values.
+    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has space for another number
+    /// of values.
     fn fold_store(
         &self,
         op: &Op<'_, T>,
@@ -104,8 +106,8 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.fold_paced(op, src, values, divisor, dst, &())
     }
 
-    /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk
-    /// by chunk.
+    /// Same as [`fold`](Self::fold), but always decompresses, operates on floats and compresses,
+    /// chunk by chunk.
     ///
     /// # Errors
     /// As [`fold`](Self::fold).
@@ -119,7 +121,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.recode_paced(src, local.len(), Some((op, local)), dst, &())
     }
 
-    /// Decodes and encodes again, as a rank does that compresses each hop anew.
+    /// Decodes and encodes again, as a rank does that compresses anew at each hop.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
@@ -127,10 +129,11 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.recode_paced(src, n_values, None, dst, &())
     }
 
-    /// Frame ⊕ frame → frame, without decoding.
+    /// Reduces two frames into a new one without decoding: frame ⊕ frame → frame.
     ///
     /// # Errors
-    /// If an operand is invalid, they do not match each other or this codec, or `dst` is too small.
+    /// If an operand is invalid, the operands do not match each other or this codec, or `dst` is
+    /// too small.
     fn combine(
         &self,
         op: &Op<'_, T>,
@@ -144,16 +147,17 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.combine_paced(op, a, b, dst, &())
     }
 
-    /// How many threads share the work on so many values.
+    /// Returns the number of threads that share the work on `n_values` values.
     fn n_threads(&self, n_values: usize) -> usize {
         let threads = self.threads();
         if chunked::is_divided(n_values, threads) { threads.n_threads() } else { 1 }
     }
 
-    /// [`DecodeError::Count`] unless `src` holds `expected` values.
+    /// Checks that `src` holds `expected` values.
     ///
     /// # Errors
-    /// That, or what [`n_values`](Codec::n_values) finds.
+    /// [`DecodeError::Count`] if it holds another number; any error of
+    /// [`n_values`](Codec::n_values).
     fn expect_values(&self, src: &[u8], expected: usize) -> Result<(), DecodeError> {
         let found = self.n_values(src)?;
         if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }) }

@@ -1,11 +1,12 @@
-//! fZ-light, improved: quantise to a lattice, 1-D Lorenzo difference, fixed-length blocks.
+//! Codec `fz-light`: an improved fZ-light. It quantizes to a lattice, takes 1-D Lorenzo
+//! differences, and packs each block with codes of one length.
 //!
-//! A payload is chunked (`chunked.rs`): 4096 values to a chunk, which [`crate::kernel`] writes and
-//! reads; docs/format.md is exact. After Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what
-//! differs, and why, is in docs/algorithms.md.
+//! A payload is chunked (`chunked.rs`) into 4096 values each, which [`crate::kernel`] writes and
+//! reads. docs/format.md gives the exact layout. Source: Huang et al., *ZCCL* (2025) and *hZCCL*
+//! (SC'24). docs/algorithms.md explains the differences.
 //!
-//! Cost: one pass over the values. The bound is checked for every value while encoding; a value
-//! that would break it, or that is not finite, is an *exception*, stored as it is.
+//! Cost: one pass over the values. The encoder checks the bound for every value. A value that would
+//! break it, or is not finite, is an *exception* and is stored unchanged.
 
 use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
 use super::{
@@ -27,12 +28,12 @@ use crate::threads::Threads;
 
 pub use super::chunked::{HEADER_BYTES, VERSION};
 
-/// From so many values on threads share a payload. (Two of rayon's took for 2¹⁶ values 20 µs to
-/// encode where one took 14, for 3·2¹⁶ 39 where it took 41, and for 2¹⁹ 81 where it took 105: a
-/// thread that sleeps wakes in 10.)
+/// Minimum number of values that threads share. With two rayon threads instead of one, encoding
+/// took 20 instead of 14 µs for 2¹⁶ values, 39 instead of 41 µs for 3·2¹⁶, and 81 instead of 105 µs
+/// for 2¹⁹. A sleeping thread takes 10 µs to wake.
 const SHARED_FROM: u32 = 3 << 16;
 
-/// The codec for one lattice and group size.
+/// Codec for one lattice and one communicator size.
 ///
 /// # Examples
 /// ```
@@ -50,32 +51,33 @@ const SHARED_FROM: u32 = 3 << 16;
 /// # Ok::<(), foldwire::codec::CodecError>(())
 /// ```
 ///
-/// `STATIC`: payloads are added as hZCCL's baseline does it ([`FzStatic`]).
+/// With `STATIC`, payloads are added like in hZCCL's baseline ([`FzStatic`]).
 #[derive(Clone, Copy, Debug)]
 pub struct FzLight<T: Float, const STATIC: bool = false> {
     quantum: Quantum,
     max_operands: u32,
-    /// For own values.
+    /// Lattice for local values.
     pub(super) lattice: Lattice<T>,
-    /// For partial results: the same, scaled by the weight of own values.
+    /// Lattice for partial results: the same, scaled by the weight of local values.
     pub(super) partial: Lattice<T>,
     pub(super) kernel: Kernel<T>,
     threads: Threads,
 }
 
-/// fZ-light whose payloads are added by unpacking and packing all blocks: the static pipeline that
-/// hZCCL compares itself with (SC'24). Bytes and values are those of [`FzLight`].
+/// fZ-light that adds payloads by unpacking and packing all blocks: the static pipeline, which is
+/// hZCCL's own baseline (SC'24). Its bytes and values equal those of [`FzLight`].
 pub type FzStatic<T> = FzLight<T, true>;
 
 impl<T: Float> FzLight<T> {
-    /// The codec with the machine's best kernels, whose codes leave head-room for sums of
-    /// `max_operands` (at least 1).
+    /// Makes the codec with the machine's best kernels. Its codes leave headroom for sums of
+    /// `max_operands` operands (at least 1).
     #[must_use]
     pub fn new(quantum: Quantum, max_operands: u32) -> Self {
         Self::with_level(quantum, max_operands, Level::best())
     }
 
-    /// The codec with the kernels of one level (or the next lower that the machine has).
+    /// Makes the codec with the kernels of one level, or of the next lower level that the machine
+    /// has.
     #[must_use]
     pub fn with_level(quantum: Quantum, max_operands: u32, level: Level) -> Self {
         Self::from_params(&CodecParams::new(quantum).for_sums_of(max_operands).at(level))
@@ -85,11 +87,11 @@ impl<T: Float> FzLight<T> {
 impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
-        // Twice the sum's range must fit the code, as residuals are differences of two sums.
+        // Residuals are differences of two sums, so twice the range of sums must fit a code.
         let head_room = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
-        // No point is beyond the type's largest value, so that averages of points are not.
+        // No point exceeds the type's largest value, so that averages of points do not either.
         let last = T::MAX.to_f64() / quantum.step();
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)).min(last));
         let one = T::Wide::ONE;
@@ -107,13 +109,13 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Self { quantum, max_operands, lattice, partial, kernel, threads }
     }
 
-    /// The lattice's quantum.
+    /// Returns the lattice's quantization step and bound.
     #[must_use]
     pub const fn quantum(&self) -> Quantum {
         self.quantum
     }
 
-    /// Number of operands summed up in an encoding.
+    /// Returns the number of operands summed up in an encoding.
     ///
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding.
@@ -121,7 +123,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Ok(CheckedPayload::<T>::parse(src)?.operands)
     }
 
-    /// Spacing of an encoding's lattice; 0 if it has none.
+    /// Returns the spacing of an encoding's lattice; 0 if it has none.
     ///
     /// # Errors
     /// [`DecodeError`] if `src` is not a valid encoding.
@@ -129,7 +131,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Ok(CheckedPayload::<T>::parse(src)?.step)
     }
 
-    /// Parses an operand of a reduction and checks that it lies on our lattice.
+    /// Parses an operand of a reduction and checks that it uses this codec's lattice.
     pub(super) fn operand<'a>(&self, src: &'a [u8]) -> Result<CheckedPayload<'a, T>, CodecError> {
         let stream = CheckedPayload::parse(src)?;
         let ours = self.quantum.step();
@@ -147,13 +149,13 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         }
     }
 
-    /// A payload of so many operands.
+    /// Describes a payload of this many operands.
     pub(super) const fn container(&self, operands: u32) -> Container {
         let (dtype, step) = (T::DTYPE, self.quantum.step());
         Container { dtype, operands, step, max_chunk_len: max_chunk_len::<T> }
     }
 
-    /// Writes values, on this lattice.
+    /// Writes values on the given lattice.
     fn write_slice(
         &self,
         lattice: &Lattice<T>,
@@ -167,7 +169,8 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         })
     }
 
-    /// The first values of a chunk. Apart, so that nobody else has the buffer on the stack.
+    /// Decodes the first values of a chunk. A separate function, so that other paths do not reserve
+    /// its buffer on the stack.
     #[cold]
     #[inline(never)]
     fn decode_part(&self, chunk: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
@@ -176,8 +179,8 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         dst.copy_from_slice(&whole[..dst.len()]);
     }
 
-    /// Frame ⊕ frame in floats. Apart, so that combining on the lattice has no buffers on the
-    /// stack.
+    /// Reduces two frames in floats. A separate function, so that combining on the lattice does not
+    /// reserve its buffers on the stack.
     #[inline(never)]
     fn recombine(
         &self,

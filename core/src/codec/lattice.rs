@@ -1,43 +1,43 @@
-//! Points q·step on a line, for coders whose values become integers q: docs/guarantees.md,
-//! section 1.
+//! Points q·step on a line, for coders that turn values into integers q (docs/guarantees.md,
+//! section 1).
 //!
-//! Groups of eight blocks of 32 values: loops over so many stay loops, which become vectors; those
-//! over a single block are unrolled before.
+//! Coders work on groups of eight blocks of 32 values. The compiler keeps loops of that length and
+//! vectorizes them. It would unroll a loop over a single block first.
 
 use super::coder::{CoderParams, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Wide, Word};
 use crate::kernel::{BLOCK, Code};
 
-/// Blocks of a group.
+/// Blocks in a group.
 pub(super) const BLOCKS: usize = 8;
-/// Values of a group.
+/// Values in a group.
 pub(super) const GROUP: usize = BLOCKS * BLOCK;
 
-/// The codes of a group.
+/// Codes of a group.
 pub(super) type Codes<T> = [<T as OnLattice>::Code; GROUP];
 
-/// The points that keep a bound.
+/// Lattice points that keep a bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Points<T: Float> {
-    /// How far apart they are.
+    /// Distance between neighbouring points.
     step: T::Wide,
     inverse: T::Wide,
-    /// What errors must be below; 0 of a reader.
+    /// Exclusive limit of errors; 0 for a reader.
     bound: T::Wide,
 }
 
 impl<T: Float> Points<T> {
-    /// `None` if no value is on a lattice.
+    /// Makes the points with these parameters; `None` if no value is on a lattice.
     pub(super) fn new(params: &CoderParams) -> Option<Self> {
         let bound = params.limit_of_errors::<T>();
-        // Of powers of two differences are exact, so that one of step/2 may pass.
+        // With a power of two the differences are exact, so an error of exactly step/2 may pass.
         let is_power_of_two = params.step == 2.0 * params.bound;
         let bound = if is_power_of_two { bound.next_up() } else { bound };
         Some(Self { bound, ..Self::of_step(params.step)? })
     }
 
-    /// To read by; `None` if no writer has this step.
+    /// Makes points for a reader; `None` if no writer uses this step.
     pub(super) fn of_step(step: f64) -> Option<Self> {
         let wide = T::Wide::nearest(step);
         let inverse = T::Wide::ONE / wide;
@@ -45,21 +45,23 @@ impl<T: Float> Points<T> {
         is_step.then(|| Self { step: wide, inverse, bound: T::Wide::nearest(0.0) })
     }
 
-    /// The parameter of a coder of these points, or of none.
+    /// Returns the parameter of a coder with these points, or with none.
     pub(super) fn parameter(points: Option<Self>) -> f64 {
         points.map_or(0.0, |points| points.step.to_f64())
     }
 
-    /// And back; `None` if no writer has it.
+    /// Inverse of [`parameter`](Self::parameter); `None` if no writer uses this parameter.
     pub(super) fn of_parameter(parameter: f64) -> Option<Option<Self>> {
         let points = Self::of_step(parameter);
         (parameter == 0.0 || points.is_some()).then_some(points)
     }
 
-    /// Writes the codes of a group's values, if they are fewer as if the last of them followed, and
-    /// says which blocks are on the lattice: each value is within the bound of a point whose code
-    /// is within the type's limit, so that values at these points have the same codes. Codes of
-    /// other blocks are any.
+    /// Writes the codes of a group's values and returns which blocks are on the lattice. Pads a
+    /// short group with its last value.
+    ///
+    /// A block is on the lattice if each value is within the bound of a point whose code is within
+    /// the type's limit. Encoding these points again then gives the same codes. The codes of other
+    /// blocks are unspecified.
     #[inline(always)]
     pub(super) fn codes(&self, values: &[T], codes: &mut Codes<T>) -> [bool; BLOCKS] {
         match values.try_into() {
@@ -82,8 +84,8 @@ impl<T: Float> Points<T> {
                 let nearest = rounded - T::Wide::ROUNDER;
                 let error = (x - nearest * self.step).abs();
                 all &= (nearest.abs() <= limit) & (error < self.bound);
-                // Bits of numbers that close to the rounder count up with them; a conversion
-                // would first ask whether there is such an integer.
+                // Near the rounder, the bit patterns of floats count up by one per integer. A
+                // conversion to integers would first check the range.
                 let bits = T::narrow(rounded).bits().minus(rounder);
                 *code = T::Code::from_bits(bits.to_u64());
             }
@@ -92,7 +94,7 @@ impl<T: Float> Points<T> {
         are_points
     }
 
-    /// Writes the values of codes, as many as there is room for.
+    /// Writes the values of codes, as many as `values` holds.
     #[inline(always)]
     pub(super) fn values(&self, codes: &Codes<T>, values: &mut [T]) {
         match (&mut *values).try_into() {
@@ -113,12 +115,12 @@ impl<T: Float> Points<T> {
     }
 }
 
-/// Bits of the largest difference of two codes.
+/// Returns the bits of the largest difference between two codes.
 pub(super) const fn max_width<T: Float>() -> u32 {
     u64::BITS - ((2.0 * T::MAX_CODE) as u64).leading_zeros()
 }
 
-/// Writes each code less the one before; the first of a block is left out.
+/// Writes the difference of each code to the one before. The first difference of a block is 0.
 #[inline(always)]
 pub(super) fn subtract<T: Float>(codes: &Codes<T>, differences: &mut Codes<T>) {
     for i in 1..GROUP {
@@ -129,7 +131,7 @@ pub(super) fn subtract<T: Float>(codes: &Codes<T>, differences: &mut Codes<T>) {
     }
 }
 
-/// Makes codes of a block out of a code and the differences behind it.
+/// Turns a first code and the differences after it into the codes of a block, in place.
 #[inline(always)]
 pub(super) fn add_up<C: Code>(block: &mut [C]) {
     let mut code = C::ZERO;
@@ -139,12 +141,12 @@ pub(super) fn add_up<C: Code>(block: &mut [C]) {
     }
 }
 
-/// The blocks of a group that are stored as they are.
+/// Blocks of a group that are stored unchanged.
 #[derive(Default)]
 pub(super) struct Verbatim<'a>([&'a [u8]; BLOCKS]);
 
 impl<'a> Verbatim<'a> {
-    /// Takes block `i` of a group of values off the front of `src`; `None` if that is too short.
+    /// Takes block `i` of a group of values from the front of `src`; `None` if that is too short.
     #[inline(always)]
     pub(super) fn take<T>(&mut self, i: usize, values: &[T], src: &mut &'a [u8]) -> Option<()> {
         let values = &values[i * BLOCK..values.len().min((i + 1) * BLOCK)];
@@ -163,7 +165,8 @@ impl<'a> Verbatim<'a> {
     }
 }
 
-/// Writes a block as it is to the front of `dst`; into how many bytes, `None` if there is no room.
+/// Writes a block unchanged to the front of `dst` and returns the number of bytes; `None` if there
+/// is no space.
 #[inline(always)]
 pub(super) fn put_verbatim<T: Float>(values: &[T], dst: &mut [u8]) -> Option<usize> {
     dst.get_mut(..size_of_val(values))?.copy_from_slice(bytemuck::cast_slice(values));

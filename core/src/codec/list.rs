@@ -1,4 +1,4 @@
-//! The list of codecs: their names, wire codes and properties, and any of them behind one type.
+//! List of all codecs, with names, wire codes and properties, and a type that holds any of them.
 
 use super::{
     Codec, CodecParams, CuSzp, DecodeError, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz,
@@ -8,19 +8,19 @@ use crate::element::{DType, Element, Float, bf16, f16};
 use core::any::Any;
 use core::marker::PhantomData;
 
-/// What a codec loses.
+/// Kind of loss that a codec causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Nothing: decoding gives back the bits that were encoded.
+    /// No loss: decoding gives back the bits that were encoded.
     None,
-    /// What the bound allows.
+    /// Loss up to the error bound.
     Bound,
-    /// What its setting says, whatever a bound would: a call by it has none.
+    /// Loss that depends on the codec's setting. Calls with such a codec take no error bound.
     Setting,
 }
 
-/// Of which types the values are that a codec codes.
+/// Element types that a codec supports.
 #[derive(Clone, Copy)]
 enum SupportedTypes {
     All,
@@ -29,24 +29,25 @@ enum SupportedTypes {
     F64,
 }
 
-/// What is true of a codec whatever it is made from.
+/// Properties of a codec that do not depend on its parameters.
 #[derive(Clone, Copy)]
 struct Properties {
     loss: Loss,
-    /// Encoding what was decoded changes nothing.
+    /// Encoding decoded values changes nothing.
     is_stable: bool,
-    /// What it encodes lossily becomes points of the lattice of the call.
+    /// Values that it encodes lossily become points of the call's lattice.
     has_lattice: bool,
     is_free: bool,
     is_homomorphic: bool,
     is_in_place: bool,
     takes_shape: bool,
     types: SupportedTypes,
-    /// Default and largest setting for values of 32 bits, and of 64; 0 if it has none.
+    /// Default and largest setting, for 32-bit and for 64-bit values; 0 if the codec has no
+    /// setting.
     settings: [[u16; 2]; 2],
 }
 
-/// Of a codec that keeps a bound and has nothing else.
+/// Properties of a codec that keeps an error bound and offers nothing else.
 const BOUNDED: Properties = Properties {
     loss: Loss::Bound,
     is_stable: true,
@@ -59,7 +60,7 @@ const BOUNDED: Properties = Properties {
     settings: [[0; 2]; 2],
 };
 
-/// Of a codec that drops low bits: by default half of them.
+/// Properties of a codec that drops low bits, by default half of them.
 const TRUNCATING: Properties = Properties {
     loss: Loss::Setting,
     has_lattice: false,
@@ -67,7 +68,7 @@ const TRUNCATING: Properties = Properties {
     ..BOUNDED
 };
 
-/// A type that holds any of these codecs, and for others the raw one.
+/// Defines a type that holds any of these codecs, or the raw codec for every other identifier.
 macro_rules! any_of {
     ($(#[$doc:meta])* $name:ident<$bound:ident>: $($variant:ident)*) => {
         $(#[$doc])*
@@ -97,19 +98,19 @@ macro_rules! any_of {
 }
 
 any_of! {
-    /// Any of the codecs of floats of 16 bits ([`SupportedTypes::Floats`]): compiled for them, the others
-    /// would be half of the crate.
+    /// Any codec for 16-bit floats ([`SupportedTypes::Floats`]). The other codecs are not compiled
+    /// for them; they would be half of the crate.
     NarrowCodecs<Float>: Raw FzLight FzStatic
 }
 
 any_of! {
-    /// The codec of integers.
+    /// Codecs for integers: only the raw one.
     IntegerCodecs<Element>: Raw
 }
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
-        /// A codec, by name.
+        /// Identifier of a codec.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -118,10 +119,10 @@ macro_rules! codecs {
         }
 
         impl CodecId {
-            /// Every codec.
+            /// All codecs.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The name in lower case.
+            /// Returns the name in lower case.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -135,7 +136,7 @@ macro_rules! codecs {
                 }
             }
 
-            /// The codec with this wire code.
+            /// Returns the codec with this wire code.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
@@ -146,67 +147,69 @@ macro_rules! codecs {
         }
 
         any_of! {
-            /// Any of the codecs of floats.
+            /// Any codec for floats of 32 or 64 bits.
             FloatCodecs<Float>: $($variant)*
         }
     };
 }
 
 impl CodecId {
-    /// What it loses.
+    /// Returns the kind of loss.
     #[must_use]
     pub const fn loss(self) -> Loss {
         self.properties().loss
     }
 
-    /// Whether decoding gives back the bits that were encoded, whatever the bound.
+    /// Returns whether decoding gives back the bits that were encoded, whatever the bound.
     #[must_use]
     pub const fn is_exact(self) -> bool {
         matches!(self.loss(), Loss::None)
     }
 
-    /// Whether encoding what was decoded changes nothing. Where it does, values that are encoded
-    /// again and again may move by the bound each time.
+    /// Returns whether encoding decoded values changes nothing. If it does change them, values that
+    /// are encoded repeatedly may move by the bound each time.
     #[must_use]
     pub const fn is_stable(self) -> bool {
         self.properties().is_stable
     }
 
-    /// Whether it rounds values to the points of the call's lattice, all ranks and values the same,
-    /// and encodes such points exactly: what [`Rounding`](crate::Rounding) and error feedback need.
+    /// Returns whether the codec rounds values to the points of the call's lattice and encodes such
+    /// points exactly. The lattice is the same for all ranks and values.
+    /// [`Rounding`](crate::Rounding) and error feedback need this.
     #[must_use]
     pub const fn has_lattice(self) -> bool {
         matches!(self.loss(), Loss::Bound) && self.properties().has_lattice
     }
 
-    /// Whether encoding and decoding are copies: what was encoded once need not be kept.
+    /// Returns whether encoding and decoding are plain copies. If so, keeping an encoded frame
+    /// saves nothing.
     #[must_use]
     pub const fn is_free(self) -> bool {
         self.properties().is_free
     }
 
-    /// Whether [`Codec::homomorphic`] gives something.
+    /// Returns whether [`Codec::homomorphic`] returns `Some`.
     #[must_use]
     pub const fn is_homomorphic(self) -> bool {
         self.properties().is_homomorphic
     }
 
-    /// Whether it combines into a received frame itself: methods of
-    /// [`Homomorphic`](super::Homomorphic) that do it in place give something.
+    /// Returns whether the codec combines into a received frame in place: the in-place methods of
+    /// [`Homomorphic`](super::Homomorphic) return `Some`.
     #[must_use]
     pub const fn is_in_place(self) -> bool {
         self.properties().is_in_place
     }
 
-    /// Whether it predicts values from those in other rows and planes, and so has use for a shape:
-    /// [`Plan::with_shape`](crate::Plan::with_shape).
+    /// Returns whether the codec predicts values from other rows and planes, and so benefits from a
+    /// shape ([`Plan::with_shape`](crate::Plan::with_shape)).
     #[must_use]
     pub const fn takes_shape(self) -> bool {
         self.properties().takes_shape
     }
 
-    /// Whether it codes values of this type. Calls on others go by the raw codec: integers, and
-    /// with most codecs floats of 16 bits.
+    /// Returns whether the codec supports this type. Calls on other types use the raw codec:
+    /// integers, and for most codecs 16-bit floats.
     #[must_use]
     pub const fn is_for(self, dtype: DType) -> bool {
         match self.properties().types {
@@ -217,8 +220,9 @@ impl CodecId {
         }
     }
 
-    /// The setting of a call on values of this type that asks for `asked`, 0 being the default;
-    /// `None` if the codec takes no such setting. Of a codec that has none, 0.
+    /// Returns the setting for values of this type when the caller requests `asked`; 0 requests the
+    /// default. `None` if the codec does not support the requested setting. The default of a codec
+    /// without settings is 0.
     #[must_use]
     pub const fn setting(self, dtype: DType, asked: u16) -> Option<u16> {
         let [default, most] = self.properties().settings[matches!(dtype, DType::F64) as usize];
@@ -229,14 +233,15 @@ impl CodecId {
         }
     }
 
-    /// Makes the codec for one call; the raw one for types that this is not [for](Self::is_for).
+    /// Makes the codec for one call; the raw codec for types that it does not
+    /// [support](Self::is_for).
     #[must_use]
     pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
         AnyCodec { codec: ErasedCodec::new(T::DTYPE, self, params), of: PhantomData }
     }
 }
 
-/// Any codec of the type's, without an allocation.
+/// Any codec for one element type, stored without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyCodec<T: Element> {
     codec: ErasedCodec,
@@ -244,19 +249,19 @@ pub struct AnyCodec<T: Element> {
 }
 
 impl<T: Element> AnyCodec<T> {
-    /// The raw codec for anything but averages.
+    /// The raw codec, not for averages.
     pub(crate) const fn raw() -> Self {
         Self { codec: ErasedCodec::raw(T::DTYPE), of: PhantomData }
     }
 
-    /// The codec behind its trait.
+    /// Returns the codec as a trait object.
     #[must_use]
     pub fn as_dyn(&self) -> &dyn Codec<T> {
         self.codec.of()
     }
 }
 
-/// Any codec of any type: what a call keeps whatever its values are.
+/// Any codec for any element type. A call stores its codec in this type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ErasedCodec {
     id: CodecId,
@@ -264,18 +269,19 @@ pub(crate) struct ErasedCodec {
     codec: TypedCodec,
 }
 
-/// The codec of this type behind its trait: a function for each type, so that codecs are compiled
-/// here, once.
+/// Function that returns the codec of one type as a trait object. There is one for each type, so
+/// that codecs are compiled once, in this crate.
 type AsDyn<T> = fn(&TypedCodec) -> &dyn Codec<T>;
 
 impl ErasedCodec {
-    /// The codec of this name; the raw one for types that it is not [for](CodecId::is_for).
+    /// Makes the codec with this identifier; the raw codec for types that it does not
+    /// [support](CodecId::is_for).
     pub(crate) fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
         let codec = TypedCodec::new(dtype, id, params);
         Self { id: if id.is_for(dtype) { id } else { CodecId::Raw }, dtype, codec }
     }
 
-    /// The raw codec for anything but averages.
+    /// The raw codec, not for averages.
     pub(crate) const fn raw(dtype: DType) -> Self {
         Self { id: CodecId::Raw, dtype, codec: TypedCodec::raw(dtype) }
     }
@@ -288,7 +294,7 @@ impl ErasedCodec {
         self.dtype
     }
 
-    /// The codec behind its trait, of its type.
+    /// Returns the codec as a trait object for its own type. Panics for any other type.
     pub(crate) fn of<T: Element>(&self) -> &dyn Codec<T> {
         let Some(as_dyn) = TypedCodec::as_dyn(T::DTYPE).downcast_ref::<AsDyn<T>>() else {
             unreachable!()
@@ -296,7 +302,7 @@ impl ErasedCodec {
         as_dyn(&self.codec)
     }
 
-    /// [`Codec::n_values`] of a payload that is encoded by it, or of a raw one.
+    /// Returns [`Codec::n_values`] of a payload that this codec or the raw codec encoded.
     pub(crate) fn n_values(&self, id: CodecId, src: &[u8]) -> Result<usize, DecodeError> {
         if id == self.id {
             self.codec.n_values(src)
@@ -334,7 +340,7 @@ macro_rules! types {
                 }
             }
 
-            /// The [`AsDyn`] of this type.
+            /// Returns the [`AsDyn`] function for this type.
             #[inline]
             fn as_dyn(dtype: DType) -> &'static dyn Any {
                 match dtype {
@@ -359,7 +365,7 @@ types! {
 }
 
 codecs! {
-    /// The values themselves.
+    /// The values themselves, uncompressed.
     Raw = 0, "raw", Properties {
         loss: Loss::None,
         is_free: true,
@@ -368,44 +374,51 @@ codecs! {
         types: SupportedTypes::All,
         ..BOUNDED
     };
-    /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: SupportedTypes::Floats, ..BOUNDED };
-    /// The same, added by unpacking and packing all blocks: hZCCL's baseline.
+    /// Quantizes, takes 1-D Lorenzo differences and packs each block with codes of one length.
+    /// Reduces without decoding.
+    FzLight = 1, "fz-light", Properties {
+        is_homomorphic: true,
+        types: SupportedTypes::Floats,
+        ..BOUNDED
+    };
+    /// Same bytes as fz-light, but adds by unpacking and packing all blocks: the baseline of hZCCL.
     FzStatic = 11, "fz-static", Self::FzLight.properties();
-    /// The values of fz-light in fewer bytes, by prediction and Huffman codes; reduces without
+    /// The values of fz-light in fewer bytes, by prediction and Huffman codes. Reduces without
     /// decoding to floats.
     Dense = 14, "dense", Properties { is_homomorphic: true, takes_shape: true, ..BOUNDED };
-    /// The values of fz-light in its blocks, of what prediction in up to three dimensions leaves
-    /// over; reduces without decoding to floats.
+    /// The values of fz-light, predicted in up to three dimensions; packs the residuals in the
+    /// blocks of fz-light. Reduces without decoding to floats.
     FzNd = 15, "fz-nd", Self::Dense.properties();
-    /// The low bits of each value dropped: as many as its setting says, by default half of them.
+    /// Drops the low bits of each value. The setting is the number of bits; the default is half of
+    /// the value's bits.
     Truncate = 2, "truncate", TRUNCATING;
-    /// `f64` as `f32`.
+    /// Stores `f64` as `f32`.
     Demote = 3, "demote", Properties {
         loss: Loss::Setting,
         has_lattice: false,
         types: SupportedTypes::F64,
         ..BOUNDED
     };
-    /// Each value XOR the one before, without its leading zero nibbles; exact.
+    /// XORs each value with the previous one and drops leading zero nibbles. Exact.
     XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
-    /// Each value without its leading zero nibbles; exact. For differences that the caller takes
+    /// Drops leading zero nibbles of each value. Exact. For differences that the caller takes
     /// ([`InterStep`](crate::InterStep)).
     Lz = 12, "lz", Properties { loss: Loss::None, ..BOUNDED };
-    /// The low bits of each value dropped as by [`Truncate`](Self::Truncate), the others as by
-    /// [`XorLz`](Self::XorLz).
+    /// Drops low bits as [`Truncate`](Self::Truncate) does and codes the rest as
+    /// [`XorLz`](Self::XorLz) does.
     TruncateXor = 5, "truncate-xor", TRUNCATING;
-    /// Residuals as bit planes without repeated words; exact. The setting is how many places back
-    /// the value is that each is compared with: 1 by default, 64 at most.
+    /// Codes residuals as bit planes without repeated words. Exact. The setting is the distance to
+    /// the value that residuals refer to: 1 by default, at most 64.
     Mpc = 6, "mpc", Properties {
         loss: Loss::None,
         settings: [[1, super::mpc::MAX_DIM]; 2],
         ..BOUNDED
     };
-    /// Of each chunk the shorter of the two before, by a sample; exact.
+    /// Chooses [`XorLz`](Self::XorLz) or [`Mpc`](Self::Mpc) for each chunk, whichever codes a
+    /// sample in fewer bits. Exact.
     Lossless = 13, "lossless", Properties { loss: Loss::None, ..BOUNDED };
-    /// zfp with blocks of four values in as many bits each: the setting is bits a value, 8 by
-    /// default.
+    /// zfp at a fixed rate, in blocks of four values. The setting is the number of bits per value,
+    /// by default 8.
     ZfpRate = 7, "zfp-rate", Properties {
         loss: Loss::Setting,
         is_stable: false,
@@ -413,12 +426,12 @@ codecs! {
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
-    /// Blocks of 128 values as their middle, or as leading bits of what is left without it: SZx.
+    /// SZx: codes blocks of 128 values as their midpoint, or as the leading bits of the differences
+    /// to it.
     Szx = 8, "szx", Properties { is_stable: false, has_lattice: false, ..BOUNDED };
-    /// Quantise, differences and bit planes in blocks of 32 that do not depend on each other:
-    /// ompSZp.
+    /// ompSZp: quantizes, and codes differences as bit planes in independent blocks of 32.
     OmpSzp = 9, "ompszp", BOUNDED;
-    /// Quantise, and bit planes of codes or of differences in blocks of 32: cuSZp 2.
+    /// cuSZp 2: quantizes, and codes values or differences as bit planes in blocks of 32.
     CuSzp = 10, "cuszp", BOUNDED;
 }
 
@@ -448,7 +461,7 @@ mod tests {
     fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {
         let params = CodecParams::new(Quantum::new::<f64>(0.1).unwrap()).for_sums_of(2);
         for &id in CodecId::ALL {
-            // What every codec is for.
+            // All codecs support `f64`.
             let codec = id.instance::<f64>(&params);
             assert_eq!(codec.as_dyn().id(), id);
             assert_eq!(CodecId::from_code(id as u8), Some(id));

@@ -1,9 +1,10 @@
-//! The exact codec that suits: of each chunk, the one of which a sample is shortest.
+//! Codec `lossless`: chooses, for each chunk, the exact coder with the shortest encoding of a
+//! sample.
 //!
-//! Candidates are XOR with the value before ([`XorLz`](super::XorLz)) and residuals as bit planes
-//! ([`Mpc`](super::Mpc)) to each of the eight values before, for arrays in which that many
-//! quantities take turns. A coded chunk begins with a byte that names one, so ranks need not agree
-//! and an array may be of several kinds.
+//! One candidate is the XOR with the previous value ([`XorLz`](super::XorLz)). The others are bit
+//! planes of residuals ([`Mpc`](super::Mpc)) to the value 1 to 8 places before, for arrays that
+//! interleave that many quantities. A coded chunk begins with a byte that names its coder, so ranks
+//! need not agree on one, and the choice may vary within an array.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -12,19 +13,19 @@ use super::xor_lz::Neighbour;
 use crate::element::Float;
 use crate::element::sealed::Word;
 
-/// The codec.
+/// The codec `lossless`.
 pub type Lossless<T> = Coded<T, Shortest>;
 
-/// Its coder.
+/// Coder of [`Lossless`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shortest;
 
-/// XOR with the value before. Other names are how many places back the value is that residuals are
-/// to.
+/// First byte of a chunk coded by XOR with the previous value. Any other first byte is the distance
+/// to the value that residuals refer to.
 const XOR: u8 = 0;
-/// How many places back at most.
+/// Largest distance of residuals.
 const MAX_DIM: usize = 8;
-/// Samples of a chunk at most.
+/// Maximum number of samples of a chunk.
 const N_SAMPLES: usize = 8;
 
 impl<T: Float> Coder<T> for Shortest {
@@ -59,8 +60,8 @@ fn mpc<T: Float>(dim: u8) -> Mixed {
     <Mixed as Coder<T>>::new(&CoderParams { setting: dim.into(), ..CoderParams::default() })
 }
 
-/// The candidate that takes the fewest bits by a sample: as many values as words have bits, at
-/// some places of the chunk.
+/// Returns the first byte of the candidate with the fewest bits for a sample. A sample takes as
+/// many values as a word has bits, at several places of the chunk.
 #[inline(always)]
 fn shortest<T: Float>(values: &[T]) -> u8 {
     let n_values = T::Bits::BITS as usize;
@@ -81,7 +82,7 @@ fn shortest<T: Float>(values: &[T]) -> u8 {
     best.map_or(XOR, |(name, _)| name)
 }
 
-/// Bits that XOR makes of the values after the first [`MAX_DIM`].
+/// Counts the bits that XOR coding takes for the values after the first [`MAX_DIM`].
 #[inline(always)]
 fn bits_by_xor<T: Float>(sample: &[T]) -> u32 {
     let pairs = sample[MAX_DIM..].iter().zip(&sample[MAX_DIM - 1..]);
@@ -91,7 +92,8 @@ fn bits_by_xor<T: Float>(sample: &[T]) -> u32 {
     4 * pairs.map(n_nibbles).sum::<u32>()
 }
 
-/// Bits that residuals make of them: a bitmap, and each plane that is not the one below it.
+/// Counts the bits that bit planes take for the same values: a bitmap, and each plane that differs
+/// from the one below it.
 #[inline(always)]
 fn bits_by_planes<T: Float>(sample: &[T], dim: usize) -> u32 {
     let mut changes = T::Bits::ZERO;

@@ -1,11 +1,11 @@
-//! Each value's bits without their leading zero nibbles, whatever the value before.
+//! Codec `lz`: the bits of each value without leading zero nibbles, independent of other values.
 //!
-//! For differences that the caller has taken, such as CAM's with the step before
-//! ([`InterStep`](crate::InterStep)): these are mostly leading zeros, and another XOR with the
-//! neighbour would only mix them. Words are written as those of [`xor_lz`](super::xor_lz). Values
-//! that are no differences have no leading zeros and stay as they are.
+//! For differences that the caller has taken, such as CAM's differences to the previous time step
+//! ([`InterStep`](crate::InterStep)). Such differences are mostly leading zeros, and another XOR
+//! with the neighbour would only mix them. The words are written as by [`xor_lz`](super::xor_lz).
+//! Values that are not differences have no leading zeros and keep their size.
 //!
-//! CAM's inter-step lossless compression (Kumar et al., Parallel Computing 2008).
+//! Source: CAM's inter-step lossless compression (Kumar et al., Parallel Computing 2008).
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -13,10 +13,10 @@ use super::nibbles::{BATCH, NibbleReader, NibbleWriter};
 use crate::element::Float;
 use crate::element::sealed::Word;
 
-/// The codec.
+/// The codec `lz`.
 pub type Lz<T> = Coded<T, LeadingZeros>;
 
-/// Its coder.
+/// Coder of [`Lz`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeadingZeros;
 

@@ -1,20 +1,22 @@
-//! MPC: residuals as bit planes, of which only the words are kept that differ from the one before.
+//! Codec `mpc`: residuals as bit planes, keeping only words that differ from the word before.
 //!
-//! Yang, Mukka, Hesaaraki and Burtscher, IEEE Cluster 2015, whose components are named LnVs BIT
-//! LVs ZE; Zhou et al. (IPDPS'21) compress messages by it. Of each section of 1024 values:
+//! Source: Yang, Mukka, Hesaaraki and Burtscher, IEEE Cluster 2015, who name the components LnVs
+//! BIT LVs ZE. Zhou et al. (IPDPS'21) compress messages with it. The steps for each section of 1024
+//! values are:
 //!
-//! 1. the residual of each value to the one `dim` places before, as integers; `dim` is the
-//!    setting: how many quantities take turns in the array;
-//! 2. of each group of as many residuals as they have bits, the transposed bits: word p has bit p
-//!    of all of them, and high planes of small residuals of one sign are all equal;
-//! 3. the residual of each word to the word before;
-//! 4. the words that are not 0, and a bitmap of where they are.
+//! 1. Take the integer residual of each value to the one `dim` places before. `dim` is the setting:
+//!    the number of quantities that the array interleaves.
+//! 2. Transpose the bits of groups of residuals, with as many in a group as a residual has bits.
+//!    Word p holds bit p of all of them. The high planes of small residuals of one sign are all
+//!    equal.
+//! 3. Take the residual of each word to the word before.
+//! 4. Keep the words that are not 0, and a bitmap of their places.
 //!
-//! With one array of a whole section at a time, all but the last step is loops over long rows. A
-//! matrix of bits is transposed in log₂ steps, each of which exchanges one bit of the row number
-//! for one of the column number. A step here takes rows (2k, 2k + 1) to (k, k + 512): the bit that
-//! was exchanged becomes the highest of the row number. After all steps that is plane · groups +
-//! group, so steps 3 and 4 work on all groups at once.
+//! The coder works on a whole section at a time, so all steps but the last are loops over long
+//! rows. A bit matrix is transposed in log₂ steps. Each step exchanges one bit of the row number
+//! for one bit of the column number. Here a step moves rows (2k, 2k + 1) to (k, k + 512), so that
+//! the exchanged bit becomes the highest of the row number. After all steps the row number is
+//! plane · groups + group. Steps 3 and 4 thus work on all groups at once.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -22,21 +24,21 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 use bytemuck::pod_read_unaligned;
 
-/// The codec.
+/// The codec `mpc`.
 pub type Mpc<T> = Coded<T, Mixed>;
 
-/// Its coder: how far back the value is to which the residual is.
+/// Coder of [`Mpc`]: the distance to the value that residuals refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
     dim: usize,
 }
 
-/// Values without a residual to those before.
+/// Values in a section. Residuals do not refer to earlier sections.
 const SECTION: usize = 1024;
 /// Largest `dim`.
 pub(super) const MAX_DIM: u16 = 64;
 
-/// Most groups of a section: of values of 16 bits.
+/// Maximum groups in a section: those of 16-bit values.
 const MAX_GROUPS: usize = 64;
 
 impl<T: Float> Coder<T> for Mixed {
@@ -105,7 +107,7 @@ impl<T: Float> Coder<T> for Mixed {
                 return None;
             }
             if self.dim == 1 {
-                // Of its own, so that the sum stays in a register.
+                // A separate loop, so that the sum stays in a register.
                 let mut sum = T::Bits::ZERO;
                 for (x, residual) in values.iter_mut().zip(residuals) {
                     sum = sum.plus(*residual);
@@ -124,27 +126,28 @@ impl<T: Float> Coder<T> for Mixed {
     }
 }
 
-/// Steps of the transposition: log₂ of the bits of a word.
+/// Returns the steps of the transposition: log₂ of the bits of a word.
 const fn n_steps<W: Word>() -> u32 {
     W::BITS.trailing_zeros()
 }
 
-/// The bits of a word whose number has a 0 in this place.
+/// Returns the mask of all bits whose index has a 0 in place `step`.
 #[inline(always)]
 fn mask<W: Word>(step: u32) -> W {
     let distance = 1 << step;
     W::from_u64(u64::MAX / ((1 << distance) + 1))
 }
 
-/// Exchanges the bits of `low` whose number has a 1 in a place for those of `high` with a 0 there.
+/// Exchanges the bits of `low` whose index has a 1 in place `step` for the bits of `high` whose
+/// index has a 0 there.
 #[inline(always)]
 fn exchange<W: Word>(low: W, high: W, step: u32) -> (W, W) {
     let (mask, distance) = (mask::<W>(step), 1 << step);
     (low & mask | (high & mask) << distance, low >> distance & mask | high & !mask)
 }
 
-/// From residuals in order to words: plane p of group g is word p · groups + g. In one of the two,
-/// which comes first.
+/// Transposes residuals in order to words: plane p of group g becomes word p · groups + g. Returns
+/// the buffer with the result and then the other one.
 #[inline(always)]
 fn planes_of<'a, W: Word>(
     mut from: &'a mut [W; SECTION],
@@ -160,7 +163,7 @@ fn planes_of<'a, W: Word>(
     (from, to)
 }
 
-/// And back.
+/// Inverse of [`planes_of`].
 #[inline(always)]
 fn residuals_of<'a, W: Word>(
     mut from: &'a mut [W; SECTION],
@@ -176,8 +179,8 @@ fn residuals_of<'a, W: Word>(
     from
 }
 
-/// Of each word the residual to the one before: of the plane before, or the last plane of the group
-/// before.
+/// Writes the residual of each word to the one before. For the first plane of a group, that is the
+/// last plane of the group before.
 #[inline(always)]
 fn changes_of<W: Word>(planes: &[W; SECTION], changes: &mut [W; SECTION]) {
     let n_groups = SECTION / W::BITS as usize;
@@ -191,7 +194,7 @@ fn changes_of<W: Word>(planes: &[W; SECTION], changes: &mut [W; SECTION]) {
     }
 }
 
-/// And back.
+/// Inverse of [`changes_of`].
 #[inline(always)]
 fn sums_of<W: Word>(changes: &[W; SECTION], planes: &mut [W; SECTION]) {
     let n_groups = SECTION / W::BITS as usize;
@@ -216,7 +219,8 @@ fn sums_of<W: Word>(changes: &[W; SECTION], planes: &mut [W; SECTION]) {
     }
 }
 
-/// The words that are not 0, group by group; and of each group where they are.
+/// Returns the words that are not 0, group by group, and writes a bitmap of their places for each
+/// group.
 #[inline(always)]
 fn eliminate_zeros<'a, W: Word>(
     changes: &[W; SECTION],
@@ -230,7 +234,7 @@ fn eliminate_zeros<'a, W: Word>(
         for (plane, changes) in changes.chunks_exact(n_groups).enumerate() {
             let word = changes[group];
             let is_kept = word != W::ZERO;
-            // Written over by the next one unless it counts.
+            // The next word overwrites this one if it is 0.
             kept[n_kept % SECTION] = word;
             n_kept += usize::from(is_kept);
             bits |= u64::from(is_kept) << plane;
@@ -240,7 +244,8 @@ fn eliminate_zeros<'a, W: Word>(
     &kept[..n_kept]
 }
 
-/// And back, from as many words as the bitmaps have bits; `None` if one of them is 0.
+/// Inverse of [`eliminate_zeros`], for as many words as the bitmaps have bits. `None` if one of the
+/// words is 0.
 #[inline(always)]
 fn insert_zeros<W: Word>(
     src: &[u8],
@@ -259,7 +264,7 @@ fn insert_zeros<W: Word>(
     for (group, bitmap) in bitmaps.chunks_exact(size_of::<W>()).enumerate() {
         let mut bits = pod_read_unaligned::<W>(bitmap).to_u64();
         for planes in changes.chunks_exact_mut(n_groups) {
-            // Without a branch, which would be mispredicted.
+            // No branch, because it would be mispredicted.
             let is_kept = bits & 1;
             planes[group] = kept[n_kept % SECTION] & W::from_u64(is_kept.wrapping_neg());
             n_kept += is_kept as usize;

@@ -1,20 +1,21 @@
-//! Words as a count of leading zero nibbles and the nibbles that remain: what XOR with a similar
-//! value leaves over, be it the one before or that of the step before.
+//! Words as a count of leading zero nibbles and the remaining nibbles. For words that are the XOR
+//! of similar values: neighbours, or the same value in two time steps.
 //!
-//! Counts come first, four bits for each word, then the nibbles, low ones first. So a reader knows
-//! how long all of them are before it takes the first, and no word waits for another but by an
-//! addition. Words are of `n_nibbles` ≤ 16 nibbles. Counts end at 15, which says that the word is
-//! zero if it has 16 (a word of which one nibble remains is written with two, for zero is the
-//! frequent one).
+//! Counts come first, four bits for each word, then the nibbles, low ones first. A reader thus
+//! knows the lengths of all words before it takes the first, and each word depends on the one
+//! before only by an addition. Words have `n_nibbles` ≤ 16 nibbles. Counts end at 15. For words of
+//! 16 nibbles, 15 means that the word is zero. A word with a single remaining nibble is then
+//! written with two, because zero is more frequent.
 //!
-//! CAM's lossless compression (Kumar et al., Parallel Computing 2008).
+//! Source: CAM's lossless compression (Kumar et al., Parallel Computing 2008).
 
 use crate::element::sealed::Word;
 use bytemuck::pod_read_unaligned;
 
-/// Words that are written or read together: an even number.
+/// Words written or read together. An even number.
 pub(super) const BATCH: usize = 128;
-/// Bytes of their nibbles at most, from within a byte on, and the reach of the last one's access.
+/// Maximum bytes of a batch's nibbles, which may start within a byte, and the overhang of the last
+/// access.
 const REACH: usize = BATCH * 8 + 16;
 
 /// Writes words, batch by batch.
@@ -29,15 +30,15 @@ pub(super) struct NibbleWriter<'a> {
 }
 
 impl<'a> NibbleWriter<'a> {
-    /// A writer of `n_words` words; `None` if their counts alone do not fit.
+    /// Makes a writer of `n_words` words; `None` if their counts alone do not fit.
     #[inline(always)]
     pub(super) fn new(n_nibbles: u32, n_words: usize, dst: &'a mut [u8]) -> Option<Self> {
         let (counts, nibbles) = dst.split_at_mut_checked(n_words.div_ceil(2))?;
         Some(Self { n_nibbles, counts, nibbles, n_bytes: 0, left: None })
     }
 
-    /// Writes the next words, a whole [`BATCH`] unless they are the last; `None` if there is no
-    /// room.
+    /// Writes the next words: a whole [`BATCH`] unless they are the last. `None` if there is no
+    /// space.
     #[inline(always)]
     pub(super) fn put<W: Word>(&mut self, words: &[W]) -> Option<()> {
         let mut lens = [0; BATCH];
@@ -61,7 +62,7 @@ impl<'a> NibbleWriter<'a> {
         for (word, &len) in words.iter().zip(&*lens) {
             let word = word.to_u64();
             let shift = 4 * (at % 2) as u32;
-            // What is written beyond the word is written over by the next.
+            // The next word overwrites the bytes beyond this one.
             let bytes = buffer.get_mut(at / 2..at / 2 + 9)?;
             bytes[..8].copy_from_slice(&(word << shift | carry).to_le_bytes());
             bytes[8] = (word >> 60) as u8;
@@ -76,7 +77,8 @@ impl<'a> NibbleWriter<'a> {
         Some(())
     }
 
-    /// How many bytes were written, `n_words` being as above; `None` if there is no room.
+    /// Returns the number of bytes written, for `n_words` as passed to `new`. `None` if there is no
+    /// space.
     #[inline(always)]
     pub(super) fn finish(self, n_words: usize) -> Option<usize> {
         if let Some(left) = self.left {
@@ -91,12 +93,13 @@ pub(super) struct NibbleReader<'a> {
     n_nibbles: u32,
     counts: &'a [u8],
     nibbles: &'a [u8],
-    /// Nibbles taken.
+    /// Nibbles read so far.
     at: usize,
 }
 
 impl<'a> NibbleReader<'a> {
-    /// A reader of `n_words` words that make up all of `src`; `None` if nobody wrote it so.
+    /// Makes a reader of `n_words` words that take all of `src`; `None` if no writer writes such
+    /// bytes.
     #[inline(always)]
     pub(super) fn new(n_nibbles: u32, n_words: usize, src: &'a [u8]) -> Option<Self> {
         let (counts, nibbles) = src.split_at_checked(n_words.div_ceil(2))?;
@@ -109,7 +112,7 @@ impl<'a> NibbleReader<'a> {
             largest = largest.max(low).max(high);
         }
         if !n_words.is_multiple_of(2) {
-            // The count after the last is of no word.
+            // The count after the last one belongs to no word.
             let last = counts.last()? >> 4;
             if last != 0 {
                 return None;
@@ -122,7 +125,7 @@ impl<'a> NibbleReader<'a> {
         (is_whole && is_clean && is_known).then_some(Self { n_nibbles, counts, nibbles, at: 0 })
     }
 
-    /// Reads the next words, a whole [`BATCH`] unless they are the last.
+    /// Reads the next words: a whole [`BATCH`] unless they are the last.
     #[inline(always)]
     pub(super) fn take<W: Word>(&mut self, words: &mut [W]) {
         let (counts, rest) = self.counts.split_at(words.len().div_ceil(2));
@@ -158,7 +161,7 @@ impl<'a> NibbleReader<'a> {
     }
 }
 
-/// Nibbles that a word with this count has.
+/// Returns the number of nibbles in a word with this count.
 #[inline(always)]
 fn len(n_nibbles: u32, count: u8) -> u32 {
     if count == 15 { 0 } else { n_nibbles.saturating_sub(count.into()) }

@@ -1,10 +1,11 @@
-//! ompSZp, the baseline of hZCCL (Huang et al., SC'24): cuSZp's layout for processors.
+//! Codec `ompszp`: ompSZp, the baseline of hZCCL (Huang et al., SC'24), with cuSZp's layout for
+//! processors.
 //!
-//! Values become codes on a lattice of twice the bound. Each block of 32 stores its first code, and
-//! of the differences signs and as many bit planes as the largest needs. How long blocks are comes
-//! first, a byte each, so that threads of the authors' find theirs by a prefix sum; a block of
-//! zeros is that byte and nothing else. A block with a value that is not on the lattice keeps its
-//! values.
+//! Values become codes on a lattice of twice the bound. Each block of 32 stores its first code. Its
+//! differences are stored as signs and as many bit planes as the largest difference needs. The
+//! lengths of all blocks come first, a byte each, so that the authors' threads find their blocks by
+//! a prefix sum. A block of zeros takes only that byte. A block with a value off the lattice stores
+//! its values unchanged.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -14,18 +15,19 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
 
-/// The codec.
+/// The codec `ompszp`.
 pub type OmpSzp<T> = Coded<T, Blocks<T>>;
 
-/// Its coder: the lattice, if there is one.
+/// Coder of [`OmpSzp`]: the lattice, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<T: Float>(Option<Points<T>>);
 
-/// All codes are 0.
+/// Length byte of a block whose codes are all 0.
 const ZEROS: u8 = 0;
-/// The values as they are.
+/// Length byte of a block whose values are stored unchanged.
 const VERBATIM: u8 = 0xff;
-/// Differences of c bits: this and c more.
+/// Length byte of a block of codes with differences of 0 bits. For differences of c bits the byte
+/// is c larger.
 const CODES: u8 = 1;
 
 impl<T: Float> Coder<T> for Blocks<T> {
@@ -121,7 +123,7 @@ impl<T: Float> Coder<T> for Blocks<T> {
     }
 }
 
-/// Planes of signs and of differences of so many bits.
+/// Number of planes for signs and differences of `width` bits.
 #[inline(always)]
 const fn n_planes(width: u32) -> u32 {
     if width == 0 { 0 } else { 1 + width }
@@ -139,7 +141,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// On a lattice of step 1.
+    /// Encodes on a lattice of step 1 and checks that the values decode.
     fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
         let coder = Blocks::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
         let mut dst = vec![0xa5; 300];
@@ -155,7 +157,7 @@ mod tests {
         dst
     }
 
-    /// The bytes are those of another encoder, written after docs/format.md.
+    /// The expected bytes come from another encoder, written from docs/format.md.
     #[test]
     fn bytes_are_those_of_the_format() {
         let mut values = vec![0.25_f32; 32];

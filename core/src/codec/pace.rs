@@ -1,13 +1,13 @@
-//! What a codec tells while it works, so that a rank can look at its network meanwhile.
+//! Progress reports of codecs, which let a rank poll its network between chunks.
 //!
-//! After ZCCL's PIPE-fZ-light (2025), whose compressor polls between chunks of 5120 values.
+//! Source: ZCCL's PIPE-fZ-light (2025), whose compressor polls between chunks of 5120 values.
 
-/// Is told how many values a codec has read or written, chunk by chunk.
+/// Receives the number of values that a codec has read or written, chunk by chunk.
 ///
-/// `()` is for those who need not know. Several [threads](crate::threads) tell of what they share
-/// once all of it is done.
+/// `()` ignores the reports. If several [threads](crate::threads) share the values, the codec
+/// reports them when all threads are done.
 pub trait Pace {
-    /// So many values more have been encoded, decoded or combined.
+    /// Reports that `n_values` more values have been encoded, decoded or combined.
     fn passed(&self, n_values: usize);
 }
 

@@ -1,4 +1,4 @@
-//! What codecs are made from, and how far apart the rows and planes of an array are.
+//! Parameters of codecs, and distances between the rows and planes of an array.
 
 use super::{CodecId, Prediction, dense::find};
 use crate::bound::Quantum;
@@ -6,7 +6,7 @@ use crate::element::{DType, Element, with_float};
 use crate::kernel::Level;
 use crate::threads::Threads;
 
-/// What a codec is made from.
+/// Parameters from which a codec is made.
 ///
 /// # Examples
 /// ```
@@ -18,13 +18,13 @@ use crate::threads::Threads;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CodecParams {
-    /// The one that is made.
+    /// The codec to make.
     pub(crate) codec: CodecId,
     pub(crate) quantum: Quantum,
     pub(crate) max_operands: u32,
     pub(crate) averages: bool,
     pub(crate) setting: u16,
-    /// How far apart rows are, and planes; 0 if that is not known.
+    /// Distances between rows and between planes, in values; 0 if unknown.
     pub(crate) strides: [u32; 2],
     pub(crate) prediction: Prediction,
     pub(crate) level: Level,
@@ -32,7 +32,7 @@ pub struct CodecParams {
 }
 
 impl CodecParams {
-    /// For single operands on this lattice, by the machine's best kernels.
+    /// Parameters for single operands on this lattice, with the machine's best kernels.
     #[must_use]
     pub fn new(quantum: Quantum) -> Self {
         let (level, threads) = (Level::best(), Threads::default());
@@ -49,40 +49,42 @@ impl CodecParams {
         }
     }
 
-    /// For sums of at most so many operands: the group's size.
+    /// Sets the parameters for sums of at most `n_operands` operands: the communicator's size.
     #[must_use]
     pub const fn for_sums_of(self, n_operands: u32) -> Self {
         Self { max_operands: n_operands, averages: false, ..self }
     }
 
-    /// For sums that are made to be divided by so many: own values then enter at a weight at which
-    /// no sum of them overflows.
+    /// Sets the parameters for averages of `n_operands` operands. Local values are then multiplied
+    /// by a weight so small that no sum of them overflows.
     #[must_use]
     pub const fn for_averages_of(self, n_operands: u32) -> Self {
         Self { max_operands: n_operands, averages: true, ..self }
     }
 
-    /// With this setting; 0 for the codec's default ([`CodecId::setting`]).
+    /// Sets the codec's setting; 0 for its default ([`CodecId::setting`]).
     #[must_use]
     pub const fn with_setting(self, setting: u16) -> Self {
         Self { setting, ..self }
     }
 
-    /// Of arrays, or parts of arrays, of this shape, slowest dimension first: as
-    /// [`Plan::with_shape`](crate::Plan::with_shape).
+    /// Sets the shape of the arrays, slowest dimension first, as
+    /// [`Plan::with_shape`](crate::Plan::with_shape) does. Parts of arrays of this shape are fine
+    /// too.
     #[must_use]
     pub fn with_shape(self, shape: &[usize]) -> Self {
         self.with_strides(strides(shape))
     }
 
-    /// Of arrays, or parts of arrays, of a shape that is looked for in these values, if they are
+    /// Sets the shape of the arrays by searching these values for rows and planes, if they are
     /// floats.
     #[must_use]
     pub fn with_shape_of<T: Element>(self, values: &[T]) -> Self {
         self.with_shape_of_bytes(T::DTYPE, bytemuck::cast_slice(values))
     }
 
-    /// The same of values of a type that is data, so that it is compiled here.
+    /// Same for values whose type is a run-time argument, so that the search is compiled in this
+    /// crate.
     fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
         with_float!(dtype, T => {
             let step = self.quantum.of_type::<T>().step();
@@ -91,7 +93,7 @@ impl CodecParams {
         }, else self)
     }
 
-    /// With values predicted so: as [`Plan::with_prediction`](crate::Plan::with_prediction).
+    /// Sets the prediction, as [`Plan::with_prediction`](crate::Plan::with_prediction) does.
     #[must_use]
     pub const fn with_prediction(self, prediction: Prediction) -> Self {
         Self { prediction, ..self }
@@ -101,28 +103,28 @@ impl CodecParams {
         Self { strides, ..self }
     }
 
-    /// On these threads.
+    /// Sets the threads that do the work.
     #[must_use]
     pub const fn on(self, threads: Threads) -> Self {
         Self { threads, ..self }
     }
 
-    /// By the kernels of one level (or the next lower that the machine has).
+    /// Sets the kernels' level; the next lower one if the machine lacks it.
     #[must_use]
     pub const fn at(self, level: Level) -> Self {
         Self { level, ..self }
     }
 }
 
-/// How far apart the rows of an array of this shape are, and its planes; 0 where it has none, or
-/// they are farther apart than a number of 32 bits says.
+/// Returns the distances between rows and between planes of an array of this shape. A distance is 0
+/// if the array has no such dimension or the distance does not fit 32 bits.
 pub(crate) fn strides(shape: &[usize]) -> [u32; 2] {
     let mut sizes = shape.iter().rev().filter(|size| **size > 1).peekable();
     let mut stride = Some(1_u32);
     [(); 2].map(|()| {
         let size = sizes.next().and_then(|&size| u32::try_from(size).ok());
         stride = stride.zip(size).and_then(|(stride, size)| stride.checked_mul(size));
-        // The last is only how many there are.
+        // The slowest dimension is only a count of rows or planes and has no stride.
         sizes.peek().and(stride).unwrap_or(0)
     })
 }

@@ -1,8 +1,9 @@
-//! Bit planes of 32 numbers: 4 bytes hold bit j of each, bit i of them that of number i. For
-//! coders of blocks; the kernels of fz-light have packing of their own.
+//! Bit planes of 32 numbers: plane j is 4 bytes, and its bit i is bit j of number i. For coders of
+//! blocks; the kernels of fz-light have their own packing.
 //!
-//! Eight planes at a time: one byte of each number, which as four words of 64 bits are turned by
-//! swapping smaller and smaller squares of bits (Warren, Hacker's Delight, 7-3).
+//! Eight planes are made at a time, from one byte of each number. Four words of 64 bits hold these
+//! bytes and are transposed by swapping ever smaller squares of bits (Warren, Hacker's Delight,
+//! 7-3).
 
 use super::lattice::{BLOCKS, Codes, GROUP};
 use crate::element::Float;
@@ -12,7 +13,7 @@ use crate::kernel::{BLOCK, Code};
 /// Eight planes of a block.
 type Octet = [u8; OCTET];
 
-/// Numbers of a group: magnitudes, and in the lowest bit signs.
+/// Numbers of a group: the sign in the lowest bit, the magnitude above it.
 pub(super) type SignedMagnitudes<T> = [<T as OnLattice>::Bits; GROUP];
 
 /// Bytes of one plane.
@@ -20,7 +21,7 @@ pub(super) const PLANE: usize = BLOCK / 8;
 /// Bytes of eight planes.
 const OCTET: usize = 8 * PLANE;
 
-/// Writes codes as numbers: the sign is the lowest bit, so the first plane.
+/// Converts codes to numbers. The sign becomes the lowest bit, and so the first plane.
 #[inline(always)]
 pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>) {
     let zero = <T::Code as Code>::ZERO;
@@ -41,7 +42,7 @@ pub(super) fn unfold<T: Float>(numbers: &SignedMagnitudes<T>, codes: &mut Codes<
     }
 }
 
-/// Bits of the largest magnitude.
+/// Returns the bits of the largest magnitude.
 #[inline(always)]
 pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
     let mut lanes = [T::Bits::ZERO; 8];
@@ -56,20 +57,20 @@ pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
     T::Bits::BITS - (all >> 1).leading_zeros()
 }
 
-/// The planes of a group's numbers.
+/// Bit planes of a group's numbers.
 pub(super) struct Planes {
-    /// Of each block, eight planes in each.
+    /// Eight planes of each block in each element.
     octets: [[Octet; BLOCKS]; 8],
 }
 
 impl Planes {
-    /// None yet: all zeros.
+    /// Makes planes of zeros.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self { octets: [[[0; OCTET]; BLOCKS]; 8] }
     }
 
-    /// The planes of the numbers, so many at least.
+    /// Computes at least the lowest `n_planes` planes of the numbers.
     #[inline(always)]
     pub(super) fn set<T: Float>(&mut self, numbers: &SignedMagnitudes<T>, n_planes: u32) {
         for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter_mut().enumerate() {
@@ -86,7 +87,8 @@ impl Planes {
         }
     }
 
-    /// Writes the lowest planes of a block to the front of `dst`, and perhaps more behind them.
+    /// Writes the lowest planes of a block to the front of `dst`. May also overwrite bytes after
+    /// them.
     #[inline(always)]
     pub(super) fn put(&self, block: usize, n_planes: u32, dst: &mut [u8]) -> Option<()> {
         let n_bytes = PLANE * n_planes as usize;
@@ -103,7 +105,7 @@ impl Planes {
         Some(())
     }
 
-    /// Makes room for so many planes of each block, all 0.
+    /// Sets the lowest `n_planes` planes of each block to 0.
     #[inline(always)]
     pub(super) fn clear<T: Float>(&mut self, n_planes: u32) {
         self.octets[..n_octets::<T>(n_planes)].fill([[0; OCTET]; BLOCKS]);
@@ -128,7 +130,7 @@ impl Planes {
         Some(())
     }
 
-    /// The numbers of planes, of which no block has more than so many.
+    /// Computes the numbers from their planes, if no block has more than `n_planes`.
     #[inline(always)]
     pub(super) fn numbers<T: Float>(&self, n_planes: u32, numbers: &mut SignedMagnitudes<T>) {
         numbers.fill(T::Bits::ZERO);
@@ -145,13 +147,13 @@ impl Planes {
     }
 }
 
-/// Octets that hold so many planes, or all that a number has.
+/// Returns the number of octets that hold `n_planes` planes, limited to the planes of a number.
 #[inline(always)]
 fn n_octets<T: Float>(n_planes: u32) -> usize {
     n_planes.div_ceil(8).min(T::Bits::BITS / 8) as usize
 }
 
-/// Bit j of byte 8·m + i becomes bit i of byte 8·m + j.
+/// Transposes bits: bit j of byte 8·m + i becomes bit i of byte 8·m + j.
 #[inline(always)]
 fn transpose(bytes: &mut [u8; GROUP]) {
     for bytes in bytes.as_chunks_mut().0 {
@@ -162,7 +164,8 @@ fn transpose(bytes: &mut [u8; GROUP]) {
     }
 }
 
-/// Byte m of each plane, for each m; the planes come and go by value, so that nothing can overlap.
+/// Returns byte m of each plane, for each m. Planes are passed by value, so that they cannot
+/// overlap.
 #[inline(always)]
 fn by_eight_numbers(planes: Octet) -> Octet {
     let mut bytes = [0; OCTET];
@@ -172,7 +175,7 @@ fn by_eight_numbers(planes: Octet) -> Octet {
     bytes
 }
 
-/// The planes with all but the first few made zero.
+/// Returns the planes with all but the lowest `n_planes` set to zero.
 #[inline(always)]
 fn lowest_planes(planes: Octet, n_planes: usize) -> Octet {
     let mut pairs: [u64; OCTET / 8] = bytemuck::cast(planes);
@@ -187,7 +190,7 @@ fn lowest_planes(planes: Octet, n_planes: usize) -> Octet {
     bytemuck::cast(pairs)
 }
 
-/// Swaps the bits of `mask` with those so many places above them.
+/// Swaps the bits of `mask` with the bits `distance` places above them.
 #[inline(always)]
 const fn swapped(word: u64, distance: u32, mask: u64) -> u64 {
     let difference = (word ^ (word >> distance)) & mask;

@@ -1,8 +1,8 @@
-//! The values themselves, little-endian: the baseline, and the exact one.
+//! Codec `raw`: the values themselves, little-endian. It is exact, and the baseline for the others.
 //!
-//! Reductions happen in place in the received frame, so a reduce step reads the local values once,
-//! and touches no other memory than the frame that goes on. To copy and to add is done before a
-//! look at the network would pay, so a [`Pace`] is told of all values at once.
+//! Reductions happen in place in the received frame. A reduce step thus reads the local values once
+//! and touches no memory but the frame that it sends on. Copies and additions finish before polling
+//! the network would pay off, so a [`Pace`] receives all values in one report.
 
 use super::{
     Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, EncodeError, Homomorphic, Pace,
@@ -13,20 +13,20 @@ use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
 use crate::op::{Op, with_op};
 
-/// Values as they are, but for averages, whose operands enter by a weight.
+/// Codec that stores values unchanged, except that operands of averages are multiplied by a weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<T> {
     weight: T,
 }
 
 impl<T: Element> Raw<T> {
-    /// The codec for anything but averages; it has no parameters.
+    /// The codec, not for averages. It has no parameters.
     #[must_use]
     pub const fn new() -> Self {
         Self { weight: T::ONE }
     }
 
-    /// The codec whose operands of averages enter by this weight.
+    /// The codec for averages, whose operands have this weight.
     pub(crate) const fn with_weight(weight: T) -> Self {
         Self { weight }
     }
@@ -51,7 +51,7 @@ fn count<T: Element>(src: &[u8]) -> Result<usize, DecodeError> {
     }
 }
 
-/// Bytes of so many values; `None` if a header could not say how many that is.
+/// Returns the bytes of `n_values` values; `None` if a header cannot hold that size.
 fn n_bytes<T: Element>(n_values: usize) -> Option<usize> {
     n_values.checked_mul(T::BYTES).filter(|&n_bytes| u32::try_from(n_bytes).is_ok())
 }
@@ -62,8 +62,8 @@ fn payload_space<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
 }
 
-/// Gives the values in `bytes` to `body` in one piece if they are aligned (a frame's payload is),
-/// in copied pieces otherwise.
+/// Passes the values in `bytes` to `body`: in one piece if they are aligned, as in a frame's
+/// payload, and otherwise in copied pieces.
 fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => body(0, values),
@@ -71,7 +71,7 @@ fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     }
 }
 
-/// Apart, so that aligned bytes have no buffer on the stack.
+/// A separate function, so that the aligned path does not reserve its buffer on the stack.
 #[cold]
 #[inline(never)]
 fn for_each_copy<T: Element>(bytes: &[u8], body: &mut dyn FnMut(usize, &[T])) {
@@ -83,7 +83,7 @@ fn for_each_copy<T: Element>(bytes: &[u8], body: &mut dyn FnMut(usize, &[T])) {
     }
 }
 
-/// As [`for_each_piece`], writing the values back.
+/// Same as [`for_each_piece`], but writes the values back.
 fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, &mut [T])) {
     if let Ok(values) = bytemuck::try_cast_slice_mut(bytes) {
         return body(0, values);
@@ -91,7 +91,7 @@ fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, 
     for_each_copy_mut(bytes, &mut body);
 }
 
-/// As [`for_each_copy`], writing the values back.
+/// Same as [`for_each_copy`], but writes the values back.
 #[cold]
 #[inline(never)]
 fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &mut [T])) {
@@ -104,7 +104,7 @@ fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &
     }
 }
 
-/// Writes what a source gives piece by piece. Apart for the same reason.
+/// Writes the values of a source piece by piece. A separate function for the same reason.
 #[cold]
 #[inline(never)]
 fn fill<T: Element>(mut source: Source<'_, T>, dst: &mut [u8]) -> Result<(), DecodeError> {
@@ -280,7 +280,7 @@ impl<T: Element> Homomorphic<T> for Raw<T> {
 }
 
 impl<T: Element> Raw<T> {
-    /// a ← a ⊕ b.
+    /// Reduces in place: a ← a ⊕ b.
     fn add(&self, op: &Op<'_, T>, a: &mut [u8], b: &[u8]) -> Result<(), CodecError> {
         self.expect_values(b, count::<T>(a)?)?;
         for_each_piece_mut::<T>(a, |start, acc| {
@@ -302,7 +302,7 @@ mod tests {
     use crate::frame::HEADER_BYTES;
     use crate::layout::max_segment;
 
-    /// Only 64-bit machines can have such frames.
+    /// Payloads of this size exist only on 64-bit machines.
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn payloads_are_no_longer_than_a_header_can_say() {

@@ -1,30 +1,30 @@
-//! What is encoded: values that lie in memory, or that are made piece by piece.
+//! Values to encode, in memory or produced piece by piece.
 
 use super::DecodeError;
 use crate::element::Element;
 use crate::op::weigh;
 
-/// Gives values `start..start + out.len()` of a segment; `start` is a multiple of
-/// [`CHUNK`](crate::kernel::CHUNK) and `out` at most that long.
+/// Writes values `start..start + out.len()` of a segment to `out`. `start` is a multiple of
+/// [`CHUNK`](crate::kernel::CHUNK), and `out` is at most that long.
 pub type SequentialReader<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
 
-/// As [`SequentialReader`], by whoever asks, in any order.
+/// Same as [`SequentialReader`], but can be called by several threads and in any order.
 pub type SharedReader<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
 
-/// The values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.
+/// Values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.
 pub enum Source<'s, T> {
-    /// A rank's own, which enter by the codec's [weight](super::Codec::weight).
+    /// Local values, which the codec multiplies by its [weight](super::Codec::weight).
     Own(&'s [T]),
     /// Partial results.
     Partial(&'s [T]),
-    /// So many partial results, which a function gives piece by piece, in order.
+    /// This many partial results, which the function writes piece by piece, in order.
     Filled(usize, &'s mut SequentialReader<'s, T>),
-    /// The same, which several threads may ask for.
+    /// This many partial results, which several threads may request from the function.
     Given(usize, &'s SharedReader<'s, T>),
 }
 
 impl<T: Element> Source<'_, T> {
-    /// How many there are.
+    /// Returns the number of values.
     #[must_use]
     pub const fn n_values(&self) -> usize {
         match self {
@@ -33,11 +33,11 @@ impl<T: Element> Source<'_, T> {
         }
     }
 
-    /// Partial results `start..start + out.len()`, as [`SequentialReader`] gives them, own values by this
-    /// weight.
+    /// Writes partial results `start..start + out.len()` to `out`, with the requirements of
+    /// [`SequentialReader`]. Local values are multiplied by `weight`.
     ///
     /// # Errors
-    /// What the function returns.
+    /// Any error of the function.
     pub fn fill(&mut self, start: usize, out: &mut [T], weight: T) -> Result<(), DecodeError> {
         match self {
             Self::Own(values) => {

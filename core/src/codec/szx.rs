@@ -1,36 +1,36 @@
-//! SZx (Yu et al., HPDC 2022), the codec of C-Coll: blocks of 128 values, each as its middle, or
-//! as the leading bits of what is left of its values without it.
+//! Codec `szx`: SZx (Yu et al., HPDC 2022), the codec of C-Coll. It codes blocks of 128 values as
+//! their midpoint, or as the leading bits of the differences to it.
 //!
-//! With `radius = (max − min)/2` and `middle = min + radius` of a block:
+//! For each block, `radius = (max − min)/2` and `middle = min + radius`:
 //!
-//! - a block whose values are all within the bound of `middle` is `middle`;
-//! - of others `middle` is subtracted, and of the differences only the leading bits are kept that
-//!   the exponents of radius and bound ask for. Of their bytes those are left out, three at most,
-//!   that are the same in the difference before;
-//! - where a value would be off by the bound or more (floating-point numbers round), or is not
-//!   finite, the block's values keep all bits, and lose only the bytes that repeat.
+//! - If all values are within the bound of `middle`, the block is `middle`.
+//! - Otherwise the differences to `middle` are stored. Each keeps only its leading bits, as many as
+//!   the exponents of radius and bound require. Up to three of its leading bytes are left out if
+//!   the difference before has the same bytes.
+//! - If a value is not finite, or would miss the bound because of rounding, the block's values keep
+//!   all bits. Only repeated bytes are left out.
 //!
-//! Middles are not those of what was decoded, so encoding that again moves it. Cost: two passes
-//! over a block that lies in the first cache, and a store of a few bytes for each value.
+//! Decoded values have other midpoints, so encoding them again moves them. Cost: two passes over a
+//! block in the first-level cache, and a store of a few bytes for each value.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 
-/// The codec.
+/// The codec `szx`.
 pub type Szx<T> = Coded<T, Middles<T>>;
 
-/// Its coder: what errors must be below; 0 if there is no bound.
+/// Coder of [`Szx`]: the exclusive limit of errors; 0 if there is no bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Middles<T>(T);
 
 /// Values in a block.
 const BLOCK: usize = 128;
-/// Most bytes of a difference that are left out because they are those of the one before.
+/// Maximum bytes of a difference that are left out because the difference before has the same.
 const MAX_REPEATED: usize = 3;
 
-/// All bits of so many bytes.
+/// Masks of the low 0 to 8 bytes.
 const LOW_BYTES: [u64; 9] = [
     0,
     0xff,
@@ -135,8 +135,9 @@ impl<T: Float> Coder<T> for Middles<T> {
 }
 
 impl<T: Float> Middles<T> {
-    /// Whether each value is within the bound of what `decoded` makes of it. The comparison is
-    /// strict because differences are rounded (docs/guarantees.md, "The check").
+    /// Returns whether each value is within the bound of its decoded value, as `decoded` gives the
+    /// pair. The comparison is strict because differences are rounded (docs/guarantees.md, "The
+    /// check").
     #[inline(always)]
     fn holds(&self, block: &[T; BLOCK], decoded: impl Fn(T) -> (T, T)) -> bool {
         let mut is_within = true;
@@ -147,8 +148,9 @@ impl<T: Float> Middles<T> {
         is_within
     }
 
-    /// Bits of a difference of at most this radius that the bound needs: sign, exponent, and as
-    /// many of the fraction that the rest is below half of the bound's power of two.
+    /// Returns the bits of a difference, of at most this radius, that the bound requires: sign,
+    /// exponent, and a part of the fraction. The dropped rest is below half of the bound's power of
+    /// two.
     #[inline(always)]
     fn n_kept(&self, radius: T) -> u32 {
         let exponent = |x: T| (x.bits() >> T::FRACTION_BITS).to_u64() as u32;
@@ -156,13 +158,13 @@ impl<T: Float> Middles<T> {
     }
 }
 
-/// Bits of sign and exponent.
+/// Returns the number of sign and exponent bits.
 #[inline(always)]
 fn head_bits<T: Float>() -> u32 {
     T::Bits::BITS - T::FRACTION_BITS
 }
 
-/// Minimum and maximum. NaN may be missed: no other check lets it through.
+/// Returns minimum and maximum. They may miss a NaN, which all later checks reject.
 #[inline(always)]
 fn value_range<T: Float>(block: &[T; BLOCK]) -> (T, T) {
     let min = picked(block, |a, b| if a < b { a } else { b });
@@ -170,8 +172,8 @@ fn value_range<T: Float>(block: &[T; BLOCK]) -> (T, T) {
     (min, max)
 }
 
-/// The value that is left when of two one is picked, again and again. Halves are folded together,
-/// so that pairs are picked from side by side.
+/// Reduces a block to one value by picking from pairs. It folds the second half onto the first, so
+/// that pairs are picked side by side in vectors.
 #[inline(always)]
 fn picked<T: Float>(block: &[T; BLOCK], pick: impl Fn(T, T) -> T) -> T {
     let left: [T; 64] = halved(block, &pick);
@@ -183,7 +185,7 @@ fn picked<T: Float>(block: &[T; BLOCK], pick: impl Fn(T, T) -> T) -> T {
     pick(left, right)
 }
 
-/// The first half folded with the second.
+/// Folds the second half onto the first.
 #[inline(always)]
 fn halved<T: Float, const N: usize, const HALF: usize>(
     values: &[T; N],
@@ -192,14 +194,14 @@ fn halved<T: Float, const N: usize, const HALF: usize>(
     core::array::from_fn(|i| pick(values[i], values[HALF + i]))
 }
 
-/// Bytes of a number of so many bits.
+/// Returns the bytes of a number of `n_kept` bits.
 #[inline(always)]
 const fn n_bytes_of(n_kept: u32) -> usize {
     n_kept.div_ceil(8) as usize
 }
 
-/// Writes counts of repeated bytes, 2 bits each, and the other bytes of numbers of `n_kept` bits,
-/// low ones first; how many bytes that took.
+/// Writes the counts of repeated bytes, 2 bits each, then the other bytes of numbers of `n_kept`
+/// bits, low ones first. Returns the number of bytes written.
 #[inline(always)]
 fn put<T: Float>(
     numbers: &[BitsOf<T>; BLOCK],
@@ -208,7 +210,7 @@ fn put<T: Float>(
     dst: &mut [u8],
 ) -> Option<usize> {
     let width = n_bytes_of(n_kept);
-    // A number has as many leading zero bytes as these are above it.
+    // A number has one leading zero byte for each of these limits above it.
     let mut limits = [T::Bits::ZERO; MAX_REPEATED];
     for (i, limit) in limits.iter_mut().enumerate().take(width) {
         *limit = T::Bits::from_u64(1) << (8 * (width - 1 - i) as u32);
@@ -238,7 +240,7 @@ fn put<T: Float>(
     Some(n_count_bytes + n_bytes)
 }
 
-/// Reads what [`put`] writes.
+/// Reads numbers that [`put`] wrote.
 #[inline(always)]
 fn take<T: Float>(
     src: &mut &[u8],
@@ -307,7 +309,7 @@ mod tests {
         dst
     }
 
-    /// The bytes are those of another encoder, written after docs/format.md.
+    /// The expected bytes come from another encoder, written from docs/format.md.
     #[test]
     fn bytes_are_those_of_the_format() {
         let mut values = vec![2.5_f32; 127];

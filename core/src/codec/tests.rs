@@ -1,4 +1,4 @@
-//! What every codec of the list must do, whatever it is made from.
+//! Requirements on every codec of the list.
 
 mod golden;
 mod paced;
@@ -12,7 +12,7 @@ use std::format;
 use std::vec::Vec;
 use std::{println, vec};
 
-/// Arrays that differ in what a codec makes of them.
+/// Arrays of different character.
 fn arrays<T: Float>(n_values: usize) -> Vec<(&'static str, Vec<T>)> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
@@ -70,8 +70,8 @@ fn bits<T: Float>(values: &[T]) -> Vec<<T as OnLattice>::Bits> {
     values.iter().map(|x| x.bits()).collect()
 }
 
-/// Every codec for the type, its default setting and others, and the bound it keeps: infinite if
-/// none.
+/// Calls `check` for every codec of the type, with its default and other settings. Passes the bound
+/// that the codec keeps: infinite if none.
 fn each_codec<T: Float>(mut check: impl FnMut(CodecId, CodecParams, f64)) {
     for &id in CodecId::ALL.iter().filter(|id| id.is_for(T::DTYPE)) {
         for bound in [0.0, 1e-6, 1e-3, 1.0] {
@@ -114,7 +114,7 @@ fn values_come_back<T: Float>() {
                     let same = bits(&decode(codec.as_dyn(), &bytes, n_values)) == bits(&decoded);
                     assert!(same, "{context} at {level}");
                 }
-                // Another of its kind, which knows neither bound nor setting, reads it as well.
+                // Another instance of the codec, without the bound and setting, decodes it as well.
                 let reader = id.instance::<T>(&CodecParams::new(Quantum::LOSSLESS));
                 let read = decode(reader.as_dyn(), &bytes, n_values);
                 assert!(bits(&read) == bits(&decoded), "{context}");
@@ -123,7 +123,7 @@ fn values_come_back<T: Float>() {
                     let again = decode(scalar.as_dyn(), &again, n_values);
                     assert!(bits(&again) == bits(&decoded), "{context}: not stable");
                 }
-                // Parts are what the whole is.
+                // Partial decoding gives the same values.
                 for start in (0..n_values).step_by(CHUNK) {
                     let end = n_values.min(start + 100);
                     let mut part = vec![T::ZERO; end - start];
@@ -174,7 +174,7 @@ fn damage_is_found_or_harmless<T: Float>() {
     });
 }
 
-/// What takes longest, and fails seldom without others.
+/// The slowest tests. They seldom fail unless a faster test fails too.
 mod long {
     use super::*;
 
@@ -185,7 +185,7 @@ mod long {
     }
 }
 
-/// A destination of the worst case is enough, and one byte less is refused.
+/// A destination of the worst-case length suffices. One byte less is refused.
 #[test]
 fn the_worst_case_is_what_a_destination_must_hold() {
     each_codec::<f64>(|id, params, _| {
@@ -199,7 +199,7 @@ fn the_worst_case_is_what_a_destination_must_hold() {
     });
 }
 
-/// Sums by weights, divided, are averages within the bound.
+/// Weighted sums, divided, are averages within the bound.
 #[test]
 fn averages_are_within_the_bound_of_an_operand_times_encodings() {
     each_codec::<f32>(|id, params, bound| {
@@ -227,7 +227,7 @@ fn averages_are_within_the_bound_of_an_operand_times_encodings() {
     });
 }
 
-/// `cargo test -- --nocapture sizes` shows them.
+/// Run `cargo test -- --nocapture sizes` to print the sizes.
 #[test]
 fn no_codec_is_larger_than_its_values_but_for_heads() {
     for (name, values) in arrays::<f64>(4 * CHUNK) {

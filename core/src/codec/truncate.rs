@@ -1,9 +1,9 @@
-//! The N low bits of each value dropped, zeros in their place on receipt.
+//! Codec `truncate`: drops the N low bits of each value. Receivers put zeros in their place.
 //!
-//! CAM's DP-Lossy_N (Kumar et al., Parallel Computing 2008), N being the setting: 32 and 40 there.
-//! What is left of each value is packed bit by bit. A value moves towards zero by less than
-//! 2^(N − 52) of itself (`f32`: 2^(N − 23)). A chunk with a NaN that would become another, or an
-//! infinity, stays as it is.
+//! Source: CAM's DP-Lossy_N (Kumar et al., Parallel Computing 2008), which uses N = 32 and 40. Here
+//! N is the setting. The remaining bits of the values are packed without gaps. A value moves
+//! towards zero by less than 2^(N − 52) of itself (`f32`: 2^(N − 23)). A chunk stays unchanged if a
+//! NaN would become another NaN or an infinity.
 
 use super::CodecId;
 use super::bits::{BitReader, BitWriter};
@@ -11,10 +11,10 @@ use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 use crate::element::sealed::Word;
 
-/// The codec.
+/// The codec `truncate`.
 pub type Truncate<T> = Coded<T, Dropped>;
 
-/// Its coder: how many bits it drops of each value.
+/// Coder of [`Truncate`]: the number of bits that it drops from each value.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropped(u32);
 
@@ -23,10 +23,10 @@ impl Dropped {
         self.0
     }
 
-    /// Whether one of the values is a NaN or an infinity and would be another without these bits.
+    /// Returns whether any value is a NaN or an infinity that would change without these bits.
     #[inline(always)]
     pub(super) fn loses_any<T: Float>(self, values: &[T]) -> bool {
-        // Without a way out, so that it is done by vectors.
+        // The loop has no early exit, so that it is vectorized.
         values
             .iter()
             .fold(false, |any, x| any | (!x.finite() & (x.bits() >> self.0 << self.0 != x.bits())))

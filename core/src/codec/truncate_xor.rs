@@ -1,9 +1,10 @@
-//! The N low bits of each value dropped, then each XOR the one before: lossy and lossless in one.
+//! Codec `truncate-xor`: drops the N low bits of each value, then XORs each with the previous one.
 //!
-//! What CAM calls both (Kumar et al., Parallel Computing 2008), within a message: N is the setting,
-//! as of [`truncate`](super::truncate), which says what it costs; the rest is
-//! [`xor_lz`](super::xor_lz) of words of 8·B − N bits. So a value takes half a byte more at most
-//! than a truncated one, and where fields are smooth much less.
+//! This is CAM's combination of lossy and lossless compression within a message (Kumar et al.,
+//! Parallel Computing 2008). N is the setting, as for [`truncate`](super::truncate), which
+//! describes the loss. The rest is [`xor_lz`](super::xor_lz) with words of 8·B − N bits, where B is
+//! the number of bytes of a value. A value takes at most half a byte more than a truncated one, and
+//! much less in smooth fields.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -11,10 +12,10 @@ use super::truncate::Dropped;
 use super::xor_lz;
 use crate::element::Float;
 
-/// The codec.
+/// The codec `truncate-xor`.
 pub type TruncateXor<T> = Coded<T, DroppedXor>;
 
-/// Its coder.
+/// Coder of [`TruncateXor`].
 #[derive(Clone, Copy, Debug)]
 pub struct DroppedXor(Dropped);
 

@@ -1,8 +1,9 @@
-//! Each value XOR the one before, without its leading zero nibbles.
+//! Codec `xor-lz`: each value XOR the previous one, without leading zero nibbles.
 //!
-//! CAM's intra-step lossless compression (Kumar et al., Parallel Computing 2008): neighbours of a
-//! smooth field share sign, exponent and the first digits. Counts and nibbles lie apart
-//! (`nibbles`), so that reading does not wait for one value's length to find the next.
+//! Source: CAM's intra-step lossless compression (Kumar et al., Parallel Computing 2008).
+//! Neighbours in a smooth field share sign, exponent and the first digits. Counts and nibbles are
+//! stored separately (`nibbles`), so a reader need not decode the length of a value before it finds
+//! the next.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -10,10 +11,10 @@ use super::nibbles::{BATCH, NibbleReader, NibbleWriter};
 use crate::element::Float;
 use crate::element::sealed::Word;
 
-/// The codec.
+/// The codec `xor-lz`.
 pub type XorLz<T> = Coded<T, Neighbour>;
 
-/// Its coder.
+/// Coder of [`XorLz`].
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour;
 
@@ -35,7 +36,7 @@ impl<T: Float> Coder<T> for Neighbour {
     }
 }
 
-/// Writes values without their `n_dropped` low bits; `None` if there is no room.
+/// Writes values without their `n_dropped` low bits; `None` if there is no space.
 #[inline(always)]
 pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> Option<usize> {
     let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);
@@ -54,7 +55,7 @@ pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> 
     writer.finish(values.len())
 }
 
-/// Reads values that were written so.
+/// Reads values that [`encode`] wrote.
 #[inline(always)]
 pub(super) fn decode<T: Float>(src: &[u8], n_dropped: u32, values: &mut [T]) -> Option<()> {
     let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);

@@ -1,20 +1,21 @@
-//! zfp at a fixed rate: blocks of four values in as many bits each.
+//! Codec `zfp-rate`: zfp at a fixed rate. Each block of four values takes the same number of bits.
 //!
-//! Lindstrom, "Fixed-rate compressed floating-point arrays", TVCG 2014; Zhou et al. (IPDPS'21)
-//! compress messages by it. Bits and values are those of the C library (1.0) for arrays of one
-//! dimension, but where its numbers overflow. The rate, in bits a value, is the setting. Of each
-//! block:
+//! Source: Lindstrom, "Fixed-rate compressed floating-point arrays", TVCG 2014. Zhou et al.
+//! (IPDPS'21) compress messages with it. Bits and values equal those of the C library (1.0) for
+//! one-dimensional arrays, except where that library's numbers overflow. The rate, in bits per
+//! value, is the setting. The steps for each block are:
 //!
-//! 1. all values times a power of two, by the largest exponent, as integers;
-//! 2. a transform: the mean, and differences that are small where values are smooth;
-//! 3. the integers in base −2, so that small ones have high zeros whatever their sign;
-//! 4. their bits, plane by plane from the highest. Coefficients that had a 1 before say theirs;
-//!    for the others, which are likely to be 0, a bit says whether there is a 1 at all;
-//! 5. a cut after as many bits as there are.
+//! 1. Multiply all values by a power of two that depends on the largest exponent, and convert them
+//!    to integers.
+//! 2. Transform: compute the mean, and differences that are small for smooth values.
+//! 3. Convert the integers to base −2, so that small ones have high zeros whatever their sign.
+//! 4. Code their bits plane by plane, from the highest. Each coefficient that already had a 1
+//!    writes its bit. The others are likely to be 0, so a bit tells first if any of them has a 1.
+//! 5. Cut the bits off at the rate.
 //!
-//! A plane is a nibble, so a table says which bits it becomes (and a block's planes are words of 16
-//! nibbles). Steps 1 to 3, and the change from integers to planes, are done for many blocks side by
-//! side, by vectors; the rest of a block depends on no other.
+//! A plane is a nibble, so a table gives its code. A word holds 16 planes. Steps 1 to 3, and the
+//! conversion from integers to planes, process many blocks side by side in vectors. Blocks do not
+//! depend on each other in the remaining steps.
 
 mod planes;
 
@@ -26,10 +27,10 @@ use crate::element::sealed::{Wide, Word};
 use crate::kernel::Code;
 use planes::{LANES, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM, gather, spread};
 
-/// The codec.
+/// The codec `zfp-rate`.
 pub type ZfpRate<T> = Coded<T, FixedRate>;
 
-/// Its coder: bits a value.
+/// Coder of [`ZfpRate`]: the bits per value.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedRate(u32);
 
@@ -37,17 +38,17 @@ pub struct FixedRate(u32);
 const BLOCK: usize = 4;
 /// Blocks that are transformed side by side.
 const BATCH: usize = 32;
-/// Most words of planes of a block: 64 planes.
+/// Maximum words of planes in a block: 64 planes.
 const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 
 impl FixedRate {
-    /// Bits of a block: zfp's least is what the exponent takes.
+    /// Returns the bits of a block. As in zfp, it takes at least the bits of the exponent.
     #[inline(always)]
     fn block_bits<T: Float>(self) -> u32 {
         (BLOCK as u32 * self.0).max(1 + exponent_bits::<T>())
     }
 
-    /// Bytes of so many values.
+    /// Returns the bytes of `n_values` values.
     #[inline(always)]
     fn n_bytes<T: Float>(self, n_values: usize) -> usize {
         (n_values.div_ceil(BLOCK) * self.block_bits::<T>() as usize).div_ceil(8)
@@ -114,7 +115,7 @@ impl<T: Float> Coder<T> for FixedRate {
         }
         let mut batch = BlockBatch::<T>::NEW;
         let mut room = [0; ROOM];
-        // A batch is of whole bytes.
+        // A batch takes a whole number of bytes.
         let sources = src.chunks(BATCH * block_bits as usize / 8);
         for (src, values) in sources.zip(values.chunks_mut(BATCH * BLOCK)) {
             let (used, unused) = room.split_at_mut(src.len());
@@ -146,42 +147,43 @@ fn exponent_bits<T: Float>() -> u32 {
     T::Bits::BITS - 1 - T::FRACTION_BITS
 }
 
-/// What is added to exponents.
+/// Returns the bias of exponents.
 #[inline(always)]
 fn bias<T: Float>() -> u32 {
     (1 << (exponent_bits::<T>() - 1)) - 1
 }
 
-/// Words of planes of which any bit can be among the first `n_bits`: each plane takes one at least.
+/// Returns how many words of planes can have bits among the first `n_bits`. Each plane takes at
+/// least one bit.
 #[inline(always)]
 fn words_for<T: Float>(n_bits: u32) -> usize {
     n_bits.min(T::Bits::BITS).div_ceil(PLANES_PER_WORD as u32) as usize
 }
 
-/// Planes that zfp codes of a block with this exponent: all but those below 2⁻¹⁰⁷⁴.
+/// Returns how many planes zfp codes for a block with this exponent: all but those below 2⁻¹⁰⁷⁴.
 #[inline(always)]
 fn n_planes<T: Float>(exponent: u64) -> u32 {
     if T::Bits::BITS == 64 { (exponent as u32 + 55).min(64) } else { T::Bits::BITS }
 }
 
-/// The factor 2^n, of the two halves of n: the power itself may be beyond the type. `biased` is n
-/// and twice the bias.
+/// Returns two factors with the product 2^n, one for each half of n. The power itself may exceed
+/// the type. `biased` is n plus twice the bias.
 #[inline(always)]
 fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
     let first = biased >> 1;
     [first, biased.minus(first)].map(|half| T::from_bits(half << T::FRACTION_BITS))
 }
 
-/// Blocks side by side: value i of each block in row i.
+/// Blocks side by side: row i holds value i of each block.
 #[derive(Clone, Copy)]
 struct BlockBatch<T: Float> {
-    /// e of each block, whose values are below 2^(e − bias); 0 if all of them are 0.
+    /// Exponent e of each block, with all values below 2^(e − bias); 0 if all values are 0.
     exponents: [T::Bits; BATCH],
     /// Coefficients in base −2.
     digits: [[T::Bits; BATCH]; BLOCK],
-    /// Their bits, the highest planes in row 0.
+    /// Bits of the coefficients, with the highest planes in row 0.
     planes: [[u64; BATCH]; MAX_WORDS],
-    /// Of each plane, all that are higher as one.
+    /// For each plane, the OR of all higher planes.
     before: [[u64; BATCH]; MAX_WORDS],
 }
 
@@ -193,7 +195,7 @@ impl<T: Float> BlockBatch<T> {
         before: [[0; BATCH]; MAX_WORDS],
     };
 
-    /// From values to coefficients. What is missing of the last block is as zfp has it.
+    /// Transforms values to coefficients. Pads the last block as zfp does.
     #[inline(always)]
     fn transform(&mut self, values: &[T]) {
         let mut rows = [[T::ZERO; BATCH]; BLOCK];
@@ -245,7 +247,8 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// And back. Beyond the type's range, where no value of the block was, is its end.
+    /// Inverse of [`transform`](Self::transform). Limits results to the type's range, since no
+    /// value of the block was beyond it.
     #[inline(always)]
     fn transform_back(&self, values: &mut [T]) {
         let mut rows = [[T::ZERO; BATCH]; BLOCK];
@@ -285,7 +288,7 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// Fills so many words of planes.
+    /// Fills the first `n_words` words of planes.
     #[inline(always)]
     fn make_planes(&mut self, n_words: usize) {
         let [xs, ys, zs, ws] = &self.digits;
@@ -308,7 +311,7 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// And back.
+    /// Inverse of [`make_planes`](Self::make_planes).
     #[inline(always)]
     fn take_planes(&mut self, n_words: usize) {
         for (value, digits) in self.digits.iter_mut().enumerate() {
@@ -328,7 +331,7 @@ fn word<T: Float>(number: u32) -> T::Bits {
     T::Bits::from_u64(number.into())
 }
 
-/// The places of base −2 that count negative.
+/// Returns the mask of the places that count negative in base −2.
 #[inline(always)]
 fn odd_places<T: Float>() -> T::Bits {
     T::Bits::from_u64(0xaaaa_aaaa_aaaa_aaaa)

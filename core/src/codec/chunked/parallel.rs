@@ -1,8 +1,8 @@
-//! Chunks by several threads; the bytes are those of one thread.
+//! Chunks written and read by several threads. The bytes equal those of one thread.
 //!
-//! Where a chunk goes depends on the sizes of all before it, so runs of chunks are first written
-//! side by side, each at the place it would have if all before it were as large as they can be.
-//! Then the runs move together: a copy of compressed bytes, a small part of the work.
+//! The place of a chunk depends on the sizes of all chunks before it. Threads therefore first write
+//! runs of chunks side by side, each at the place it has if all earlier chunks take their maximum
+//! size. Then the runs move together. This copies only compressed bytes, a small part of the work.
 
 use super::{INDEX_ENTRY, Pieces, RUN, ReadRun, WriteShared, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
-/// Writes all chunks, of `max_chunk_len` bytes at most, and their index; `body` is as large as the
-/// worst case.
+/// Writes all chunks, of at most `max_chunk_len` bytes each, and their index. `body` has space for
+/// the worst case.
 pub(super) fn write<P: Pieces + Send>(
     threads: Threads,
     mut pieces: P,
@@ -71,14 +71,14 @@ pub(super) fn read<T: Element>(
     runs.into_iter().collect()
 }
 
-/// The work on one run, until a thread takes it.
+/// Work on one run, until a thread takes it.
 type RunTask<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
 
 fn task<'a>(work: impl FnOnce() + Send + 'a) -> RunTask<'a> {
     Mutex::new(Some(Box::new(work)))
 }
 
-/// Does all tasks, on all threads.
+/// Runs all tasks on all threads.
 fn share_out(threads: Threads, tasks: &[RunTask<'_>]) {
     let once = |i: usize| {
         let work =
@@ -88,7 +88,7 @@ fn share_out(threads: Threads, tasks: &[RunTask<'_>]) {
         }
     };
     threads.run(tasks.len(), &once);
-    // Workers of the caller's may have left some out.
+    // The caller's `Workers` may have skipped some tasks.
     (0..tasks.len()).for_each(once);
 }
 
@@ -101,7 +101,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Every operation of a codec on two fields on these threads: the frames, and the values.
+    /// Runs every operation of a codec with two fields on these threads. Returns the frames and the
+    /// decoded values.
     fn all(id: CodecId, threads: Threads) -> (Vec<Vec<u8>>, Vec<Vec<u64>>) {
         let field = |phase: f64| -> Vec<f64> {
             (0..200_001).map(|i| (f64::from(i) * 1e-3 + phase).sin() + f64::from(i % 7)).collect()

@@ -1,25 +1,25 @@
-//! What a predictor left over of a chunk, as bits, and back.
+//! Residuals of a chunk as bits.
 //!
 //! ```text
 //! lengths    4 × u16            bytes of each of the four streams
-//! classes    bits               one for each block of 32: 0 if nothing is left over, else 1 + k
+//! classes    bits               one for each block of 32: 0 if all residuals are 0, else 1 + k
 //! low bits   4·k bytes a block  the k low bits of each number
-//! streams                       pairs of the high parts, as `huffman` has them: of each block that
-//!                               has a class the first eight numbers in the first stream, …
-//! escapes                       of each magnitude of 7: how much larger it is, 7 bits a byte
+//! streams                       pairs of the high parts, coded by `huffman`: of each block with a
+//!                               class above 0, the first eight numbers in the first stream, …
+//! escapes                       for each magnitude of 7: its excess over 7, 7 bits a byte
 //! ```
 //!
-//! A number is h·2^k + low − 2^(k−1), rounded, so that a small number has h = 0. k follows the
-//! block's mean, so that h is small and the same few pairs are frequent whatever the numbers; what
-//! is left over of smooth and of rough regions has one code. Four streams, because a reader knows
-//! where a code begins only when it has read the one before.
+//! A number is h·2^k + low − 2^(k−1). The offset rounds, so that a small number has h = 0. k
+//! follows the block's mean. Thus h is small, the same few pairs are frequent at all magnitudes,
+//! and smooth and rough regions share one code. There are four streams because a reader finds the
+//! start of a code only when it has read the code before.
 
 use super::huffman::{Decoder, ESCAPE, Encoder, PAIRS, SIGN};
 use super::window::magnitude;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK};
 
-/// How often pairs of magnitudes were in a chunk.
+/// Number of occurrences of each pair of magnitudes in a chunk.
 pub(super) type PairCounts = [u32; PAIRS];
 
 const STREAMS: usize = 4;
@@ -27,13 +27,13 @@ const STREAMS: usize = 4;
 const LENGTHS: usize = 2 * STREAMS;
 /// Numbers of a block in each stream.
 const SHARE: usize = BLOCK / STREAMS;
-/// Most bytes of a stream, and the reach of the last write.
+/// Maximum bytes of a stream, and the overhang of the last write.
 const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
-/// Largest k: so many bits, and those of a byte begun, are in a word.
+/// Largest k: a 64-bit word holds this many bits and those of a partial byte.
 const MAX_SHIFT: u32 = 56;
-/// Largest class that can be said.
+/// Largest class that the format can represent.
 const MAX_CLASS: u8 = 63;
-/// Most bytes of classes, and the reach of the last write.
+/// Maximum bytes of classes, and the overhang of the last write.
 pub(super) const MAX_CLASS_BYTES: usize = BLOCKS + 8;
 
 /// Writes bits, low ones first.
@@ -49,7 +49,7 @@ impl<'a> LowBitWriter<'a> {
         Self { dst, at, bits: 0, n_bits: 0 }
     }
 
-    /// Writes at most 56 bits; `None` if there is no room.
+    /// Writes at most 56 bits; `None` if there is no space.
     #[inline(always)]
     fn put(&mut self, bits: u64, n_bits: u32) -> Option<()> {
         self.bits |= bits << self.n_bits;
@@ -61,20 +61,20 @@ impl<'a> LowBitWriter<'a> {
         Some(())
     }
 
-    /// Where the next byte begins; what is left of the last one is 0.
+    /// Returns where the next byte begins. The rest of a partial byte is 0.
     fn end(&self) -> usize {
         self.at + usize::from(self.n_bits > 0)
     }
 }
 
-/// 57 bits at least from place `bit` on.
+/// Returns at least 57 bits from place `bit` on.
 #[inline(always)]
 fn bits_at(src: &[u8], bit: usize) -> Option<u64> {
     let word = src.get(bit / 8..)?.first_chunk()?;
     Some(u64::from_le_bytes(*word) >> (bit % 8))
 }
 
-/// The block's class.
+/// Returns the block's class.
 #[inline(always)]
 fn class_of<B: Word>(block: &[B]) -> u8 {
     let (mut largest, mut sum) = (B::ZERO, B::ZERO);
@@ -91,22 +91,22 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
         // The sum may have overflowed.
         n_bits - 2
     } else {
-        // Without the largest, which may be alone: the mean of h is at most 50 / 31.
+        // Excludes the largest, which may be an outlier: the mean of h is at most 50 / 31.
         let rest = sum.minus(largest).to_u64();
         u64::BITS - (rest.saturating_sub(1) / 50).leading_zeros()
     };
     1 + shift.min(MAX_SHIFT) as u8
 }
 
-/// Writes each block's class as it differs from the one before; 0 before the first is 1. `None` if
-/// there is no room, or one is above [`MAX_CLASS`].
+/// Writes each block's class relative to the one before. The class before the first is 1. `None` if
+/// there is no space, or a class is above [`MAX_CLASS`].
 pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     let mut writer = LowBitWriter::new(dst, at);
     let mut before = 1;
     if classes.iter().any(|class| *class > MAX_CLASS) {
         return None;
     }
-    // As many as are sure to fit a word, without branches that none could foresee.
+    // Seven classes are sure to fit a word, without branches, which would be unpredictable.
     for some in classes.chunks(7) {
         let (mut bits, mut n_bits) = (0, 0);
         for &class in some {
@@ -125,22 +125,22 @@ pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<u
     Some(writer.end())
 }
 
-/// What the first bits of a class say: whether it is told by the one before, the step from there,
-/// and how many bits it takes.
+/// Decoding table for classes, by their first three bits. An entry tells if the class builds on the
+/// one before, then the step to add, and the number of bits.
 const STEPS: [(bool, u8, u32); 8] = {
     let [same, other] = [(true, 0, 1), (false, 0, 8)];
     let [up, down] = [(true, 1, 3), (true, u8::MAX, 3)];
     [same, up, same, other, same, down, same, other]
 };
 
-/// Inverse of [`put_classes`], of classes of which none is above `most`.
+/// Inverse of [`put_classes`]. Rejects classes above `most`.
 pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize) -> Option<usize> {
     let (mut bit, mut before, mut largest) = (8 * at, 1_u8, 0);
     for some in classes.chunks_mut(7) {
         let mut bits = bits_at(src, bit)?;
         for class in some {
             let (keeps, step, n_bits) = STEPS[(bits & 7) as usize];
-            // Of 0 a step down is larger than any.
+            // A step down from 0 wraps to a class above all limits.
             let next = if keeps { before } else { (bits >> 2 & 63) as u8 };
             before = next.wrapping_add(step);
             largest = largest.max(before);
@@ -156,14 +156,14 @@ pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize)
         .then_some(bit.div_ceil(8))
 }
 
-/// The part of a number above `shift` bits, with its sign.
+/// Shifts a number right by `shift` bits and keeps its sign.
 #[inline(always)]
 pub(super) fn above<B: Word>(sum: B, shift: u32) -> B {
     let sign = B::from_u64(1) << (B::BITS - 1);
     ((sum ^ sign) >> shift).minus(sign >> shift)
 }
 
-/// Runs of neighbouring blocks of one class: the class, and the first block and the one behind.
+/// Returns runs of adjacent blocks of one class: the class, the first block, and the end.
 fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     let mut end = 0;
     classes.chunk_by(|a, b| a == b).map(move |run| {
@@ -172,8 +172,8 @@ fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     })
 }
 
-/// Writes the numbers, whole blocks of them; into how many bytes. `None` if there is no room, and
-/// then they would take more than as they are.
+/// Writes the numbers, which must be whole blocks, and returns the number of bytes. `None` if there
+/// is no space; they would then take more bytes than uncompressed.
 #[inline(always)]
 pub(super) fn write<B: Word>(
     numbers: &[B],
@@ -266,7 +266,7 @@ fn put_low<B: Word>(
     let mask = (1 << shift) - 1;
     let low = |number: B| number.plus(half).to_u64() & mask;
     let mut writer = LowBitWriter::new(dst, at);
-    // Of eight numbers the bits fill whole bytes.
+    // The bits of eight numbers fill whole bytes.
     if shift <= 7 {
         for eight in numbers.as_chunks::<8>().0 {
             let mut bits = 0;
@@ -283,13 +283,13 @@ fn put_low<B: Word>(
     Some(writer.end())
 }
 
-/// Whether a number of four bits says that it is larger than it can say.
+/// Returns whether any magnitude in the block is marked as too large for its four bits.
 #[inline(always)]
 fn escapes(nibbles: &[u8; BLOCK]) -> bool {
     nibbles.iter().fold(false, |any, nibble| any | (nibble % SIGN == ESCAPE))
 }
 
-/// Writes how much larger than 7 the magnitudes of a block are that are so large.
+/// Writes the excess over 7 of each magnitude in a block that is at least 7.
 #[inline(always)]
 fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) -> Option<usize> {
     let half = B::from_u64(1 << shift >> 1);
@@ -306,8 +306,8 @@ fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) 
     Some(at)
 }
 
-/// Reads numbers from `src[..len]`, which has eight bytes more at least; how many bytes they took.
-/// `None` if no writer wrote it.
+/// Reads numbers from `src[..len]` and returns the number of bytes read. `src` has at least eight
+/// more bytes. `None` if no writer writes such bytes.
 #[inline(always)]
 pub(super) fn read<B: Word>(
     src: &[u8],
@@ -383,7 +383,7 @@ pub(super) fn read<B: Word>(
     (at <= len).then_some(at)
 }
 
-/// Adds the low bits of blocks of one class to their numbers, less half of what they may be.
+/// Adds the low bits of blocks of one class to their numbers and subtracts 2^(k−1).
 #[inline(always)]
 fn take_low<B: Word>(numbers: &mut [B], shift: u32, src: &[u8], at: usize) -> Option<()> {
     let half = B::from_u64(1 << shift >> 1);
@@ -401,7 +401,7 @@ fn take_low<B: Word>(numbers: &mut [B], shift: u32, src: &[u8], at: usize) -> Op
     Some(())
 }
 
-/// Reads how much larger those numbers of a block are that could not be said.
+/// Reads the excess of the escaped numbers of a block.
 #[inline(always)]
 fn take_escapes<B: Word>(
     high: &[u8; BLOCK],

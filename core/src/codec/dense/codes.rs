@@ -1,23 +1,23 @@
-//! The codes of a chunk's values, and the exceptions among them.
+//! Codes of a chunk's values, and the exceptions among them.
 
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 use crate::kernel::{BLOCK, BLOCKS, CHUNK, Code, Lattice, Scale};
 use crate::op::{self, LatticeOp};
 
-/// The values of a chunk that are on no lattice.
+/// Values of a chunk that are not on the lattice.
 #[derive(Debug)]
 pub(super) struct Exceptions<T> {
-    /// Of each block bit i: value i is one.
+    /// One mask per block; bit i marks value i as an exception.
     masks: [u32; BLOCKS],
-    /// Exceptions at their places, and anything.
+    /// Values of the exceptions at their places. All other places are unspecified.
     values: [T; CHUNK],
-    /// Blocks that may have some.
+    /// Number of leading blocks that may have exceptions.
     n_blocks: usize,
 }
 
 impl<T: Float> Exceptions<T> {
-    /// A constant, as a function's result would be on the stack twice.
+    /// No exceptions. A constant, because the result of a function would be on the stack twice.
     pub(super) const NONE: Self =
         Self { masks: [0; BLOCKS], values: [T::ZERO; CHUNK], n_blocks: 0 };
 
@@ -26,7 +26,7 @@ impl<T: Float> Exceptions<T> {
         self.n_blocks = 0;
     }
 
-    /// Makes them the others; in place, as they are long.
+    /// Copies the other exceptions, in place because they are large.
     pub(super) fn copy_from(&mut self, others: &Self) {
         self.masks.copy_from_slice(&others.masks);
         self.values.copy_from_slice(&others.values);
@@ -37,14 +37,14 @@ impl<T: Float> Exceptions<T> {
         self.n_blocks == 0
     }
 
-    /// Blocks that have some, and exceptions.
+    /// Returns the number of blocks with exceptions and the number of exceptions.
     pub(super) fn counts(&self) -> (u32, u32) {
         let masks = &self.masks[..self.n_blocks];
         let n_blocks = masks.iter().filter(|mask| **mask > 0).count();
         (n_blocks as u32, masks.iter().map(|mask| mask.count_ones()).sum())
     }
 
-    /// Makes a value one.
+    /// Makes the value at `at` an exception.
     fn set(&mut self, at: usize, value: T) {
         self.masks[at / BLOCK] |= 1 << (at % BLOCK);
         self.values[at] = value;
@@ -55,26 +55,29 @@ impl<T: Float> Exceptions<T> {
         self.masks[at / BLOCK] >> (at % BLOCK) & 1 == 1
     }
 
-    /// Their places, in order.
+    /// Returns the places of the exceptions, in order.
     fn places(&self) -> impl Iterator<Item = usize> {
         places(&self.masks[..self.n_blocks])
     }
 
-    /// The first of so many values that is none.
+    /// Returns the place of the first value, among the first `n_values`, that is not an exception.
     pub(super) fn first_code(&self, n_values: usize) -> Option<usize> {
         (0..n_values).find(|&at| !self.has(at))
     }
 
-    /// Gives each exception the code before it, the first of all this one.
+    /// Gives each exception the code before it. An exception at place 0 gets `first`.
     pub(super) fn hold(&self, codes: &mut [T::Bits], first: T::Bits) {
         for at in self.places() {
             codes[at] = if at == 0 { first } else { codes[at - 1] };
         }
     }
 
-    /// Values ⊕ others, of which these are the exceptions and `codes` the codes, and which in turn
-    /// become those of the result: where either is an exception the result is one, of values that
-    /// partial results are decoded to.
+    /// Reduces with the exceptions of another operand: these become the exceptions of others ⊕
+    /// these.
+    ///
+    /// `codes` are the codes of this operand, and `others` holds the codes and exceptions of the
+    /// other one. If either operand is an exception at a place, the result is one too. It is
+    /// computed from values as partial results decode to.
     pub(super) fn join(
         &mut self,
         codes: &mut [T::Bits],
@@ -102,8 +105,8 @@ impl<T: Float> Exceptions<T> {
         }
     }
 
-    /// Writes the exceptions of so many values to the front of `dst`; into how many bytes, `None`
-    /// if there is no room.
+    /// Writes the exceptions among the first `n_values` values to the front of `dst` and returns
+    /// the number of bytes. `None` if there is no space.
     pub(super) fn write(&self, n_values: usize, dst: &mut [u8]) -> Option<usize> {
         let masks = &self.masks[..n_values.div_ceil(BLOCK)];
         let n_bitmap = masks.len().div_ceil(8);
@@ -145,8 +148,8 @@ impl<T: Float> Exceptions<T> {
         Some(at)
     }
 
-    /// Reads the exceptions of so many values, which take up all of `src`; `None` if no writer
-    /// wrote it.
+    /// Reads the exceptions among `n_values` values from all of `src`; `None` if no writer writes
+    /// such bytes.
     pub(super) fn read(&mut self, n_values: usize, src: &[u8]) -> Option<()> {
         let n_blocks = n_values.div_ceil(BLOCK);
         let n_bitmap = n_blocks.div_ceil(8);
@@ -191,7 +194,8 @@ impl<T: Float> Exceptions<T> {
         src.is_empty().then_some(())
     }
 
-    /// Writes codes as they are, and in place of those of exceptions these; and a bitmap of them.
+    /// Writes codes unchanged, but exceptions in place of their codes, then a bitmap of the
+    /// exceptions.
     pub(super) fn write_plain(&self, codes: &[T::Bits], dst: &mut [u8]) -> usize {
         let n_words = size_of_val(codes);
         dst[..n_words].copy_from_slice(bytemuck::cast_slice(codes));
@@ -208,7 +212,7 @@ impl<T: Float> Exceptions<T> {
         n_words + n_bitmap
     }
 
-    /// Inverse of [`write_plain`](Self::write_plain); codes of exceptions are anything.
+    /// Inverse of [`write_plain`](Self::write_plain). Leaves the codes of exceptions unspecified.
     pub(super) fn read_plain(
         &mut self,
         has_exceptions: bool,
@@ -231,12 +235,12 @@ impl<T: Float> Exceptions<T> {
     }
 }
 
-/// A bit for each of `n` values of a block, if there are so many.
+/// Returns the mask of the first `n` values of a block, or of all values if `n` is larger.
 fn full_mask(n: usize) -> u32 {
     u32::MAX >> (BLOCK - n.min(BLOCK))
 }
 
-/// The places of the bits that are set.
+/// Returns the places of the set bits.
 fn places(masks: &[u32]) -> impl Iterator<Item = usize> {
     masks.iter().enumerate().flat_map(|(i, &mask)| {
         let mut left = mask;
@@ -248,14 +252,14 @@ fn places(masks: &[u32]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The value of a code.
+/// Returns the value of a code.
 #[inline(always)]
 fn value_of<T: Float>(code: T::Bits, step: T::Wide) -> T {
     T::narrow(T::Wide::from_code(T::Code::from_bits(code.to_u64())) * step)
 }
 
-/// Writes the codes of values, and which of them are exceptions, by their weight
-/// (docs/guarantees.md, "The check").
+/// Writes the codes of values and adds values off the lattice to the exceptions, multiplied by the
+/// weight (docs/guarantees.md, "The check").
 #[inline(always)]
 pub(super) fn quantise<T: Float>(
     values: &[T],
@@ -270,7 +274,7 @@ pub(super) fn quantise<T: Float>(
         let nearest = rounded - T::Wide::ROUNDER;
         let error = (x - nearest * lattice.step).abs();
         let is_point = (nearest.abs() <= lattice.limit) & (error < lattice.bound);
-        // Bits of numbers that close to the rounder count up with them.
+        // Near the rounder, the bit patterns of floats count up by one per integer.
         (T::narrow(rounded).bits().minus(rounder), is_point)
     };
     let mut all = true;
@@ -282,7 +286,7 @@ pub(super) fn quantise<T: Float>(
     if !all {
         for (at, &x) in values.iter().enumerate() {
             if !code(x).1 {
-                // A product would make a signalling NaN a quiet one.
+                // A product would turn a signalling NaN into a quiet one.
                 let is_one = lattice.weight == T::ONE;
                 exceptions.set(at, if is_one { x } else { op::weighted(x, lattice.weight) });
             }
@@ -290,7 +294,7 @@ pub(super) fn quantise<T: Float>(
     }
 }
 
-/// Writes the values of codes, and exceptions.
+/// Writes the values of codes and exceptions.
 #[inline(always)]
 pub(super) fn dequantise<T: Float>(
     codes: &[T::Bits],
@@ -309,7 +313,7 @@ pub(super) fn dequantise<T: Float>(
     }
 }
 
-/// codes ← codes ⊕ others.
+/// Reduces codes in place: codes ← codes ⊕ others.
 #[inline(always)]
 pub(super) fn operate<T: Float>(op: LatticeOp, codes: &mut [T::Bits], others: &[T::Bits]) {
     let signed = |code: T::Bits| T::Code::from_bits(code.to_u64());

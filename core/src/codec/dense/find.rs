@@ -1,9 +1,10 @@
-//! Looking for strides: how far apart rows and planes are of an array whose shape nobody tells.
+//! Search for strides: the distances between rows and between planes of an array, when the caller
+//! gives no shape.
 //!
-//! Where rows are `lag` values apart, a value differs from the one before it much as the values
-//! `lag` places before do from each other. So some values, spread over the array, are compared with
-//! all lags of a window, and the few lags with the least difference are tried, alone and in pairs,
-//! as the codec would use them.
+//! If rows are `lag` values apart, the difference between neighbouring values resembles the
+//! difference `lag` places before. The search therefore compares some differences, spread over the
+//! array, with those at all lags of a window. It tries the few most similar lags, alone and in
+//! pairs, as the codec would use them.
 
 use super::window::{MOST, Strides};
 use crate::element::Float;
@@ -12,27 +13,29 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, Level};
 use core::cmp::Ordering;
 
-/// Fewer values are too few for a search of the whole window.
+/// Search for strides only in arrays of at least this many values, because a search of the whole
+/// window needs that many.
 const LEAST: usize = 1 << 16;
 
-/// Values that are compared with all lags.
+/// Number of values whose differences are compared at all lags.
 const ANCHORS: usize = 48;
-/// Lags that are tried as rows and planes: those with the least difference. Beside the first of all
-/// its neighbours are tried as rows, as few values cannot tell them apart.
+/// Number of lags with the smallest difference that are tried as rows and planes. For the best lag,
+/// its two neighbours are tried as rows too, because a few values cannot tell them apart.
 const TRIED: usize = 6;
-/// A lag is worth trying that leaves at most this part of what the value before leaves.
+/// A lag is tried only if its difference is at most this fraction of the difference to the value
+/// before.
 const WORTH: f64 = 0.9;
-/// Blocks that strides are tried on.
+/// Number of blocks on which strides are tried.
 const BLOCKS: usize = 48;
-/// Strides must save this part of the bits,
+/// Minimum fraction of the bits that strides must save.
 const SAVES: f64 = 0.01;
-/// and those that are farther apart than others this part of theirs.
+/// Minimum fraction of the bits that farther strides must save over nearer ones.
 const SAVES_MORE: f64 = 0.002;
-/// Residuals beyond are of values that have no codes.
+/// Values with residuals beyond this limit have no codes.
 const LARGEST: f64 = 1e9;
 
-/// The strides that save the most bits of these values on a lattice of this step; none if none
-/// save much.
+/// Returns the strides that save the most bits for these values on a lattice of this step. Returns
+/// the default (no strides) if none save enough.
 pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
     if values.len() < LEAST {
         return Strides::default();
@@ -49,8 +52,9 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
     run(level, StrideSearch { values, inverse: T::Wide::nearest(1.0 / step), lags })
 }
 
-/// Sums up how much anchors' differences to the value before them differ from those at all lags:
-/// that of lag `MOST - i` to place i. Gives the sum that a lag is worth trying for.
+/// Sums, for all lags, the distance between an anchor's difference to its previous value and the
+/// same difference one lag earlier. Place i receives the sum for lag `MOST - i`. Returns a
+/// limit: only lags with smaller sums are worth a try.
 struct LagComparison<'a, T: Float> {
     values: &'a [T],
     differences: &'a mut [T::Wide; MOST + 1],
@@ -63,7 +67,7 @@ impl<T: Float> Task for LagComparison<'_, T> {
     fn run(self) -> T::Wide {
         let Self { values, differences } = self;
         let zero = T::Wide::nearest(0.0);
-        // Not evenly apart: that may be a multiple of what is looked for.
+        // Not equally spaced, because the spacing might be a multiple of a stride.
         let anchors = || {
             let room = (values.len() - MOST - 2) / ANCHORS;
             (0..ANCHORS).map(move |i| {
@@ -72,7 +76,7 @@ impl<T: Float> Task for LagComparison<'_, T> {
             })
         };
         let difference = |at: usize| values[at].widen() - values[at - 1].widen();
-        // Beyond four times what is usual a difference says no more than that it is large.
+        // Limit differences to four times the usual one: larger ones only show an outlier.
         let mut sizes = [T::Wide::MAX; ANCHORS];
         for (to, size) in sizes.iter_mut().zip(anchors().map(|at| difference(at).abs())) {
             if size < *to {
@@ -105,7 +109,7 @@ struct Lags {
 }
 
 impl Lags {
-    /// Takes the lag if it is among the best.
+    /// Inserts the lag if it is among the best.
     fn offer(&mut self, lag: u32, difference: f64) {
         let at = self.lags[..self.n].partition_point(|(_, other)| *other <= difference);
         if at < TRIED {
@@ -116,7 +120,7 @@ impl Lags {
     }
 }
 
-/// Chooses strides made of these lags, by what is left over of a sample.
+/// Chooses strides among these lags by the residuals of a sample.
 struct StrideSearch<'a, T: Float> {
     values: &'a [T],
     /// 1 / step.
@@ -125,8 +129,8 @@ struct StrideSearch<'a, T: Float> {
 }
 
 impl<T: Float> StrideSearch<'_, T> {
-    /// What the best predictor with these strides leaves over of the sample, in bits on a scale of
-    /// its own.
+    /// Returns the cost of the sample's residuals with these strides and the best predictor. The
+    /// scale is arbitrary but grows with the bits.
     #[inline(always)]
     fn cost(&self, strides: Strides) -> f64 {
         let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
@@ -159,16 +163,16 @@ impl<T: Float> StrideSearch<'_, T> {
                 let left = across(start);
                 let next = minus(left, across(start - 1));
                 for (cost, left) in costs[bits..].iter_mut().zip([left, next]) {
-                    // What is no number, or far from all others, has no code.
+                    // NaN and values far from all others have no code.
                     let size = |x: T::Wide| if x.abs() < largest { x.abs() } else { zero };
                     let sum = left.into_iter().fold(zero, |sum, x| sum + size(x)).to_f64();
-                    // Bits grow as the logarithm, of which a float's bits are a fair picture.
+                    // Bits grow with the logarithm, and the bit pattern of a float approximates it.
                     *cost += f64::from((8.0 + sum as f32).to_bits()) - f64::from(8_f32.to_bits());
                 }
             }
         }
         let is_there = |bits: &usize| (bits & 2 == 0 || row > 0) && (bits & 4 == 0 || plane > 0);
-        // Rows and planes without the value before are no predictor of the codec's.
+        // The codec has no predictor from rows and planes without the previous value.
         let all = [0, 1, 2, 3, 4, 5, 7].into_iter().filter(is_there);
         all.map(|bits| costs[bits]).fold(f64::MAX, f64::min)
     }
@@ -217,7 +221,8 @@ mod tests {
 
     const LEVEL: Level = Level::Scalar;
 
-    /// A field of this shape whose rows and planes are like those beside them, not like others.
+    /// Makes a field of this shape in which adjacent rows and planes are similar and distant ones
+    /// are not.
     fn field([planes, rows, columns]: [usize; 3]) -> Vec<f32> {
         let value = |i: usize| {
             let (z, y, x) = (i / columns / rows, i / columns % rows, i % columns);
@@ -236,7 +241,7 @@ mod tests {
 
     const STEP: f64 = 1e-3;
 
-    /// Bytes by these strides, for those by others.
+    /// Returns the bytes with `ours` as strides divided by the bytes with `theirs`.
     fn ratio(values: &[f32], [ours, theirs]: [[u32; 2]; 2]) -> f64 {
         let params = CodecParams::new(Quantum::new::<f32>(STEP / 2.0).unwrap());
         let n_bytes = [ours, theirs].map(|strides| {
@@ -249,7 +254,7 @@ mod tests {
 
     #[test]
     fn strides_are_found_that_are_as_good_as_true_ones() {
-        // The last two have planes too far apart for the window, or none.
+        // The last two have planes too far apart for the window, or no planes.
         let shapes = [[20, 50, 97], [9, 96, 128], [40, 12, 192], [3, 200, 311], [1, 60, 1440]];
         for shape in shapes {
             let values = field(shape);
@@ -257,7 +262,7 @@ mod tests {
             let found = found(&values);
             let ratio = [told, [0; 2]].map(|other| ratio(&values, [found, other]));
             assert!(ratio[0] < 1.03, "{shape:?}: {found:?}, {} of the bytes", ratio[0]);
-            assert!(ratio[1] < 0.97, "{shape:?}: {found:?}, {} of those without", ratio[1]);
+            assert!(ratio[1] < 0.97, "{shape:?}: {found:?}, {} without strides", ratio[1]);
         }
     }
 

@@ -1,31 +1,31 @@
-//! Codes for pairs of small numbers.
+//! Huffman codes for pairs of small numbers.
 //!
-//! A number's magnitude is 0 … 6, or 7 for all that are larger; the 64 pairs of magnitudes have a
-//! Huffman code of at most ten bits, and a sign follows for each magnitude that is not 0. Half a
-//! pair's code is a fraction of a bit, which single numbers could not have; signs take no part, as
-//! they are as likely one way as the other.
+//! A number's magnitude is 0 … 6, or 7 for all larger ones. The 64 pairs of magnitudes have a
+//! Huffman code of at most ten bits. A sign bit follows for each magnitude that is not 0. With
+//! pairs, a number can take a fraction of a bit, which is impossible for single numbers. Signs are
+//! not part of the code, because both are equally likely.
 //!
-//! Nobody sends a code: both sides make it of how often pairs were in chunks before, and begin with
-//! one for numbers of which two in five are 0.
+//! The code is not sent. Both sides derive it from the frequencies of pairs in earlier chunks. They
+//! start with a code for data in which two in five numbers are 0.
 
-/// Magnitudes that have a symbol of their own are below this.
+/// Magnitudes below this have a symbol of their own.
 pub(super) const ESCAPE: u8 = 7;
 const MAGNITUDES: usize = ESCAPE as usize + 1;
-/// Pairs of magnitudes.
+/// Number of pairs of magnitudes.
 pub(super) const PAIRS: usize = MAGNITUDES * MAGNITUDES;
 /// Longest code of a pair, without signs.
 const MAX_LEN: u32 = 10;
-/// Longest code of a pair.
+/// Longest code of a pair, with signs.
 pub(super) const MAX_BITS: u32 = MAX_LEN + 2;
-/// The sign in a number of four bits.
+/// Sign bit of a four-bit number.
 pub(super) const SIGN: u8 = 8;
 
-/// The lengths of all pairs' codes, which say all about them.
+/// Code lengths of all pairs, which determine the code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeLengths([u8; PAIRS]);
 
 impl CodeLengths {
-    /// Of the code that payloads begin with.
+    /// Lengths of the code at the start of a payload.
     #[rustfmt::skip]
     pub(super) const INITIAL: Self = Self([
         3, 3, 4, 5, 6, 7, 8, 8,
@@ -38,9 +38,10 @@ impl CodeLengths {
         8, 9, 9, 9, 10, 10, 10, 10,
     ]);
 
-    /// The best code of at most [`MAX_LEN`] bits that is found by making rare pairs more frequent.
+    /// Returns a code of at most [`MAX_LEN`] bits, found by raising the weights of rare pairs until
+    /// the Huffman code is short enough.
     pub(super) fn of(counts: &[u32; PAIRS]) -> Self {
-        // A pair that has not been seen may come.
+        // Pairs that did not occur yet may still occur.
         let mut weights = counts.map(|count| count + 1);
         loop {
             let lengths = huffman(&weights);
@@ -52,7 +53,7 @@ impl CodeLengths {
     }
 }
 
-/// Lengths of Huffman's codes: the two lightest nodes become one, until one is left.
+/// Returns the lengths of a Huffman code. It merges the two lightest nodes until one is left.
 fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     const NODES: usize = 2 * PAIRS - 1;
     let mut order: [u64; PAIRS] = core::array::from_fn(|i| u64::from(counts[i]) << 8 | i as u64);
@@ -61,7 +62,7 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     for (weight, key) in weights.iter_mut().zip(order) {
         *weight = key >> 8;
     }
-    // Leaves are in order, and so are the nodes made of them, behind: the lightest comes first of
+    // Leaves are sorted, and so are the merged nodes after them. The lightest is thus the first of
     // one or the other.
     let (mut leaf, mut inner) = (0, PAIRS);
     for node in PAIRS..NODES {
@@ -84,16 +85,19 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     lengths
 }
 
-/// Of each pair of numbers of four bits (magnitude, and [`SIGN`]), the first below, its code, to be
-/// read from its lowest bit on, and above 16 bits how long that is; 0 if there is no such pair.
+/// Codes of all pairs of four-bit numbers (a magnitude and [`SIGN`]).
+///
+/// The index holds the first number in its low nibble and the second above it. An entry holds the
+/// code in its low 16 bits, to be read from the lowest bit on, and the code's length above them. An
+/// entry of 0 means that there is no such pair.
 #[derive(Clone, Debug)]
 pub(super) struct Encoder([u32; 256]);
 
 impl Encoder {
-    /// Of the code that payloads begin with.
+    /// The code at the start of a payload.
     pub(super) const INITIAL: &Self = &Self::new(&CodeLengths::INITIAL);
 
-    // Loops as a constant can have them.
+    // `while` loops, because the function is also called in constants.
     pub(super) const fn new(lengths: &CodeLengths) -> Self {
         let mut table = [0; 256];
         let (mut next, mut len) = (0_u16, 1);
@@ -113,7 +117,8 @@ impl Encoder {
         Self(table)
     }
 
-    /// Enters a pair with all its signs, each behind the code if its magnitude is not 0.
+    /// Enters a pair with all combinations of signs. A sign follows the code if its magnitude is
+    /// not 0.
     const fn set(table: &mut [u32; 256], pair: usize, code: u32, len: u32) {
         let (low, high) = (pair % MAGNITUDES, pair / MAGNITUDES);
         let (low_signs, high_signs) = ((low > 0) as u32, (high > 0) as u32);
@@ -127,7 +132,7 @@ impl Encoder {
         }
     }
 
-    /// The code of a pair, and its bits.
+    /// Returns the code of a pair and its number of bits.
     #[inline(always)]
     pub(super) fn code(&self, low: u8, high: u8) -> (u64, u32) {
         let entry = self.0[usize::from(low | high << 4)];
@@ -135,13 +140,13 @@ impl Encoder {
     }
 }
 
-/// Of each sequence of [`MAX_BITS`] bits the pair that it begins with: bits taken, and two signed
-/// bytes.
+/// Table of the pair at the start of every sequence of [`MAX_BITS`] bits. An entry holds the number
+/// of bits taken and two signed bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder([u32; 1 << MAX_BITS]);
 
 impl Decoder {
-    /// Of the code that payloads begin with.
+    /// The code at the start of a payload.
     pub(super) const INITIAL: &Self = &Self::new(Encoder::INITIAL);
 
     pub(super) const fn new(encoder: &Encoder) -> Self {
@@ -150,7 +155,7 @@ impl Decoder {
         decoder
     }
 
-    /// Makes it the decoder of another code.
+    /// Turns it into the decoder of another code.
     const fn set(&mut self, encoder: &Encoder) {
         let Self(table) = self;
         let mut pair = 0;
@@ -166,15 +171,15 @@ impl Decoder {
         }
     }
 
-    /// Makes it the decoder of the code that these counts teach. Apart, so that nobody else has its
-    /// table on the stack twice.
+    /// Turns it into the decoder of the code derived from these counts. A separate function, so
+    /// that other paths do not have a second table on the stack.
     #[inline(never)]
     pub(super) fn learn(this: &mut Option<Self>, counts: &[u32; PAIRS]) {
         let encoder = Encoder::new(&CodeLengths::of(counts));
         this.get_or_insert_with(|| Self([0; 1 << MAX_BITS])).set(&encoder);
     }
 
-    /// The pair that these bits begin with, as signed bytes, and how many bits it takes.
+    /// Returns the pair at the start of these bits, as signed bytes, and the number of bits taken.
     #[inline(always)]
     pub(super) fn pair(&self, bits: u64) -> ([u8; 2], u32) {
         let entry = self.0[bits as usize % (1 << MAX_BITS)];
@@ -182,7 +187,7 @@ impl Decoder {
     }
 }
 
-/// A number of four bits as a signed byte.
+/// Returns a four-bit number as a signed byte.
 const fn signed_byte(number: usize) -> u32 {
     let magnitude = number as u8 % SIGN;
     (if (number as u8) < SIGN { magnitude } else { magnitude.wrapping_neg() }) as u32

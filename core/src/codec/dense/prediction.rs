@@ -1,36 +1,37 @@
-//! Which predictor a writer takes, if not the one that leaves the least over.
+//! Choice of the predictor, in place of the writer's own.
 
 use super::window::{Predictor, Strides};
 
-/// What [`Dense`](super::Dense) and [`FzNd`](super::FzNd) predict values from
+/// Predictor of [`Dense`](super::Dense) and [`FzNd`](super::FzNd)
 /// ([`Plan::with_prediction`](crate::Plan::with_prediction)).
 ///
-/// It changes how many bytes values take, and no value. A chunk says how it was predicted, so ranks
-/// may differ in it. Where rows or planes are not known, those that need them do without.
+/// It changes the size of an encoding but never a value. Each chunk records its predictor, so ranks
+/// may choose differently. If rows or planes are unknown, predictors that need them fall back to
+/// simpler ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Prediction {
-    /// For each chunk of 4096 values what a sample of it says.
+    /// The best for each chunk of 4096 values, by a sample of the chunk.
     #[default]
     Auto,
-    /// Nothing: values are packed as they are. For data without order, as weights.
+    /// No prediction: codes are packed unchanged. For unordered data such as weights.
     None,
-    /// The value before: what is left over are first differences.
+    /// The previous value. Residuals are first differences.
     First,
-    /// The line through the two before: second differences.
+    /// The line through the two previous values. Residuals are second differences.
     Second,
-    /// The plane through neighbours in this row and the one before: the Lorenzo predictor.
+    /// The plane through neighbours in this row and the row before: the 2-D Lorenzo predictor.
     Lorenzo2,
-    /// The same of a box, with neighbours in the plane before.
+    /// The 3-D Lorenzo predictor, which also uses neighbours in the plane before.
     Lorenzo3,
 }
 
 impl Prediction {
-    /// All of them.
+    /// All predictions.
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::None, Self::First, Self::Second, Self::Lorenzo2, Self::Lorenzo3];
 
-    /// Its name on command lines.
+    /// Returns the name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +44,7 @@ impl Prediction {
         }
     }
 
-    /// The predictor itself, as far as these strides allow.
+    /// Returns the predictor, as far as these strides allow it. `None` for [`Auto`](Self::Auto).
     pub(super) fn predictor(self, strides: Strides) -> Option<Predictor> {
         let wanted = match self {
             Self::Auto => return None,

@@ -1,5 +1,5 @@
-//! The chunks of a payload in order: each is predicted from those before, and its pairs have the
-//! code that chunks before have taught.
+//! Writer and reader of a payload's chunks in order. A chunk is predicted from those before it, and
+//! its pair code is derived from earlier chunks.
 
 use super::chunk::{self, PairCounts};
 use super::codes::Exceptions;
@@ -14,16 +14,16 @@ use crate::element::sealed::Word;
 use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, CHUNK, Kernel, Level};
 
-/// The chunk has exceptions.
+/// Tag bit: the chunk has exceptions.
 const EXCEPTIONS: u8 = 8;
-/// Its codes stand there as they are.
+/// Tag bit: the chunk's codes are stored unchanged.
 const PLAIN: u8 = 16;
-/// Blocks of what is left over are as wide as their largest number.
+/// Tag bit: residuals are packed in blocks as wide as the largest of them.
 const FIXED: u8 = 32;
-/// A byte says how many low bits of all that is left over are 0, and not there.
+/// Tag bit: a byte gives the number of low bits that are 0 in all residuals and left out.
 const ZEROS: u8 = 64;
 
-/// How what is left over becomes bytes.
+/// Packing of residuals into bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     /// Blocks as wide as their largest number.
@@ -33,13 +33,14 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// Most bytes of a chunk of so many values, or that are written to on the way.
+    /// Returns the function that maps a number of values to the maximum bytes of a chunk. This
+    /// includes bytes that are written only temporarily.
     pub(super) fn max_chunk_len<T: Float>(self) -> fn(usize) -> usize {
         let plain = |n_values| head_len::<T>(0) + plain_len::<T>(n_values, true);
         match self {
             Self::Entropy => plain,
             Self::Fixed => |n_values| {
-                // The count of zeros before them.
+                // Includes the count of left-out zeros.
                 let fixed = 1 + widths::room::<T>(n_values.div_ceil(BLOCK));
                 head_len::<T>(0) + fixed.max(plain_len::<T>(n_values, true))
             },
@@ -47,7 +48,8 @@ impl Packing {
     }
 }
 
-/// Bytes before what is in a chunk: the tag; of the first the code before it and strides.
+/// Returns the bytes before a chunk's contents: the tag, and in the first chunk the code before it
+/// and the strides.
 const fn head_len<T: Float>(index: usize) -> usize {
     if index == 0 { 1 + T::BYTES + size_of::<[u16; 2]>() } else { 1 }
 }
@@ -56,8 +58,8 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth,
-/// …, but not in the last.
+/// Returns whether the pairs of a chunk are counted for a new code: in the first, fourth, sixteenth
+/// chunk and so on, but not in the last.
 const fn counts_pairs(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
@@ -67,13 +69,13 @@ const fn counts_pairs(index: usize, n_values: usize) -> bool {
 /// Writes chunks in order.
 pub(super) struct Writer<T: Float> {
     packing: Packing,
-    /// For each chunk the best unless it is given.
+    /// Predictor of all chunks; `None` to choose the best for each.
     predictor: Option<Predictor>,
     kernel: Kernel<T>,
     level: Level,
     n_values: usize,
     window: CodeWindow<T::Bits>,
-    /// `None`: the initial one.
+    /// `None` for the initial code.
     encoder: Option<Encoder>,
     left: [T::Bits; CHUNK],
     index: usize,
@@ -100,18 +102,18 @@ impl<T: Float> Writer<T> {
         }
     }
 
-    /// Room for the codes of the next chunk.
+    /// Returns space for the codes of the next chunk.
     pub(super) fn next(&mut self, n_values: usize) -> &mut [T::Bits] {
         self.window.go_on(n_values);
         self.window.chunk_mut()
     }
 
-    /// The codes of the chunk.
+    /// Returns the codes of the chunk.
     pub(super) fn codes(&self) -> &[T::Bits] {
         self.window.chunk()
     }
 
-    /// Writes the chunk; into how many bytes.
+    /// Writes the chunk and returns the number of bytes.
     pub(super) fn write(&mut self, exceptions: &Exceptions<T>, dst: &mut [u8]) -> usize {
         let n_values = self.window.chunk().len();
         let mut tag = 0;
@@ -157,8 +159,8 @@ impl<T: Float> Writer<T> {
         at + n_bytes
     }
 
-    /// Writes what a predictor leaves over of the chunk: how, as a tag says it; into how many
-    /// bytes; and which pairs it had, if a code is to be learned from them.
+    /// Writes the residuals of the chunk. Returns tag bits for their form, the number of bytes, and
+    /// the pair counts if a new code is to be derived from them.
     fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
         let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
         if self.packing == Packing::Fixed {
@@ -177,7 +179,7 @@ impl<T: Float> Writer<T> {
     }
 }
 
-/// Writes how many low bits are left out, if any are: how a tag says it, and into how many bytes.
+/// Writes the number of left-out low bits, if any. Returns the tag bit and the number of bytes.
 #[inline(always)]
 fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     if zeros == 0 {
@@ -187,18 +189,19 @@ fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     (ZEROS, 1)
 }
 
-/// How many low bits are 0 in all numbers that these bits are of; 0 if all bits are.
+/// Returns the number of low bits that are 0 in all numbers, given the OR of the numbers. Returns 0
+/// if all numbers are 0.
 #[inline(always)]
 fn zeros_of<B: Word>(any: B) -> u32 {
     if any == B::ZERO { 0 } else { any.to_u64().trailing_zeros() }
 }
 
-/// What neighbours in other rows and planes leave over.
+/// Form of the residuals to neighbours in other rows and planes.
 struct Residuals<B> {
     predictor: Predictor,
-    /// What the first differs from, if it is differences that are packed.
+    /// Value before the first residual, if the packing takes differences.
     before: Option<B>,
-    /// Low bits that were 0 in all differences, and are left out of them.
+    /// Low bits that are 0 in all differences and left out of them.
     zeros: u32,
 }
 
@@ -223,7 +226,7 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
         if zeros > 0 {
             left.iter_mut().for_each(|code| *code = chunk::above(code.minus(base), zeros));
         }
-        // Differences to the one before are 0 there.
+        // This padding has differences of 0 to the value before.
         padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
         let before = before.map(|before| if zeros > 0 { B::ZERO } else { before });
         Residuals { predictor, before, zeros }
@@ -267,7 +270,7 @@ pub(super) struct Reader<'a, T: Float> {
     level: Level,
     stream: CheckedPayload<'a, T>,
     window: CodeWindow<T::Bits>,
-    /// `None`: the initial one.
+    /// `None` for the initial code.
     decoder: Option<Decoder>,
     pub(super) exceptions: Exceptions<T>,
     index: usize,
@@ -287,7 +290,7 @@ impl<'a, T: Float> Reader<'a, T> {
         }
     }
 
-    /// The codes of the chunk.
+    /// Returns the codes of the chunk.
     pub(super) fn codes(&self) -> &[T::Bits] {
         self.window.chunk()
     }
@@ -295,7 +298,7 @@ impl<'a, T: Float> Reader<'a, T> {
     /// Reads the next chunk.
     pub(super) fn read(&mut self) -> Result<(), DecodeError> {
         let (src, len) = self.stream.chunk(self.index)?;
-        // What is read may reach eight bytes further, which are there behind the last one too.
+        // Reads may reach eight bytes further. The pad provides these bytes after the last chunk.
         if src.len() < len || len < head_len::<T>(self.index) {
             return Err(DecodeError::Damaged);
         }
@@ -378,7 +381,7 @@ impl<'a, T: Float> Reader<'a, T> {
     }
 }
 
-/// Puts back the low bits that were left out of differences to `base`, and that.
+/// Restores the low bits that were left out of differences to `base`, and adds `base`.
 struct RescaleTask<'a, B> {
     zeros: u32,
     base: B,

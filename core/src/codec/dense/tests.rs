@@ -1,5 +1,5 @@
-//! What dense and fz-nd must do beside what every codec must: give the values of fz-light in all
-//! that can be done to a payload, whatever the shape, and stand any bytes.
+//! Tests of `dense` and `fz-nd`. For every operation on a payload and every shape, they must give
+//! the values of `fz-light`. They must also handle arbitrary bytes.
 
 mod damage;
 mod prediction;
@@ -30,7 +30,7 @@ impl Random {
         (self.next() >> 33) as usize % n
     }
 
-    /// In −1 … 1.
+    /// Returns a number in −1 … 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }
@@ -38,7 +38,8 @@ impl Random {
 
 const SHAPE: [usize; 3] = [5, 37, 61];
 
-/// A field of three dimensions, smooth in each; the parts of which it is made move by `phase`.
+/// Makes a three-dimensional field, smooth in each dimension. `phase` shifts the waves that it
+/// consists of.
 fn smooth([planes, rows, columns]: [usize; 3], phase: f64) -> Vec<f64> {
     let wave = |i: usize, rate: f64| (i as f64 * rate + phase).sin();
     let at = |i: usize| (i / columns / rows, i / columns % rows, i % columns);
@@ -54,8 +55,8 @@ struct Array<T> {
     values: Vec<T>,
 }
 
-/// What differs in how codes become bytes: long and short, of one dimension and of three, with
-/// values that have no codes.
+/// Arrays that exercise different packings: long and short, of one and of three dimensions, with
+/// values off the lattice.
 fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     let phase = seed as f64 * 0.01;
@@ -71,7 +72,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     put("smooth", &SHAPE, &mut field.iter().copied());
     put("smooth, as a line", &[], &mut field.iter().copied());
     put("of another shape", &[61, 37, 5], &mut field.iter().copied());
-    // A mask of rows, and of all that is below a height.
+    // A mask of rows, and of all values below a height.
     let masked = |i: usize, x: f64| if i / 61 % 7 < 2 || x < -2.0 { f64::NAN } else { x };
     put("masked", &SHAPE, &mut field.iter().enumerate().map(|(i, &x)| masked(i, x)));
     put("begins with none", &SHAPE, &mut (0..n).map(|i| if i < 5000 { 1e35 } else { field[i] }));
@@ -82,7 +83,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         _ => x,
     };
     put("dotted", &SHAPE, &mut field.iter().map(dotted));
-    // Those that signal among them, of which arithmetic makes quiet ones.
+    // Includes signalling NaN, which arithmetic turns into quiet ones.
     let nan = |i: usize| {
         let fraction = (1 << T::FRACTION_BITS) - 1;
         let infinity = T::from_f64(f64::INFINITY).bits().to_u64();
@@ -101,7 +102,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         &[70, 70],
         &mut (0..4900).map(|i| random.unit() * libm::exp2(f64::from(i as u32 / 64 % 40) - 20.0)),
     );
-    // What the row before predicts alone, or the plane before.
+    // Fields that only the row before predicts, or only the plane before.
     let mut near = |of: f64| of + 0.05 * random.unit();
     put(
         "rows alike",
@@ -115,7 +116,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     );
     put("constant", &[9000], &mut (0..9000).map(|_| 0.75));
     put("spikes", &[100, 90], &mut (0..9000).map(|i| if i % 701 == 3 { 1e3 } else { 0.0 }));
-    // Chunks enough for a third code; the fourth is none that one is learned from.
+    // Enough chunks for a third code. No code is derived from the fourth chunk.
     let shape = [8, 93, 97];
     let long = smooth(shape, phase);
     let long = long.iter().enumerate().map(|(i, &x)| match i / CHUNK {
@@ -137,15 +138,15 @@ fn params<T: Float>(bound: f64, shape: &[usize]) -> CodecParams {
     CodecParams::new(Quantum::new::<T>(bound).unwrap()).with_shape(shape)
 }
 
-/// The codecs that are tried.
+/// Codecs under test.
 const OURS: [CodecId; 2] = [CodecId::Dense, CodecId::FzNd];
 
-/// The codec, and fz-light.
+/// Returns the codec and fz-light.
 fn both<T: Float>(id: CodecId, params: &CodecParams) -> [AnyCodec<T>; 2] {
     [id, CodecId::FzLight].map(|id| id.instance::<T>(params))
 }
 
-/// What `write` writes, and what it says of blocks.
+/// Returns the bytes that `write` writes, and its statistics.
 fn written<T: Float>(
     codec: &dyn Codec<T>,
     n_values: usize,
@@ -171,7 +172,7 @@ fn decode<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], n: usize, divisor: u32) 
     values
 }
 
-/// Both give these bits, by whatever reads: whole or in parts, stored or reduced.
+/// Checks that both payloads decode to the same bits: whole or in parts, stored or reduced.
 fn assert_same_values<T: Float>(codecs: [&dyn Codec<T>; 2], bytes: [&[u8]; 2], n: usize, of: &str) {
     for divisor in [1, 3] {
         let [ours, theirs] = [0, 1].map(|i| bits(&decode(codecs[i], bytes[i], n, divisor)));
@@ -236,7 +237,7 @@ fn larger<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// Folds three arrays of a kind, and holds each step against fz-light and against combining.
+/// Folds three arrays and checks each step against fz-light and against combining.
 fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     let operands = [arrays::<T>(0), arrays::<T>(1), arrays::<T>(2)];
     let larger = larger::<T>;
@@ -293,7 +294,7 @@ fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// The slowest tests. They seldom fail unless a faster test fails too.
 mod long {
     use super::*;
 
@@ -309,7 +310,7 @@ mod long {
     fn folds_give_the_bytes_of_combining_and_the_values_of_fz_light() {
         reductions_are_those_of_fz_light::<f32>(CodecId::Dense);
         reductions_are_those_of_fz_light::<f64>(CodecId::Dense);
-        // It differs in how bytes are made of codes alone.
+        // fz-nd differs only in how it packs codes, so one type suffices.
         reductions_are_those_of_fz_light::<f32>(CodecId::FzNd);
     }
 }
@@ -380,7 +381,7 @@ fn payloads_of_other_shapes_are_combined_to_the_same_values() {
     let operands = [arrays::<f32>(0), arrays::<f32>(1)].map(|mut arrays| arrays.swap_remove(6));
     assert_eq!(operands[0].name, "dotted");
     let n = operands[0].values.len();
-    // Either codec reads what the other wrote.
+    // Each codec reads the payloads of the other.
     let codec = |shape: &[usize]| {
         let id = if shape.len() == 3 { CodecId::Dense } else { CodecId::FzNd };
         id.instance::<f32>(&params::<f32>(1e-3, shape).for_sums_of(2))
@@ -462,7 +463,7 @@ fn strides_that_make_no_sense_are_harmless() {
     }
 }
 
-/// Sums as large as codes can be, of which differences wrap around.
+/// Sums as large as codes can be. Their differences wrap around.
 fn largest_sums_wrap_around<T: Float>(id: CodecId, doublings: u32) {
     let n = CHUNK + 300;
     let quantum = Quantum::new::<T>(0.5).unwrap();
@@ -503,7 +504,7 @@ fn sums_of_the_largest_codes_are_exact() {
     }
 }
 
-/// Numbers of all lengths come back, by a code that others have taught.
+/// Numbers of all lengths decode, with codes derived from the numbers of earlier rounds.
 fn numbers_come_back<B: Word>() {
     let mut random = Random(3);
     let mut lengths = CodeLengths::INITIAL;
@@ -539,7 +540,7 @@ fn numbers_come_back<B: Word>() {
         assert_eq!(read, Some(n_bytes), "round {round}");
         assert!(found == numbers, "round {round}");
         assert_eq!(ours, theirs);
-        // What is too short a destination is said.
+        // A destination that is too short is reported.
         for room in [0, 8, n_bytes / 2, n_bytes.saturating_sub(1)] {
             assert_eq!(chunk::write(&numbers, &encoder, None, &mut dst[..room]), None);
         }
@@ -575,7 +576,7 @@ fn what_cannot_be_compressed_takes_no_more_than_is_said() {
             }
         }
     }
-    // Any bits; and any codes.
+    // Any bits, then any codes.
     check::<f32>(&mut |random| f32::from_bits(random.next() as u32));
     check::<f64>(&mut |random| f64::from_bits(random.next()));
     check::<f32>(&mut |random| 40.0 * random.unit() as f32);

@@ -1,8 +1,8 @@
-//! What a predictor left over of a chunk, in blocks as wide as their largest number, and back.
+//! Residuals of a chunk as blocks as wide as their largest number.
 //!
 //! ```text
-//! widths   bits                 one for each block of 32, as classes of `chunk` are written
-//! blocks   4·width bytes each   zig-zag numbers, as fz-light packs them
+//! widths   bits                 one for each block of 32, written like the classes of `chunk`
+//! blocks   4·width bytes each   zig-zag numbers, packed like those of fz-light
 //! ```
 
 use super::chunk::{MAX_CLASS_BYTES, put_classes, take_classes};
@@ -12,12 +12,13 @@ use crate::kernel::{BLOCK, BLOCKS, Code, Kernel, packed_room};
 
 type DifferenceBlock<T> = [<T as OnLattice>::Code; BLOCK];
 
-/// Most bytes that are written to for so many blocks.
+/// Returns the maximum bytes that are written to for `n_blocks` blocks.
 pub(super) const fn room<T: Float>(n_blocks: usize) -> usize {
     MAX_CLASS_BYTES + packed_room::<T>(n_blocks)
 }
 
-/// Numbers as blocks. `None` for types whose codes are longer than they are: those have no shapes.
+/// Returns the numbers as blocks. `None` for types whose codes are longer than the type; those
+/// support no shapes.
 fn blocks<T: Float>(numbers: &[T::Bits]) -> Option<&[DifferenceBlock<T>]> {
     bytemuck::try_cast_slice(numbers).ok()
 }
@@ -30,7 +31,8 @@ fn code<T: Float>(number: T::Bits) -> T::Code {
     T::Code::from_bits(number.to_u64())
 }
 
-/// Makes numbers, whole blocks of them, the sums of those up to them and what is before.
+/// Replaces each number by the sum of `before` and all numbers up to it. `numbers` must be whole
+/// blocks.
 pub(super) fn add_up<T: Float>(
     kernel: Kernel<T>,
     numbers: &mut [T::Bits],
@@ -40,8 +42,9 @@ pub(super) fn add_up<T: Float>(
     Some(())
 }
 
-/// Writes the numbers, whole blocks of them, or if something is before them the difference of each
-/// to the one before; into how many bytes. `None` if they cannot be said so.
+/// Writes the numbers, which must be whole blocks. If `before` is given, writes the differences of
+/// each number to the one before instead. Returns the number of bytes; `None` if the format cannot
+/// represent the numbers.
 pub(super) fn write<T: Float>(
     kernel: Kernel<T>,
     numbers: &[T::Bits],
@@ -57,8 +60,8 @@ pub(super) fn write<T: Float>(
     Some(n_widths + n_packed)
 }
 
-/// Inverse of [`write`], from `src[..len]`, behind which vector loads may read; how many bytes they
-/// took. `None` if no writer wrote it.
+/// Inverse of [`write`]: reads from `src[..len]` and returns the number of bytes read. Vector loads
+/// may touch the bytes after `len`. `None` if no writer writes such bytes.
 pub(super) fn read<T: Float>(
     kernel: Kernel<T>,
     src: &[u8],

@@ -1,23 +1,23 @@
-//! Codes of a chunk and of what is before it, and prediction from them.
+//! Window of the codes of a chunk and of its predecessors, and prediction from them.
 //!
-//! An array of several dimensions lies in memory row behind row, plane behind plane. The difference
-//! to the place before, of it the difference to the row before, and of that the difference to the
-//! plane before is what the Lorenzo predictor leaves over; here all three are taken on the array as
-//! one line, so that neither the lengths of rows nor where they begin must suit those of chunks.
-//! Any of the three may be left out. Where a curve is smooth within its rounding, the first two are
-//! taken twice. Arithmetic wraps.
+//! An array of several dimensions lies in memory row after row and plane after plane. The Lorenzo
+//! predictor takes three differences in sequence: to the place before, to the row before, and to
+//! the plane before. Here all three treat the array as one line, so chunks need not match the
+//! lengths or starts of rows. Any of the three may be left out. For curves that are smooth within
+//! their rounding, the first two are taken twice. Arithmetic wraps.
 
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, CHUNK};
 
-/// Codes of a window: a chunk more than are read together at most, so that they are moved to its
-/// front for every other chunk at most.
+/// Codes in a window. It holds one chunk more than is ever read together, so that codes move to the
+/// front at most every other chunk.
 const WINDOW: usize = 5 * CHUNK;
-/// How far before a value those may be that predict it, but for the one before each.
+/// Largest distance from a value to a neighbour in another row or plane. The neighbour's own
+/// previous codes may lie further back.
 pub(super) const MOST: usize = 3 * CHUNK - 2;
 
-/// How far before a value its neighbours are: the one in the row before, and the one in the plane
-/// before; 0 if there is none.
+/// Distances from a value to its neighbour in the row before and in the plane before; 0 if there is
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strides {
     pub(crate) row: u16,
@@ -25,7 +25,7 @@ pub(crate) struct Strides {
 }
 
 impl Strides {
-    /// These, without those that a window is too short for.
+    /// Makes strides of these distances, without those that exceed the window.
     pub(super) fn within(row: u32, plane: u32) -> Self {
         let most = MOST as u32;
         let is_row = (2..=most).contains(&row);
@@ -34,20 +34,20 @@ impl Strides {
         Self { row: row as u16, plane: plane as u16 }
     }
 
-    /// How far before a value the first is that may predict it.
+    /// Returns the distance from a value to the farthest code that may predict it.
     fn reach(self) -> usize {
         let [row, plane] = [self.row, self.plane].map(usize::from);
         2 + (row + plane).max(if self.has_two_rows() { 2 * row } else { 0 })
     }
 
-    /// Whether a window holds the row before the row before.
+    /// Returns whether a window holds the row two before.
     fn has_two_rows(self) -> bool {
         2 * usize::from(self.row) <= MOST
     }
 }
 
-/// Which of the differences are taken: bits of [`NEXT`](Self::NEXT), [`ROW`](Self::ROW) and
-/// [`PLANE`](Self::PLANE), and [`TWICE`](Self::TWICE).
+/// Set of differences to take: bits [`NEXT`](Self::NEXT), [`ROW`](Self::ROW),
+/// [`PLANE`](Self::PLANE) and [`TWICE`](Self::TWICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predictor(u8);
 
@@ -55,19 +55,19 @@ impl Predictor {
     pub(super) const NEXT: u8 = 1;
     pub(super) const ROW: u8 = 2;
     pub(super) const PLANE: u8 = 4;
-    /// Those to the place and to the row before are taken twice, and none to a plane.
+    /// Takes the differences to the place and to the row before twice, and none to a plane.
     pub(super) const TWICE: u8 = 128;
     /// All bits.
     pub(super) const BITS: u8 = Self::NEXT | Self::ROW | Self::PLANE | Self::TWICE;
-    /// All that take none twice, in the order in which a writer prefers them.
+    /// All predictors without [`TWICE`](Self::TWICE), in the order of a writer's preference.
     const ALL: [Self; 7] = [Self(1), Self(3), Self(7), Self(5), Self(0), Self(2), Self(4)];
 
-    /// Its bits.
+    /// Returns the bits.
     pub(super) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The predictor of these bits, if there are such neighbours.
+    /// Makes the predictor with these bits, if the strides provide its neighbours.
     pub(super) fn of_bits(bits: u8, strides: Strides) -> Option<Self> {
         let is_there = bits & Self::ROW == 0 || strides.row > 0;
         let is_there = is_there && (bits & Self::PLANE == 0 || strides.plane > 0);
@@ -82,17 +82,17 @@ impl Predictor {
         is_there.then_some(Self(bits))
     }
 
-    /// Whether the code before is among them.
+    /// Returns whether it takes the difference to the code before.
     pub(super) const fn has_next(self) -> bool {
         self.0 & Self::NEXT > 0
     }
 
-    /// Whether the difference to it is taken twice.
+    /// Returns whether it takes the difference to the code before twice.
     pub(super) const fn has_next_twice(self) -> bool {
         self.0 & (Self::NEXT | Self::TWICE) == Self::NEXT | Self::TWICE
     }
 
-    /// How far before a value the codes in other rows and planes are that it is predicted from.
+    /// Returns the distances to the codes in other rows and planes that predict a value.
     fn others(self, strides: Strides) -> FarNeighbours {
         let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
         match (self.0 & Self::ROW > 0, self.0 & Self::PLANE > 0) {
@@ -111,18 +111,18 @@ enum FarNeighbours {
     None,
     /// In a row or a plane before.
     One(usize),
-    /// In a row before, and as far before that.
+    /// In the row before, and in the row before that.
     Two(usize),
-    /// In a row before, in a plane before, and in both.
+    /// In the row before, in the plane before, and in both.
     Three(usize, usize),
 }
 
-/// Codes in order, of which the last are a chunk's.
+/// Codes in order, ending with those of the current chunk.
 #[derive(Clone, Debug)]
 pub(super) struct CodeWindow<B> {
     codes: [B; WINDOW],
     strides: Strides,
-    /// Where the chunk begins.
+    /// Start of the chunk.
     start: usize,
     len: usize,
 }
@@ -137,14 +137,14 @@ impl<B: Word> CodeWindow<B> {
         self.strides
     }
 
-    /// Makes all codes before the first chunk this one.
+    /// Sets all codes before the first chunk to `code`.
     pub(super) fn begin(&mut self, strides: Strides, code: B) {
         self.strides = strides;
         self.start = strides.reach();
         self.codes[..self.start].fill(code);
     }
 
-    /// Goes on to the next chunk, of so many codes, which may be anything yet.
+    /// Moves on to the next chunk of `n_codes` codes, which are still unspecified.
     #[inline(always)]
     pub(super) fn go_on(&mut self, n_codes: usize) {
         self.start += self.len;
@@ -156,7 +156,7 @@ impl<B: Word> CodeWindow<B> {
         }
     }
 
-    /// The chunk's codes.
+    /// Returns the chunk's codes.
     #[inline(always)]
     pub(super) fn chunk(&self) -> &[B] {
         &self.codes[self.start..self.start + self.len]
@@ -167,24 +167,25 @@ impl<B: Word> CodeWindow<B> {
         &mut self.codes[self.start..self.start + self.len]
     }
 
-    /// The same up to a whole number of blocks.
+    /// Returns the chunk's codes, extended to a whole number of blocks.
     #[inline(always)]
     pub(super) fn blocks_mut(&mut self) -> &mut [B] {
         let len = self.len.next_multiple_of(BLOCK);
         &mut self.codes[self.start..self.start + len]
     }
 
-    /// The code before the chunk.
+    /// Returns the code before the chunk.
     pub(super) fn before(&self) -> B {
         self.codes[self.start - 1]
     }
 
-    /// The predictor that leaves the least over of a sample, one block in eleven: of which what
-    /// `weigh` says of each block, together, is the least.
+    /// Returns the predictor with the smallest cost for a sample of the chunk: one block in eleven,
+    /// or more of a short chunk. The cost is the sum of what `weigh` returns for the residuals of
+    /// each block.
     #[inline(always)]
     pub(super) fn best(&self, weigh: impl Fn(&[B]) -> u64) -> Predictor {
         let mut costs = [u64::MAX; 8];
-        // Not a power of two, as rows often are.
+        // Not a power of two, because lengths of rows often are.
         let step = BLOCK * (self.len / (11 * BLOCK)).clamp(1, 11);
         for across in (0..8).step_by(2).filter_map(|bits| Predictor::of_bits(bits, self.strides)) {
             let with_next = Predictor(across.0 | Predictor::NEXT);
@@ -206,10 +207,10 @@ impl<B: Word> CodeWindow<B> {
             costs[usize::from(across.0)] = cost[0];
             costs[usize::from(with_next.0)] = cost[1];
         }
-        // The first of the least.
+        // The first of several minima.
         let cost = |predictor: &Predictor| costs[usize::from(predictor.0)];
         let best = Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0]);
-        // So much is left over of rounding alone where differences are taken twice.
+        // Second differences leave this much from rounding alone.
         let n_blocks = self.len.div_ceil(step) as u64;
         let [noise, more] = [2, 4].map(|number| n_blocks * weigh(&[B::from_u64(number); BLOCK]));
         if cost(&best) <= noise {
@@ -229,12 +230,12 @@ impl<B: Word> CodeWindow<B> {
                 cost_twice += weigh(left);
             }
         }
-        // An eighth of a bit less, at least: estimates are no more exact.
+        // Require at least an eighth of a bit less, because estimates are no more exact.
         if cost_twice + (more - noise) / 8 < cost(&best) { twice } else { best }
     }
 
-    /// What is left over of the chunk's codes from `from` on before a predictor takes the last
-    /// difference to the place before, if it takes one.
+    /// Writes the residuals of the chunk's codes from `from` on, before the predictor's last
+    /// difference to the place before, if it has one.
     #[inline(always)]
     pub(super) fn across(&self, predictor: Predictor, from: usize, out: &mut [B]) {
         self.across_at(predictor, self.start + from, out);
@@ -254,7 +255,8 @@ impl<B: Word> CodeWindow<B> {
         }
     }
 
-    /// What neighbours in other rows and planes leave over of codes from place `at` on.
+    /// Writes the residuals of the codes from place `at` on to their neighbours in other rows and
+    /// planes.
     #[inline(always)]
     fn rows_at(&self, predictor: Predictor, at: usize, out: &mut [B]) {
         let len = out.len();
@@ -285,10 +287,10 @@ impl<B: Word> CodeWindow<B> {
         }
     }
 
-    /// The same of a block, and the difference of each to the one before.
+    /// Returns the same residuals for a block, and the difference of each to the one before.
     ///
-    /// The latter is taken apart, as vectors that were just written are slow to read one place
-    /// further.
+    /// The residuals before are computed anew, because vectors that were just written are slow to
+    /// read at an offset of one place.
     #[inline(always)]
     fn block(&self, predictor: Predictor, is_twice: bool, from: usize) -> ([B; BLOCK], [B; BLOCK]) {
         let mut rows = [[B::ZERO; BLOCK]; 3];
@@ -303,7 +305,7 @@ impl<B: Word> CodeWindow<B> {
         (left, minus(left, before))
     }
 
-    /// What the predictor leaves over of the chunk's codes.
+    /// Writes the predictor's residuals of the chunk's codes.
     #[inline(always)]
     pub(super) fn differences(&self, predictor: Predictor, out: &mut [B]) {
         if !predictor.has_next() {
@@ -317,8 +319,8 @@ impl<B: Word> CodeWindow<B> {
         self.rest(predictor, blocks.len() * BLOCK, rest);
     }
 
-    /// The same of less than a block, from `from` on. Apart, as it needs no instructions of a
-    /// level, and would be compiled for each.
+    /// Writes the predictor's residuals for less than a block, from `from` on. A separate function:
+    /// it needs no instructions of a level and would otherwise be compiled for each.
     #[inline(never)]
     fn rest(&self, predictor: Predictor, from: usize, out: &mut [B]) {
         self.across(predictor, from, out);
@@ -331,26 +333,26 @@ impl<B: Word> CodeWindow<B> {
         }
     }
 
-    /// What [`across`](Self::across) is of the code before the chunk.
+    /// Returns the result of [`across`](Self::across) for the code before the chunk.
     pub(super) fn across_before(&self, predictor: Predictor) -> B {
         let code = &mut [B::ZERO];
         self.across_at(predictor, self.start - 1, code);
         code[0]
     }
 
-    /// What neighbours in other rows and planes leave over of it.
+    /// Returns the result of [`rows_at`](Self::rows_at) for the code before the chunk.
     pub(super) fn rows_before(&self, predictor: Predictor) -> B {
         let code = &mut [B::ZERO];
         self.rows_at(predictor, self.start - 1, code);
         code[0]
     }
 
-    /// Adds what neighbours in other rows and planes predict to what they left over of the chunk,
-    /// in place.
+    /// Turns residuals to neighbours in other rows and planes back into the chunk's codes, in
+    /// place.
     #[inline(always)]
     pub(super) fn undo_rows(&mut self, predictor: Predictor) {
         let (start, end) = (self.start, self.start + self.len);
-        // So many codes are sure not to be predicted from each other.
+        // Codes within this distance do not predict each other.
         let batch = match predictor.others(self.strides) {
             FarNeighbours::None => return,
             FarNeighbours::One(distance)
@@ -389,22 +391,22 @@ impl<B: Word> CodeWindow<B> {
     }
 }
 
-/// The differences of two blocks.
+/// Returns the differences between the elements of two blocks.
 #[inline(always)]
 fn minus<B: Word>(block: [B; BLOCK], other: [B; BLOCK]) -> [B; BLOCK] {
     core::array::from_fn(|i| block[i].minus(other[i]))
 }
 
-/// What codes of the entropy's length take, on a scale of its own.
+/// Returns the cost of these residuals with an entropy code, on an arbitrary scale.
 #[inline(always)]
 pub(super) fn entropy<B: Word>(left: &[B]) -> u64 {
     let magnitudes = left.iter().map(|&code| magnitude(code).to_u64());
     let sum = magnitudes.fold(8, u64::wrapping_add);
-    // Bits grow as the logarithm, of which a float's bits are a fair picture.
+    // Bits grow with the logarithm, and the bit pattern of a float approximates it.
     u64::from((sum as f32).to_bits())
 }
 
-/// What all take in as many bits as the largest.
+/// Returns the bits of the largest residual, which a block of fixed width spends on each.
 #[inline(always)]
 pub(super) fn width<B: Word>(left: &[B]) -> u64 {
     // Zig-zag numbers.
@@ -412,13 +414,13 @@ pub(super) fn width<B: Word>(left: &[B]) -> u64 {
     u64::from(B::BITS - all.leading_zeros())
 }
 
-/// All bits of a negative code.
+/// Returns all ones for a negative code, otherwise 0.
 #[inline(always)]
 fn sign_of<B: Word>(code: B) -> B {
     B::ZERO.minus(code >> (B::BITS - 1))
 }
 
-/// |code|, as a number without sign.
+/// Returns |code| as an unsigned number.
 #[inline(always)]
 pub(super) fn magnitude<B: Word>(code: B) -> B {
     let sign = sign_of(code);

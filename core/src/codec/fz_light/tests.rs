@@ -17,7 +17,7 @@ fn a_quantum_of_another_type_is_as_good_as_this_type_can() {
     );
 }
 
-/// A chunk said to be as long as can be, which on 32 bits might wrap around.
+/// The index gives a chunk the largest possible end, which might overflow on 32 bits.
 #[test]
 fn an_index_beyond_everything_is_damage() {
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.1).unwrap(), 1);
@@ -32,7 +32,7 @@ fn an_index_beyond_everything_is_damage() {
     }
 }
 
-/// What docs/guarantees.md warns of: one array, one range.
+/// docs/guarantees.md warns of this: one array has one value range.
 #[test]
 fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
     let wide = (0..4096).map(|i| (i as f32 * 0.01).sin());
@@ -48,7 +48,7 @@ fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
     assert!(values[..4096].iter().any(|&x| x != 0.0));
 }
 
-/// What hZCCL compares itself with is the same codec in all but its speed.
+/// hZCCL's baseline differs from the codec only in speed.
 #[test]
 fn adding_by_the_static_pipeline_gives_the_same_bytes() {
     let quantum = Quantum::new::<f32>(1e-3).unwrap();

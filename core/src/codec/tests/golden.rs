@@ -1,8 +1,8 @@
-//! The bytes of chunks, written down: docs/format.md, section 7. If a change of the library changes
-//! any of them, it is a new format.
+//! Expected bytes of chunks (docs/format.md, section 7). A change of the library that changes any
+//! of them makes a new format.
 //!
-//! They were not printed by the library but by encoders written anew from the format's description,
-//! in another language.
+//! The bytes come from independent encoders, written from the format's description in another
+//! language.
 
 use super::{bits, decode, encode};
 use crate::bound::Quantum;
@@ -16,8 +16,8 @@ use std::vec::Vec;
 
 const CODED: u8 = 1;
 
-/// Encoding the values, one chunk, gives these bytes behind the byte that says that it is coded, at
-/// every level, and decoding gives these values.
+/// Checks, at every level, that encoding the values (one chunk) gives these bytes after the form
+/// byte, and that decoding gives these values.
 fn check<T: Float>(id: CodecId, setting: u16, values: &[T], hex: &str, decoded: &[T]) {
     for level in Level::available() {
         let params = CodecParams::new(Quantum::LOSSLESS).with_setting(setting).at(level);
@@ -40,7 +40,7 @@ fn xor_lz() {
         "20086000 0000803f 00004000 00c0ff6f 1283fa1f 7012833a",
         &values,
     );
-    // A word of which only the lowest nibble remains, words of two, and words that are zero.
+    // A word with only its lowest nibble left, words of two nibbles, and zero words.
     let nan = f64::from_bits(0x7ff8_0000_0000_0001);
     let near = [f64::from_bits(0x3ff0_0000_0000_0001), f64::from_bits(0x3ff0_0000_0000_0011)];
     let values = [1.0, 1.0, near[0], near[1], -1.0, 0.0, nan, nan, 3.0];
@@ -74,7 +74,7 @@ fn lz() {
     ];
     let hex = "80573800 86880800 00803fc1 ab452311 0000fc07 00000008 01";
     check(CodecId::Lz, 0, &values, hex, &values);
-    // A word of which only the lowest nibble remains, words of two, and words that are zero.
+    // A word with only its lowest nibble left, words of two nibbles, and zero words.
     let of = |bits: u64| f64::from_bits(bits);
     let values = [
         0.0,
@@ -123,7 +123,7 @@ fn truncate_xor() {
 
 #[test]
 fn mpc() {
-    // Two quantities that take turns; three groups, the last of six values.
+    // Two interleaved quantities; three groups, the last one of six values.
     let values: Vec<f32> = (0..70_u8).map(|i| f32::from(i % 2 * 100 + i / 2)).collect();
     check(
         CodecId::Mpc,
@@ -135,7 +135,7 @@ fn mpc() {
          edffffff ffffffff",
         &values,
     );
-    // A section, and the next, which begins anew.
+    // A section, and a second one, which starts afresh.
     let values = [[1.0_f32; 1024].as_slice(), &[3.0; 40]].concat();
     check(
         CodecId::Mpc,
@@ -162,7 +162,7 @@ fn mpc() {
 
 #[test]
 fn lossless() {
-    // Two quantities that take turns, by mpc; and an array of too few values for a sample.
+    // Two interleaved quantities, coded by mpc; and an array too short for a sample.
     let values: Vec<f32> = (0..70_u8).map(|i| f32::from(i % 2 * 100 + i / 2)).collect();
     check(
         CodecId::Lossless,
@@ -179,10 +179,10 @@ fn lossless() {
     check(CodecId::Lossless, 0, &values, hex, &values);
 }
 
-/// What the C library (version 1.0.1) writes and reads in its mode of fixed rate.
+/// The expected bytes and values are from the C library (version 1.0.1) in fixed-rate mode.
 #[test]
 fn zfp_rate() {
-    // Also a block of zeros, one of many magnitudes, and two values of a block.
+    // Includes a block of zeros, a block of many magnitudes, and a block of two values.
     let values = [
         0.0_f32, 0.1, 0.25, 0.5, -1.5, 2.0, -2.5, 3.25, 0.0, 0.0, 0.0, 0.0, 1e-3, 1e3, 7.0, -0.125,
         100.5, 101.0,
@@ -356,7 +356,7 @@ fn zfp_rate() {
     );
 }
 
-/// The chunks of values that are their codes (the step is 1), at every level.
+/// Returns the chunks of values that equal their codes (the step is 1), the same at every level.
 fn predicted<T: Float>(id: CodecId, shape: &[usize], values: &[T]) -> Vec<u8> {
     let params = CodecParams::new(Quantum::new::<T>(32.0 / 63.0).unwrap()).with_shape(shape);
     let mut all = Level::available().map(|level| {
@@ -449,8 +449,8 @@ fn predicted_in_short() {
     check(both(&[], &plain), [expected; 2]);
 }
 
-/// Chunks of three dimensions, by three codes of pairs or in blocks: how many bytes, and their
-/// FNV-1a.
+/// Lengths and FNV-1a hashes of chunks in three dimensions: with three successive pair codes, or in
+/// blocks.
 #[test]
 fn predicted_at_length() {
     let [rows, columns] = [50, 80];

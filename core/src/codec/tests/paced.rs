@@ -1,4 +1,4 @@
-//! What codecs tell of while they work: what they have done, chunk by chunk.
+//! Tests of the progress reports of codecs.
 
 use crate::bound::Quantum;
 use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 use std::vec;
 use std::vec::Vec;
 
-/// Five chunks, the last of which is short.
+/// Five chunks, the last one short.
 const N_VALUES: usize = 4 * CHUNK + 100;
 
-/// What was told.
+/// Log of the reported numbers of values.
 #[derive(Default)]
 struct PaceLog(RefCell<Vec<usize>>);
 
@@ -24,7 +24,7 @@ impl Pace for PaceLog {
     }
 }
 
-/// Codecs whose payloads are chunked, each for own values and for operands of an average.
+/// Codecs with chunked payloads, each for single operands and for operands of an average.
 fn codecs() -> Vec<(CodecId, AnyCodec<f64>)> {
     let chunked = CodecId::ALL.iter().filter(|&&id| id != CodecId::Raw);
     let quantum = Quantum::new::<f64>(1e-3).unwrap();
@@ -40,7 +40,7 @@ fn field(phase: f64) -> Vec<f64> {
     (0..N_VALUES).map(|i| (i as f64 * 1e-3 + phase).sin()).collect()
 }
 
-/// A payload of these values.
+/// Returns a payload of these values.
 fn payload(codec: &AnyCodec<f64>, values: &[f64]) -> Vec<u8> {
     let mut bytes = vec![0; codec.as_dyn().max_encoded_len(values.len()).unwrap()];
     let n_bytes = codec.as_dyn().encode(values, &mut bytes).unwrap().n_bytes;
@@ -48,7 +48,7 @@ fn payload(codec: &AnyCodec<f64>, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// Everything that reads a payload, with its name: how often it passes all values.
+/// An operation that reads a payload. Returns how many times it passes over all values.
 type ReadOperation =
     fn(&AnyCodec<f64>, &[u8], &[f64], &mut [u8], &dyn Pace) -> Result<usize, CodecError>;
 
@@ -82,7 +82,7 @@ const READS: [(&str, ReadOperation); 7] = [
     ("fold-store", |codec, src, own, dst, pace| {
         let values = Values::Apart { local: own, output: &mut [0.0; N_VALUES] };
         codec.as_dyn().fold_paced(&Op::Sum, src, values, 1, dst, pace)?;
-        // Codecs that add floats decode what they have folded.
+        // Codecs that add floats decode the folded frame again.
         Ok(if codec.as_dyn().homomorphic().is_some() { 1 } else { 2 })
     }),
 ];
@@ -120,7 +120,8 @@ fn all_values_are_reported_chunk_by_chunk() {
     }
 }
 
-/// That a chunk is damaged shows only when it is read, so what was told before was told meanwhile.
+/// A damaged chunk is found only when it is read. Reports before it thus arrived while the codec
+/// worked.
 #[test]
 fn reported_values_are_done_and_later_ones_are_not() {
     let (x, y) = (field(0.0), field(1.0));
@@ -128,7 +129,7 @@ fn reported_values_are_done_and_later_ones_are_not() {
         let mut dst = vec![0; codec.as_dyn().max_encoded_len(N_VALUES).unwrap()];
         for n_sound in 0..4 {
             let mut src = payload(&codec, &x);
-            // It would end before it begins, or end where the payload does not.
+            // The chunk ends before it begins, or beyond the payload.
             let at = HEADER_BYTES + INDEX_ENTRY * n_sound;
             let end = if n_sound == 0 { [0xff; INDEX_ENTRY] } else { [0; INDEX_ENTRY] };
             src[at..at + INDEX_ENTRY].copy_from_slice(&end);

@@ -1,20 +1,22 @@
-//! Planes of four bits, as bits: zfp's group tests, by tables.
+//! Coding of four-bit planes: zfp's group tests, by tables.
 //!
-//! n of a block's coefficients have had a 1. A plane is their n bits, and then for the others, as
-//! long as there are any: a bit whether one of them has a 1; if so, bits up to the first that has,
-//! which joins the n with all before it. The last one's 1 needs no bit.
+//! The first n coefficients of a block are those up to the last that already had a 1. A plane
+//! starts with their n bits. For the coefficients after them, a bit tells if any has a 1. If so,
+//! their bits follow up to the first 1. That coefficient and all before it then count among the
+//! first n, and the test repeats until no coefficient is left. A 1 of the last coefficient needs no
+//! bit of its own.
 
 use bytemuck::pod_read_unaligned;
 
-/// Planes in a word, the highest first: a nibble each.
+/// Planes in a word, a nibble each, the highest plane first.
 pub(super) const PLANES_PER_WORD: usize = 16;
-/// Most bits of a plane.
+/// Maximum bits of a plane.
 const MAX_BITS: u32 = 7;
-/// Most words of a block's bits, and one that is written beyond them.
+/// Maximum words of a block's bits, and one that is written beyond them.
 const WORDS: usize = 256 / 64 + 1;
 
-/// Of all planes before, as one, and of a plane (the high and the low nibble of the index): its
-/// length (from bit 8) and its bits.
+/// Table of coded planes. The high nibble of the index is the OR of all higher planes, and the low
+/// nibble is the plane. An entry holds the code's length from bit 8 on, and its bits below.
 static ENCODED_PLANES: [u16; 256] = {
     let mut table = [0; 256];
     let mut index: u32 = 0;
@@ -49,9 +51,9 @@ const fn encoded_plane(mut n: u32, plane: u32) -> u16 {
     (len << 8 | bits) as u16
 }
 
-/// Of the number of bits that are left, if that is below [`MAX_BITS`] (from bit 10 of the index), n
-/// (from bit 7) and the next bits: n after the plane (from bit 7), its length (from bit 4) and the
-/// plane, as far as it goes.
+/// Table of decoded planes. The index holds the number of bits left, at most [`MAX_BITS`], from bit
+/// 10 on, n from bit 7 on, and then the next bits. An entry holds n after the plane from bit 7 on,
+/// the code's length from bit 4 on, and the plane, as far as the bits go.
 static DECODED_PLANES: [u16; 8 << 10] = {
     let mut table = [0; 8 << 10];
     let mut index: u32 = 0;
@@ -86,7 +88,7 @@ const fn decoded_plane(n_left: u32, mut n: u32, bits: u32) -> u16 {
     (n << 7 | len << 4 | plane) as u16
 }
 
-/// Bits 0 … 15, and each four places from the next.
+/// Spreads bits 0 … 15 to every fourth place.
 #[inline(always)]
 pub(super) fn spread(bits: u64) -> u64 {
     let bits = bits & 0xffff;
@@ -96,7 +98,7 @@ pub(super) fn spread(bits: u64) -> u64 {
     (bits | bits << 3) & 0x1111_1111_1111_1111
 }
 
-/// And back, of every fourth bit.
+/// Inverse of [`spread`]: gathers every fourth bit.
 #[inline(always)]
 pub(super) fn gather(bits: u64) -> u64 {
     let bits = bits & 0x1111_1111_1111_1111;
@@ -106,7 +108,7 @@ pub(super) fn gather(bits: u64) -> u64 {
     (bits | bits >> 24) & 0xffff
 }
 
-/// The bits of a block as they are made.
+/// Collects the bits of a block.
 pub(super) struct PlaneWriter {
     block_bits: u32,
     words: [u64; WORDS],
@@ -121,7 +123,7 @@ impl PlaneWriter {
         Self { block_bits, words: [0; WORDS], n_words: 0, held: 0, n_held: 0 }
     }
 
-    /// Up to 64 bits.
+    /// Appends up to 64 bits.
     #[inline(always)]
     pub(super) fn put(&mut self, bits: u64, n_bits: u32) {
         self.held |= bits << self.n_held;
@@ -134,8 +136,8 @@ impl PlaneWriter {
         }
     }
 
-    /// The first `n_planes` of the planes in these words, or as many as there is room for, each
-    /// with the planes before it as one.
+    /// Appends the first `n_planes` planes of these words, or as many as the block has space for.
+    /// Each word of planes comes with the ORs of all planes above them.
     #[inline(always)]
     pub(super) fn put_planes(&mut self, words: &[[u64; 2]], n_planes: u32) {
         let mut n_left = n_planes;
@@ -152,7 +154,7 @@ impl PlaneWriter {
         }
     }
 
-    /// All the block's bits, 64 or fewer at a time.
+    /// Returns all bits of the block, at most 64 at a time.
     #[inline(always)]
     pub(super) fn finish(mut self) -> impl Iterator<Item = (u64, u32)> {
         self.words[self.n_words % WORDS] = self.held;
@@ -164,8 +166,8 @@ impl PlaneWriter {
     }
 }
 
-/// The bits of so many blocks as they are read, side by side: each step waits for the one before
-/// it, but not for those of the other blocks.
+/// Reads the bits of [`LANES`] blocks side by side. Each step depends on the one before in the same
+/// block, but not on the other blocks.
 pub(super) struct PlaneReader<'a> {
     src: &'a [u8; ROOM],
     at: [u32; LANES],
@@ -174,18 +176,18 @@ pub(super) struct PlaneReader<'a> {
 
 /// Blocks that are read side by side.
 pub(super) const LANES: usize = 2;
-/// A power of two, above what a batch of blocks takes and is read beyond it.
+/// Bytes of the buffer: a power of two, more than a batch of blocks and reads beyond it take.
 pub(super) const ROOM: usize = 2048;
 
 impl<'a> PlaneReader<'a> {
-    /// A reader of blocks from block `first` on.
+    /// Makes a reader of blocks from block `first` on.
     #[inline(always)]
     pub(super) fn new(src: &'a [u8; ROOM], first: usize, block_bits: u32) -> Self {
         let at = core::array::from_fn(|lane| (first + lane) as u32 * block_bits);
         Self { src, at, end: at.map(|at| at + block_bits) }
     }
 
-    /// The next bits of a block, and some that are of others: 57 at least.
+    /// Returns the next bits of a block, at least 57. Bits past its end belong to other blocks.
     #[inline(always)]
     fn next(&self, lane: usize) -> u64 {
         let at = self.at[lane];
@@ -193,7 +195,8 @@ impl<'a> PlaneReader<'a> {
         pod_read_unaligned::<u64>(&self.src[byte..byte + 8]) >> (at % 8)
     }
 
-    /// The e of a block, or 0 if it has none; `None` if it should have one.
+    /// Reads a block's exponent e, or 0 if the block has none. `None` if the block must have one
+    /// but e is 0.
     #[inline(always)]
     pub(super) fn exponent(&mut self, lane: usize, header_bits: u32) -> Option<u64> {
         let header = self.next(lane) & ((1 << header_bits) - 1);
@@ -205,7 +208,7 @@ impl<'a> PlaneReader<'a> {
         (header > 1).then_some(header >> 1)
     }
 
-    /// The planes of the blocks, word by word; zeros where there are no more bits.
+    /// Reads the planes of the blocks, word by word. Planes past the end of the bits are 0.
     #[inline(always)]
     pub(super) fn take_planes(&mut self, words: &mut [[u64; LANES]]) {
         const STRIDE: usize = 4;

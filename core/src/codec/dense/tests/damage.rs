@@ -1,18 +1,18 @@
-//! Payloads that nobody wrote.
+//! Payloads that no writer writes.
 
 use super::*;
 
-/// Some differences are taken twice.
+/// Tag bit: some differences are taken twice.
 const TWICE: u8 = 128;
-/// Low bits are left out.
+/// Tag bit: low bits are left out.
 const ZEROS: u8 = 64;
 
-/// Whatever these bytes are, they are refused or read, by all that reads.
+/// Passes these bytes to all functions that read. They must reject or read them.
 fn is_harmless<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], other: &[u8], values: &mut [T]) {
     let mut dst = vec![0; codec.max_encoded_len(values.len()).unwrap()];
     let _ = codec.fold(&Op::Sum, bytes, values, &mut dst);
     let folded = codec.fold_store(&Op::Min, bytes, Values::InPlace(values), 2, &mut dst);
-    // What is written can be read.
+    // Payloads that it writes are valid.
     if let Ok(written) = folded {
         codec.decode(&dst[..written.n_bytes], 1, values).unwrap();
     }
@@ -27,7 +27,7 @@ fn is_harmless<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], other: &[u8], value
     let _ = codec.recode(bytes, values.len(), &mut dst);
 }
 
-/// Payloads of several chunks: predicted, with exceptions, and stored as they are.
+/// Payloads of several chunks: predicted, with exceptions, and stored unchanged.
 fn payloads<T: Float>(codec: &dyn Codec<T>) -> Vec<(Vec<T>, Vec<u8>)> {
     let field = smooth(SHAPE, 0.0);
     let mut random = Random(5);
@@ -76,7 +76,7 @@ fn any_bytes_are_harmless<T: Float>(id: CodecId) {
                 is_harmless(codec, &damaged, bytes, &mut decoded);
             }
         }
-        // Bytes anywhere, lengths of chunks among them.
+        // Random bytes anywhere, including the lengths of chunks.
         for _ in 0..300 {
             let mut damaged = bytes.clone();
             for _ in 0..=random.below(6) {
@@ -88,7 +88,7 @@ fn any_bytes_are_harmless<T: Float>(id: CodecId) {
             }
             is_harmless(codec, &damaged, bytes, &mut decoded);
         }
-        // A chunk of which nothing is right but its place.
+        // A chunk with random contents in its proper place.
         let body = HEADER_BYTES + 2 * INDEX_ENTRY;
         for _ in 0..300 {
             let mut damaged = bytes.clone();
@@ -100,7 +100,7 @@ fn any_bytes_are_harmless<T: Float>(id: CodecId) {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// The slowest tests. They seldom fail unless a faster test fails too.
 mod long {
     use super::*;
 
@@ -124,13 +124,13 @@ fn what_no_writer_writes_is_refused() {
         change(&mut bytes);
         codec.decode(&bytes, 1, &mut values) == Err(DecodeError::Damaged)
     };
-    // Tags: a predictor and PLAIN, another packing, exceptions that are not there, none of what is
-    // taken twice, or planes among it.
+    // Tags: a predictor with PLAIN, another packing, exceptions that are missing, and second
+    // differences without any difference or with planes.
     let twice = (0..8).filter(|bits| ![1, 2, 3].contains(bits)).map(|bits| TWICE | bits);
     for tag in (8..ZEROS).chain(twice) {
         assert!(is_refused(&smooth, &|bytes| bytes[body] = tag), "tag {tag}");
     }
-    // No bits that are left out, and all of them.
+    // A count of 0 left-out bits, and counts of all bits or more.
     for zeros in [0, 32, 33, 255] {
         let tag = smooth.1[body] | ZEROS;
         assert!(is_refused(&smooth, &|bytes| (bytes[body], bytes[body + 9]) = (tag, zeros)));
@@ -138,7 +138,7 @@ fn what_no_writer_writes_is_refused() {
     for tag in (0..=u8::MAX).filter(|&tag| tag != 24) {
         assert!(is_refused(&plain, &|bytes| bytes[body] = tag), "tag {tag}");
     }
-    // Strides: a row that is none, a plane within a row, both too far for the window.
+    // Strides: a row of 1, a plane within a row, and distances beyond the window.
     let strides = |row: u16, plane: u16| {
         is_refused(&smooth, &move |bytes| {
             bytes[body + 5..body + 7].copy_from_slice(&row.to_le_bytes());
@@ -149,14 +149,14 @@ fn what_no_writer_writes_is_refused() {
         assert!(strides(row, plane), "{row}, {plane}");
     }
     assert!(strides(u16::MAX, u16::MAX) && strides(61, u16::MAX) && strides(0, u16::MAX));
-    // Predictors along what is not there.
+    // Predictors along dimensions that the strides lack.
     for predictor in 2..8 {
         assert!(is_refused(&smooth, &|bytes| {
             bytes[body] = predictor;
             bytes[body + 5..body + 9].fill(0);
         }));
     }
-    // Exceptions, of which there are none: three bitmaps of seven blocks.
+    // An empty set of exceptions: three bitmaps for seven blocks, all zero.
     assert!(is_refused(&smooth, &|bytes| {
         let entry = HEADER_BYTES + INDEX_ENTRY;
         let [first, end] = [0, 1].map(|i| {
@@ -167,7 +167,7 @@ fn what_no_writer_writes_is_refused() {
         bytes[entry..entry + 4].copy_from_slice(&(end + 3).to_le_bytes());
         bytes.extend([0; 3]);
     }));
-    // A bitmap of exceptions that says that there are none, and one with places behind the last.
+    // A bitmap that marks places after the last value, and an empty bitmap.
     let end = plain.1.len() - PAD;
     assert!(is_refused(&plain, &|bytes| bytes[end - 1] |= 0x80));
     assert!(is_refused(&plain, &|bytes| bytes[end - 26..end].fill(0)));

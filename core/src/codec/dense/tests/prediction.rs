@@ -1,4 +1,4 @@
-//! Predictors that are pinned, differences that are taken twice, and low bits that are left out.
+//! Fixed predictors, second differences, and low bits that are left out.
 
 use super::*;
 use crate::codec::Prediction;
@@ -22,7 +22,7 @@ fn whatever_is_predicted_values_are_the_same() {
                 let bytes = encode(codec, &array.values);
                 let n = array.values.len();
                 assert_same_values([codec, fz_light.as_dyn()], [&bytes, &expected], n, &of);
-                // Sums have the bytes that are made of them, whatever their operands have.
+                // The bytes of a sum do not depend on the predictors of its operands.
                 let sum = |a: &[u8], b: &[u8]| {
                     let codec = auto.as_dyn().homomorphic().unwrap();
                     let add =
@@ -35,7 +35,7 @@ fn whatever_is_predicted_values_are_the_same() {
     }
 }
 
-/// A field smooth enough for the bound, along rows and across them.
+/// A field that is smooth for the bound, along rows and across them.
 #[test]
 fn second_differences_save_bytes_of_what_is_very_smooth() {
     let shape = [60, 500];
@@ -52,7 +52,7 @@ fn second_differences_save_bytes_of_what_is_very_smooth() {
     }
 }
 
-/// Multiples of 1/4, or such and an offset, within a bound that asks for 1/256.
+/// Multiples of 1/4, alone or with an offset, and a bound that requires steps of 1/256.
 #[test]
 fn what_was_rounded_before_takes_fewer_bytes() {
     let mut random = Random(9);
