@@ -30,7 +30,7 @@ pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
-pub(crate) use exchange::{Cursor, Receiving, SegmentCoding, Sending, copy_to_itself};
+pub(crate) use exchange::{Cursor, Receiving, SegmentCoding, Sending, copy_to_self};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 pub(crate) use operation::RunningCall;
@@ -67,7 +67,7 @@ use state::{OnHeap, State};
 
 /// An automatic plan looks for them where the link would take so long for own values as they are: a
 /// few per cent of what they take when compressed.
-const FINDS_WITHIN: Duration = Duration::from_millis(8);
+const MIN_LINK_TIME_FOR_SEARCH: Duration = Duration::from_millis(8);
 
 /// One rank's end of a group that makes collective calls together.
 ///
@@ -173,7 +173,7 @@ impl<X: Transport> Communicator<X> {
     /// The configuration; changes take effect with the next call.
     pub fn config_mut(&mut self) -> &mut Config {
         #[cfg(feature = "alloc")]
-        self.state.recent.doubt(self.config);
+        self.state.recent.config_may_change(self.config);
         &mut self.config
     }
 
@@ -313,7 +313,7 @@ impl<X: Transport> Communicator<X> {
         request: &Request<'s>,
         plan: &Plan,
     ) -> Result<CallSpec<'s>, Error> {
-        self.terms_given(request, plan, None, None)
+        self.spec_with(request, plan, None, None)
     }
 
     /// What a call would be refused for, whatever its values.
@@ -326,12 +326,12 @@ impl<X: Transport> Communicator<X> {
 
     /// As [`spec`](Self::terms), where samples have told what codecs make of the data, or a trial
     /// says how the call is made.
-    fn terms_given<'s>(
+    fn spec_with<'s>(
         &mut self,
         request: &Request<'s>,
         plan: &Plan,
         bits: Option<Bits>,
-        tried: Option<Mode>,
+        trial_mode: Option<Mode>,
     ) -> Result<CallSpec<'s>, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
@@ -349,11 +349,13 @@ impl<X: Transport> Communicator<X> {
         let (rows, network) = (self.config.select, self.network());
         let (mut choice, mut asks) = (None, false);
         if plan.is_auto {
-            let (farthest, is_told) = (self.farthest(), self.told_rate().is_some());
+            let (farthest, is_told) = (self.farthest(), self.declared_link_rate().is_some());
             let speeds = self.config.speeds;
             #[cfg(feature = "alloc")]
-            let tried = tried.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
-            let known = CallFacts { rows, network, farthest, is_told, speeds, bits, mode: tried };
+            let trial_mode =
+                trial_mode.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
+            let known =
+                CallFacts { rows, network, farthest, is_told, speeds, bits, mode: trial_mode };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }
@@ -439,7 +441,7 @@ impl<X: Transport> Communicator<X> {
     /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
     /// frame could have so many.
     #[cfg(feature = "alloc")]
-    pub(crate) fn most_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
+    pub(crate) fn max_payload_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
         let (codec, count) = (self.sizes(spec, Quantum::LOSSLESS), spec.shares.count());
         let encoded = codec.max_encoded_len(count)?;
         Some(encoded.max(count.checked_mul(codec.bytes_per_value())?))
@@ -496,9 +498,9 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Whether an automatic plan's look may take the time to find strides in these values.
-    fn has_time_to_find(&self, n_values: usize, dtype: DType) -> bool {
+    fn may_search_strides(&self, n_values: usize, dtype: DType) -> bool {
         let n_bytes = (n_values * dtype.n_bytes()) as f64;
-        let is_slow = |rate: f64| n_bytes >= rate * FINDS_WITHIN.as_secs_f64();
+        let is_slow = |rate: f64| n_bytes >= rate * MIN_LINK_TIME_FOR_SEARCH.as_secs_f64();
         n_values >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
@@ -519,12 +521,12 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// The rate of links that somebody tells.
-    fn told_rate(&self) -> Option<f64> {
+    fn declared_link_rate(&self) -> Option<f64> {
         self.config.link_rate.or_else(|| self.transport.link_rate())
     }
 
     fn network(&self) -> Network {
-        let link_rate = self.told_rate();
+        let link_rate = self.declared_link_rate();
         #[cfg(feature = "alloc")]
         let link_rate = link_rate.or_else(|| self.state.measured.links.rate());
         let frame_bytes = self.transport.frame_capacity();
@@ -533,7 +535,7 @@ impl<X: Transport> Communicator<X> {
 
     /// How the call under way is made, if it is a trial.
     #[cfg(not(feature = "alloc"))]
-    const fn tried(&self) -> Option<Mode> {
+    const fn trial_mode(&self) -> Option<Mode> {
         None
     }
 

@@ -27,7 +27,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
 use alloc::rc::Rc;
-use check::Checking;
+use check::CheckState;
 use core::cell::Cell;
 use core::fmt;
 use mailbox::Mailbox;
@@ -81,7 +81,7 @@ pub struct SharedCommunicator<'a, X: Transport + 'a> {
     /// A group call is under way, which takes seats as it goes on.
     is_in_group: Cell<bool>,
     /// Calls are only checked.
-    checking: Cell<Checking>,
+    checking: Cell<CheckState>,
     /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
     members: Option<Rc<[Rank]>>,
     rank: Rank,
@@ -171,8 +171,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Why this communicator can make no more calls; `None` while it can.
     pub fn failure(&self) -> Option<Error> {
-        let told = || self.call_slots.iter().find_map(|call_slot| call_slot.failure());
-        self.is_poisoned().then(|| told().unwrap_or(Error::Poisoned))
+        let recorded = || self.call_slots.iter().find_map(|call_slot| call_slot.failure());
+        self.is_poisoned().then(|| recorded().unwrap_or(Error::Poisoned))
     }
 
     /// A handle for another thread, to end this communicator's calls while this one waits in them:
@@ -199,11 +199,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         if self.is_in_group.get() && !self.is_poisoned() {
             return Err(Error::TooManyCalls { max: self.n_calls });
         }
-        self.next_seat()
+        self.next_slot()
     }
 
     /// The seat of the next call.
-    fn next_seat(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
+    fn next_slot(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }

@@ -120,83 +120,83 @@ impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
 
 /// Calls from one buffer into another.
 impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
-    fn apart(collective: Collective, shares: Shares<'s>, send: S, recv: R) -> Self {
+    fn out_of_place(collective: Collective, shares: Shares<'s>, send: S, recv: R) -> Self {
         Self::of(collective, shares, Window::Own, send, recv)
     }
 
     /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
     pub fn all_reduce_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::AllReduce, shares, send, recv).by(op)
+        Self::out_of_place(Collective::AllReduce, shares, send, recv).by(op)
     }
 
     /// `recv` becomes this rank's share of the reduction of all ranks' `send`.
     pub fn reduce_scatter(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::ReduceScatter, shares, send, recv).by(op)
+        Self::out_of_place(Collective::ReduceScatter, shares, send, recv).by(op)
     }
 
     /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that of rank r
     /// has `counts[r]` values. All ranks give the same `counts`.
     pub fn reduce_scatter_v(send: S, recv: R, counts: &'s [usize], op: Op<'s, T>) -> Self {
-        Self::apart(Collective::ReduceScatter, Shares::Given(counts), send, recv).by(op)
+        Self::out_of_place(Collective::ReduceScatter, Shares::Given(counts), send, recv).by(op)
     }
 
     /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()`
     /// values (equally long if that is a multiple of the size). The same bits on every rank.
     pub fn all_gather(send: S, mut recv: R) -> Self {
         let shares = Shares::Even(recv.as_mut().len());
-        Self::apart(Collective::AllGather, shares, send, recv)
+        Self::out_of_place(Collective::AllGather, shares, send, recv)
     }
 
     /// `recv` becomes the concatenation of all ranks' `send`, of which that of rank r has
     /// `counts[r]` values. The same bits on every rank. All ranks give the same `counts`.
     pub fn all_gather_v(send: S, recv: R, counts: &'s [usize]) -> Self {
-        Self::apart(Collective::AllGather, Shares::Given(counts), send, recv)
+        Self::out_of_place(Collective::AllGather, Shares::Given(counts), send, recv)
     }
 
     /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
     /// looked at elsewhere and may be empty.
     pub fn scatter(count: usize, send: S, recv: R, root: Rank) -> Self {
-        Self::apart(Collective::Scatter, Shares::Even(count), send, recv).at(root)
+        Self::out_of_place(Collective::Scatter, Shares::Even(count), send, recv).at(root)
     }
 
     /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
     /// are shares; `recv` is not touched elsewhere and may be empty.
     pub fn gather(count: usize, send: S, recv: R, root: Rank) -> Self {
-        Self::apart(Collective::Gather, Shares::Even(count), send, recv).at(root)
+        Self::out_of_place(Collective::Gather, Shares::Even(count), send, recv).at(root)
     }
 
     /// As [`scatter`](Self::scatter), where the share of rank r has `counts[r]` values. All ranks
     /// give the same `counts`.
     pub fn scatter_v(counts: &'s [usize], send: S, recv: R, root: Rank) -> Self {
-        Self::apart(Collective::Scatter, Shares::Given(counts), send, recv).at(root)
+        Self::out_of_place(Collective::Scatter, Shares::Given(counts), send, recv).at(root)
     }
 
     /// As [`gather`](Self::gather), where the share of rank r has `counts[r]` values. All ranks
     /// give the same `counts`.
     pub fn gather_v(counts: &'s [usize], send: S, recv: R, root: Rank) -> Self {
-        Self::apart(Collective::Gather, Shares::Given(counts), send, recv).at(root)
+        Self::out_of_place(Collective::Gather, Shares::Given(counts), send, recv).at(root)
     }
 
     /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
     /// elsewhere and may be empty.
     pub fn reduce(send: S, recv: R, op: Op<'s, T>, root: Rank) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::Reduce, shares, send, recv).by(op).at(root)
+        Self::out_of_place(Collective::Reduce, shares, send, recv).by(op).at(root)
     }
 
     /// As [`scan`](Self::scan), from `send` into `recv` of the same length.
     pub fn scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::Scan, shares, send, recv).by(op)
+        Self::out_of_place(Collective::Scan, shares, send, recv).by(op)
     }
 
     /// As [`exclusive_scan`](Self::exclusive_scan), from `send` into `recv` of the same length;
     /// that of rank 0 is not touched and may be empty.
     pub fn exclusive_scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::ExclusiveScan, shares, send, recv).by(op)
+        Self::out_of_place(Collective::ExclusiveScan, shares, send, recv).by(op)
     }
 
     /// Each rank sends its share r of `send` to rank r; `recv` becomes the concatenation of what
@@ -204,7 +204,7 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// room for as many shares as there are ranks. What a rank has for itself is copied as it is.
     pub fn all_to_all(send: S, recv: R) -> Self {
         let shares = Shares::Even(send.as_ref().len());
-        Self::apart(Collective::AllToAll, shares, send, recv)
+        Self::out_of_place(Collective::AllToAll, shares, send, recv)
     }
 
     /// As [`all_to_all`](Self::all_to_all): `send` has `send_counts[r]` values for rank r, and
@@ -217,7 +217,7 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
         recv_counts: &'s [usize],
     ) -> Self {
         let shares = Shares::Exchanged { send: send_counts, recv: recv_counts };
-        Self::apart(Collective::AllToAll, shares, send, recv)
+        Self::out_of_place(Collective::AllToAll, shares, send, recv)
     }
 }
 
@@ -229,7 +229,7 @@ impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
     pub fn broadcast_from(data: S) -> Self {
         let shares = Shares::Even(data.as_ref().len());
         let mut call = Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []);
-        call.request.is_from_here = true;
+        call.request.is_root_here = true;
         call
     }
 }

@@ -7,7 +7,7 @@ use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::resolved::RecentCall;
 use super::resolved::Resolved;
-use super::state::{OnHeap, placed};
+use super::state::{OnHeap, on_heap};
 use super::{Communicator, Request};
 #[cfg(feature = "alloc")]
 use crate::budget::Budget;
@@ -75,8 +75,8 @@ impl<'s> CallState<'s> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         #[cfg(feature = "alloc")]
-        if let Some(made) = comm.made_before(&request, plan) {
-            return Ok(Self::start_again(comm, made));
+        if let Some(recent) = comm.take_recent(&request, plan) {
+            return Ok(Self::start_again(comm, recent));
         }
         let spec = comm.spec(&request, plan)?;
         let mut call = FullCall::new(request, spec);
@@ -86,19 +86,19 @@ impl<'s> CallState<'s> {
 
     /// Starts a call that was made before.
     #[cfg(feature = "alloc")]
-    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut made: Box<RecentCall>) -> Self {
-        let resolved = &made.resolved;
+    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut recent: Box<RecentCall>) -> Self {
+        let resolved = &recent.resolved;
         let limits = comm.limits();
-        if !made.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
-            let mut call = FullCall::new(made.request, resolved.spec);
-            call.start(comm, (resolved, &made.coding));
-            comm.state.lanes.record = Some(core::mem::take(&mut made.compiled));
-            call.made = Some(made);
+        if !recent.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
+            let mut call = FullCall::new(recent.request, resolved.spec);
+            call.start(comm, (resolved, &recent.coding));
+            comm.state.lanes.record = Some(core::mem::take(&mut recent.compiled));
+            call.recent = Some(recent);
             return Self::full(comm, call);
         }
         let (sequence, now) = (comm.next_sequence(), comm.transport.now());
-        made.replay.begin(sequence, &made.resolved.report, now, &mut comm.state.lanes);
-        Self { limits, stage: CallStage::Replay(made) }
+        recent.replay.begin(sequence, &recent.resolved.report, now, &mut comm.state.lanes);
+        Self { limits, stage: CallStage::Replay(recent) }
     }
 
     /// Starts a call that has been prepared.
@@ -109,8 +109,8 @@ impl<'s> CallState<'s> {
         (resolved, coding): (&Resolved<'s>, &Coding),
     ) -> Self {
         #[cfg(feature = "alloc")]
-        if let Some(made) = comm.prepared_before(&request, resolved, coding) {
-            return Self::start_again(comm, made);
+        if let Some(recent) = comm.take_prepared(&request, resolved, coding) {
+            return Self::start_again(comm, recent);
         }
         let mut call = FullCall::new(request, resolved.spec);
         call.start(comm, (resolved, coding));
@@ -136,7 +136,7 @@ impl<'s> CallState<'s> {
     }
 
     fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
-        Self { limits: comm.limits(), stage: CallStage::Full(placed(call)) }
+        Self { limits: comm.limits(), stage: CallStage::Full(on_heap(call)) }
     }
 
     /// How long to rest before the next look.
@@ -181,16 +181,16 @@ impl<'s> CallState<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
     ) -> Result<Option<Progress>, Error> {
-        let CallStage::Replay(made) = &mut self.stage else { return Ok(None) };
+        let CallStage::Replay(recent) = &mut self.stage else { return Ok(None) };
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **made;
+        let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **recent;
         let on = (&resolved.program, &*compiled);
-        let found = if self.limits.deadline.is_some() {
+        let replayed = if self.limits.deadline.is_some() {
             Ok(Replayed::Differs)
         } else {
             replay.poll(on, transport, &mut state.lanes, &mut Computing { work, coding }, notices)
         };
-        match found {
+        match replayed {
             Ok(Replayed::Moved) => Ok(Some(Progress::Moved)),
             Ok(Replayed::Waiting) => Ok(Some(Progress::Waiting)),
             Ok(Replayed::Differs) => {
@@ -225,9 +225,9 @@ impl<'s> CallState<'s> {
     ) -> Report {
         match core::mem::replace(&mut self.stage, CallStage::Over) {
             #[cfg(feature = "alloc")]
-            CallStage::Replay(made) => {
-                let report = made.replay.report;
-                comm.keep_again(made);
+            CallStage::Replay(recent) => {
+                let report = recent.replay.report;
+                comm.put_back(recent);
                 report
             }
             CallStage::Full(call) => call.report(),
@@ -240,10 +240,10 @@ impl<'s> CallState<'s> {
     #[cold]
     fn take_over(&mut self) {
         self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
-            CallStage::Replay(made) => {
-                let Resolved { program, n_lanes, .. } = &made.resolved;
-                let engine = made.replay.into_engine(*program, *n_lanes);
-                CallStage::Full(Box::new(FullCall::by(made, engine)))
+            CallStage::Replay(recent) => {
+                let Resolved { program, n_lanes, .. } = &recent.resolved;
+                let engine = recent.replay.into_engine(*program, *n_lanes);
+                CallStage::Full(Box::new(FullCall::taking_over(recent, engine)))
             }
             other => other,
         };
@@ -268,7 +268,7 @@ impl<'s> CallState<'s> {
     pub(super) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, doing) = match &self.stage {
             #[cfg(feature = "alloc")]
-            CallStage::Replay(made) => (&made.request, "running"),
+            CallStage::Replay(recent) => (&recent.request, "running"),
             CallStage::Full(call) => (&call.request, call.phase.doing()),
             CallStage::Over => return f.write_str("a call, finished"),
         };

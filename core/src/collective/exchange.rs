@@ -234,7 +234,7 @@ impl<X: Transport> Communicator<X> {
             self.prepare_message(&mut send.message, send.data, plan, &mut report)?;
         }
         recvs.iter_mut().for_each(|recv| recv.message.rewind());
-        copy_to_itself(self.rank(), sends, recvs, false)?;
+        copy_to_self(self.rank(), sends, recvs, false)?;
         self.use_lanes()?;
         for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
             self.transport.expect(recv.message.from, TAG);
@@ -276,7 +276,7 @@ impl<X: Transport> Communicator<X> {
 
 /// Copies what a rank sends to itself, or `only_checks` that it can be. Nothing is copied unless
 /// all can be.
-pub(crate) fn copy_to_itself<T: Element>(
+pub(crate) fn copy_to_self<T: Element>(
     own: Rank,
     sends: &mut [Outgoing<'_, T>],
     recvs: &mut [Incoming<'_, T>],
@@ -285,9 +285,9 @@ pub(crate) fn copy_to_itself<T: Element>(
     let is_open = |recv: &Receiving| recv.from == own && !recv.cursor.is_done;
     for send in sends.iter().filter(|send| send.message.to == own) {
         let tag = send.message.tag;
-        let is_its =
+        let matches =
             |recv: &&mut Incoming<'_, T>| is_open(&recv.message) && recv.message.tag == tag;
-        let matched = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag });
+        let matched = recvs.iter_mut().find(matches).ok_or(Error::ToItself { tag });
         let checked = matched.and_then(|recv| {
             recv.message.cursor.is_done = true;
             let [need, have] = [send.message.rows, recv.message.rows].map(|rows| rows.n_values());
@@ -305,13 +305,13 @@ pub(crate) fn copy_to_itself<T: Element>(
     }
     for send in sends.iter_mut().filter(|send| send.message.to == own) {
         let tag = send.message.tag;
-        let is_its =
+        let matches =
             |recv: &&mut Incoming<'_, T>| is_open(&recv.message) && recv.message.tag == tag;
-        let recv = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag })?;
+        let recv = recvs.iter_mut().find(matches).ok_or(Error::ToItself { tag })?;
         let (sends, takes) = (send.message.rows, recv.message.rows);
         let sent = sends.runs(0..sends.n_values()).flat_map(|run| &send.data[run]);
-        let places = takes.runs(0..takes.n_values()).flatten();
-        places.zip(sent).for_each(|(place, value)| recv.data[place] = *value);
+        let positions = takes.runs(0..takes.n_values()).flatten();
+        positions.zip(sent).for_each(|(position, value)| recv.data[position] = *value);
         (recv.message.cursor.is_done, send.message.cursor.is_done) = (true, true);
     }
     Ok(())

@@ -43,15 +43,15 @@ pub(super) struct FullCall<'s> {
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
     /// Own values are to be rounded by it before the call itself moves.
-    pass: Option<RoundingPass>,
+    rounding_pass: Option<RoundingPass>,
     /// What looks at the data have cost.
-    pub(super) before: Option<Report>,
+    pub(super) setup_report: Option<Report>,
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
-    pub(super) open: Option<Plan>,
+    pub(super) undecided: Option<Plan>,
     /// The same call as the communicator keeps it.
     #[cfg(feature = "alloc")]
-    pub(super) made: Option<Box<RecentCall>>,
+    pub(super) recent: Option<Box<RecentCall>>,
 }
 
 /// What the engine runs.
@@ -60,7 +60,7 @@ pub(super) enum Phase {
     #[cfg(feature = "alloc")]
     Probe(Probe),
     /// Exchanging what each rank saw of its data, in a sample or in all.
-    Look { values: [f64; value_range::N_WITH_BITS], sampled: bool },
+    DataScan { values: [f64; value_range::N_WITH_BITS], sampled: bool },
     /// The call itself.
     Call,
 }
@@ -71,7 +71,7 @@ impl Phase {
         match self {
             #[cfg(feature = "alloc")]
             Self::Probe(_) => "measuring links",
-            Self::Look { .. } => "learning the value_range",
+            Self::DataScan { .. } => "learning the value range",
             Self::Call => "running",
         }
     }
@@ -86,19 +86,19 @@ impl<'s> FullCall<'s> {
             spec,
             engine: None,
             phase: Phase::Call,
-            pass: None,
-            before: None,
-            open: None,
+            rounding_pass: None,
+            setup_report: None,
+            undecided: None,
             #[cfg(feature = "alloc")]
-            made: None,
+            recent: None,
         }
     }
 
     /// A call that was made before, under way by this engine.
     #[cfg(feature = "alloc")]
-    pub(super) fn by(made: Box<RecentCall>, engine: Engine<'s>) -> Self {
-        let call = Self::new(made.request, made.resolved.spec);
-        Self { coding: made.coding.clone(), engine: Some(engine), made: Some(made), ..call }
+    pub(super) fn taking_over(recent: Box<RecentCall>, engine: Engine<'s>) -> Self {
+        let call = Self::new(recent.request, recent.resolved.spec);
+        Self { coding: recent.coding.clone(), engine: Some(engine), recent: Some(recent), ..call }
     }
 
     /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
@@ -111,7 +111,7 @@ impl<'s> FullCall<'s> {
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
         if self.is_trial_due(comm, plan) {
-            self.open = Some(*plan);
+            self.undecided = Some(*plan);
             return self.start_trial(comm, plan);
         }
         self.begin_untried(comm, work, plan)
@@ -126,7 +126,7 @@ impl<'s> FullCall<'s> {
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
         if self.should_measure(comm) {
-            self.open = Some(*plan);
+            self.undecided = Some(*plan);
             return self.start_probe(comm);
         }
         self.begin_with_links(comm, work, plan)
@@ -140,11 +140,11 @@ impl<'s> FullCall<'s> {
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.open = self.spec.asks.then_some(*plan);
-        let asked = self.asked().plan;
-        if self.open.is_some() || asked.needs_extent() {
-            let sampled = !asked.needs_extent() || asked.samples(self.spec.shares.count());
-            self.start_look(comm, work, sampled)
+        self.undecided = self.spec.asks.then_some(*plan);
+        let scan_plan = self.scan_spec().plan;
+        if self.undecided.is_some() || scan_plan.needs_extent() {
+            let sampled = !scan_plan.needs_extent() || scan_plan.samples(self.spec.shares.count());
+            self.start_data_scan(comm, work, sampled)
         } else {
             let budget = resolve(&self.spec, None)?;
             let _resolved = self.start_call(comm, &budget, work)?;
@@ -171,7 +171,7 @@ impl<'s> FullCall<'s> {
             let mut call = Self::new(*request, spec);
             call.start_call(comm, budget, work)?;
             // Whoever makes such a call has rounded its arrays.
-            call.pass = None;
+            call.rounding_pass = None;
             return Ok(call);
         }
         let mut call = Self::new(*request, spec.of_group(ends));
@@ -190,49 +190,49 @@ impl<'s> FullCall<'s> {
 
     /// What a look is for: the call, or of an automatic plan that is still open the call within its
     /// bound.
-    fn asked(&self) -> CallSpec<'s> {
-        let plan = self.open.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
+    fn scan_spec(&self) -> CallSpec<'s> {
+        let plan = self.undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
         CallSpec { plan, ..self.spec }
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
-    fn start_look<X: Transport>(
+    fn start_data_scan<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &dyn Operands,
         sampled: bool,
     ) -> Result<(), Error> {
         let own = self.request.own(comm.size(), comm.rank());
-        let spec = self.asked();
+        let spec = self.scan_spec();
         let needs_extent = spec.plan.needs_extent();
-        let mut values = [value_range::NOTHING; value_range::N_WITH_BITS];
+        let mut values = [value_range::UNKNOWN; value_range::N_WITH_BITS];
         let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
         let mut value_range = None;
         if needs_extent {
-            let seen = work.look(own.clone(), comm.config.level, sampled);
+            let seen = work.scan_values(own.clone(), comm.config.level, sampled);
             value_ranges.copy_from_slice(&seen);
             // Its own is enough to tell how short its values become.
-            value_range = value_range::conclude(seen, false).flatten();
+            value_range = value_range::read_extremes(seen, false).flatten();
         }
-        if let Some(open) = &mut self.open {
-            let finds = comm.has_time_to_find(own.len(), spec.dtype);
-            let finds = finds.then_some(comm.config.level);
-            let (weights, strides) = work.weigh(own, &spec, value_range, finds);
-            bits.copy_from_slice(&weights);
-            open.strides = strides;
+        if let Some(undecided) = &mut self.undecided {
+            let search_level = comm.may_search_strides(own.len(), spec.dtype);
+            let search_level = search_level.then_some(comm.config.level);
+            let (estimates, strides) = work.estimate_bits(own, &spec, value_range, search_level);
+            bits.copy_from_slice(&estimates);
+            undecided.strides = strides;
         }
-        let (measure, asked) = ask(&spec, sampled);
-        let look = spec.of_look(self.n_looked());
-        let codec = comm.sizes(&look, Quantum::LOSSLESS);
-        let program = comm.program(&look, &codec, spec.header(measure, asked))?;
+        let (measure, quantity) = ask(&spec, sampled);
+        let scan = spec.of_look(self.n_scan_values());
+        let codec = comm.sizes(&scan, Quantum::LOSSLESS);
+        let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;
         self.run(comm, program);
-        self.phase = Phase::Look { values, sampled };
+        self.phase = Phase::DataScan { values, sampled };
         Ok(())
     }
 
     /// How many values ranks exchange in a look.
-    const fn n_looked(&self) -> usize {
-        if self.open.is_some() { value_range::N_WITH_BITS } else { value_range::N_VALUES }
+    const fn n_scan_values(&self) -> usize {
+        if self.undecided.is_some() { value_range::N_WITH_BITS } else { value_range::N_VALUES }
     }
 
     fn start_call<X: Transport>(
@@ -249,7 +249,7 @@ impl<'s> FullCall<'s> {
         let codec = self.spec.codec(&params);
         let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
         self.start(comm, (&resolved, &coding));
-        self.pass = self.spec.pass(budget.quantum, comm.rank());
+        self.rounding_pass = self.spec.pass(budget.quantum, comm.rank());
         Ok(resolved)
     }
 
@@ -265,7 +265,7 @@ impl<'s> FullCall<'s> {
     }
 
     /// Drives the call until the call itself is next, of which nothing has been sent.
-    pub(super) fn finish_looking<X: Transport>(
+    pub(super) fn finish_setup<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
@@ -327,21 +327,21 @@ impl<'s> FullCall<'s> {
         limits: Limits,
     ) -> Result<Progress, Error> {
         let (size, rank) = (comm.size(), comm.rank());
-        if let Some(pass) = self.pass.take() {
+        if let Some(rounding_pass) = self.rounding_pass.take() {
             let own = self.spec.shares.within_whole(self.spec.call.input(rank), size, rank);
-            work.round(own, &pass, comm.config.level);
+            work.round(own, &rounding_pass, comm.config.level);
         }
         let Communicator { transport, notices, state, .. } = &mut *comm;
         let lanes = &mut state.lanes;
-        let n_looked = self.n_looked();
+        let n_scan_values = self.n_scan_values();
         let engine = self.engine.as_mut().ok_or(Error::Finished)?;
         let progress = match &mut self.phase {
             #[cfg(feature = "alloc")]
             Phase::Probe(Probe { values, .. }) => {
                 exchange(engine, (transport, lanes), notices, limits, values)?
             }
-            Phase::Look { values, .. } => {
-                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_looked])?
+            Phase::DataScan { values, .. } => {
+                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_scan_values])?
             }
             Phase::Call => {
                 let compute = &mut Computing { work, coding: &self.coding };
@@ -354,10 +354,10 @@ impl<'s> FullCall<'s> {
             Progress::Finished => {}
         }
         let mut report = engine.report;
-        if let Some(before) = self.before {
-            report += before;
+        if let Some(setup_report) = self.setup_report {
+            report += setup_report;
         }
-        self.before = Some(report);
+        self.setup_report = Some(report);
         // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
         // the communicator lives.
         self.engine = None;
@@ -367,34 +367,34 @@ impl<'s> FullCall<'s> {
             self.advance_probe(comm, work, probe)?;
             return Ok(Progress::Moved);
         }
-        let Phase::Look { values, sampled } = self.phase else {
+        let Phase::DataScan { values, sampled } = self.phase else {
             self.request.end(size, rank, work);
             #[cfg(feature = "alloc")]
             {
                 comm.end_trial();
-                if let Some(made) = self.made.take() {
-                    comm.keep_again(made);
+                if let Some(recent) = self.recent.take() {
+                    comm.put_back(recent);
                 }
             }
             return Ok(Progress::Finished);
         };
-        let spec = self.asked();
+        let spec = self.scan_spec();
         let (Some(&value_ranges), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
             return Err(Error::Internal);
         };
         let mut value_range = None;
         if spec.plan.needs_extent() {
-            let Some(seen) = value_range::conclude(value_ranges, sampled) else {
-                self.start_look(comm, work, false)?;
+            let Some(seen) = value_range::read_extremes(value_ranges, sampled) else {
+                self.start_data_scan(comm, work, false)?;
                 return Ok(Progress::Moved);
             };
             value_range = seen;
         }
-        if let Some(plan) = self.open.take() {
+        if let Some(plan) = self.undecided.take() {
             // Others may have found other strides, so these must not decide.
-            let told = Plan { strides: self.spec.plan.strides, ..plan };
-            let bits = value_range::bits(&spec, value_range, bits);
-            self.spec = comm.terms_given(&self.request, &told, bits, comm.tried())?;
+            let agreed = Plan { strides: self.spec.plan.strides, ..plan };
+            let bits = value_range::agreed_bits(&spec, value_range, bits);
+            self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
             self.spec.plan.strides = plan.strides;
         }
         self.start_call(comm, &resolve(&self.spec, value_range)?, work)?;
@@ -403,7 +403,7 @@ impl<'s> FullCall<'s> {
 
     /// The report of a call that has finished.
     pub(super) fn report(&self) -> Report {
-        self.before.unwrap_or_default()
+        self.setup_report.unwrap_or_default()
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.

@@ -15,15 +15,20 @@ use core::ops::Range;
 /// compiled once for each transport. Ranges are of the values to send.
 pub(crate) trait Operands: Compute {
     /// A look at own values, or a sample of them ([`value_range::look`]).
-    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; value_range::N_VALUES];
+    fn scan_values(
+        &self,
+        own: Range<usize>,
+        level: Level,
+        sampled: bool,
+    ) -> [f64; value_range::N_VALUES];
 
     /// How many bits codecs make of own values ([`value_range::weigh`]).
-    fn weigh(
+    fn estimate_bits(
         &self,
         own: Range<usize>,
         spec: &CallSpec<'_>,
         value_range: Option<ValueRange>,
-        finds: Option<Level>,
+        search_level: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]);
 
     /// What a codec is made from, with the shape that is found in own values.
@@ -43,19 +48,24 @@ fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
 
 impl<T: Element> Operands for Work<'_, '_, T> {
     #[inline(never)]
-    fn look(&self, own: Range<usize>, level: Level, sampled: bool) -> [f64; value_range::N_VALUES] {
-        value_range::look(at(self.buffers.all_own(), own), level, sampled)
+    fn scan_values(
+        &self,
+        own: Range<usize>,
+        level: Level,
+        sampled: bool,
+    ) -> [f64; value_range::N_VALUES] {
+        value_range::scan_values(at(self.buffers.all_own(), own), level, sampled)
     }
 
     #[inline(never)]
-    fn weigh(
+    fn estimate_bits(
         &self,
         own: Range<usize>,
         spec: &CallSpec<'_>,
         value_range: Option<ValueRange>,
-        finds: Option<Level>,
+        search_level: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]) {
-        value_range::weigh(spec, at(self.buffers.all_own(), own), value_range, finds)
+        value_range::estimate_bits(spec, at(self.buffers.all_own(), own), value_range, search_level)
     }
 
     #[inline(never)]

@@ -50,7 +50,7 @@ pub struct Prepared<'p, T: Element> {
     coding: Coding,
     resolved: Resolved<'p>,
     capacity: usize,
-    before: Option<Report>,
+    setup_report: Option<Report>,
 }
 
 impl<'p, T: Element> Prepared<'p, T> {
@@ -65,22 +65,22 @@ impl<'p, T: Element> Prepared<'p, T> {
         let spec = comm.spec(&request, plan)?;
         let mut call = FullCall::new(request, spec);
         call.begin_untried(comm, &mut work, plan)?;
-        call.finish_looking(comm, &mut work)?;
-        let FullCall { spec, coding, engine, before, .. } = call;
+        call.finish_setup(comm, &mut work)?;
+        let FullCall { spec, coding, engine, setup_report, .. } = call;
         let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
         let resolved = Resolved { spec, program, n_lanes, report };
         // The call has not begun: the next one takes its number. Peers that ask what a rank has
         // called expect it to count without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
-        Ok(Self { request, op: work.op, coding, resolved, capacity, before })
+        Ok(Self { request, op: work.op, coding, resolved, capacity, setup_report })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.
     pub fn report(&self) -> Report {
         let mut report = self.resolved.report;
-        if let Some(before) = self.before {
-            report += before;
+        if let Some(setup_report) = self.setup_report {
+            report += setup_report;
         }
         report
     }

@@ -32,14 +32,14 @@ use core::time::Duration;
 
 /// Bytes of the arrays that go round, and how often each does.
 const LENGTHS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
-const N_TIMES: u8 = 2;
+const N_REPEATS: u8 = 2;
 /// A length is for calls that have had so many times its bytes, the next one included.
-const WORTH: usize = 32;
+const CALL_BYTES_PER_PROBE_BYTE: usize = 32;
 /// Calls of fewer bytes do not count. Ranks may keep them or not, each for itself, and who keeps a
 /// call would not count it.
-pub(super) const COUNTED_FROM: usize = 4096;
+pub(super) const MIN_COUNTED_BYTES: usize = 4096;
 /// Seconds after which a round was long enough.
-const ENOUGH: f32 = 2e-3;
+const LONG_ENOUGH_S: f32 = 2e-3;
 
 /// What a communicator has measured.
 #[derive(Debug, Default)]
@@ -58,8 +58,8 @@ pub(super) struct LinkFacts {
     /// Bytes of all calls so far that could have measured.
     n_bytes: usize,
     /// Seconds of the length before, and of this one if it has been round once.
-    before: f32,
-    shortest: f32,
+    previous_s: f32,
+    shortest_s: f32,
     n_rounds: u8,
 }
 
@@ -71,39 +71,39 @@ impl LinkFacts {
 
     /// Bytes of the array of the next round, if it is time for one.
     fn next(&self) -> Option<usize> {
-        let n_bytes = *LENGTHS.get(usize::from(self.n_rounds / N_TIMES))?;
-        (self.n_bytes >= n_bytes.saturating_mul(WORTH)).then_some(n_bytes)
+        let n_bytes = *LENGTHS.get(usize::from(self.n_rounds / N_REPEATS))?;
+        (self.n_bytes >= n_bytes.saturating_mul(CALL_BYTES_PER_PROBE_BYTE)).then_some(n_bytes)
     }
 
     /// Whether nothing is measured any more.
     pub(super) const fn is_settled(&self) -> bool {
-        (self.n_rounds / N_TIMES) as usize >= LENGTHS.len()
+        (self.n_rounds / N_REPEATS) as usize >= LENGTHS.len()
     }
 
     /// Whether a call of so many bytes should measure before it begins.
-    pub(super) fn has_time(&mut self, n_bytes: usize) -> bool {
+    pub(super) fn count_call(&mut self, n_bytes: usize) -> bool {
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
         self.next().is_some()
     }
 
     /// Each of so many ranks has taken at most so many seconds for this round.
     fn note(&mut self, size: usize, seconds: f32) {
-        let nth = usize::from(self.n_rounds / N_TIMES);
+        let nth = usize::from(self.n_rounds / N_REPEATS);
         self.n_rounds += 1;
-        if !self.n_rounds.is_multiple_of(N_TIMES) {
-            self.shortest = seconds;
+        if !self.n_rounds.is_multiple_of(N_REPEATS) {
+            self.shortest_s = seconds;
             return;
         }
-        let seconds = seconds.min(self.shortest);
+        let seconds = seconds.min(self.shortest_s);
         let sent = |nth: usize| LENGTHS[nth] as f64 * (size as f64 - 1.0) / size as f64;
         let (n_bytes, n_before) = (sent(nth), nth.checked_sub(1).map_or(0.0, sent));
-        let more = f64::from(seconds - self.before);
+        let more = f64::from(seconds - self.previous_s);
         // Where a longer array took no longer the shorter one was disturbed.
         let rate =
             if more > 0.0 { (n_bytes - n_before) / more } else { n_bytes / f64::from(seconds) };
         self.rate = if rate.is_finite() { rate as f32 } else { 0.0 };
-        self.before = seconds;
-        if seconds >= ENOUGH {
+        self.previous_s = seconds;
+        if seconds >= LONG_ENOUGH_S {
             self.n_rounds = u8::MAX;
         }
     }
@@ -123,13 +123,13 @@ pub(super) struct Probe {
 enum ProbeStep {
     /// Ranks wait for each other.
     #[default]
-    Meet,
+    Barrier,
     /// The array goes round, since then.
-    Round(Duration),
+    Ring(Duration),
     /// Ranks exchange how long it took.
     Agree,
     /// Ranks meet for a trial, and exchange how long the last call of its kind took.
-    Try,
+    Trial,
 }
 
 /// A call that is timed.
@@ -143,7 +143,7 @@ struct TimedCall {
 
 impl<X: Transport> Communicator<X> {
     /// How the call under way is made, if it is a trial.
-    pub(super) fn tried(&self) -> Option<Mode> {
+    pub(super) fn trial_mode(&self) -> Option<Mode> {
         self.state.measured.trial.as_ref().map(|trial| trial.mode)
     }
 
@@ -192,8 +192,10 @@ impl FullCall<'_> {
     ) -> Result<(), Error> {
         let n_values = probe.values.len();
         let (spec, n_bytes) = match probe.step {
-            ProbeStep::Round(_) => (self.spec.of_round(n_values), n_values * f64::BYTES),
-            ProbeStep::Meet | ProbeStep::Agree | ProbeStep::Try => (self.spec.of_look(n_values), 0),
+            ProbeStep::Ring(_) => (self.spec.of_round(n_values), n_values * f64::BYTES),
+            ProbeStep::Barrier | ProbeStep::Agree | ProbeStep::Trial => {
+                (self.spec.of_look(n_values), 0)
+            }
         };
         let codec = comm.sizes(&spec, Quantum::LOSSLESS);
         let header = self.spec.header(StepQuantity::Links, n_bytes as f64);
@@ -214,22 +216,22 @@ impl FullCall<'_> {
         probe: Probe,
     ) -> Result<(), Error> {
         let next = match probe.step {
-            ProbeStep::Try => {
-                let plan = self.open.ok_or(Error::Internal)?;
+            ProbeStep::Trial => {
+                let plan = self.undecided.ok_or(Error::Internal)?;
                 let kind = self.request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
                 let mode = comm.state.measured.trials.note(&kind, longest);
-                self.spec = comm.terms_given(&self.request, &plan, None, mode)?;
+                self.spec = comm.spec_with(&self.request, &plan, None, mode)?;
                 let began = comm.transport.now();
                 comm.state.measured.trial = mode.map(|mode| TimedCall { kind, mode, began });
                 return self.begin_with_links(comm, work, &plan);
             }
-            ProbeStep::Round(began) => {
+            ProbeStep::Ring(began) => {
                 let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
                 let array = probe.values;
                 Some(Probe { values: vec![seconds], step: ProbeStep::Agree, array })
             }
-            ProbeStep::Meet | ProbeStep::Agree => {
+            ProbeStep::Barrier | ProbeStep::Agree => {
                 if let (ProbeStep::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
                     comm.state.measured.links.note(comm.size(), seconds as f32);
                     comm.forget_calls();
@@ -238,7 +240,7 @@ impl FullCall<'_> {
                     let mut values = probe.array;
                     // The clock starts when there is memory, which may take longer than a copy.
                     values.resize(n_bytes / f64::BYTES, 0.0);
-                    let step = ProbeStep::Round(comm.transport.now());
+                    let step = ProbeStep::Ring(comm.transport.now());
                     Probe { values, step, ..Probe::default() }
                 })
             }
@@ -246,7 +248,7 @@ impl FullCall<'_> {
         if let Some(next) = next {
             return self.run_probe(comm, next);
         }
-        let plan = self.open.ok_or(Error::Internal)?;
+        let plan = self.undecided.ok_or(Error::Internal)?;
         self.spec = comm.spec(&self.request, &plan)?;
         self.begin_with_links(comm, work, &plan)
     }
@@ -259,7 +261,7 @@ impl FullCall<'_> {
     ) -> bool {
         let is_close = self.spec.choice.is_some_and(|choice| choice.is_close());
         is_close
-            && comm.told_rate().is_none()
+            && comm.declared_link_rate().is_none()
             && comm.state.measured.trials.is_due(self.request.kind(plan))
     }
 
@@ -272,7 +274,7 @@ impl FullCall<'_> {
         plan: &Plan,
     ) -> Result<(), Error> {
         let values = vec![comm.state.measured.trials.last(&self.request.kind(plan)).into()];
-        self.run_probe(comm, Probe { values, step: ProbeStep::Try, ..Probe::default() })
+        self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
     }
 
     /// Whether it is time to measure links before this call.
@@ -281,9 +283,9 @@ impl FullCall<'_> {
         // Also where a call is exact by what is known so far, which may be wrong.
         let depends = self.spec.choice.is_some_and(|choice| choice.depends_on_links());
         depends
-            && n_bytes >= COUNTED_FROM
-            && comm.told_rate().is_none()
-            && comm.state.measured.links.has_time(n_bytes)
+            && n_bytes >= MIN_COUNTED_BYTES
+            && comm.declared_link_rate().is_none()
+            && comm.state.measured.links.count_call(n_bytes)
     }
 }
 
@@ -293,10 +295,10 @@ mod tests {
 
     /// What is learnt of links of this rate between 4 ranks, where messages cost so many seconds
     /// and every second round is disturbed.
-    fn learnt(rate: f64, latency: f64) -> LinkFacts {
+    fn measured_links(rate: f64, latency: f64) -> LinkFacts {
         let mut links = LinkFacts::default();
-        assert!(!links.has_time(LENGTHS[0] * WORTH - 1));
-        assert!(links.has_time(LENGTHS[2] * WORTH));
+        assert!(!links.count_call(LENGTHS[0] * CALL_BYTES_PER_PROBE_BYTE - 1));
+        assert!(links.count_call(LENGTHS[2] * CALL_BYTES_PER_PROBE_BYTE));
         let mut nth = 0;
         while let Some(n_bytes) = links.next() {
             let seconds = 3.0 * latency + n_bytes as f64 * 0.75 / rate;
@@ -309,12 +311,12 @@ mod tests {
     #[test]
     fn rates_are_found_beside_latencies_and_disturbed_rounds() {
         for (rate, latency, n_lengths) in [(1.25e7, 1e-5, 1), (1.25e8, 1e-4, 2), (2e10, 2e-5, 3)] {
-            let links = learnt(rate, latency);
+            let links = measured_links(rate, latency);
             let off = links.rate().expect("a rate") / rate - 1.0;
             // One length alone has the latency in it.
             assert!(off.abs() < if n_lengths == 1 { 0.02 } else { 1e-3 }, "{rate}: {off}");
             let is_settled = links.n_rounds == u8::MAX;
-            assert!(is_settled || links.n_rounds == n_lengths * N_TIMES, "{links:?}");
+            assert!(is_settled || links.n_rounds == n_lengths * N_REPEATS, "{links:?}");
             assert_eq!(is_settled, n_lengths < 3);
         }
     }
@@ -323,7 +325,7 @@ mod tests {
     fn times_that_mean_nothing_give_no_rate() {
         for seconds in [0.0, f32::NAN, -1.0] {
             let mut links = LinkFacts::default();
-            links.has_time(LENGTHS[0] * WORTH);
+            links.count_call(LENGTHS[0] * CALL_BYTES_PER_PROBE_BYTE);
             links.note(2, seconds);
             links.note(2, seconds);
             assert_eq!(links.rate(), None, "{seconds}");

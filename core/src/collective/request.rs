@@ -25,7 +25,7 @@ pub(crate) struct Request<'s> {
     /// The result of a call in place is moved to the front of its buffer.
     pub(crate) to_front: bool,
     /// This rank is the root, whatever `root` says.
-    pub(crate) is_from_here: bool,
+    pub(crate) is_root_here: bool,
     /// For how many values error feedback is kept.
     pub(crate) n_residues: Option<usize>,
 }
@@ -47,14 +47,14 @@ impl<'s> Request<'s> {
             window,
             lengths: [0; 2],
             to_front: false,
-            is_from_here: false,
+            is_root_here: false,
             n_residues: None,
         }
     }
 
     /// As this rank makes it.
     pub(crate) fn on(&self, rank: Rank) -> Self {
-        Self { root: if self.is_from_here { rank } else { self.root }, ..*self }
+        Self { root: if self.is_root_here { rank } else { self.root }, ..*self }
     }
 
     /// Whether the call begins with a pass over own values; what is wrong if it cannot.
@@ -101,7 +101,7 @@ impl<'s> Request<'s> {
 
     /// Whether the collective can have such shares. Arrays are a group's, which makes no request of
     /// them.
-    const fn has_shares(&self) -> bool {
+    const fn allows_shares(&self) -> bool {
         use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
         match self.shares {
             Shares::Even(_) => true,
@@ -114,7 +114,7 @@ impl<'s> Request<'s> {
     }
 
     /// Whether the collective can be made on such buffers.
-    fn has_buffers(&self, rank: Rank) -> bool {
+    fn allows_buffers(&self, rank: Rank) -> bool {
         use Collective::{Broadcast, Gather, Scatter};
         match self.window {
             Window::Whole => {
@@ -131,7 +131,7 @@ impl<'s> Request<'s> {
         if self.root.index() >= size {
             return Err(Error::Root { root: self.root, size });
         }
-        if !self.has_shares() || !self.has_buffers(rank) {
+        if !self.allows_shares() || !self.allows_buffers(rank) {
             return Err(Error::NoSuchCall { collective: self.collective });
         }
         let counts = match self.shares {

@@ -10,7 +10,7 @@
 use super::Config;
 use super::call_spec::CallSpec;
 #[cfg(feature = "alloc")]
-use super::probe::COUNTED_FROM;
+use super::probe::MIN_COUNTED_BYTES;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
 use crate::engine::Program;
@@ -47,7 +47,7 @@ const N_RECENT: usize = 8;
 pub(super) struct RecentCall {
     pub(super) request: Request<'static>,
     /// Its plan; none of a prepared call.
-    pub(super) by: Option<Plan>,
+    pub(super) plan: Option<Plan>,
     pub(super) resolved: Resolved<'static>,
     pub(super) coding: Coding,
     pub(super) compiled: Compiled,
@@ -60,7 +60,7 @@ impl RecentCall {
     /// The call that is resolved so; `None` if lengths of shares would not live as long.
     fn new(
         request: &Request<'_>,
-        by: Option<Plan>,
+        plan: Option<Plan>,
         resolved: &Resolved<'_>,
         coding: &Coding,
     ) -> Option<Self> {
@@ -75,7 +75,7 @@ impl RecentCall {
         };
         let request = Request { shares, ..*request };
         let (coding, compiled) = (coding.clone(), Compiled::default());
-        Some(Self { request, by, resolved, coding, compiled, replay: Replay::default() })
+        Some(Self { request, plan, resolved, coding, compiled, replay: Replay::default() })
     }
 }
 
@@ -97,7 +97,7 @@ impl RecentCalls {
     }
 
     /// The configuration may change after this: it was `before`.
-    pub(super) fn doubt(&mut self, before: Config) {
+    pub(super) fn config_may_change(&mut self, before: Config) {
         self.config.get_or_insert(before);
     }
 
@@ -110,24 +110,24 @@ impl RecentCalls {
 
     /// Takes a call out. The last one is looked at first.
     fn take(&mut self, is_it: impl Fn(&RecentCall) -> bool) -> Option<Box<RecentCall>> {
-        let at = self.calls.iter().rposition(|made| is_it(made))?;
+        let at = self.calls.iter().rposition(|recent| is_it(recent))?;
         Some(self.calls.remove(at))
     }
 
     /// Keeps a call, in place of the one that was made longest ago.
-    fn insert(&mut self, made: Box<RecentCall>) {
+    fn insert(&mut self, recent: Box<RecentCall>) {
         if self.calls.is_full() {
             self.calls.remove(0);
         }
         // There is room.
-        let _ = self.calls.push(made);
+        let _ = self.calls.push(recent);
     }
 }
 
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
     /// Takes the call out of those that are kept, if it was made before.
-    pub(super) fn made_before(
+    pub(super) fn take_recent(
         &mut self,
         request: &Request<'_>,
         plan: &Plan,
@@ -136,33 +136,33 @@ impl<X: Transport> Communicator<X> {
             return None;
         }
         self.state.recent.check(&self.config);
-        let is_by_it = |made: &RecentCall| made.by.as_ref() == Some(plan);
-        self.state.recent.take(|made| made.request == *request && is_by_it(made))
+        let has_plan = |recent: &RecentCall| recent.plan.as_ref() == Some(plan);
+        self.state.recent.take(|recent| recent.request == *request && has_plan(recent))
     }
 
     /// Takes a prepared call out of those that are kept, or begins to keep it; `None` if it is of
     /// no kind that is kept.
-    pub(super) fn prepared_before(
+    pub(super) fn take_prepared(
         &mut self,
         request: &Request<'_>,
         resolved: &Resolved<'_>,
         coding: &Coding,
     ) -> Option<Box<RecentCall>> {
-        let is_it = |made: &RecentCall| {
-            made.by.is_none()
-                && made.request == *request
-                && made.resolved.program.is_alike(&resolved.program)
+        let is_it = |recent: &RecentCall| {
+            recent.plan.is_none()
+                && recent.request == *request
+                && recent.resolved.program.is_alike(&resolved.program)
         };
-        let made = self.state.recent.take(is_it);
-        made.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
+        let recent = self.state.recent.take(is_it);
+        recent.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
     }
 
     /// Keeps a call that was made again.
-    pub(super) fn keep_again(&mut self, mut made: Box<RecentCall>) {
+    pub(super) fn put_back(&mut self, mut recent: Box<RecentCall>) {
         if let Some(compiled) = self.state.lanes.record.take() {
-            made.compiled = compiled;
+            recent.compiled = compiled;
         }
-        self.state.recent.insert(made);
+        self.state.recent.insert(recent);
     }
 
     /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
@@ -174,20 +174,20 @@ impl<X: Transport> Communicator<X> {
         (resolved, coding): (&Resolved<'_>, &Coding),
     ) {
         let spec = &resolved.spec;
-        let is_short = request.n_bytes() < COUNTED_FROM;
+        let is_short = request.n_bytes() < MIN_COUNTED_BYTES;
         let is_measured = is_short || self.state.measured.links.is_settled();
         let is_open = |choice: &Choice| {
             let depends_on_links = !is_measured && choice.depends_on_links();
-            self.told_rate().is_none() && (choice.is_close() || depends_on_links)
+            self.declared_link_rate().is_none() && (choice.is_close() || depends_on_links)
         };
         let own = request.own(self.size(), self.rank());
         let depends_on_values = spec.rounds_first || spec.finds_shape_in(own.len());
         if depends_on_values || spec.choice.as_ref().is_some_and(is_open) {
             return;
         }
-        if let Some(made) = RecentCall::new(request, Some(*plan), resolved, coding) {
+        if let Some(recent) = RecentCall::new(request, Some(*plan), resolved, coding) {
             self.state.recent.check(&self.config);
-            self.state.recent.insert(Box::new(made));
+            self.state.recent.insert(Box::new(recent));
         }
     }
 }

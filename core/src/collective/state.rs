@@ -16,11 +16,11 @@ pub(super) type OnHeap<V> = V;
 
 /// Puts it there.
 #[cfg(feature = "alloc")]
-pub(super) fn placed<V>(value: V) -> OnHeap<V> {
+pub(super) fn on_heap<V>(value: V) -> OnHeap<V> {
     Box::new(value)
 }
 #[cfg(not(feature = "alloc"))]
-pub(super) const fn placed<V>(value: V) -> OnHeap<V> {
+pub(super) const fn on_heap<V>(value: V) -> OnHeap<V> {
     value
 }
 

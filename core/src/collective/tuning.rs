@@ -37,7 +37,7 @@ impl<X: Transport> Communicator<X> {
     /// ```
     pub fn measure_link(&mut self, scratch: &mut [f32]) -> Result<f64, Error> {
         let rate = match self.network().link_rate {
-            Some(told) => told,
+            Some(declared) => declared,
             None if self.farthest() == Distance::Memory => return Ok(f64::INFINITY),
             None => {
                 let n_sent = scratch.len() - self.share(scratch.len()).len();

@@ -28,26 +28,30 @@ pub const N_VALUES: usize = 6;
 /// The same where the plan is automatic: also what each of its lossy codecs makes of a sample.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
 /// What a rank says of data that it has not looked at, or of which there is nothing to say.
-pub(super) const NOTHING: f64 = f64::NEG_INFINITY;
+pub(super) const UNKNOWN: f64 = f64::NEG_INFINITY;
 /// Bits a value of what is all but nothing.
-const LEAST_BITS: f64 = 0.05;
+const MIN_BITS: f64 = 0.05;
 /// The range of either half must be this part of the whole sample's.
 const AGREEMENT: f64 = 0.75;
 
 /// One rank's look at its values. Of integers it says nothing: they have no bound.
-pub(crate) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
-    look_at_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled)
+pub(crate) fn scan_values<T: Element>(
+    values: &[T],
+    level: Level,
+    sampled: bool,
+) -> [f64; N_VALUES] {
+    scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled)
 }
 
 /// The same at values of a type that is data, so that it is compiled here.
-fn look_at_bytes(dtype: DType, bytes: &[u8], level: Level, sampled: bool) -> [f64; N_VALUES] {
+fn scan_bytes(dtype: DType, bytes: &[u8], level: Level, sampled: bool) -> [f64; N_VALUES] {
     with_float!(
-        dtype, T => look_at_floats::<T>(bytemuck::cast_slice(bytes), level, sampled),
-        else [NOTHING; N_VALUES]
+        dtype, T => scan_floats::<T>(bytemuck::cast_slice(bytes), level, sampled),
+        else [UNKNOWN; N_VALUES]
     )
 }
 
-fn look_at_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
+fn scan_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
     let halves = if sampled {
         sample::value_ranges(values)
     } else {
@@ -59,7 +63,7 @@ fn look_at_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; 
 }
 
 /// What all looks together say; `None` if everything must be looked at.
-pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<ValueRange>> {
+pub(crate) fn read_extremes(all: [f64; N_VALUES], sampled: bool) -> Option<Option<ValueRange>> {
     let [a, b, c, d, grid, increment] = all;
     let (min, max) = (-a.max(c), b.max(d));
     let whole = ValueRange { min, max, grid: -grid, increment: -increment };
@@ -71,27 +75,27 @@ pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Val
 
 /// What one rank says of the bits of its values, of which it knows this extent; and how far apart
 /// their rows and planes are, which are looked for if nobody told and it `finds` them.
-pub(super) fn weigh<T: Element>(
+pub(super) fn estimate_bits<T: Element>(
     spec: &CallSpec<'_>,
     values: &[T],
     value_range: Option<ValueRange>,
-    finds: Option<Level>,
+    search_level: Option<Level>,
 ) -> ([f64; N_LOSSY], [u32; 2]) {
     let mut strides = spec.plan.strides;
     let quantum = resolve(spec, value_range).map_or(Quantum::LOSSLESS, |budget| budget.quantum);
     if quantum.is_lossless() {
-        return ([NOTHING; N_LOSSY], strides);
+        return ([UNKNOWN; N_LOSSY], strides);
     }
-    if let Some(level) = finds.filter(|_| strides == [0; 2]) {
+    if let Some(level) = search_level.filter(|_| strides == [0; 2]) {
         strides = CodecParams::new(quantum).at(level).with_shape_of(values).strides;
     }
     let bits = estimate(values, strides, quantum.step()).map(|estimate| Bits::of(&estimate).0);
     let bits = bits.map(|all| all.map(|bits| bits + libm::log2(quantum.step())));
-    (bits.unwrap_or([NOTHING; N_LOSSY]), strides)
+    (bits.unwrap_or([UNKNOWN; N_LOSSY]), strides)
 }
 
 /// What all ranks say together of data of this extent; `None` if that is nothing.
-pub(super) fn bits(
+pub(super) fn agreed_bits(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
     all: [f64; N_LOSSY],
@@ -102,8 +106,7 @@ pub(super) fn bits(
         return Some(Bits([verbatim + 1.0; N_LOSSY]));
     }
     let is_known = all.iter().all(|bits| bits.is_finite());
-    let bits =
-        all.map(|bits| (bits - libm::log2(quantum.step())).clamp(LEAST_BITS, verbatim + 1.0));
+    let bits = all.map(|bits| (bits - libm::log2(quantum.step())).clamp(MIN_BITS, verbatim + 1.0));
     is_known.then_some(Bits(bits))
 }
 
@@ -118,17 +121,20 @@ mod tests {
     #[test]
     fn halves_that_differ_or_show_nothing_ask_for_a_full_look() {
         let value_range = |min, max| Some(Some(ValueRange { min, max, grid: 0.5, increment: 1.0 }));
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 9.5, -0.5, -1.0], true), value_range(1.0, 9.5));
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], true), None);
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false), value_range(1.0, 90.0));
-        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], true), None);
-        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), value_range(3.0, 3.0));
+        assert_eq!(read_extremes([-1.0, 9.0, -2.0, 9.5, -0.5, -1.0], true), value_range(1.0, 9.5));
+        assert_eq!(read_extremes([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], true), None);
+        assert_eq!(
+            read_extremes([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false),
+            value_range(1.0, 90.0)
+        );
+        assert_eq!(read_extremes([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], true), None);
+        assert_eq!(read_extremes([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), value_range(3.0, 3.0));
         // Three quarters of the whole range are enough.
-        assert_eq!(conclude([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), value_range(0.0, 4.0));
-        assert_eq!(conclude([0.0, 2.999, 0.0, 4.0, -0.5, -1.0], true), None);
-        let nothing = look::<f32>(&[f32::NAN; 600], Level::Scalar, true);
-        assert_eq!(conclude(nothing, true), None);
-        assert_eq!(conclude(look::<f32>(&[], Level::Scalar, false), false), Some(None));
+        assert_eq!(read_extremes([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), value_range(0.0, 4.0));
+        assert_eq!(read_extremes([0.0, 2.999, 0.0, 4.0, -0.5, -1.0], true), None);
+        let nothing = scan_values::<f32>(&[f32::NAN; 600], Level::Scalar, true);
+        assert_eq!(read_extremes(nothing, true), None);
+        assert_eq!(read_extremes(scan_values::<f32>(&[], Level::Scalar, false), false), Some(None));
     }
 
     /// A call on a lattice of step ⅛, of which the logarithm is −3.
@@ -142,27 +148,30 @@ mod tests {
         let values: Vec<f32> = (0..4000_u32).map(|i| (i * i % 611) as f32).collect();
         let found = estimate(&values, [0; 2], 0.125).map(|estimate| Bits::of(&estimate).0);
         let found = found.expect("there are values");
-        let (told, _) = weigh(&spec(), &values, None, None);
-        for (told, found) in told.into_iter().zip(found) {
-            assert!(found > 6.0 && (found - told - 3.0).abs() < 1e-9, "{told} for {found}");
+        let (exchanged, _) = estimate_bits(&spec(), &values, None, None);
+        for (exchanged, found) in exchanged.into_iter().zip(found) {
+            assert!(
+                found > 6.0 && (found - exchanged - 3.0).abs() < 1e-9,
+                "{exchanged} for {found}"
+            );
         }
         // All together: more bits by those that the step is finer.
-        let bits_of = |all| bits(&spec(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
+        let bits_of = |all| agreed_bits(&spec(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
         assert_eq!(bits_of(4.0), Some(7.0));
         assert_eq!(bits_of(-2.0), Some(1.0));
-        assert_eq!([bits_of(-9.0), bits_of(1000.0)], [Some(LEAST_BITS), Some(33.0)]);
-        assert_eq!(bits_of(NOTHING), None);
+        assert_eq!([bits_of(-9.0), bits_of(1000.0)], [Some(MIN_BITS), Some(33.0)]);
+        assert_eq!(bits_of(UNKNOWN), None);
     }
 
     #[test]
     fn values_on_no_lattice_are_longer_than_they_were() {
         let lossless = CallSpec { plan: Plan { bound: None, ..spec().plan }, ..spec() };
         let values = [1.0_f32; 100];
-        assert_eq!(weigh(&lossless, &values, None, None).0, [NOTHING; N_LOSSY]);
-        let all = bits(&lossless, None, [NOTHING; N_LOSSY]);
+        assert_eq!(estimate_bits(&lossless, &values, None, None).0, [UNKNOWN; N_LOSSY]);
+        let all = agreed_bits(&lossless, None, [UNKNOWN; N_LOSSY]);
         assert_eq!(all, Some(Bits([33.0; N_LOSSY])));
         let double = CallSpec { dtype: DType::F64, ..lossless };
-        assert_eq!(bits(&double, None, [NOTHING; N_LOSSY]), Some(Bits([65.0; N_LOSSY])));
+        assert_eq!(agreed_bits(&double, None, [UNKNOWN; N_LOSSY]), Some(Bits([65.0; N_LOSSY])));
     }
 
     #[test]
@@ -170,14 +179,18 @@ mod tests {
         // Rows of 128 values that are alike, and of which none is smooth.
         let value = |i: u32| (i % 128).wrapping_mul(0x9e37_79b9) >> 22;
         let values: Vec<f32> = (0..1 << 17).map(|i| value(i) as f32 + (i >> 7) as f32).collect();
-        let told = CallSpec { plan: spec().plan.with_shape(&[1024, 64]), ..spec() };
-        for (spec, finds, strides) in [
+        let given = CallSpec { plan: spec().plan.with_shape(&[1024, 64]), ..spec() };
+        for (spec, search_level, strides) in [
             (spec(), None, [0, 0]),
             (spec(), Some(Level::Scalar), [128, 0]),
-            (told, None, [64, 0]),
-            (told, Some(Level::Scalar), [64, 0]),
+            (given, None, [64, 0]),
+            (given, Some(Level::Scalar), [64, 0]),
         ] {
-            assert_eq!(weigh(&spec, &values, None, finds).1, strides, "{finds:?}");
+            assert_eq!(
+                estimate_bits(&spec, &values, None, search_level).1,
+                strides,
+                "{search_level:?}"
+            );
         }
     }
 }

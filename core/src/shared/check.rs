@@ -9,7 +9,7 @@ use core::cell::Cell;
 
 /// Says if calls are only checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Checking {
+pub(super) enum CheckState {
     #[default]
     No,
     Yes,
@@ -18,11 +18,11 @@ pub(super) enum Checking {
 }
 
 /// Ends a check, also one that unwinds.
-struct EndOfCheck<'c>(&'c Cell<Checking>);
+struct CheckGuard<'c>(&'c Cell<CheckState>);
 
-impl Drop for EndOfCheck<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
-        self.0.set(Checking::No);
+        self.0.set(CheckState::No);
     }
 }
 
@@ -54,10 +54,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// }
     /// ```
     pub fn check<R>(&self, start: impl FnOnce(&Self) -> Result<R, Error>) -> Result<(), Error> {
-        let _end = EndOfCheck(&self.checking);
-        self.checking.set(Checking::Yes);
+        let _end = CheckGuard(&self.checking);
+        self.checking.set(CheckState::Yes);
         match start(self) {
-            Err(_) if self.checking.get() == Checking::Passed => Ok(()),
+            Err(_) if self.checking.get() == CheckState::Passed => Ok(()),
             result => result.map(drop),
         }
     }
@@ -72,7 +72,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     pub(super) fn is_checking(&self) -> bool {
-        self.checking.get() != Checking::No
+        self.checking.get() != CheckState::No
     }
 
     /// The result of a check, as the error that starting returns.
@@ -80,7 +80,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         check: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<(), Error>,
     ) -> Error {
-        self.checking.set(Checking::Yes);
+        self.checking.set(CheckState::Yes);
         if self.is_poisoned() {
             return Error::Poisoned;
         }
@@ -90,7 +90,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let Some(mut comm) = call_slots.next() else { return Error::Internal };
         match comm.as_mut().map_or(Err(Error::Poisoned), check) {
             Ok(()) => {
-                self.checking.set(Checking::Passed);
+                self.checking.set(CheckState::Passed);
                 Error::Finished
             }
             Err(error) => error,

@@ -2,7 +2,7 @@
 
 use super::mailbox::Mailbox;
 use super::message_endpoint::MessageEndpoint;
-use super::pending::{Lends, NodeWork};
+use super::pending::{BufferOwner, NodeWork};
 use crate::collective::Communicator;
 use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{AbortReason, Error, Field};
@@ -19,36 +19,36 @@ use core::time::Duration;
 const LINGER: Duration = Duration::from_millis(10);
 
 /// A message under way, as the node drives it.
-pub(super) struct Delivery<'a, X: Transport, L> {
+pub(super) struct Delivery<'a, X: Transport, E> {
     mailbox: Rc<Mailbox<'a, X>>,
-    message_endpoint: L,
+    endpoint: E,
     report: Report,
     limits: Limits,
     started: Duration,
     watchdog: Watchdog,
     /// Its caller looks at it, so that time counts.
-    is_asked_for: bool,
+    is_awaited: bool,
     /// When all of it had left.
     left: Option<Duration>,
     outcome: Option<Result<Report, Error>>,
 }
 
-impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
     /// Starts a message that was found possible.
     pub(super) fn start(
         mailbox: &Rc<Mailbox<'a, X>>,
         comm: &mut Communicator<Port<'a, X>>,
-        mut message_endpoint: L,
+        mut endpoint: E,
         report: Report,
     ) -> Result<Self, Error> {
         comm.use_lanes()?;
-        mailbox.admit(L::IS_SENT)?;
+        mailbox.admit(E::IS_SENT)?;
         let begun = {
             let mut peers = mailbox.peers.borrow_mut();
-            let peer = peers.entry(message_endpoint.peer()).or_default();
-            message_endpoint.begin(comm, peer, mailbox.next_receive())
+            let peer = peers.entry(endpoint.peer()).or_default();
+            endpoint.begin(comm, peer, mailbox.next_receive())
         };
-        begun.inspect_err(|_| mailbox.dismiss(L::IS_SENT))?;
+        begun.inspect_err(|_| mailbox.dismiss(E::IS_SENT))?;
         let (started, config) = (comm.transport.now(), &comm.config);
         let deadline = config.deadline.map(|left| started.saturating_add(left));
         let mut delivery = Self {
@@ -57,12 +57,12 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
             limits: Limits { stall: config.timeout, deadline },
             started,
             watchdog: Watchdog::default(),
-            is_asked_for: false,
+            is_awaited: false,
             left: None,
             outcome: None,
-            message_endpoint,
+            endpoint,
         };
-        if delivery.message_endpoint.cursor().is_done {
+        if delivery.endpoint.cursor().is_done {
             delivery.end(Ok(report));
         }
         Ok(delivery)
@@ -70,7 +70,7 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
 
     fn end(&mut self, outcome: Result<Report, Error>) {
         if self.outcome.is_none() {
-            self.mailbox.dismiss(L::IS_SENT);
+            self.mailbox.dismiss(E::IS_SENT);
             self.outcome = Some(outcome);
         }
     }
@@ -79,19 +79,18 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
         if comm.is_poisoned() {
             return Err(self.mailbox.call_slot.failure().unwrap_or(Error::Poisoned));
         }
-        let ours = comm.beside_messages::<L::Value>();
+        let ours = comm.next_call_header::<E::Value>();
         if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = comm;
             let has_all = |_: &mut _, _: &mut _| Ok(true);
             return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
         }
         comm.transport.progress().map_err(transport_error)?;
-        let (rank, step) =
-            (self.message_endpoint.peer(), self.message_endpoint.cursor().n_segments as usize);
+        let (rank, step) = (self.endpoint.peer(), self.endpoint.cursor().n_segments as usize);
         let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
         let peer = peers.entry(rank).or_default();
         let moved = match self.left {
-            None => self.message_endpoint.advance(comm, peer, &mut self.report),
+            None => self.endpoint.advance(comm, peer, &mut self.report),
             Some(_) => Ok(false),
         };
         let now = comm.transport.now();
@@ -102,22 +101,22 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
                 return Ok(Progress::Moved);
             }
         };
-        if self.message_endpoint.cursor().is_done {
+        if self.endpoint.cursor().is_done {
             let left = *self.left.get_or_insert(now);
             // A message that nobody receives yet may be under way for long.
-            let lingers = L::IS_SENT && now.saturating_sub(left) < LINGER;
+            let lingers = E::IS_SENT && now.saturating_sub(left) < LINGER;
             if lingers && comm.transport.undelivered().is_some() {
                 return Ok(if moved { Progress::Moved } else { Progress::Waiting });
             }
             self.report.total = now.saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
-        let is_looked_at = self.is_asked_for;
+        let is_looked_at = self.is_awaited;
         let waiter = PeerWaiting { rank, step, own: comm.rank(), is_looked_at };
         let Communicator { transport, notices, .. } = comm;
         let limits = self.limits;
         match self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits) {
-            Err(Error::Stalled { rank, step }) => match self.message_endpoint.missed(peer) {
+            Err(Error::Stalled { rank, step }) => match self.endpoint.mismatched_tags(peer) {
                 Some([ours, theirs]) => {
                     let tags = [(Field::Tag, ours.into(), theirs.into())];
                     check_fields(rank, &tags).and(Err(Error::Internal))
@@ -131,15 +130,15 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, L> {
     /// Ends it, and the communicator with it.
     fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
         if !comm.is_poisoned() {
-            comm.give_messages_up::<L::Value>(error.as_ref(), true);
+            comm.give_messages_up::<E::Value>(error.as_ref(), true);
             // Calls have nothing to compare with a message.
-            let told = error.map(|error| match error {
+            let reported = error.map(|error| match error {
                 Error::Mismatch { rank: culprit, .. } => {
                     Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }
                 }
                 error => error,
             });
-            self.mailbox.call_slot.leave(comm, told.as_ref());
+            self.mailbox.call_slot.leave(comm, reported.as_ref());
         }
         self.end(Err(error.unwrap_or(Error::Poisoned)));
     }
@@ -168,7 +167,7 @@ impl Waiter for PeerWaiting {
     }
 }
 
-impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X, L> {
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X, E> {
     fn drive(&mut self) -> bool {
         if self.is_finished() {
             return false;
@@ -212,7 +211,7 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X
     }
 }
 
-impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a, X, L> {
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a, X, E> {
     fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome
     }
@@ -221,8 +220,8 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a
         &mut self.limits
     }
 
-    fn ask(&mut self) {
-        self.is_asked_for = true;
+    fn note_wait(&mut self) {
+        self.is_awaited = true;
     }
 
     fn rest(&self, now: Duration) -> Duration {
@@ -230,8 +229,10 @@ impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a
     }
 }
 
-impl<'a, X: Transport, L: MessageEndpoint<Port<'a, X>>> Lends<L::Buffer> for Delivery<'a, X, L> {
-    fn give_back(&mut self) -> Option<L::Buffer> {
-        self.message_endpoint.give_back()
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> BufferOwner<E::Buffer>
+    for Delivery<'a, X, E>
+{
+    fn give_back(&mut self) -> Option<E::Buffer> {
+        self.endpoint.give_back()
     }
 }

@@ -43,11 +43,11 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 /// Frames are shared up to so many bytes even if fewer calls are under way than there may be.
-const AT_ONCE: usize = 16 << 10;
+const MIN_SHARED_BYTES: usize = 16 << 10;
 /// How long to rest while calls beside the group have all seats and do not move.
 const REST: Duration = Duration::from_millis(1);
 /// Most arrays that share frames.
-const MAX_TOGETHER: usize = 256;
+const MAX_ARRAYS_PER_CALL: usize = 256;
 
 /// What is one call: an array, or several that share frames.
 struct GroupBatch<T> {
@@ -71,7 +71,7 @@ impl<T: Element> GroupBatch<T> {
     }
 
     /// Puts the results of several where they belong.
-    fn part(&self, all: &mut [(&mut [T], Bound)]) {
+    fn copy_results_to(&self, all: &mut [(&mut [T], Bound)]) {
         let starts = once(0).chain(self.ends.iter().copied());
         for ((data, _), start) in all[self.arrays.clone()].iter_mut().zip(starts) {
             if let Some(results) = self.joined.get(start..start + data.len()) {
@@ -207,15 +207,15 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         };
         let plans: Vec<Plan> = arrays.iter().enumerate().map(plan_of).collect();
         // What is wrong with one shows before anything is sent of another.
-        let (spec, calls) = self.calls(arrays, feedback.as_deref_mut(), op, &plans)?;
+        let (spec, calls) = self.plan_calls(arrays, feedback.as_deref_mut(), op, &plans)?;
         if self.is_checking() {
             return Err(self.checked(|_| Ok(())));
         }
         self.is_in_group.set(true);
-        let pace = Rc::new(GroupProgress::default());
+        let progress = Rc::new(GroupProgress::default());
         let task: GroupTask<'g> =
-            Box::pin(self.group(arrays, feedback, op, spec, calls, Rc::clone(&pace)));
-        Ok(GroupCall { comm: self, task: Some(task), pace })
+            Box::pin(self.group(arrays, feedback, op, spec, calls, Rc::clone(&progress)));
+        Ok(GroupCall { comm: self, task: Some(task), progress })
     }
 
     /// The task of a group call.
@@ -226,9 +226,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         op: Op<'g, T>,
         spec: Vec<CallSpec<'g>>,
         calls: Vec<Range<usize>>,
-        pace: Rc<GroupProgress>,
+        progress: Rc<GroupProgress>,
     ) -> Result<Vec<Report>, Error> {
-        let (value_ranges, look) = self.look(arrays, &spec, &pace).await?;
+        let (value_ranges, scan_cost) = self.scan_values(arrays, &spec, &progress).await?;
         let budgets: Vec<Budget> = spec
             .iter()
             .zip(value_ranges)
@@ -247,15 +247,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             })
         });
         let buffers = buffers.collect();
-        self.run_calls(buffers, op, &spec, &budgets, &mut reports, &pace).await?;
-        batches.iter().filter(|batch| batch.arrays.len() > 1).for_each(|batch| batch.part(arrays));
+        self.run_calls(buffers, op, &spec, &budgets, &mut reports, &progress).await?;
+        batches
+            .iter()
+            .filter(|batch| batch.arrays.len() > 1)
+            .for_each(|batch| batch.copy_results_to(arrays));
         for ((budget, spec), report) in budgets.iter().zip(&spec).zip(&mut reports) {
             budget.note_in(report);
             (report.schedule, report.codec) = (spec.schedule.name(), spec.plan.codec);
             report.plan = spec.choice;
         }
         if let Some(first) = reports.first_mut() {
-            *first += look;
+            *first += scan_cost;
         }
         Ok(reports)
     }
@@ -287,13 +290,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         spec: &[CallSpec<'_>],
         budgets: &[Budget],
         reports: &mut [Report],
-        pace: &GroupProgress,
+        progress: &GroupProgress,
     ) -> Result<(), Error> {
         let mut waiting = calls.into_iter().peekable();
         let mut running: Vec<RunningBatch<'_, 'a, '_, X, T>> = Vec::new();
         loop {
             while waiting.peek().is_some() {
-                let call_slot = match self.next_seat() {
+                let call_slot = match self.next_slot() {
                     Ok(call_slot) => call_slot,
                     // Until the oldest is done.
                     Err(Error::TooManyCalls { .. }) => break,
@@ -314,24 +317,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 if waiting.peek().is_none() {
                     return Ok(());
                 }
-                self.others(pace).await?;
+                self.drive_others(progress).await?;
                 continue;
             }
-            pace.until_moved(&self.node, || advance_all(&mut running, reports)).await?;
+            progress.until_moved(&self.node, || advance_all(&mut running, reports)).await?;
         }
     }
 
     /// Drives the calls that the caller has under way beside the group, until one moves: the other
     /// ranks have begun the group, so it waits for a seat that such a call has.
-    async fn others(&self, pace: &GroupProgress) -> Result<(), Error> {
+    async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
         // An error of the transport's shows in each call.
-        let look = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
-        pace.until_moved(&self.node, look).await
+        let advance = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
+        progress.until_moved(&self.node, advance).await
     }
 
     /// Checks the call of each array, and finds which arrays are one call together: those that
     /// follow each other, are moved as a whole, and are sure to fit a frame.
-    fn calls<'s, T: Element>(
+    fn plan_calls<'s, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
         feedback: Option<&mut [&mut [T::Residue]]>,
@@ -343,7 +346,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
         // So many calls at once, that one computes while another's frame is under way.
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
-        let room = room.min((n_bytes / self.n_calls()).max(AT_ONCE));
+        let room = room.min((n_bytes / self.n_calls()).max(MIN_SHARED_BYTES));
         let (mut spec, mut calls) = (Vec::<CallSpec<'_>>::new(), Vec::<Range<usize>>::new());
         // Of the last call, if it may have more arrays.
         let mut lens = Vec::new();
@@ -354,17 +357,17 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             request.n_residues = feedback.next().map(|residues| residues.len());
             let of_one = comm.spec(&request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
-            let most_bytes = comm.most_bytes(&of_one).filter(|_| is_whole);
-            lens.extend(most_bytes);
+            let max_payload_bytes = comm.max_payload_bytes(&of_one).filter(|_| is_whole);
+            lens.extend(max_payload_bytes);
             let is_alike = |first: &CallSpec<'_>| {
                 first.schedule.name() == of_one.schedule.name()
                     && (first.call, first.plan.codec) == (of_one.call, of_one.plan.codec)
             };
             match calls.last_mut() {
                 Some(call)
-                    if most_bytes.is_some()
+                    if max_payload_bytes.is_some()
                         && lens.len() == call.len() + 1
-                        && lens.len() <= MAX_TOGETHER
+                        && lens.len() <= MAX_ARRAYS_PER_CALL
                         && is_alike(&spec[call.start])
                         && bundle::n_bytes(lens.iter().copied()) <= room =>
                 {
@@ -373,7 +376,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 _ => {
                     calls.push(at..at + 1);
                     lens.clear();
-                    lens.extend(most_bytes);
+                    lens.extend(max_payload_bytes);
                 }
             }
             spec.push(of_one);
@@ -383,45 +386,46 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// The extents of all ranks' data, of each array whose bound needs it, and what the look cost.
     #[allow(clippy::type_complexity, reason = "a list and a report")]
-    async fn look<T: Element>(
+    async fn scan_values<T: Element>(
         &self,
         arrays: &[(&mut [T], Bound)],
         spec: &[CallSpec<'_>],
-        pace: &GroupProgress,
+        progress: &GroupProgress,
     ) -> Result<(Vec<Option<Option<ValueRange>>>, Report), Error> {
         let level = self.node.config.level;
         let mut value_ranges = vec![None; arrays.len()];
         let mut cost = Report::default();
         // By samples where that is allowed, then in full where they have missed much.
         for may_sample in [true, false] {
-            let asked: Vec<(usize, bool)> = spec
+            let requests: Vec<(usize, bool)> = spec
                 .iter()
                 .map(|spec| &spec.plan)
                 .enumerate()
                 .filter(|(at, plan)| plan.needs_extent() && value_ranges[*at].is_none())
                 .map(|(at, plan)| (at, may_sample && plan.samples(arrays[at].0.len())))
                 .collect();
-            if asked.is_empty() {
+            if requests.is_empty() {
                 break;
             }
-            let progress_hook =
-                asked.iter().map(|&(at, sampled)| value_range::look(arrays[at].0, level, sampled));
-            let mut values: Vec<f64> = progress_hook.flatten().collect();
-            cost += self.maxima(&mut values, pace).await?;
-            for (&(at, sampled), seen) in asked.iter().zip(values.as_chunks().0) {
-                value_ranges[at] = value_range::conclude(*seen, sampled);
+            let scans = requests
+                .iter()
+                .map(|&(at, sampled)| value_range::scan_values(arrays[at].0, level, sampled));
+            let mut values: Vec<f64> = scans.flatten().collect();
+            cost += self.maxima(&mut values, progress).await?;
+            for (&(at, sampled), seen) in requests.iter().zip(values.as_chunks().0) {
+                value_ranges[at] = value_range::read_extremes(*seen, sampled);
             }
         }
         Ok((value_ranges, cost))
     }
 
     /// The largest of all ranks' values, exactly.
-    async fn maxima(&self, values: &mut [f64], pace: &GroupProgress) -> Result<Report, Error> {
+    async fn maxima(&self, values: &mut [f64], progress: &GroupProgress) -> Result<Report, Error> {
         let mut reports = [Report::default()];
         let mut running = {
             let call_slot = loop {
-                match self.next_seat() {
-                    Err(Error::TooManyCalls { .. }) => self.others(pace).await?,
+                match self.next_slot() {
+                    Err(Error::TooManyCalls { .. }) => self.drive_others(progress).await?,
                     call_slot => break call_slot?,
                 }
             };
@@ -434,7 +438,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             vec![RunningBatch { at: 0, call_slot, comm, call, work, error: None }]
         };
         while !running.is_empty() {
-            pace.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
+            progress.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
         }
         drop(running);
         let [report] = reports;
@@ -454,7 +458,7 @@ pub struct GroupCall<'g, 'a, X: Transport + 'a> {
     comm: &'g SharedCommunicator<'a, X>,
     /// `None` once it has returned its result.
     task: Option<GroupTask<'g>>,
-    pace: Rc<GroupProgress>,
+    progress: Rc<GroupProgress>,
 }
 
 impl<X: Transport> GroupCall<'_, '_, X> {
@@ -463,13 +467,13 @@ impl<X: Transport> GroupCall<'_, '_, X> {
     /// # Errors
     /// As [`SharedCommunicator::all_reduce_group`].
     pub fn wait(mut self) -> Result<Vec<Report>, Error> {
-        self.pace.blocks.set(true);
+        self.progress.blocks.set(true);
         let mut context = Context::from_waker(Waker::noop());
         loop {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            if let Some(rest) = self.pace.rest.take() {
+            if let Some(rest) = self.progress.rest.take() {
                 self.comm.node.idle(rest);
             }
         }
@@ -523,17 +527,17 @@ impl GroupProgress {
     async fn until_moved<X: Transport>(
         &self,
         node: &Node<'_, X>,
-        mut look: impl FnMut() -> Result<Option<Duration>, Error>,
+        mut advance: impl FnMut() -> Result<Option<Duration>, Error>,
     ) -> Result<(), Error> {
         let mut has_moved = false;
         poll_fn(|context| {
             if has_moved {
                 return Poll::Ready(Ok(()));
             }
-            let mut rest = look()?;
+            let mut rest = advance()?;
             if rest.is_some() && !self.blocks.get() && node.register(context.waker()) {
                 // What came before it was registered is found now.
-                rest = look()?;
+                rest = advance()?;
                 if rest.is_some() {
                     return Poll::Pending;
                 }
@@ -553,16 +557,16 @@ fn advance_all<X: Transport, T: Element>(
     reports: &mut [Report],
 ) -> Result<Option<Duration>, Error> {
     let (mut moved, mut failed) = (false, None);
-    running.retain_mut(|one| {
-        let Some(comm) = one.comm.as_mut().filter(|_| failed.is_none()) else { return true };
-        match one.call.advance(comm, &mut one.work) {
+    running.retain_mut(|batch| {
+        let Some(comm) = batch.comm.as_mut().filter(|_| failed.is_none()) else { return true };
+        match batch.call.advance(comm, &mut batch.work) {
             Ok(Progress::Waiting) => true,
             Ok(Progress::Moved) => {
                 moved = true;
                 true
             }
             Ok(Progress::Finished) => {
-                reports[one.at] = one.call.finish(comm);
+                reports[batch.at] = batch.call.finish(comm);
                 moved = true;
                 false
             }
@@ -576,7 +580,7 @@ fn advance_all<X: Transport, T: Element>(
     match failed {
         Some(error) => {
             // Ranks that wait in any of the calls hear why.
-            running.iter_mut().for_each(|one| one.error = failed);
+            running.iter_mut().for_each(|batch| batch.error = failed);
             Err(error)
         }
         None if moved => Ok(None),

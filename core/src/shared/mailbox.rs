@@ -16,7 +16,7 @@
 //!
 //! Source: eager and rendezvous protocols of MPI libraries; matching as in MPI 4.1, §3.5.
 
-use crate::collective::{Communicator, Incoming, Outgoing, SegmentCoding, Sending, copy_to_itself};
+use crate::collective::{Communicator, Incoming, Outgoing, SegmentCoding, Sending, copy_to_self};
 use crate::element::Element;
 use crate::engine::{check_fields, check_source, transport_error};
 use crate::error::{Error, Field};
@@ -43,21 +43,21 @@ pub(super) const OPENING: Tag = Tag(0);
 pub(super) const REST: Tag = Tag(1);
 pub(super) const GRANT: Tag = Tag(2);
 /// Frames that are taken off a link in one look.
-const PER_LOOK: usize = 16;
+const FRAMES_PER_POLL: usize = 16;
 
 /// The messages of a communicator.
 pub(super) struct Mailbox<'a, X: Transport> {
     pub(super) call_slot: Rc<CallSlot<'a, X>>,
     /// Receives and sends.
-    n_under_way: [Cell<usize>; 2],
+    n_running: [Cell<usize>; 2],
     n_receives: Cell<u64>,
     pub(super) peers: RefCell<BTreeMap<Rank, PeerMessages>>,
 }
 
 impl<'a, X: Transport> Mailbox<'a, X> {
     pub(super) fn new(call_slot: Rc<CallSlot<'a, X>>) -> Self {
-        let (n_under_way, n_receives, peers) = Default::default();
-        Self { call_slot, n_under_way, n_receives, peers }
+        let (n_running, n_receives, peers) = Default::default();
+        Self { call_slot, n_running, n_receives, peers }
     }
 
     /// Lends its communicator.
@@ -81,7 +81,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
     ) -> Result<(), Error> {
         let peers = self.peers.borrow();
         let Some(peer) = peers.get(&own).filter(|peer| peer.has_any()) else {
-            return copy_to_itself(own, sends, recvs, only_checks);
+            return copy_to_self(own, sends, recvs, only_checks);
         };
         let tags = |is_sent: bool| {
             let sent = sends.iter().filter(|send| is_sent && send.to() == own).map(Outgoing::tag);
@@ -102,24 +102,24 @@ impl<'a, X: Transport> Mailbox<'a, X> {
     /// Whether there may be so many more receives and sends.
     pub(super) fn check_room(&self, n_more: [usize; 2]) -> Result<(), Error> {
         let fits = |(now, more): (&Cell<usize>, usize)| now.get() + more <= MAX_MESSAGES;
-        let fit = self.n_under_way.iter().zip(n_more).all(fits);
+        let fit = self.n_running.iter().zip(n_more).all(fits);
         if fit { Ok(()) } else { Err(Error::TooManyMessages { max: MAX_MESSAGES }) }
     }
 
     /// Counts one more send or receive, if there may be one.
     pub(super) fn admit(&self, is_sent: bool) -> Result<(), Error> {
-        let n_under_way = &self.n_under_way[usize::from(is_sent)];
-        if n_under_way.get() >= MAX_MESSAGES {
+        let n_running = &self.n_running[usize::from(is_sent)];
+        if n_running.get() >= MAX_MESSAGES {
             return Err(Error::TooManyMessages { max: MAX_MESSAGES });
         }
-        n_under_way.set(n_under_way.get() + 1);
+        n_running.set(n_running.get() + 1);
         Ok(())
     }
 
     /// One is over.
     pub(super) fn dismiss(&self, is_sent: bool) {
-        let n_under_way = &self.n_under_way[usize::from(is_sent)];
-        n_under_way.set(n_under_way.get().saturating_sub(1));
+        let n_running = &self.n_running[usize::from(is_sent)];
+        n_running.set(n_running.get().saturating_sub(1));
     }
 
     /// The number of a receive, in the order of starts.
@@ -140,14 +140,14 @@ pub(super) struct PeerMessages {
     opened: VecDeque<u32>,
     granted: VecDeque<u32>,
     /// How many have come from it.
-    n_come: u32,
+    n_received: u32,
     /// Those that came before they were to be received.
     held: VecDeque<HeldOpening>,
     /// Receives that nothing has come for, in the order of starts: number and tag.
     awaited: VecDeque<(u64, u32)>,
     /// Messages of which more follows, with their tags: those to be granted, and those granted.
-    owed: VecDeque<(u32, u32)>,
-    rests: VecDeque<u32>,
+    grants_due: VecDeque<(u32, u32)>,
+    rest_order: VecDeque<u32>,
 }
 
 /// An opening that nobody has asked for.
@@ -193,32 +193,32 @@ impl PeerMessages {
     }
 
     /// Whether the rest of this message is next to leave.
-    pub(super) fn may_send(&self, number: u32) -> bool {
+    pub(super) fn may_send_rest(&self, number: u32) -> bool {
         self.granted.front() == Some(&number)
     }
 
     /// The rest of the message whose turn it was has left.
-    pub(super) fn has_sent(&mut self) {
+    pub(super) fn finish_send(&mut self) {
         self.granted.pop_front();
     }
 
     /// Takes in what the other rank grants. Whether it did.
-    pub(super) fn hear_grants<X: Transport>(
+    pub(super) fn receive_grants<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         to: Rank,
     ) -> Result<bool, Error> {
-        for n_heard in 0..PER_LOOK {
-            let heard =
-                comm.take_frame(to, GRANT, |comm, message| self.hear_grant(comm, to, message))?;
-            if heard.is_none() {
-                return Ok(n_heard > 0);
+        for n_taken in 0..FRAMES_PER_POLL {
+            let received =
+                comm.take_frame(to, GRANT, |comm, message| self.receive_grant(comm, to, message))?;
+            if received.is_none() {
+                return Ok(n_taken > 0);
             }
         }
         Ok(true)
     }
 
-    fn hear_grant<X: Transport>(
+    fn receive_grant<X: Transport>(
         &mut self,
         comm: &Communicator<X>,
         rank: Rank,
@@ -231,10 +231,10 @@ impl PeerMessages {
             return Ok(());
         }
         let number = header.call.sequence;
-        let place = self.opened.iter().position(|&opened| opened == number);
-        match place.filter(|_| header == grant(comm, comm.rank(), (number, header.part), rank)) {
-            Some(place) => {
-                self.opened.remove(place);
+        let position = self.opened.iter().position(|&opened| opened == number);
+        match position.filter(|_| header == grant(comm, comm.rank(), (number, header.part), rank)) {
+            Some(position) => {
+                self.opened.remove(position);
                 self.granted.push_back(number);
                 Ok(())
             }
@@ -243,7 +243,7 @@ impl PeerMessages {
     }
 
     /// Keeps a message of this rank to itself.
-    pub(super) fn keep_own<X: Transport, T: Element>(
+    pub(super) fn hold_own<X: Transport, T: Element>(
         &mut self,
         comm: &Communicator<X>,
         send: &Sending<T>,
@@ -252,8 +252,8 @@ impl PeerMessages {
         if self.held.len() >= MAX_MESSAGES {
             return Err(Error::TooManyMessages { max: MAX_MESSAGES });
         }
-        self.n_come = self.n_come.wrapping_add(1);
-        let header = comm.header_of(send, SegmentCoding { tag: OPENING, number: self.n_come });
+        self.n_received = self.n_received.wrapping_add(1);
+        let header = comm.header_of(send, SegmentCoding { tag: OPENING, number: self.n_received });
         self.held.push_back(HeldOpening {
             header,
             content: OpeningContent::Own(Box::new(data.to_vec())),
@@ -279,7 +279,7 @@ impl PeerMessages {
     }
 
     /// The tag of the first message that came and that no receive is for.
-    pub(super) fn unasked(&self) -> Option<u32> {
+    pub(super) fn unexpected_tag(&self) -> Option<u32> {
         let tags = self.held.iter().map(|held| held.header.part);
         tags.into_iter().find(|&tag| self.n_lacking(tag) < 0)
     }
@@ -291,7 +291,7 @@ impl PeerMessages {
 
     /// The opening that a receive waits for, if it has come; and whether something came. What is
     /// still in a frame is lent to `take`.
-    pub(super) fn find<X: Transport>(
+    pub(super) fn take_opening<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         (from, number, tag): (Rank, u64, u32),
@@ -300,14 +300,14 @@ impl PeerMessages {
         if !self.is_for(number, tag) {
             return Ok((None, false));
         }
-        if let Some(place) = self.held.iter().position(|held| held.header.part == tag) {
+        if let Some(position) = self.held.iter().position(|held| held.header.part == tag) {
             self.awaited.retain(|awaited| awaited.0 != number);
-            return Ok((self.held.remove(place).map(Opening::Held), true));
+            return Ok((self.held.remove(position).map(Opening::Held), true));
         }
         if from == comm.rank() {
             return Ok((None, false));
         }
-        for n_taken in 0..PER_LOOK {
+        for n_taken in 0..FRAMES_PER_POLL {
             // With as many as may be held, the next one may still be the one.
             if self.held.len() > MAX_MESSAGES {
                 return Ok((None, n_taken > 0));
@@ -317,18 +317,18 @@ impl PeerMessages {
                 if is_left_over(comm, &header) {
                     return Ok(None);
                 }
-                self.n_come = self.n_come.wrapping_add(1);
-                let (ours, theirs) = (of(comm), header.call);
+                self.n_received = self.n_received.wrapping_add(1);
+                let (ours, theirs) = (own_header(comm), header.call);
                 check_fields(
                     from,
                     &[
                         (Field::Context, ours.context.into(), theirs.context.into()),
                         (Field::Epoch, ours.epoch.into(), theirs.epoch.into()),
-                        (Field::Sequence, self.n_come.into(), theirs.sequence.into()),
+                        (Field::Sequence, self.n_received.into(), theirs.sequence.into()),
                     ],
                 )?;
                 if header.part != tag {
-                    self.held.push_back(hold(header, message)?);
+                    self.held.push_back(copy_opening(header, message)?);
                     return Ok(None);
                 }
                 take(comm, &header, message)?;
@@ -347,9 +347,9 @@ impl PeerMessages {
     }
 
     /// More is to follow of a message whose opening was taken.
-    pub(super) fn wants_rest(&mut self, number: u32, tag: u32) {
-        self.owed.push_back((number, tag));
-        self.rests.push_back(number);
+    pub(super) fn expect_rest(&mut self, number: u32, tag: u32) {
+        self.grants_due.push_back((number, tag));
+        self.rest_order.push_back(number);
     }
 
     /// Sends grants, as far as there is room. Whether it did.
@@ -359,7 +359,7 @@ impl PeerMessages {
         to: Rank,
     ) -> Result<bool, Error> {
         let mut moved = false;
-        while let Some(&owed) = self.owed.front() {
+        while let Some(&due) = self.grants_due.front() {
             let (own, checksum) = (comm.rank(), comm.checksum());
             if comm.transport.poll_ready(to, GRANT).map_err(transport_error)?.is_pending() {
                 break;
@@ -368,34 +368,34 @@ impl PeerMessages {
             else {
                 break;
             };
-            grant(comm, to, owed, own).emit(frame.as_mut(), checksum);
+            grant(comm, to, due, own).emit(frame.as_mut(), checksum);
             comm.transport.send(to, GRANT, frame, HEADER_BYTES).map_err(transport_error)?;
             comm.transport.expect(to, REST);
-            self.owed.pop_front();
+            self.grants_due.pop_front();
             moved = true;
         }
         Ok(moved)
     }
 
     /// Whether the rest of this message comes next.
-    pub(super) fn comes_next(&self, number: u32) -> bool {
-        self.rests.front() == Some(&number)
+    pub(super) fn rest_is_next(&self, number: u32) -> bool {
+        self.rest_order.front() == Some(&number)
     }
 
     /// All of the message whose turn it was has come.
-    pub(super) fn has_come(&mut self) {
-        self.rests.pop_front();
+    pub(super) fn finish_receive(&mut self) {
+        self.rest_order.pop_front();
     }
 }
 
 /// What all messages of this rank's say, whatever their type.
-const fn of<X: Transport>(comm: &Communicator<X>) -> CallHeader {
+const fn own_header<X: Transport>(comm: &Communicator<X>) -> CallHeader {
     CallHeader::of_no_call(comm.context, comm.epoch())
 }
 
 /// Whether a frame is of a communicator that had the channel before.
 const fn is_left_over<X: Transport>(comm: &Communicator<X>, header: &Header) -> bool {
-    header.call.context == comm.context && of(comm).age_of(header.call.epoch) > 0
+    header.call.context == comm.context && own_header(comm).age_of(header.call.epoch) > 0
 }
 
 /// The grant of a message of this number and tag to `to`, by `from`.
@@ -407,7 +407,7 @@ fn grant<X: Transport>(
 ) -> Header {
     Header {
         kind: MessageKind::Grant,
-        call: CallHeader { sequence: number, root: to.0, ..of(comm) },
+        call: CallHeader { sequence: number, root: to.0, ..own_header(comm) },
         as_floats: false,
         from,
         part: tag,
@@ -419,7 +419,7 @@ fn grant<X: Transport>(
 }
 
 /// A copy of a frame's message.
-fn hold(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
+fn copy_opening(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
     let none = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
     let mut frame = HeapFrame::try_new(message.len()).ok_or(none)?;
     frame.as_mut().copy_from_slice(message);

@@ -42,7 +42,7 @@ pub(super) trait MessageEndpoint<X: Transport> {
     ) -> Result<bool, Error>;
 
     /// Its tag, and that of a message that came in its stead.
-    fn missed(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
+    fn mismatched_tags(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
 
     /// The caller's buffer, once.
     fn give_back(&mut self) -> Option<Self::Buffer>;
@@ -82,7 +82,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         if self.message.to == comm.rank() {
             let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
             self.message.cursor.is_done = true;
-            return peer.keep_own(comm, &self.message, data);
+            return peer.hold_own(comm, &self.message, data);
         }
         self.number = peer.start_send();
         Ok(())
@@ -109,27 +109,28 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         }
         let (number, message) = (self.number, &mut self.message);
         if message.cursor.n_segments == 0 {
-            let way = SegmentCoding { tag: OPENING, number };
-            let opens = peer.opens_next(number) && comm.send_segment(way, message, data, report)?;
+            let coding = SegmentCoding { tag: OPENING, number };
+            let opens =
+                peer.opens_next(number) && comm.send_segment(coding, message, data, report)?;
             if opens {
                 peer.has_opened(number, message.cursor.is_done);
                 message.segment = self.segment;
             }
             return Ok(opens);
         }
-        let heard = peer.hear_grants(comm, message.to)?;
-        if !peer.may_send(number) {
+        let received = peer.receive_grants(comm, message.to)?;
+        if !peer.may_send_rest(number) {
             comm.transport.expect(message.to, GRANT);
-            return Ok(heard);
+            return Ok(received);
         }
         let sent = comm.send_segment(SegmentCoding { tag: REST, number }, message, data, report)?;
         if message.cursor.is_done {
-            peer.has_sent();
+            peer.finish_send();
         }
-        Ok(heard || sent)
+        Ok(received || sent)
     }
 
-    fn missed(&self, _: &PeerMessages) -> Option<[u32; 2]> {
+    fn mismatched_tags(&self, _: &PeerMessages) -> Option<[u32; 2]> {
         None
     }
 
@@ -147,7 +148,7 @@ pub(super) struct ReceivingEndpoint<T, R> {
     /// In the order of starts.
     number: u64,
     /// The number of the message, once it has come.
-    come: Option<u32>,
+    received: Option<u32>,
     /// For rows that lie apart.
     scratch: Option<HeapFrame>,
     values: PhantomData<fn() -> T>,
@@ -162,11 +163,11 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
     ) -> Result<Self, Error> {
         let n_values = data.as_mut().len();
         let mut scratch = None;
-        if message.is_apart() {
+        if message.is_strided() {
             scratch = Some(HeapFrame::try_new(comm.transport.frame_capacity()).ok_or(NO_MEMORY)?);
         }
-        let (number, come, values) = (0, None, PhantomData);
-        Ok(Self { data: Some(data), n_values, message, number, come, scratch, values })
+        let (number, received, values) = (0, None, PhantomData);
+        Ok(Self { data: Some(data), n_values, message, number, received, scratch, values })
     }
 
     /// Takes the opening, if it is there. Whether something came.
@@ -180,7 +181,7 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
         let (message, room) = (&mut self.message, scratch(&mut self.scratch));
         let (from, tag) = (message.from, message.tag);
         let (opening, moved) =
-            peer.find(comm, (from, self.number, tag), |comm, header, bytes| {
+            peer.take_opening(comm, (from, self.number, tag), |comm, header, bytes| {
                 comm.check_message::<T>(from, header.call.sequence, header)?;
                 comm.take_segment(message, data, (header, bytes), room, report)
             })?;
@@ -205,8 +206,8 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
                         let (ours, theirs) = (rows.n_values() as u64, header.call.count);
                         check_fields(from, &[(Field::Count, ours, theirs)])?;
                         let own = own.downcast::<Vec<T>>().map_err(|_| Error::Internal)?;
-                        let places = rows.runs(0..own.len()).flatten();
-                        places.zip(&*own).for_each(|(place, value)| data[place] = *value);
+                        let positions = rows.runs(0..own.len()).flatten();
+                        positions.zip(&*own).for_each(|(position, value)| data[position] = *value);
                         message.cursor.is_done = true;
                     }
                 }
@@ -214,9 +215,9 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
             }
         };
         let number = header.call.sequence;
-        self.come = Some(number);
+        self.received = Some(number);
         if !message.cursor.is_done {
-            peer.wants_rest(number, tag);
+            peer.expect_rest(number, tag);
         }
         Ok(true)
     }
@@ -264,11 +265,11 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEn
         if need != have {
             return Err(Error::Length { buffer: Buffer::Recv, need, have });
         }
-        let Some(number) = self.come else { return self.open(comm, peer, report) };
+        let Some(number) = self.received else { return self.open(comm, peer, report) };
         let message = &mut self.message;
         let from = message.from;
         let granted = peer.send_grants(comm, from)?;
-        if !peer.comes_next(number) {
+        if !peer.rest_is_next(number) {
             return Ok(granted);
         }
         let room = scratch(&mut self.scratch);
@@ -278,16 +279,16 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEn
             comm.take_segment(message, data, (&header, bytes), room, report)
         })?;
         if message.cursor.is_done {
-            peer.has_come();
+            peer.finish_receive();
         } else {
             comm.transport.expect(from, REST);
         }
         Ok(granted || taken.is_some())
     }
 
-    fn missed(&self, peer: &PeerMessages) -> Option<[u32; 2]> {
+    fn mismatched_tags(&self, peer: &PeerMessages) -> Option<[u32; 2]> {
         let tag = self.message.tag;
-        self.come.is_none().then(|| peer.unasked()).flatten().map(|other| [tag, other])
+        self.received.is_none().then(|| peer.unexpected_tag()).flatten().map(|other| [tag, other])
     }
 
     fn give_back(&mut self) -> Option<R> {

@@ -99,12 +99,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
             }
             None => self.call(|comm, _| comm.exchange(sends, recvs, plan)),
-            Some(mailbox) => self.exchange_under_way(mailbox, sends, recvs, plan),
+            Some(mailbox) => self.exchange_by_mailbox(mailbox, sends, recvs, plan),
         }
     }
 
     /// The same by way of the channel for messages.
-    fn exchange_under_way<T: Element>(
+    fn exchange_by_mailbox<T: Element>(
         &self,
         mailbox: &Rc<Mailbox<'a, X>>,
         sends: &mut [Outgoing<'_, T>],
@@ -113,7 +113,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Report, Error> {
         let (start, own) = (self.node.now(), self.rank);
         let mut report = Report::default();
-        let mut under_way: Vec<Box<dyn NodeWork + '_>> = Vec::new();
+        let mut running: Vec<Box<dyn NodeWork + '_>> = Vec::new();
         mailbox
             .with(|comm| {
                 // What is wrong with one shows before another has begun.
@@ -130,11 +130,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 if self.is_checking() {
                     return Err(self.checked(|_| Ok(())));
                 }
-                let (mut arriving, mut departing) = (Vec::new(), Vec::new());
+                let (mut receiving, mut sending) = (Vec::new(), Vec::new());
                 for (data, message) in recvs.iter_mut().map(Incoming::parts) {
                     let &mut Receiving { from, tag, rows, cursor } = message;
                     if !cursor.is_done {
-                        arriving.push(ReceivingEndpoint::new(
+                        receiving.push(ReceivingEndpoint::new(
                             comm,
                             data,
                             Receiving::new(from, tag, rows),
@@ -145,27 +145,25 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     let Sending { to, tag, rows, cursor, .. } = *message;
                     if !cursor.is_done {
                         let message = mem::replace(message, Sending::new(to, tag, rows));
-                        departing.push(SendingEndpoint::new(data, message));
+                        sending.push(SendingEndpoint::new(data, message));
                     }
                 }
-                mailbox.check_room([arriving.len(), departing.len()])?;
-                for message_endpoint in arriving {
-                    let delivery =
-                        Delivery::start(mailbox, comm, message_endpoint, Report::default())?;
-                    under_way.push(Box::new(delivery));
+                mailbox.check_room([receiving.len(), sending.len()])?;
+                for endpoint in receiving {
+                    let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
+                    running.push(Box::new(delivery));
                 }
-                for message_endpoint in departing {
-                    let delivery =
-                        Delivery::start(mailbox, comm, message_endpoint, Report::default())?;
-                    under_way.push(Box::new(delivery));
+                for endpoint in sending {
+                    let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
+                    running.push(Box::new(delivery));
                 }
                 Ok(())
             })
             // Nothing stays half started.
-            .inspect_err(|_| under_way.iter_mut().for_each(|one| one.abandon()))?;
-        self.drive(&mut under_way)?;
+            .inspect_err(|_| running.iter_mut().for_each(|one| one.abandon()))?;
+        self.drive(&mut running)?;
         let codec = report.codec;
-        for one in &under_way {
+        for one in &running {
             report += one.outcome().unwrap_or(Err(Error::Internal))?;
         }
         (report.codec, report.total) = (codec, self.node.now().saturating_sub(start));
@@ -173,18 +171,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Drives messages until all are over, or one has failed, and they with it.
-    fn drive(&self, under_way: &mut [Box<dyn NodeWork + '_>]) -> Result<(), Error> {
-        under_way.iter_mut().for_each(|one| one.ask());
-        while under_way.iter().any(|one| !one.is_finished()) {
-            let own = under_way.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
+    fn drive(&self, running: &mut [Box<dyn NodeWork + '_>]) -> Result<(), Error> {
+        running.iter_mut().for_each(|one| one.note_wait());
+        while running.iter().any(|one| !one.is_finished()) {
+            let own = running.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
             if !self.node.pass_with(own) {
                 let now = self.node.now();
-                let open = under_way.iter().filter(|one| !one.is_finished());
+                let open = running.iter().filter(|one| !one.is_finished());
                 let rest = open.map(|one| one.rest(now)).min();
                 self.node.idle(rest.unwrap_or_default());
             }
             if let Some(Err(error)) =
-                under_way.iter().filter_map(|one| one.outcome()).find(Result::is_err)
+                running.iter().filter_map(|one| one.outcome()).find(Result::is_err)
             {
                 return Err(error);
             }
@@ -286,8 +284,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 return Err(self.checked(|_| Ok(())));
             }
             let message = Receiving::new(from, tag, Rows::one(data.as_mut().len()));
-            let message_endpoint = ReceivingEndpoint::new(comm, data, message)?;
-            Delivery::start(mailbox, comm, message_endpoint, Report::default())
+            let endpoint = ReceivingEndpoint::new(comm, data, message)?;
+            Delivery::start(mailbox, comm, endpoint, Report::default())
         })?;
         Ok(Pending::of(Rc::clone(&self.node), delivery))
     }

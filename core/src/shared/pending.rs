@@ -48,7 +48,7 @@ impl<B> Finished<B> {
 pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     node: Rc<Node<'a, X>>,
     /// `None` once its result has been taken.
-    flight: Option<Rc<RefCell<dyn Lends<R> + 'a>>>,
+    work: Option<Rc<RefCell<dyn BufferOwner<R> + 'a>>>,
     values: PhantomData<T>,
 }
 
@@ -61,14 +61,14 @@ pub(super) trait NodeWork: Drive {
     fn limits(&mut self) -> &mut Limits;
 
     /// Its caller looks at it.
-    fn ask(&mut self) {}
+    fn note_wait(&mut self) {}
 
     /// How long to rest before the next look.
     fn rest(&self, now: Duration) -> Duration;
 }
 
 /// One that has the caller's buffer.
-pub(super) trait Lends<R>: NodeWork {
+pub(super) trait BufferOwner<R>: NodeWork {
     /// Gives it back, once.
     fn give_back(&mut self) -> Option<R>;
 }
@@ -106,12 +106,12 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
 
 impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     /// What has been started, driven with the node's other calls from now on.
-    pub(super) fn of(node: Rc<Node<'a, X>>, flight: impl Lends<R> + 'a) -> Self {
-        let flight = Rc::new(RefCell::new(flight));
-        let driven: Rc<RefCell<dyn Drive + 'a>> = flight.clone();
+    pub(super) fn of(node: Rc<Node<'a, X>>, work: impl BufferOwner<R> + 'a) -> Self {
+        let work = Rc::new(RefCell::new(work));
+        let driven: Rc<RefCell<dyn Drive + 'a>> = work.clone();
         let driven: Weak<RefCell<dyn Drive + 'a>> = Rc::downgrade(&driven);
         node.add(driven);
-        Self { node, flight: Some(flight), values: PhantomData }
+        Self { node, work: Some(work), values: PhantomData }
     }
 
     /// Advances all calls over the transport by a bounded amount of work each. `Ready` once this
@@ -123,7 +123,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
-        self.ask();
+        self.note_wait();
         // An error of the transport's shows in the call.
         let _ = self.node.pass();
         self.outcome().map_or(Poll::Pending, Poll::Ready)
@@ -139,15 +139,15 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     /// # Panics
     /// In a user's operation that this very call is computing with.
     pub fn wait(mut self) -> Finished<R> {
-        self.ask();
+        self.note_wait();
         loop {
             if let Some(finished) = self.take() {
                 return finished;
             }
             let moved = if self.node.is_in_pass() {
                 // In a user's operation, on behalf of another call.
-                let flight = self.flight.as_ref().map(|flight| flight.try_borrow_mut());
-                flight.and_then(Result::ok).expect("a call cannot wait for itself").drive()
+                let work = self.work.as_ref().map(|work| work.try_borrow_mut());
+                work.and_then(Result::ok).expect("a call cannot wait for itself").drive()
             } else {
                 // An error of the transport's shows in the call.
                 self.node.pass().unwrap_or(false)
@@ -180,34 +180,34 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     }
 
     fn change(&self, change: impl FnOnce(&mut Limits)) {
-        if let Some(Ok(mut flight)) = self.flight.as_ref().map(|flight| flight.try_borrow_mut()) {
-            change(flight.limits());
+        if let Some(Ok(mut work)) = self.work.as_ref().map(|work| work.try_borrow_mut()) {
+            change(work.limits());
         }
     }
 
-    fn ask(&self) {
-        if let Some(Ok(mut flight)) = self.flight.as_ref().map(|flight| flight.try_borrow_mut()) {
-            flight.ask();
+    fn note_wait(&self) {
+        if let Some(Ok(mut work)) = self.work.as_ref().map(|work| work.try_borrow_mut()) {
+            work.note_wait();
         }
     }
 
     fn outcome(&self) -> Option<Result<Report, Error>> {
-        self.flight.as_ref()?.try_borrow().ok()?.outcome()
+        self.work.as_ref()?.try_borrow().ok()?.outcome()
     }
 
     /// The result, once the call is done, for the first time.
     fn take(&mut self) -> Option<Finished<R>> {
         let outcome = self.outcome()?;
         // Nobody drives a call that is done.
-        let data = self.flight.take()?.try_borrow_mut().ok()?.give_back()?;
+        let data = self.work.take()?.try_borrow_mut().ok()?.give_back()?;
         Some(Finished { data, outcome })
     }
 
     /// How long to rest before the next look.
     fn rest(&self) -> Duration {
-        let flight = self.flight.as_ref().map(|flight| flight.try_borrow());
-        let Some(Ok(flight)) = flight else { return Duration::ZERO };
-        flight.rest(self.node.now())
+        let work = self.work.as_ref().map(|work| work.try_borrow());
+        let Some(Ok(work)) = work else { return Duration::ZERO };
+        work.rest(self.node.now())
     }
 }
 
@@ -306,7 +306,7 @@ where
     }
 }
 
-impl<'a, X, T, S, R> Lends<R> for PendingCall<'a, X, T, S, R>
+impl<'a, X, T, S, R> BufferOwner<R> for PendingCall<'a, X, T, S, R>
 where
     X: Transport + 'a,
     T: Element,
@@ -321,11 +321,11 @@ where
 /// Dropped unfinished, it gives the call up.
 impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
     fn drop(&mut self) {
-        if let Some(flight) = self.flight.take()
-            && let Ok(mut flight) = flight.try_borrow_mut()
-            && !flight.is_finished()
+        if let Some(work) = self.work.take()
+            && let Ok(mut work) = work.try_borrow_mut()
+            && !work.is_finished()
         {
-            flight.abandon();
+            work.abandon();
         }
     }
 }
@@ -341,7 +341,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
         if let Some(finished) = self.take() {
             return Poll::Ready(finished);
         }
-        self.ask();
+        self.note_wait();
         let mut moved = self.node.pass().unwrap_or(false);
         if !moved && self.node.register(context.waker()) {
             // What came before it was registered is found now.
@@ -361,9 +361,9 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
 impl<X: Transport, T: Element, R> fmt::Debug for Pending<'_, X, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_done = self
-            .flight
+            .work
             .as_ref()
-            .is_none_or(|flight| flight.try_borrow().is_ok_and(|flight| flight.is_finished()));
+            .is_none_or(|work| work.try_borrow().is_ok_and(|work| work.is_finished()));
         f.write_str(if is_done { "a call, done" } else { "a call, under way" })
     }
 }

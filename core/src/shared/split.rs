@@ -40,7 +40,7 @@ struct SplitEntry {
     epoch: u64,
     /// How many ranks share the rank's node, and then the key is the lowest of them; 0 if ranks are
     /// not to be numbered by nodes.
-    n_near: u32,
+    n_on_node: u32,
     /// Whether messages under way have a channel.
     has_messages: bool,
     /// A bit for each free channel but those on which a call has failed.
@@ -63,10 +63,10 @@ impl SplitEntry {
 
     fn write(&self, place: &mut [f64]) {
         let color = self.color.map_or(-1.0, f64::from);
-        let Self { key, n_calls, epoch, n_near, .. } = *self;
+        let Self { key, n_calls, epoch, n_on_node, .. } = *self;
         let has_messages = u32::from(self.has_messages).into();
         let numbers: [f64; Self::N_NUMBERS] =
-            [color, key.into(), n_calls.into(), epoch as f64, n_near.into(), has_messages];
+            [color, key.into(), n_calls.into(), epoch as f64, n_on_node.into(), has_messages];
         let masks = self.sound.into_iter().chain(self.clean_or_failed).map(f64::from);
         for (place, value) in place.iter_mut().zip(numbers.into_iter().chain(masks)) {
             *place = value;
@@ -80,7 +80,7 @@ impl SplitEntry {
             key: at(1) as i32,
             n_calls: at(2) as u32,
             epoch: at(3) as u64,
-            n_near: at(4) as u32,
+            n_on_node: at(4) as u32,
             has_messages: at(5) != 0.0,
             sound: core::array::from_fn(|mask| at(Self::N_NUMBERS + mask) as u32),
             clean_or_failed: core::array::from_fn(|mask| {
@@ -90,7 +90,7 @@ impl SplitEntry {
     }
 
     /// What a channel's links may hold; `None` if it is not free.
-    fn left(&self, channel: usize) -> Option<LeftoverFrames> {
+    fn leftover(&self, channel: usize) -> Option<LeftoverFrames> {
         match (is_in(&self.sound, channel), is_in(&self.clean_or_failed, channel)) {
             (true, true) => Some(LeftoverFrames::Nothing),
             (true, false) => Some(LeftoverFrames::Messages),
@@ -139,19 +139,19 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         key: i32,
         n_calls: usize,
     ) -> Result<Split<'_, 'a, X>, Error> {
-        self.start_split_of(color, key, n_calls, 0)
+        self.start_split_on_nodes(color, key, n_calls, 0)
     }
 
     /// As [`start_split`](Self::start_split), where `n_near` ranks share this one's node, or 0.
-    pub(super) fn start_split_of(
+    pub(super) fn start_split_on_nodes(
         &self,
         color: Option<u32>,
         key: i32,
         n_calls: usize,
-        n_near: u32,
+        n_on_node: u32,
     ) -> Result<Split<'_, 'a, X>, Error> {
         let offer = self.node.offer();
-        let all_but = |what: LeftoverFrames| {
+        let all_except = |what: LeftoverFrames| {
             let mut mask: ChannelMask = [0; N_MASKS];
             for (channel, _) in offer.channels().filter(|&(_, left)| left != what) {
                 mask[channel / BITS] |= 1 << (channel % BITS);
@@ -159,16 +159,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             mask
         };
         let (sound, clean_or_failed) =
-            (all_but(LeftoverFrames::Segments), all_but(LeftoverFrames::Messages));
+            (all_except(LeftoverFrames::Segments), all_except(LeftoverFrames::Messages));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
         let (epoch, has_messages) = (self.node.epoch(), self.node.config.messages);
-        let own =
-            SplitEntry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
+        let own = SplitEntry {
+            color,
+            key,
+            n_calls,
+            epoch,
+            n_on_node,
+            has_messages,
+            sound,
+            clean_or_failed,
+        };
         let mut all = vec![0.0; self.size() * SplitEntry::N_VALUES];
         let place = self.rank.index() * SplitEntry::N_VALUES;
         own.write(&mut all[place..place + SplitEntry::N_VALUES]);
         let exchange = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
-        Ok(Split { parent: self, exchange, offer, made: None })
+        Ok(Split { parent: self, exchange, offer, created: None })
     }
 
     /// A communicator of the same ranks for `n_calls` calls at once, at least one. Its calls and
@@ -231,7 +239,7 @@ pub struct Split<'s, 'a, X: Transport + 'a> {
     exchange: Pending<'a, X, f64, Vec<f64>>,
     offer: ChannelOffer<'a, X>,
     /// Once all have told.
-    made: Option<NewCommunicator<'a, X>>,
+    created: Option<NewCommunicator<'a, X>>,
 }
 
 /// A communicator, and links that its members still flush.
@@ -243,16 +251,17 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     /// # Errors
     /// As [`SharedCommunicator::split`].
     pub fn wait(self) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
-        let made = match self.made {
+        let created = match self.created {
             None => {
                 let (all, _) = self.exchange.wait().into_result()?;
-                conclude(self.parent, &all, &self.offer)?
+                make_communicator(self.parent, &all, &self.offer)?
             }
-            made => made,
+            created => created,
         };
-        let flushed =
-            |(made, flush): NewCommunicator<'a, X>| flush.wait(&self.parent.node).map(|()| made);
-        made.map(flushed).transpose()
+        let flushed = |(created, flush): NewCommunicator<'a, X>| {
+            flush.wait(&self.parent.node).map(|()| created)
+        };
+        created.map(flushed).transpose()
     }
 }
 
@@ -262,20 +271,20 @@ impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if this.made.is_none() {
+        if this.created.is_none() {
             let finished = core::task::ready!(Pin::new(&mut this.exchange).poll(context));
             let (all, _) = finished.into_result()?;
-            this.made = conclude(this.parent, &all, &this.offer)?;
+            this.created = make_communicator(this.parent, &all, &this.offer)?;
         }
-        if let Some((_, flush)) = &mut this.made {
+        if let Some((_, flush)) = &mut this.created {
             core::task::ready!(flush.poll(&this.parent.node, context))?;
         }
-        Poll::Ready(Ok(this.made.take().map(|(made, _)| made)))
+        Poll::Ready(Ok(this.created.take().map(|(created, _)| created)))
     }
 }
 
 /// The communicator of this rank's color, of what all ranks told, and what is to be flushed for it.
-fn conclude<'a, X: Transport + 'a>(
+fn make_communicator<'a, X: Transport + 'a>(
     parent: &SharedCommunicator<'a, X>,
     all: &[f64],
     offer: &ChannelOffer<'a, X>,
@@ -297,43 +306,43 @@ fn conclude<'a, X: Transport + 'a>(
     for &(_, rank) in &members {
         let theirs = entries[rank.index()];
         let both = [own, theirs];
-        for asked in [
+        for compared in [
             both.map(|entry| entry.n_calls),
-            both.map(|entry| entry.n_near.min(1)),
+            both.map(|entry| entry.n_on_node.min(1)),
             both.map(|entry| entry.has_messages.into()),
         ] {
-            if asked[0] != asked[1] {
-                let [ours, theirs] = asked.map(|number| Value::number(number.into()));
+            if compared[0] != compared[1] {
+                let [ours, theirs] = compared.map(|number| Value::number(number.into()));
                 return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
             }
         }
         epoch = epoch.max(theirs.epoch);
     }
-    let left = |channel| {
-        let mut told = members.iter().map(|&(_, rank)| entries[rank.index()].left(channel));
-        told.try_fold(LeftoverFrames::Nothing, |most, told| Some(most.max(told?)))
+    let leftover = |channel| {
+        let mut states = members.iter().map(|&(_, rank)| entries[rank.index()].leftover(channel));
+        states.try_fold(LeftoverFrames::Nothing, |most, state| Some(most.max(state?)))
     };
-    let ChannelChoice { channels, due } = offer.choose(own.n_calls as usize, left)?;
+    let ChannelChoice { channels, due } = offer.choose(own.n_calls as usize, leftover)?;
     let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank));
     let outer: Rc<[Rank]> = outer.collect();
     let node = Rc::clone(&parent.node);
-    let made = SharedCommunicator::among(node, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
+    let created = SharedCommunicator::among(node, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
     let is_due = |channel| due.contains(&channel);
-    let flush = Flush::new(&parent.node, &made.call_slots, &outer, is_due);
-    if own.n_near > 0 {
+    let flush = Flush::new(&parent.node, &created.call_slots, &outer, is_due);
+    if own.n_on_node > 0 {
         // Nodes that are all as large, as each of their ranks sees it.
-        let n_near = own.n_near as usize;
+        let n_on_node = own.n_on_node as usize;
         let is_whole = |node: &[(i32, Rank)]| {
             let is_of = |(key, rank): &(i32, Rank)| {
-                *key == node[0].0 && entries[rank.index()].n_near == own.n_near
+                *key == node[0].0 && entries[rank.index()].n_on_node == own.n_on_node
             };
-            node.len() == n_near && node.iter().all(is_of)
+            node.len() == n_on_node && node.iter().all(is_of)
         };
-        if members.chunks(n_near).all(is_whole) {
-            made.know_nodes(n_near)?;
+        if members.chunks(n_on_node).all(is_whole) {
+            created.set_ranks_per_node(n_on_node)?;
         }
     }
-    Ok(Some((made, flush)))
+    Ok(Some((created, flush)))
 }
 
 #[cfg(test)]
@@ -344,7 +353,7 @@ mod tests {
     fn an_entry_survives_its_way() {
         for color in [None, Some(0), Some(u32::MAX)] {
             let sound = core::array::from_fn(|at| u32::MAX - at as u32);
-            let (n_calls, epoch, n_near) = (257, (1 << 53) - 1, 65536);
+            let (n_calls, epoch, n_on_node) = (257, (1 << 53) - 1, 65536);
             let (key, has_messages) = (i32::MIN, color.is_some());
             let clean_or_failed = sound.map(|mask| !mask);
             let entry = SplitEntry {
@@ -352,7 +361,7 @@ mod tests {
                 key,
                 n_calls,
                 epoch,
-                n_near,
+                n_on_node,
                 has_messages,
                 sound,
                 clean_or_failed,

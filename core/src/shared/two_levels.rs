@@ -55,14 +55,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let near = || (0..self.size()).map(Rank::new).filter(|&rank| self.is_near(rank));
         // A node is known by its lowest rank.
         let lowest = near().next().unwrap_or(self.rank);
-        self.start_split_of(Some(0), lowest.0 as i32, n_calls, near().count() as u32)
+        self.start_split_on_nodes(Some(0), lowest.0 as i32, n_calls, near().count() as u32)
     }
 
     /// From now on so many ranks in a row are known to share a node.
-    pub(super) fn know_nodes(&self, n_near: usize) -> Result<(), Error> {
+    pub(super) fn set_ranks_per_node(&self, n_on_node: usize) -> Result<(), Error> {
         for call_slot in self.call_slots.iter() {
             let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-            comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_near;
+            comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_on_node;
         }
         Ok(())
     }

@@ -14,11 +14,11 @@ use core::time::Duration;
 use heapless::Vec;
 
 /// A message that is so long behind its sender's next call, or half the time limit, will not come.
-const TOO_LATE: Duration = Duration::from_secs(150);
+const LATE_AFTER: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Progress, Error> {
-        let ours = self.comm.beside_messages::<T>();
+        let ours = self.comm.next_call_header::<T>();
         if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = &mut *self.comm;
             let has_all = |_: &mut _, _: &mut _| Ok(true);
@@ -50,7 +50,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         match self.comm.notices.asked_by().filter(is_awaited) {
             Some(rank)
                 if step == Progress::Waiting
-                    && self.watchdog.waited() > TOO_LATE.min(limits.stall / 2) =>
+                    && self.watchdog.waited() > LATE_AFTER.min(limits.stall / 2) =>
             {
                 let [ours, theirs] =
                     ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
@@ -71,10 +71,10 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             let waits =
                 |Outgoing { message, .. }: &_| message.to == send.to && !message.cursor.is_done;
             if !send.cursor.is_done && !before.iter().any(waits) {
-                self.look_after(moved);
+                self.poll_network_after(moved);
                 let Outgoing { data, message } = &mut self.sends[index];
-                let way = SegmentCoding { tag: TAG, number: 0 };
-                moved |= self.comm.send_segment(way, message, data, &mut self.report)?;
+                let coding = SegmentCoding { tag: TAG, number: 0 };
+                moved |= self.comm.send_segment(coding, message, data, &mut self.report)?;
             }
         }
         for index in 0..self.recvs.len() {
@@ -83,7 +83,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             };
             let from = recv.from;
             if !recv.cursor.is_done && !before.iter().any(|other| is_open(other, from)) {
-                self.look_after(moved);
+                self.poll_network_after(moved);
                 moved |= self.receive_segment(from)?;
             }
         }
@@ -92,7 +92,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
 
     /// Looks at the network if a message has moved since it was last looked at: what its codec
     /// passed is not counted in the next one's.
-    fn look_after(&mut self, moved: bool) {
+    fn poll_network_after(&mut self, moved: bool) {
         if moved {
             self.comm.transport.nudge();
         }
@@ -102,7 +102,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
     fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
         let Self { comm, recvs, report, .. } = self;
         let mut scratch = None;
-        if recvs.iter().any(|recv| is_open(recv, from) && recv.message.is_apart()) {
+        if recvs.iter().any(|recv| is_open(recv, from) && recv.message.is_strided()) {
             let Poll::Ready(frame) = comm.transport.poll_frame().map_err(transport_error)? else {
                 return Ok(false);
             };
@@ -180,10 +180,10 @@ fn take<X: Transport, T: Element>(
     let header = comm.read_message(rank, message)?;
     comm.check_message::<T>(rank, 0, &header)?;
     let open = |recv: &Incoming<'_, T>| is_open(recv, rank);
-    let is_begun = |recv: &Incoming<'_, T>| open(recv) && recv.message.cursor.is_under_way();
+    let is_begun = |recv: &Incoming<'_, T>| open(recv) && recv.message.cursor.is_in_progress();
     let of_tag = |recv: &Incoming<'_, T>| open(recv) && recv.message.tag == header.part;
-    let under_way = recvs.iter().position(is_begun);
-    let Some(index) = under_way.or_else(|| recvs.iter().position(of_tag)) else {
+    let in_progress = recvs.iter().position(is_begun);
+    let Some(index) = in_progress.or_else(|| recvs.iter().position(of_tag)) else {
         let ours = recvs.iter().find(|recv| open(recv)).map_or(0, |recv| recv.message.tag);
         let tags = (Field::Tag, ours.into(), header.part.into());
         let damaged = Error::Frame { rank, error: FrameError::Damaged };

@@ -49,7 +49,7 @@ impl Rows {
     }
 
     /// Where these of the values lie, if it is one after the other.
-    pub(super) fn together(&self, values: &Range<usize>) -> Option<Range<usize>> {
+    pub(super) fn contiguous(&self, values: &Range<usize>) -> Option<Range<usize>> {
         let mut runs = self.runs(values.clone());
         let first = runs.next().unwrap_or(0..0);
         let is_dense = self.stride == self.n_columns;
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn what_lies_together_is_one_run() {
         let block = Rows { n_rows: 3, n_columns: 2, stride: 5 };
-        assert_eq!(block.together(&(2..4)), Some(5..7));
-        assert_eq!(block.together(&(1..3)), None);
-        assert_eq!(Rows { stride: 2, ..block }.together(&(1..5)), Some(1..5));
-        assert_eq!(Rows::one(7).together(&(0..7)), Some(0..7));
-        assert_eq!(Rows::one(0).together(&(0..0)), Some(0..0));
+        assert_eq!(block.contiguous(&(2..4)), Some(5..7));
+        assert_eq!(block.contiguous(&(1..3)), None);
+        assert_eq!(Rows { stride: 2, ..block }.contiguous(&(1..5)), Some(1..5));
+        assert_eq!(Rows::one(7).contiguous(&(0..7)), Some(0..7));
+        assert_eq!(Rows::one(0).contiguous(&(0..0)), Some(0..0));
     }
 
     #[test]

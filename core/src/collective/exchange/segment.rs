@@ -32,7 +32,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) const fn is_under_way(&self) -> bool {
+    pub(crate) const fn is_in_progress(&self) -> bool {
         self.n_segments > 0 && !self.is_done
     }
 
@@ -64,15 +64,19 @@ impl<T: Element> Sending<T> {
     }
 
     /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
-    fn look(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<ValueRange>> {
+    fn scan_values(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<ValueRange>> {
         let count = self.rows.n_values();
-        if let Some(run) = self.rows.together(&(0..count)) {
-            return value_range::conclude(value_range::look(&data[run], level, sampled), sampled);
+        if let Some(run) = self.rows.contiguous(&(0..count)) {
+            return value_range::read_extremes(
+                value_range::scan_values(&data[run], level, sampled),
+                sampled,
+            );
         }
-        let rows = self.rows.runs(0..count).map(|run| value_range::look(&data[run], level, false));
-        let nothing = value_range::look::<T>(&[], level, false);
+        let rows =
+            self.rows.runs(0..count).map(|run| value_range::scan_values(&data[run], level, false));
+        let nothing = value_range::scan_values::<T>(&[], level, false);
         let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
-        value_range::conclude(all, false)
+        value_range::read_extremes(all, false)
     }
 }
 
@@ -97,8 +101,8 @@ impl Receiving {
     }
 
     /// Whether its values lie apart from each other, so that they are decoded in a frame first.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.rows.together(&(0..self.rows.n_values())).is_none()
+    pub(crate) fn is_strided(&self) -> bool {
+        self.rows.contiguous(&(0..self.rows.n_values())).is_none()
     }
 }
 
@@ -174,9 +178,9 @@ impl<X: Transport> Communicator<X> {
             window,
             rounds_first: false,
         };
-        let look = |sampled| send.look(data, self.config.level, sampled);
+        let scan = |sampled| send.scan_values(data, self.config.level, sampled);
         let value_range = if plan.needs_extent() {
-            look(plan.samples(count)).or_else(|| look(false)).flatten()
+            scan(plan.samples(count)).or_else(|| scan(false)).flatten()
         } else {
             None
         };
@@ -186,7 +190,7 @@ impl<X: Transport> Communicator<X> {
         let budget = resolve(&spec, value_range)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
-        let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &data[run]);
+        let own = send.rows.contiguous(&(0..count)).map_or(&[][..], |run| &data[run]);
         let mut params = self.params(&spec, budget.quantum);
         if spec.finds_shape_in(own.len()) {
             params = params.with_shape_of(own);
@@ -204,29 +208,29 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// What all messages of this rank's say.
-    pub(crate) fn of_message<T: Element>(&self) -> CallHeader {
+    pub(crate) fn message_header<T: Element>(&self) -> CallHeader {
         let none = CallHeader::of_no_call(self.context, self.epoch);
         CallHeader { dtype: T::DTYPE, ..none }
     }
 
     /// What notices are compared with, and what the others are told of: the next call, which this
     /// rank will not make.
-    pub(crate) fn beside_messages<T: Element>(&self) -> CallHeader {
-        CallHeader { sequence: self.sequence.wrapping_add(1), ..self.of_message::<T>() }
+    pub(crate) fn next_call_header<T: Element>(&self) -> CallHeader {
+        CallHeader { sequence: self.sequence.wrapping_add(1), ..self.message_header::<T>() }
     }
 
     /// What a segment says of its message.
-    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, way: SegmentCoding) -> Header {
+    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, coding: SegmentCoding) -> Header {
         Header {
             kind: MessageKind::Message,
             call: CallHeader {
-                sequence: way.number,
+                sequence: coding.number,
                 codec: send.codec.as_dyn().id(),
                 count: send.rows.n_values() as u64,
                 step: send.quantum.step(),
                 // No other rank takes it for its own.
                 root: send.to.0,
-                ..self.of_message::<T>()
+                ..self.message_header::<T>()
             },
             as_floats: false,
             from: self.rank(),
@@ -241,14 +245,14 @@ impl<X: Transport> Communicator<X> {
     /// Sends a message's next segment, if there is room.
     pub(crate) fn send_segment<T: Element>(
         &mut self,
-        way: SegmentCoding,
+        coding: SegmentCoding,
         send: &mut Sending<T>,
         data: &[T],
         report: &mut Report,
     ) -> Result<bool, Error> {
-        let (header, checksum) = (self.header_of(send, way), self.checksum());
+        let (header, checksum) = (self.header_of(send, coding), self.checksum());
         let transport = &mut self.transport;
-        if transport.poll_ready(send.to, way.tag).map_err(transport_error)?.is_pending() {
+        if transport.poll_ready(send.to, coding.tag).map_err(transport_error)?.is_pending() {
             return Ok(false);
         }
         let Poll::Ready(mut frame) = transport.poll_frame().map_err(transport_error)? else {
@@ -257,9 +261,9 @@ impl<X: Transport> Communicator<X> {
         let start = send.cursor.n_values;
         let count = send.rows.n_values();
         let values = start..count.min(start + send.segment);
-        let (n_values, together) = (values.len(), send.rows.together(&values));
+        let (n_values, contiguous) = (values.len(), send.rows.contiguous(&values));
         let mut scratch = None;
-        if together.is_none() {
+        if contiguous.is_none() {
             let Poll::Ready(Ok(second)) = transport.poll_frame() else {
                 // Whatever is the matter, the next pass finds it with the first.
                 transport.recycle(frame);
@@ -273,7 +277,7 @@ impl<X: Transport> Communicator<X> {
         let encode = |values: &[T], room: &mut [u8]| {
             codec.encode_paced(Source::Own(values), room, &progress_hook).map_err(Error::from)
         };
-        let written = match (together, &mut scratch) {
+        let written = match (contiguous, &mut scratch) {
             (Some(run), _) => encode(&data[run], room),
             (None, Some(scratch)) => {
                 gather(data, send.rows.runs(values), scratch.as_mut(), n_values)
@@ -293,7 +297,7 @@ impl<X: Transport> Communicator<X> {
         Header { n_values, n_bytes, ..header }.emit(frame.as_mut(), checksum);
         let encode = transport.now().saturating_sub(begun);
         let n_bytes = HEADER_BYTES + written.n_bytes;
-        transport.send(send.to, way.tag, frame, n_bytes).map_err(transport_error)?;
+        transport.send(send.to, coding.tag, frame, n_bytes).map_err(transport_error)?;
         send.cursor.advance(n_values as usize, count);
         report.encode = report.encode.saturating_add(encode);
         report.blocks += written.blocks;
@@ -361,7 +365,7 @@ impl<X: Transport> Communicator<X> {
             count: theirs.count,
             step: theirs.step,
             root: self.rank().0,
-            ..self.of_message::<T>()
+            ..self.message_header::<T>()
         };
         chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
         let is_sound = theirs.step.is_finite() && theirs.step >= 0.0 && header.operands == 1;
@@ -407,7 +411,7 @@ impl<X: Transport> Communicator<X> {
         let decode = |decoded: &mut [T]| {
             codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &progress_hook)
         };
-        if let Some(run) = rows.together(&values) {
+        if let Some(run) = rows.contiguous(&values) {
             decode(&mut data[run])?;
         } else {
             let room = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
@@ -431,18 +435,18 @@ impl<X: Transport> Communicator<X> {
     /// messages have this channel to themselves.
     pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>, are_apart: bool) {
         let own = self.rank();
-        let is_heard = matches!(error, Some(Error::Aborted { .. }));
+        let is_received = matches!(error, Some(Error::Aborted { .. }));
         let (reason, culprit) = match error.map(|error| AbortReason::of(error, own)) {
             None => (AbortReason::Dropped, own),
             // The others make no such call, and have nothing to compare. What was heard of another
             // one is handed on where they would compare nothing.
-            Some((AbortReason::Mismatch(_), culprit)) if !(is_heard && are_apart) => {
+            Some((AbortReason::Mismatch(_), culprit)) if !(is_received && are_apart) => {
                 (AbortReason::Message, culprit)
             }
-            Some(told) => told,
+            Some(cause) => cause,
         };
         let content = NoticeBody::GaveUp { reason, culprit, said: 0 };
-        let notice = NoticeMessage { call: self.beside_messages::<T>(), content };
+        let notice = NoticeMessage { call: self.next_call_header::<T>(), content };
         let checksum = self.checksum();
         tell(&mut self.transport, &notice, checksum);
         self.poisoned = true;

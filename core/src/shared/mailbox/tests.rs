@@ -24,19 +24,19 @@ impl TransportError for Never {
 type Queue = Rc<RefCell<BTreeMap<Tag, VecDeque<(HeapFrame, usize)>>>>;
 
 /// One of two ranks: what it sends, and what comes.
-struct End {
+struct TestEndpoint {
     rank: Rank,
     sent: Queue,
-    come: Queue,
+    received: Queue,
 }
 
-fn ends() -> [End; 2] {
+fn endpoints() -> [TestEndpoint; 2] {
     let [a, b] = [Queue::default(), Queue::default()];
-    let second = End { rank: Rank(1), sent: Rc::clone(&b), come: Rc::clone(&a) };
-    [End { rank: Rank(0), sent: a, come: b }, second]
+    let second = TestEndpoint { rank: Rank(1), sent: Rc::clone(&b), received: Rc::clone(&a) };
+    [TestEndpoint { rank: Rank(0), sent: a, received: b }, second]
 }
 
-impl Transport for End {
+impl Transport for TestEndpoint {
     type Frame = HeapFrame;
     type Error = Never;
 
@@ -74,7 +74,7 @@ impl Transport for End {
     }
 
     fn poll_recv(&mut self, _: Rank, tag: Tag) -> Poll<Result<(HeapFrame, usize), Never>> {
-        let frame = self.come.borrow_mut().get_mut(&tag).and_then(VecDeque::pop_front);
+        let frame = self.received.borrow_mut().get_mut(&tag).and_then(VecDeque::pop_front);
         frame.map_or(Poll::Pending, |frame| Poll::Ready(Ok(frame)))
     }
 
@@ -95,15 +95,15 @@ impl Transport for End {
 #[test]
 fn numbers_of_messages_wrap() {
     for n_before in [0, u32::MAX - 2, u32::MAX] {
-        let comms = ends().map(|end| {
+        let comms = endpoints().map(|endpoint| {
             let config = Config::default().with_lanes(1).with_messages();
-            SharedCommunicator::with_config(end, config, 1).expect("two channels")
+            SharedCommunicator::with_config(endpoint, config, 1).expect("two channels")
         });
         for (comm, other) in comms.iter().zip([Rank(1), Rank(0)]) {
             let mailbox = comm.mailbox.as_ref().expect("it has a channel");
             let mut peers = mailbox.peers.borrow_mut();
             let peer = peers.entry(other).or_default();
-            (peer.n_sent, peer.n_opened, peer.n_come) = (n_before, n_before, n_before);
+            (peer.n_sent, peer.n_opened, peer.n_received) = (n_before, n_before, n_before);
         }
         let [from, to] = &comms;
         let values = |at: usize| vec![at as f32; [5, 9000][at % 2]];
@@ -112,15 +112,15 @@ fn numbers_of_messages_wrap() {
         // In another order than they were sent in.
         for at in [3, 2, 1, 0, 5, 4, 7, 6] {
             let room = vec![0.0; values(at).len()];
-            let mut come = to.start_recv(room, Rank(0), at as u32).expect("there is room");
+            let mut received = to.start_recv(room, Rank(0), at as u32).expect("there is room");
             for _ in 0..1000 {
                 from.progress();
-                if come.poll().is_ready() {
+                if received.poll().is_ready() {
                     break;
                 }
             }
-            assert!(come.is_finished(), "message {at} after {n_before}");
-            let (data, _) = come.wait().into_result().expect("it has come");
+            assert!(received.is_finished(), "message {at} after {n_before}");
+            let (data, _) = received.wait().into_result().expect("the message arrived");
             assert!(data == values(at), "message {at} after {n_before}");
         }
         assert!(sent.iter().all(Pending::is_finished));
@@ -128,7 +128,7 @@ fn numbers_of_messages_wrap() {
             let mailbox = comm.mailbox.as_ref().expect("it has a channel");
             let peer = &mailbox.peers.borrow()[&other];
             let n_after = n_before.wrapping_add(8);
-            let numbers = if other == Rank(1) { peer.n_sent } else { peer.n_come };
+            let numbers = if other == Rank(1) { peer.n_sent } else { peer.n_received };
             assert_eq!(numbers, n_after);
         }
     }
