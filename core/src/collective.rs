@@ -1,7 +1,8 @@
 //! The communicator and its collectives.
 //!
-//! A communicator takes [`Call`]s: it runs one, starts one as an [`Operation`] to be polled, or
-//! prepares one. The methods that are named as collectives are run one.
+//! A [`Communicator`] takes [`Call`]s. It runs a call to its end, starts it as an [`Operation`]
+//! that the caller polls, or prepares it for many runs. Methods named after collectives, such as
+//! [`Communicator::all_reduce`], run the call of that name.
 
 mod call;
 mod call_state;
@@ -65,55 +66,62 @@ use named::named_methods;
 use resolved::Resolved;
 use state::{OnHeap, State};
 
-/// An automatic plan looks for them where the link would take so long for own values as they are: a
-/// few per cent of what they take when compressed.
+/// An automatic plan searches for strides only if the link would need at least this long to send
+/// this rank's input uncompressed. The search then takes a few percent of the time that the
+/// compressed transfer takes.
 const MIN_LINK_TIME_FOR_SEARCH: Duration = Duration::from_millis(8);
 
-/// One rank's end of a group that makes collective calls together.
+/// One rank's endpoint in a group of ranks that make collective calls together.
 ///
 /// All ranks must make the same calls in the same order, with the same count, operation, root and
-/// plan. Ranks that differ get [`Error::Mismatch`].
+/// plan. Ranks that disagree get [`Error::Mismatch`].
 ///
-/// Lengths: a collective works on a logical array of `count` values; a rank's *share* of it is
-/// [`layout::share`](crate::layout::share).
+/// A communicator runs one call at a time. `SharedCommunicator` runs several at once and can be
+/// split.
+///
+/// *Lengths.* A collective works on a logical array of `count` values.
+/// [`layout::share`](crate::layout::share) says which part of it is a rank's *share*.
+///
+/// *Failures.* After an error other than a [usage error](Error::is_usage) the communicator is
+/// poisoned on all ranks. [`shrink`](Self::shrink) then forms a communicator of the survivors.
 pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
     pub(crate) config: Config,
-    /// The channel of the transport's tags that calls use.
+    /// Channel of the transport's tags that calls use.
     pub(crate) context: u8,
-    /// 0 for all ranks of the transport, more for each group of survivors; it wraps.
+    /// 0 for all ranks of the transport, incremented for each group of survivors. It wraps.
     pub(crate) epoch: u16,
-    /// Nothing can have been sent before its first call.
+    /// True unless the communicator was shrunk. Before its first call no frame can be in transit.
     is_first: bool,
     sequence: u32,
     poisoned: bool,
     pub(crate) notices: Notices,
-    /// Tags `0..n_tags` have been used.
+    /// Calls have used the tags `0..n_tags`.
     pub(crate) n_tags: u8,
-    /// The pool is known to have so many frames.
+    /// The pool is known to have at least this many frames.
     n_frames: usize,
-    /// So many ranks in a row are known to share a node.
+    /// Each run of this many consecutive ranks is known to share a node.
     pub(crate) ranks_per_node: usize,
     state: OnHeap<State<X::Frame>>,
 }
 
 impl<X: Transport> Communicator<X> {
-    /// A communicator over `transport` with the default configuration.
+    /// Creates a communicator over `transport` with the default configuration.
     ///
     /// # Errors
     /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
     /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
-    /// rank or size cannot be.
+    /// rank or size is invalid.
     pub fn new(transport: X) -> Result<Self, Error> {
         Self::with_config(transport, Config::default())
     }
 
-    /// A communicator over `transport`.
+    /// Creates a communicator over `transport` with the configuration `config`.
     ///
     /// # Errors
     /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
     /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
-    /// rank or size cannot be.
+    /// rank or size is invalid.
     pub fn with_config(transport: X, config: Config) -> Result<Self, Error> {
         Ok(Self {
             transport: Group::all(transport)?,
@@ -131,7 +139,7 @@ impl<X: Transport> Communicator<X> {
         })
     }
 
-    /// The communicator of some of the transport's ranks, between which nothing is under way.
+    /// Returns the communicator of these members, between which no call is in progress.
     pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
         let transport = self.transport.among(members);
         let notices = self.notices.among(|rank| transport.member(rank));
@@ -143,13 +151,13 @@ impl<X: Transport> Communicator<X> {
             sequence: 0,
             poisoned: false,
             n_tags: 0,
-            // Some may have learnt less.
+            // Start afresh: survivors may have measured and kept different calls.
             state: OnHeap::default(),
             ..self
         }
     }
 
-    /// This rank.
+    /// Rank of this process or thread in the communicator.
     pub fn rank(&self) -> Rank {
         self.transport.rank()
     }
@@ -159,47 +167,47 @@ impl<X: Transport> Communicator<X> {
         self.transport.size()
     }
 
-    /// Which group this is: 0 for all ranks of the transport, more for each group of survivors that
-    /// came of it, modulo 2¹⁶. Groups of one epoch are equal or disjoint (docs/failures.md).
+    /// Epoch of the group, modulo 2¹⁶: 0 for all ranks of the transport, and higher for each group
+    /// of survivors. Two groups of the same epoch are equal or disjoint (docs/failures.md).
     pub const fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
+    /// Returns whether a call has failed. All further calls then return [`Error::Poisoned`].
     pub const fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
-    /// The configuration; changes take effect with the next call.
+    /// Configuration of the communicator. Changes take effect with the next call.
     pub fn config_mut(&mut self) -> &mut Config {
         #[cfg(feature = "alloc")]
         self.state.recent.config_may_change(self.config);
         &mut self.config
     }
 
-    /// A rank's number in the transport, which is its own unless the communicator was
-    /// [shrunk](Self::shrink); `None` if it is no rank of the communicator.
+    /// Returns the transport's number for `rank`, or `None` if the communicator has no such rank.
+    /// The two numbers are equal unless the communicator was [shrunk](Self::shrink).
     pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
         (rank.index() < self.size()).then(|| self.transport.outer(rank))
     }
 
-    /// The transport.
+    /// Transport that the communicator uses.
     pub const fn transport(&self) -> &X {
         self.transport.inner()
     }
 
-    /// The transport, for what only it can do. Do not send or receive on it.
+    /// Transport, for functions that only it offers. Do not send or receive on it.
     pub fn transport_mut(&mut self) -> &mut X {
         self.forget_calls();
         self.transport.inner_mut()
     }
 
-    /// Gives the transport back.
+    /// Returns the transport.
     pub fn into_transport(self) -> X {
         self.transport.into_inner()
     }
 
-    /// This rank's share of `count` values.
+    /// Returns this rank's share of `count` values.
     pub fn share(&self, count: usize) -> core::ops::Range<usize> {
         share(count, self.size(), self.rank().index())
     }
@@ -219,10 +227,10 @@ impl<X: Transport + fmt::Debug> fmt::Debug for Communicator<X> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Makes a call, and returns when it is done.
+    /// Runs a call and returns when it has finished.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn run<T, S, R>(
         &mut self,
         mut call: Call<'_, T, S, R>,
@@ -237,10 +245,10 @@ impl<X: Transport> Communicator<X> {
         RunningCall::start(self, request, work, plan)?.wait()
     }
 
-    /// Starts a call, which moves when the operation is polled or waited for.
+    /// Starts a call. It advances whenever the operation is polled or waited for.
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start<'a, T, S, R>(
         &'a mut self,
         call: Call<'a, T, &'a S, &'a mut R>,
@@ -255,11 +263,13 @@ impl<X: Transport> Communicator<X> {
         RunningCall::start(self, request, work, plan)
     }
 
-    /// Prepares a call that will be made many times, on data such as will be: they are read if the
-    /// bound refers to them, and not written.
+    /// Prepares a call that will run many times.
+    ///
+    /// Pass data that resemble the later data. They are read if the bound refers to them, and are
+    /// not written.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn prepare<'p, T, S, R>(
         &mut self,
         mut call: Call<'p, T, S, R>,
@@ -278,27 +288,27 @@ impl<X: Transport> Communicator<X> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Returns when all ranks have called this.
+    /// Waits until all ranks have called this.
     ///
     /// # Errors
-    /// [`Error`], after which the communicator is of no use.
+    /// Any [`Error`], after which the communicator is unusable.
     pub fn barrier(&mut self) -> Result<Report, Error> {
         self.start_barrier()?.wait()
     }
 
-    /// Starts what [`barrier`](Self::barrier) does.
+    /// Starts a [`barrier`](Self::barrier).
     ///
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn start_barrier(&mut self) -> Result<Operation<'_, X, f32>, Error> {
-        // Nobody has a reduction, be it of nothing, before all others have begun it.
+        // Even an empty reduction cannot finish before all ranks have begun it.
         self.start(Call::all_reduce(&mut [], Op::Max), &Plan::raw())
     }
 
-    /// The reduction of all ranks' `value`, exactly and the same bits on every rank.
+    /// Reduces all ranks' `value` exactly. All ranks get the same bits.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn all_reduce_scalar<T: Element>(&mut self, value: T, op: Op<'_, T>) -> Result<T, Error> {
         let mut values = [value];
         self.all_reduce(&mut values, op, &Plan::raw())?;
@@ -307,7 +317,7 @@ impl<X: Transport> Communicator<X> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Checks a call, and chooses its schedule.
+    /// Checks a call and chooses its schedule.
     pub(crate) fn spec<'s>(
         &mut self,
         request: &Request<'s>,
@@ -316,7 +326,7 @@ impl<X: Transport> Communicator<X> {
         self.spec_with(request, plan, None, None)
     }
 
-    /// What a call would be refused for, whatever its values.
+    /// Checks everything about a call that does not depend on its values.
     #[cfg(feature = "alloc")]
     pub(crate) fn check(&mut self, request: &Request<'_>, plan: &Plan) -> Result<(), Error> {
         let spec = self.spec(request, plan)?;
@@ -324,8 +334,8 @@ impl<X: Transport> Communicator<X> {
         if needs_values { Ok(()) } else { resolve(&spec, None).map(drop) }
     }
 
-    /// As [`spec`](Self::terms), where samples have told what codecs make of the data, or a trial
-    /// says how the call is made.
+    /// Does the same as [`spec`](Self::spec), with what ranks know of the call: `bits` if they have
+    /// sampled its data, and `trial_mode` if it is a trial.
     fn spec_with<'s>(
         &mut self,
         request: &Request<'s>,
@@ -339,7 +349,7 @@ impl<X: Transport> Communicator<X> {
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
         let (op, dtype, n_bytes) = (request.op, request.dtype, request.n_bytes());
-        // Whatever the data, a bad bound shows before anything is sent.
+        // Reject a bad bound before anything is sent, whatever the data.
         check_plan(plan, op, dtype)?;
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
@@ -361,7 +371,8 @@ impl<X: Transport> Communicator<X> {
         }
         let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
         let collective = call.collective;
-        // Who passes a part on must know its length, which then only its two ranks do.
+        // A rank that forwards a part must know its length. In an exchange only the two ranks of a
+        // part know it.
         let lacks_lens = |schedule: &dyn Schedule| is_exchanged && schedule.passes_on(call);
         if plan.schedule.is_none() && lacks_lens(schedule) {
             schedule = default_for(collective);
@@ -383,16 +394,16 @@ impl<X: Transport> Communicator<X> {
         let (lanes, shortest) = (lanes as u8, shortest as u16);
         let (shares, window) = (request.shares, request.window);
         match collective {
-            // Inside a node everything is exact.
+            // All ranks share a node, where reductions are exact.
             Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
                 plan = plan.exactly();
             }
             Collective::AllReduce => {}
-            // Elsewhere parts are ranks' shares.
+            // In all other collectives the parts are the ranks' shares.
             _ => plan.division = Division::Blocks,
         }
         let rounds_first = request.begins_with_pass(&plan, size, rank)?;
-        // All-gathers then find their own values among the results.
+        // The pass leaves the rounded input among the results, where an all-gather then reads it.
         let window = if rounds_first { Window::Whole } else { window };
         let call = call.by(schedule);
         let spec = CallSpec {
@@ -409,14 +420,14 @@ impl<X: Transport> Communicator<X> {
             window,
             rounds_first,
         };
-        // So does a bad frame size.
+        // Reject a bad frame size before anything is sent.
         let codec = self.sizes(&spec, Quantum::LOSSLESS);
         max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(spec)
     }
 
-    /// All of a call but its values, which are within this budget; and what its codec is made from.
+    /// Resolves a call within this error budget. Also returns the parameters of its codec.
     fn resolve<'s>(
         &self,
         spec: &CallSpec<'s>,
@@ -432,14 +443,15 @@ impl<X: Transport> Communicator<X> {
         Ok((Resolved { spec: *spec, program, n_lanes, report }, params))
     }
 
-    /// The configuration, or what was measured, is about to change: calls are resolved anew.
+    /// Drops the calls that are kept, because the configuration or a measurement is about to
+    /// change.
     fn forget_calls(&mut self) {
         #[cfg(feature = "alloc")]
         self.state.recent.forget();
     }
 
-    /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
-    /// frame could have so many.
+    /// Returns the largest payload that all values of a call can need, encoded or as floats, in
+    /// bytes. `None` if it exceeds every frame.
     #[cfg(feature = "alloc")]
     pub(crate) fn max_payload_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
         let (codec, count) = (self.sizes(spec, Quantum::LOSSLESS), spec.shares.count());
@@ -447,12 +459,12 @@ impl<X: Transport> Communicator<X> {
         Some(encoded.max(count.checked_mul(codec.bytes_per_value())?))
     }
 
-    /// Before a call, sees that the pool has frames for all lanes, which would wait for them in
-    /// vain otherwise.
+    /// Checks before a call that the pool has frames for all lanes. Lanes without frames would wait
+    /// forever.
     pub(crate) fn use_lanes(&mut self) -> Result<(), Error> {
         let lanes = self.lanes();
         let need = lanes * FRAMES_PER_LANE;
-        // Later, frames may be missing because they are under way.
+        // Later a shortage may be temporary, because frames are in transit.
         let has_sent_nothing = self.is_first && self.n_tags == 0;
         if need > self.n_frames && (has_sent_nothing || self.transport.n_frames().is_some()) {
             let have = self.transport.n_available(need);
@@ -465,7 +477,7 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// What the codec of a call is made from.
+    /// Returns the parameters of a call's codec.
     fn params(&self, spec: &CallSpec<'_>, quantum: Quantum) -> CodecParams {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
         let params = CodecParams::new(quantum)
@@ -480,13 +492,13 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// How long a call's codec makes its values.
+    /// Returns the sizes of values that a call's codec encodes.
     fn sizes(&self, spec: &CallSpec<'_>, quantum: Quantum) -> Sizes {
         Sizes::new(spec.plan.codec, spec.dtype, self.params(spec, quantum))
     }
 
-    /// Who computes in a call: of an automatic plan no more threads than this rank's share of its
-    /// node's cores. (Between 2 ranks on 2 cores a second thread for each took up to twice the
+    /// Returns the threads that compute in a call. An automatic plan uses at most this rank's share
+    /// of its node's cores. (With 2 ranks on 2 cores, a second thread for each took up to twice the
     /// time.)
     fn threads(&self, spec: &CallSpec<'_>) -> Threads {
         let threads = self.config.threads;
@@ -497,17 +509,18 @@ impl<X: Transport> Communicator<X> {
         threads.at_most(threads::n_cores() / n_near)
     }
 
-    /// Whether an automatic plan's look may take the time to find strides in these values.
+    /// Returns whether the data scan of an automatic plan has time to search these values for
+    /// strides.
     fn may_search_strides(&self, n_values: usize, dtype: DType) -> bool {
         let n_bytes = (n_values * dtype.n_bytes()) as f64;
         let is_slow = |rate: f64| n_bytes >= rate * MIN_LINK_TIME_FOR_SEARCH.as_secs_f64();
         n_values >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
-    /// How far ranks are from each other at most, which all of them know.
+    /// Returns the largest distance between ranks, which is the same on all of them.
     fn farthest(&self) -> Distance {
         let mut others = (0..self.size()).map(Rank::new).filter(|&rank| rank != self.rank());
-        // Over a network the first is as far as any.
+        // Stop at the first rank across a network: no rank is farther.
         let farther = |most: Distance, rank| match most.max(self.transport.distance(rank)) {
             Distance::Network => Err(Distance::Network),
             most => Ok(most),
@@ -515,12 +528,12 @@ impl<X: Transport> Communicator<X> {
         others.try_fold(Distance::Memory, farther).unwrap_or_else(|network| network)
     }
 
-    /// Whether a rank is on this one's node.
+    /// Returns whether a rank shares this rank's node.
     fn is_near(&self, rank: Rank) -> bool {
         rank == self.rank() || self.transport.distance(rank) != Distance::Network
     }
 
-    /// The rate of links that somebody tells.
+    /// Link rate that the configuration or the transport declares, in bytes per second.
     fn declared_link_rate(&self) -> Option<f64> {
         self.config.link_rate.or_else(|| self.transport.link_rate())
     }
@@ -533,7 +546,7 @@ impl<X: Transport> Communicator<X> {
         Network { link_rate, frame_bytes }
     }
 
-    /// How the call under way is made, if it is a trial.
+    /// Mode of the running call, if it is a trial.
     #[cfg(not(feature = "alloc"))]
     const fn trial_mode(&self) -> Option<Mode> {
         None
@@ -547,15 +560,15 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// The number of a call that begins, or of a look at its data: each has its own, or a frame of
-    /// one could be taken for one of the other.
+    /// Returns the number of the next call or of the next data scan. Each has a number of its own,
+    /// so that a frame of one cannot be taken for a frame of the other.
     const fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
     }
 
-    /// Makes the program of a call, or of a look at the extent of its data, but for its number; and
-    /// on how many lanes it runs.
+    /// Builds the program of a call, or of the data scan before it, except for its number. Also
+    /// returns how many lanes it runs on.
     fn program<'s>(
         &self,
         spec: &CallSpec<'s>,
@@ -565,7 +578,7 @@ impl<X: Transport> Communicator<X> {
         let &CallSpec { schedule, call, op, ref plan, shares, window, .. } = spec;
         let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
-        // All of each array goes in one frame with the others.
+        // Each array of a group is one part, which travels whole in a frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {
             Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
             _ => (1, schedule.n_parts(call), spec.lanes.into()),

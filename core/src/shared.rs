@@ -1,4 +1,4 @@
-//! A communicator with several calls under way, that can be split.
+//! A communicator that runs several calls at once and can be split.
 
 mod check;
 mod delivery;
@@ -32,24 +32,24 @@ use core::cell::Cell;
 use core::fmt;
 use mailbox::Mailbox;
 
-/// A communicator that makes several calls at once, and from which others can be made.
+/// A communicator that runs several calls at once and can be split.
 ///
-/// `start_…` takes buffers by value, a `Vec` or a slice that outlives the communicator. It returns
-/// a [`Pending`] call, which gives them back. The other methods return when their call is done.
-/// Whoever waits for one call, of this communicator or of another over the same transport, drives
-/// all that are under way.
+/// The `start_…` methods return a [`Pending`] call. They take ownership of buffers, such as a
+/// `Vec`, or a slice that outlives the communicator. The finished call returns them. All other
+/// methods return when their call has finished. Waiting for one call drives all calls in progress
+/// over the same transport, also those of other communicators.
 ///
 /// All ranks must start the same calls on a communicator in the same order. They may wait for them
-/// in any order, and start calls on different communicators in any order.
+/// in any order. Calls on different communicators may start in any order.
 ///
-/// It belongs to one thread. It can hold so many calls as it was made for ([`n_calls`]); one more
-/// is [`Error::TooManyCalls`] until the oldest is done. Each takes a
-/// [channel](Transport::n_channels) of the transport's, and frames for its lanes.
+/// A communicator belongs to one thread. It runs at most [`n_calls`] calls at once. Another call
+/// fails with [`Error::TooManyCalls`] until the oldest has finished. Each call needs a
+/// [channel](Transport::n_channels) of the transport, and frames for its lanes.
 ///
 /// [`n_calls`]: Self::n_calls
 ///
 /// # Examples
-/// Two sums at once, and one among every other rank:
+/// Run two sums at once, and then a sum among every other rank:
 /// ```
 /// use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
 ///
@@ -71,25 +71,25 @@ use mailbox::Mailbox;
 /// ```
 pub struct SharedCommunicator<'a, X: Transport + 'a> {
     node: Rc<Node<'a, X>>,
-    /// Those of calls, and that of messages.
+    /// Slots for calls. The last one is for messages, if they have a channel.
     call_slots: Rc<[Rc<CallSlot<'a, X>>]>,
     n_calls: usize,
-    /// Messages under way, if they have a channel.
+    /// State of messages, if they have a channel.
     mailbox: Option<Rc<Mailbox<'a, X>>>,
-    /// The seat of the next call.
+    /// Index of the slot for the next call.
     next: Cell<usize>,
-    /// A group call is under way, which takes seats as it goes on.
+    /// True while a group call runs. It takes slots as it progresses.
     is_in_group: Cell<bool>,
-    /// Calls are only checked.
+    /// State of a [`check`](Self::check), during which calls are only checked.
     checking: Cell<CheckState>,
-    /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
+    /// Members in rank order, as ranks of the transport. `None` if all of those are members.
     members: Option<Rc<[Rank]>>,
     rank: Rank,
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// A communicator of all of the transport's ranks for `n_calls` calls at once, at least one,
-    /// with the default configuration.
+    /// Creates a communicator of all the transport's ranks with the default configuration. It runs
+    /// up to `n_calls` calls at once, at least one.
     ///
     /// # Errors
     /// As [`with_config`](Self::with_config).
@@ -97,13 +97,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Self::with_config(transport, Config::default(), n_calls)
     }
 
-    /// A communicator of all of the transport's ranks for `n_calls` calls at once, at least one.
-    /// The configuration is that of all communicators that are made from it.
+    /// Creates a communicator of all the transport's ranks. It runs up to `n_calls` calls at once,
+    /// at least one. Communicators made from this one inherit the configuration.
     ///
     /// # Errors
-    /// [`Error::TooFewChannels`] if the transport has fewer channels than that, and than
-    /// [messages](Config::messages) need, or its pool fewer frames than their lanes need; as
-    /// [`Communicator::with_config`].
+    /// [`Error::TooFewChannels`] if the transport has too few channels for the calls and for
+    /// [messages](Config::messages), or its pool has too few frames for their lanes. Also the
+    /// errors of [`Communicator::with_config`].
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let node = Node::new(transport, config)?;
         let offer = node.offer();
@@ -111,8 +111,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Self::among(node, &choice.channels, None, 0)
     }
 
-    /// A communicator of `members` on these channels, which are free; the last one is for messages
-    /// if they have a channel.
+    /// Creates a communicator of `members` on these free channels. The last channel is for
+    /// messages, if they have one.
     fn among(
         node: Rc<Node<'a, X>>,
         channels: &[usize],
@@ -131,7 +131,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(Self { node, call_slots, n_calls, mailbox, next, is_in_group, checking, members, rank })
     }
 
-    /// This rank.
+    /// Rank of this process or thread in the communicator.
     pub const fn rank(&self) -> Rank {
         self.rank
     }
@@ -141,12 +141,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
     }
 
-    /// This rank's share of `count` values.
+    /// Returns this rank's share of `count` values.
     pub fn share(&self, count: usize) -> core::ops::Range<usize> {
         share(count, self.size(), self.rank.index())
     }
 
-    /// A rank's number in the transport; `None` if it is no rank of the communicator.
+    /// Returns the transport's number for `rank`, or `None` if the communicator has no such rank.
     pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
         match &self.members {
             None => (rank.index() < self.size()).then_some(rank),
@@ -154,12 +154,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// How many calls can be under way at once.
+    /// Number of calls that can run at once.
     pub const fn n_calls(&self) -> usize {
         self.n_calls
     }
 
-    /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
+    /// Returns whether a call has failed. All further calls then return [`Error::Poisoned`].
     pub fn is_poisoned(&self) -> bool {
         self.call_slots.iter().any(|call_slot| {
             call_slot
@@ -169,29 +169,32 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         })
     }
 
-    /// Why this communicator can make no more calls; `None` while it can.
+    /// Error that poisoned this communicator. `None` while the communicator is usable.
     pub fn failure(&self) -> Option<Error> {
         let recorded = || self.call_slots.iter().find_map(|call_slot| call_slot.failure());
         self.is_poisoned().then(|| recorded().unwrap_or(Error::Poisoned))
     }
 
-    /// A handle for another thread, to end this communicator's calls while this one waits in them:
-    /// they fail with [`Error::Transport`] of
+    /// Returns a handle with which another thread can stop this communicator's calls, while this
+    /// thread waits in them.
+    ///
+    /// The calls fail with [`Error::Transport`] of
     /// [`TransportErrorKind::Stopped`](crate::transport::TransportErrorKind::Stopped), and the
-    /// other ranks get [`Error::Aborted`]. Communicators that were split from it go on.
+    /// other ranks get [`Error::Aborted`]. Communicators that were split from this one are not
+    /// affected.
     #[cfg(feature = "std")]
     pub fn stopper(&self) -> Stopper {
         self.call_slots.first().map_or_else(Stopper::default, |call_slot| call_slot.stopper())
     }
 
-    /// Advances all calls under way over this transport by a bounded amount of work. Whether one
-    /// moved; a loop that has nothing else to do should rest if none did.
+    /// Advances all calls in progress over this transport by a bounded amount of work. Returns
+    /// whether one moved. A loop that has nothing else to do should rest if none moved.
     pub fn progress(&self) -> bool {
-        // An error of the transport's shows in each call.
+        // Each call reports an error of the transport itself.
         self.node.pass().unwrap_or(false)
     }
 
-    /// The seat of the next call, if it may be made now.
+    /// Returns the slot for the next call, if a call is allowed now.
     fn call_slot(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
         if self.is_checking() && !self.is_in_group.get() {
             return self.call_slots.first().ok_or(Error::Internal);
@@ -202,7 +205,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.next_slot()
     }
 
-    /// The seat of the next call.
+    /// Returns the slot for the next call.
     fn next_slot(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
@@ -212,13 +215,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         if call_slot.is_taken.get() { Err(Error::TooManyCalls { max }) } else { Ok(call_slot) }
     }
 
-    /// The next call takes the next seat.
+    /// Moves on to the next slot.
     fn advance(&self) {
         self.next.set((self.next.get() + 1) % self.n_calls);
     }
 
-    /// Makes a call on the next seat. The call says when it has begun: one whose arguments are
-    /// refused leaves the seat to the next.
+    /// Runs a call on the next slot. `call` reports when the call has begun. A call whose arguments
+    /// are rejected does not use up the slot.
     fn call(
         &self,
         call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,
@@ -232,10 +235,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         result
     }
 
-    /// Makes a call, and returns when it is done; drives the other calls meanwhile.
+    /// Runs a call and returns when it has finished. Meanwhile drives the other calls.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn run<T, S, R>(&self, mut call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
     where
         T: Element,
@@ -250,10 +253,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         })
     }
 
-    /// Starts a call, which keeps its buffers until it is done.
+    /// Starts a call, which keeps its buffers until it has finished.
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start<T, S, R>(
         &self,
         mut call: Call<'a, T, S, R>,
@@ -278,26 +281,26 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Returns when all ranks have called this.
+    /// Waits until all ranks have called this.
     ///
     /// # Errors
-    /// [`Error`], after which the communicator is of no use.
+    /// Any [`Error`], after which the communicator is unusable.
     pub fn barrier(&self) -> Result<Report, Error> {
         self.all_reduce::<f32>(&mut [], Op::Max, &Plan::raw())
     }
 
-    /// Starts what [`barrier`](Self::barrier) does.
+    /// Starts a [`barrier`](Self::barrier).
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_barrier(&self) -> Result<Pending<'a, X, f32, [f32; 0]>, Error> {
         self.start(Call::all_reduce([], Op::Max), &Plan::raw())
     }
 
-    /// The reduction of all ranks' `value`, exactly and the same bits on every rank.
+    /// Reduces all ranks' `value` exactly. All ranks get the same bits.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn all_reduce_scalar<T: Element>(&self, value: T, op: Op<'_, T>) -> Result<T, Error> {
         let mut values = [value];
         self.all_reduce(&mut values, op, &Plan::raw())?;

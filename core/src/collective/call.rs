@@ -1,8 +1,8 @@
-//! Collective calls as values: what a call is, its operation, and the buffers that it works on.
+//! Collective calls as values: the collective, its operation, and the buffers that it works on.
 //!
-//! Every communicator takes them: [`Communicator::run`](crate::Communicator::run), `start` and
-//! `prepare`; [`SharedCommunicator::run`](crate::SharedCommunicator::run) and `start`. The methods
-//! that are named as collectives are run one.
+//! [`Communicator::run`](crate::Communicator::run), `start` and `prepare` take a call, and so do
+//! [`SharedCommunicator::run`](crate::SharedCommunicator::run) and `start`. Both communicators also
+//! have methods named after collectives, which run the call of that name.
 
 use super::request::Request;
 use crate::element::Element;
@@ -13,14 +13,19 @@ use crate::schedule::Collective;
 use crate::transport::Rank;
 use core::fmt;
 
-/// A collective call: what it is, and its buffers, which it borrows or owns.
+/// A collective call together with its buffers, which it borrows or owns.
 ///
-/// `S` is what is read and `R` is what is written, or both in place. For a call that is made at
-/// once they are slices; for one that a [`SharedCommunicator`](crate::SharedCommunicator) is to
-/// finish later whatever has the values, such as a `Vec`.
+/// Create one with the constructor of its collective, such as [`all_reduce`](Self::all_reduce).
+/// Nothing happens until a communicator runs, starts or prepares it.
 ///
-/// Lengths: a collective works on a logical array of `count` values; a rank's *share* of it is
-/// [`layout::share`](crate::layout::share).
+/// `S` is the type of the input buffer and `R` the type of the result buffer. A call in place has
+/// only the result buffer. Use slices for a call that runs at once. For a call that a
+/// [`SharedCommunicator`](crate::SharedCommunicator) finishes later, pass an owner of the values,
+/// such as a `Vec`.
+///
+/// *Lengths.* A collective works on a logical array of `count` values.
+/// [`layout::share`](crate::layout::share) says which part of it is a rank's *share*. In a variant
+/// ending in `_v`, the caller gives the length of each rank's share.
 ///
 /// # Examples
 /// ```
@@ -41,78 +46,80 @@ pub struct Call<'s, T: Element, S, R> {
     residues: Option<&'s mut [T::Residue]>,
 }
 
-/// A buffer of no values, in place of one that a call has no use for.
+/// An empty buffer, for a call that does not use it.
 pub type NoValues<'s, T> = &'s [T; 0];
 
-/// Calls in place.
+/// Calls in place: one buffer holds the input and then the result.
 impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
     fn in_place(collective: Collective, mut recv: R) -> Self {
         let shares = Shares::Even(recv.as_mut().len());
         Self::of(collective, shares, Window::Whole, &[], recv)
     }
 
-    /// `data` becomes the reduction of all ranks' `data`, the same bits on every rank.
+    /// `data` becomes the reduction of all ranks' `data`, with the same bits on every rank.
     pub fn all_reduce(data: R, op: Op<'s, T>) -> Self {
         Self::in_place(Collective::AllReduce, data).by(op)
     }
 
-    /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is
-    /// unchanged, or rounded where the plan rounds without bias.
+    /// This rank's share of `data` becomes that share of the reduction of all ranks' `data`. The
+    /// rest is unchanged, unless the plan rounds without bias: then it is rounded.
     pub fn reduce_scatter_in_place(data: R, op: Op<'s, T>) -> Self {
         Self::in_place(Collective::ReduceScatter, data).by(op)
     }
 
-    /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), with the result at the front
-    /// of `data`, where MPI leaves it; the rest may be anything.
+    /// Same as [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), with the result at the
+    /// front of `data`, where MPI puts it. The contents of the rest are unspecified.
     pub fn reduce_scatter_to_front(data: R, op: Op<'s, T>) -> Self {
         Self::reduce_scatter_in_place(data, op).in_front()
     }
 
-    /// As [`reduce_scatter_v`](Self::reduce_scatter_v), into this rank's share of `data`; the rest
-    /// is unchanged, or rounded where the plan rounds without bias.
+    /// Same as [`reduce_scatter_v`](Self::reduce_scatter_v), into this rank's share of `data`. The
+    /// rest is unchanged, unless the plan rounds without bias: then it is rounded.
     pub fn reduce_scatter_v_in_place(data: R, counts: &'s [usize], op: Op<'s, T>) -> Self {
         Self::reduce_scatter_in_place(data, op).with(Shares::Given(counts))
     }
 
-    /// As [`reduce_scatter_v_in_place`](Self::reduce_scatter_v_in_place), with the result at the
-    /// front of `data`, where MPI leaves it; the rest may be anything.
+    /// Same as [`reduce_scatter_v_in_place`](Self::reduce_scatter_v_in_place), with the result at
+    /// the front of `data`, where MPI puts it. The contents of the rest are unspecified.
     pub fn reduce_scatter_v_to_front(data: R, counts: &'s [usize], op: Op<'s, T>) -> Self {
         Self::reduce_scatter_v_in_place(data, counts, op).in_front()
     }
 
-    /// As [`all_gather`](Self::all_gather), from this rank's share of `data`.
+    /// Same as [`all_gather`](Self::all_gather), from this rank's share of `data`.
     pub fn all_gather_in_place(data: R) -> Self {
         Self::in_place(Collective::AllGather, data)
     }
 
-    /// As [`all_gather_v`](Self::all_gather_v), from this rank's share of `data`.
+    /// Same as [`all_gather_v`](Self::all_gather_v), from this rank's share of `data`.
     pub fn all_gather_v_in_place(data: R, counts: &'s [usize]) -> Self {
         Self::all_gather_in_place(data).with(Shares::Given(counts))
     }
 
-    /// `data` becomes the root's `data`, the same bits on every rank, the root's included.
+    /// `data` becomes the root's `data`, with the same bits on every rank, the root included.
     pub fn broadcast(data: R, root: Rank) -> Self {
         Self::in_place(Collective::Broadcast, data).at(root)
     }
 
-    /// The root's `data` becomes the reduction of all ranks' `data`; elsewhere it is unchanged.
+    /// The root's `data` becomes the reduction of all ranks' `data`. On other ranks it is
+    /// unchanged.
     pub fn reduce_in_place(data: R, op: Op<'s, T>, root: Rank) -> Self {
         Self::in_place(Collective::Reduce, data).by(op).at(root)
     }
 
-    /// `data` becomes the reduction of this rank's `data` and of those of all ranks before it.
+    /// Inclusive prefix reduction: `data` becomes the reduction of the `data` of this rank and all
+    /// ranks before it.
     pub fn scan(data: R, op: Op<'s, T>) -> Self {
         Self::in_place(Collective::Scan, data).by(op)
     }
 
-    /// `data` becomes the reduction of the `data` of all ranks before this one; that of rank 0 is
-    /// unchanged.
+    /// Exclusive prefix reduction: `data` becomes the reduction of the `data` of all ranks before
+    /// this one. On rank 0 it is unchanged.
     pub fn exclusive_scan(data: R, op: Op<'s, T>) -> Self {
         Self::in_place(Collective::ExclusiveScan, data).by(op)
     }
 
-    /// As [`all_to_all`](Self::all_to_all), from `data` into `data`, whose length is a multiple of
-    /// the size.
+    /// Same as [`all_to_all`](Self::all_to_all), from `data` into `data`. The length must be a
+    /// multiple of the communicator's size.
     pub fn all_to_all_in_place(data: R) -> Self {
         Self::in_place(Collective::AllToAll, data)
     }
@@ -124,7 +131,8 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
         Self::of(collective, shares, Window::Own, send, recv)
     }
 
-    /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
+    /// Same as [`all_reduce`](Self::all_reduce), from `send` into `recv`, which has the same
+    /// length.
     pub fn all_reduce_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
         Self::out_of_place(Collective::AllReduce, shares, send, recv).by(op)
@@ -136,80 +144,84 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
         Self::out_of_place(Collective::ReduceScatter, shares, send, recv).by(op)
     }
 
-    /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that of rank r
-    /// has `counts[r]` values. All ranks give the same `counts`.
+    /// `recv` becomes this rank's share of the reduction of all ranks' `send`. The share of rank r
+    /// has `counts[r]` values. All ranks must pass the same `counts`.
     pub fn reduce_scatter_v(send: S, recv: R, counts: &'s [usize], op: Op<'s, T>) -> Self {
         Self::out_of_place(Collective::ReduceScatter, Shares::Given(counts), send, recv).by(op)
     }
 
-    /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()`
-    /// values (equally long if that is a multiple of the size). The same bits on every rank.
+    /// `recv` becomes the concatenation of all ranks' `send`, with the same bits on every rank.
+    /// Each `send` is its rank's share of `recv.len()` values. The shares are equally long if that
+    /// is a multiple of the communicator's size.
     pub fn all_gather(send: S, mut recv: R) -> Self {
         let shares = Shares::Even(recv.as_mut().len());
         Self::out_of_place(Collective::AllGather, shares, send, recv)
     }
 
-    /// `recv` becomes the concatenation of all ranks' `send`, of which that of rank r has
-    /// `counts[r]` values. The same bits on every rank. All ranks give the same `counts`.
+    /// `recv` becomes the concatenation of all ranks' `send`, with the same bits on every rank. The
+    /// `send` of rank r has `counts[r]` values. All ranks must pass the same `counts`.
     pub fn all_gather_v(send: S, recv: R, counts: &'s [usize]) -> Self {
         Self::out_of_place(Collective::AllGather, Shares::Given(counts), send, recv)
     }
 
-    /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
-    /// looked at elsewhere and may be empty.
+    /// `recv` becomes this rank's share of the root's `send`, which has `count` values. On other
+    /// ranks `send` is ignored and may be empty.
     pub fn scatter(count: usize, send: S, recv: R, root: Rank) -> Self {
         Self::out_of_place(Collective::Scatter, Shares::Even(count), send, recv).at(root)
     }
 
     /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
-    /// are shares; `recv` is not touched elsewhere and may be empty.
+    /// are their shares. On other ranks `recv` is ignored and may be empty.
     pub fn gather(count: usize, send: S, recv: R, root: Rank) -> Self {
         Self::out_of_place(Collective::Gather, Shares::Even(count), send, recv).at(root)
     }
 
-    /// As [`scatter`](Self::scatter), where the share of rank r has `counts[r]` values. All ranks
-    /// give the same `counts`.
+    /// Same as [`scatter`](Self::scatter), but the share of rank r has `counts[r]` values. All
+    /// ranks must pass the same `counts`.
     pub fn scatter_v(counts: &'s [usize], send: S, recv: R, root: Rank) -> Self {
         Self::out_of_place(Collective::Scatter, Shares::Given(counts), send, recv).at(root)
     }
 
-    /// As [`gather`](Self::gather), where the share of rank r has `counts[r]` values. All ranks
-    /// give the same `counts`.
+    /// Same as [`gather`](Self::gather), but the share of rank r has `counts[r]` values. All ranks
+    /// must pass the same `counts`.
     pub fn gather_v(counts: &'s [usize], send: S, recv: R, root: Rank) -> Self {
         Self::out_of_place(Collective::Gather, Shares::Given(counts), send, recv).at(root)
     }
 
-    /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
-    /// elsewhere and may be empty.
+    /// The root's `recv` becomes the reduction of all ranks' `send`. On other ranks `recv` is
+    /// ignored and may be empty.
     pub fn reduce(send: S, recv: R, op: Op<'s, T>, root: Rank) -> Self {
         let shares = Shares::Even(send.as_ref().len());
         Self::out_of_place(Collective::Reduce, shares, send, recv).by(op).at(root)
     }
 
-    /// As [`scan`](Self::scan), from `send` into `recv` of the same length.
+    /// Same as [`scan`](Self::scan), from `send` into `recv`, which has the same length.
     pub fn scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
         Self::out_of_place(Collective::Scan, shares, send, recv).by(op)
     }
 
-    /// As [`exclusive_scan`](Self::exclusive_scan), from `send` into `recv` of the same length;
-    /// that of rank 0 is not touched and may be empty.
+    /// Same as [`exclusive_scan`](Self::exclusive_scan), from `send` into `recv`, which has the
+    /// same length. On rank 0 `recv` is ignored and may be empty.
     pub fn exclusive_scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
         let shares = Shares::Even(send.as_ref().len());
         Self::out_of_place(Collective::ExclusiveScan, shares, send, recv).by(op)
     }
 
-    /// Each rank sends its share r of `send` to rank r; `recv` becomes the concatenation of what
-    /// all ranks have for this one, by their ranks. `send` is as long on every rank, and `recv` has
-    /// room for as many shares as there are ranks. What a rank has for itself is copied as it is.
+    /// Each rank sends its share r of `send` to rank r. `recv` becomes the concatenation of the
+    /// shares that all ranks sent to this rank, in rank order. A rank's share for itself is copied
+    /// exactly.
+    ///
+    /// `send` has the same length on every rank. `recv` has space for this rank's share from each
+    /// rank.
     pub fn all_to_all(send: S, recv: R) -> Self {
         let shares = Shares::Even(send.as_ref().len());
         Self::out_of_place(Collective::AllToAll, shares, send, recv)
     }
 
-    /// As [`all_to_all`](Self::all_to_all): `send` has `send_counts[r]` values for rank r, and
-    /// `recv` room for `recv_counts[r]` values from it, one after the other by rank. What one rank
-    /// sends to another must be as many as that expects.
+    /// Same as [`all_to_all`](Self::all_to_all), with given lengths. `send` holds `send_counts[r]`
+    /// values for rank r, and `recv` has space for `recv_counts[r]` values from rank r, both in
+    /// rank order. Each pair of ranks must agree on the number of values between them.
     pub fn all_to_all_v(
         send: S,
         send_counts: &'s [usize],
@@ -221,11 +233,13 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     }
 }
 
-/// Calls that leave no result here.
+/// Calls without a result on this rank.
 impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
-    /// What the root may call in place of [`broadcast`](Self::broadcast), while the others call
-    /// that with this rank as the root: `data` are only read. Unless the codec is exact, the root's
-    /// values then differ from the others', by the bound at most.
+    /// Broadcast from this rank, which only reads `data`. The other ranks call
+    /// [`broadcast`](Self::broadcast) with this rank as the root.
+    ///
+    /// Unlike with `broadcast`, the root keeps its exact values. The other ranks' values differ
+    /// from them by at most the bound, unless the codec is lossless.
     pub fn broadcast_from(data: S) -> Self {
         let shares = Shares::Even(data.as_ref().len());
         let mut call = Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []);
@@ -235,10 +249,13 @@ impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
 }
 
 impl<'s, T: Element, S, R> Call<'s, T, S, R> {
-    /// Any call, for whoever learns only when running which it is: `window` says what the buffers
-    /// hold. In place `send` is not looked at, and where nothing is written `recv` is not. What the
-    /// constructors do not make is [`Error::NoSuchCall`](crate::Error::NoSuchCall). Values are
-    /// added unless another operation is asked for.
+    /// Any call, for a caller that learns only at run time which collective to run. `window` says
+    /// what the buffers hold. A call in place ignores `send`, and a call that writes nothing
+    /// ignores `recv`.
+    ///
+    /// Reductions use [`Op::Sum`] until [`with_op`](Self::with_op) sets another operation. Running
+    /// a combination that no constructor makes returns
+    /// [`Error::NoSuchCall`](crate::Error::NoSuchCall).
     pub const fn of(
         collective: Collective,
         shares: Shares<'s>,
@@ -253,12 +270,12 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
         Self { request, op: Op::Sum, send, recv, residues: None }
     }
 
-    /// By this operation; nothing to collectives that reduce nothing.
+    /// Sets the operation. Has no effect on a collective that reduces nothing.
     pub fn with_op(self, op: Op<'s, T>) -> Self {
         if self.request.collective.reduces() { self.by(op) } else { self }
     }
 
-    /// With this root; nothing to collectives that have none.
+    /// Sets the root. Has no effect on a collective without a root.
     pub fn with_root(self, root: Rank) -> Self {
         if self.request.collective.has_root() { self.at(root) } else { self }
     }
@@ -284,23 +301,25 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
         self
     }
 
-    /// With error feedback, in all-reduces and reduce-scatters in place: `feedback` holds what
-    /// earlier calls lost of each of this rank's values, zeros at first, and is added to them. What
-    /// this call loses takes its place.
+    /// Adds error feedback to an all-reduce in place or a reduce-scatter in place.
     ///
-    /// Over many calls the sum of results then stays within one call's
-    /// [`Report::worst_case`](crate::Report::worst_case) of the exact one, but for rounding in the
-    /// type itself: Σx̂ = Σx + e₀ − e, however coarse the bound. Bound and worst case of a report
-    /// are of values with the feedback added. A value that is not finite goes as it is, and what
-    /// was lost before is kept for the next call. With a plan that loses nothing, what was lost
-    /// before is sent, as far as the type holds it.
+    /// `feedback` holds the errors that earlier calls made in each value of this rank's input. It
+    /// starts as zeros. The call adds it to the input, and then stores its own errors there.
+    /// `feedback` has as many values as this rank's input. Its type is `f32` for 16-bit floats.
     ///
-    /// For floats of 16 bits `feedback` is of `f32`. It is as long as there are own values. Source:
-    /// F. Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); S. P. Karimireddy
-    /// et al., "Error feedback fixes SignSGD" (ICML 2019).
+    /// Over many calls the sum of the results stays within one call's
+    /// [`Report::worst_case`](crate::Report::worst_case) of the exact sum, however coarse the
+    /// bound: Σx̂ = Σx + e₀ − e. Only rounding in the element type comes on top. The bound and the
+    /// worst case in a report refer to the values with the feedback added.
+    ///
+    /// A value that is not finite is sent unchanged, and its feedback is kept for the next call. A
+    /// lossless plan also sends the feedback, as far as the element type can represent it.
+    ///
+    /// Source: F. Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); S. P.
+    /// Karimireddy et al., "Error feedback fixes SignSGD" (ICML 2019).
     ///
     /// # Examples
-    /// Gradients in `bf16` to a tenth of their range:
+    /// Average gradients in `bf16`, with an error of up to a tenth of their range:
     /// ```
     /// use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Transport, bf16};
     ///
@@ -322,21 +341,21 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
 }
 
 impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
-    /// What the call is on a rank, and its work there.
+    /// Returns the request that this rank makes, and its work.
     pub(crate) fn parts(&mut self, rank: Rank) -> (Request<'s>, Work<'_, 's, T>) {
         let request = self.request.on(rank);
         let work = self.work();
         (Request { lengths: work.buffers.lengths(), ..request }, work)
     }
 
-    /// Its work.
+    /// Returns the operation, the buffers and the feedback.
     pub(crate) fn work(&mut self) -> Work<'_, 's, T> {
         let buffers = buffers(self.request.window, self.send.as_ref(), self.recv.as_mut());
         let residues = self.residues.as_deref_mut();
         Work { residues, ..Work::new(self.op, buffers) }
     }
 
-    /// How long the buffers are.
+    /// Lengths of the two buffers.
     #[cfg(feature = "alloc")]
     pub(crate) fn lengths(&mut self) -> [usize; 2] {
         [self.send.as_ref().len(), self.recv.as_mut().len()]
@@ -345,7 +364,7 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
 
 #[cfg(feature = "alloc")]
 impl<T: Element, S, R> Call<'_, T, S, R> {
-    /// The buffer that is written.
+    /// Returns the result buffer.
     pub(crate) fn into_result(self) -> R {
         self.recv
     }
@@ -357,7 +376,7 @@ where
     S: AsRef<[T]> + ?Sized,
     R: AsMut<[T]> + ?Sized,
 {
-    /// What the call is on a rank, and its work there.
+    /// Returns the request that this rank makes, and its work.
     pub(crate) fn into_parts(self, rank: Rank) -> (Request<'a>, Work<'a, 'a, T>) {
         let buffers = buffers(self.request.window, self.send.as_ref(), self.recv.as_mut());
         let request = Request { lengths: buffers.lengths(), ..self.request.on(rank) };

@@ -1,4 +1,5 @@
-//! A call under way: a call that was made before runs as it did then, any other in full.
+//! State of a running call. A repeated call replays its compiled steps; any other call runs in
+//! full.
 
 #[cfg(feature = "alloc")]
 use super::CallSpec;
@@ -27,8 +28,10 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-/// A call under way, without the communicator and the buffers that it works on: whoever has those
-/// lends them at each poll, and gives the call up if it is not finished.
+/// State of a running call, without the communicator and the buffers that it works on.
+///
+/// Their owner lends them at each poll. It must [give the call up](Self::give_up) if it drops the
+/// call unfinished.
 pub(crate) struct CallState<'s> {
     pub(crate) limits: Limits,
     stage: CallStage<'s>,
@@ -36,24 +39,24 @@ pub(crate) struct CallState<'s> {
 
 #[cfg_attr(not(feature = "alloc"), expect(clippy::large_enum_variant, reason = "there is no heap"))]
 enum CallStage<'s> {
-    /// It was made before, and runs as it was compiled then.
+    /// The communicator ran this call before. It runs again as it was compiled then.
     #[cfg(feature = "alloc")]
     Replay(Box<RecentCall>),
     Full(OnHeap<FullCall<'s>>),
-    /// The result has been returned.
+    /// The call has finished, failed, or returned its result.
     Over,
 }
 
 impl<X: Transport> Communicator<X> {
-    /// How long a call that begins now may take.
+    /// Returns the time limits of a call that begins now.
     pub(super) fn limits(&self) -> Limits {
         let deadline = |left| self.transport.now().saturating_add(left);
         Limits { stall: self.config.timeout, deadline: self.config.deadline.map(deadline) }
     }
 
-    /// Rests until something comes, so long at most.
+    /// Rests until a frame arrives, for at most `rest`.
     pub(super) fn idle(&mut self, limits: Limits, rest: Duration) {
-        // To look at the clock takes longer than a moment's rest.
+        // Reading the clock takes longer than a short rest, so read it only for a deadline.
         let rest = match limits.deadline {
             Some(_) => limits.rest_from(self.transport.now(), rest),
             None => rest,
@@ -66,7 +69,7 @@ impl<'s> CallState<'s> {
     /// Starts a call.
     ///
     /// # Errors
-    /// Errors of use, and [`Error::Poisoned`].
+    /// Usage errors, and [`Error::Poisoned`].
     #[inline(never)]
     pub(crate) fn start<X: Transport>(
         comm: &mut Communicator<X>,
@@ -84,7 +87,7 @@ impl<'s> CallState<'s> {
         Ok(Self::full(comm, call))
     }
 
-    /// Starts a call that was made before.
+    /// Starts a call that the communicator ran before.
     #[cfg(feature = "alloc")]
     fn start_again<X: Transport>(comm: &mut Communicator<X>, mut recent: Box<RecentCall>) -> Self {
         let resolved = &recent.resolved;
@@ -101,7 +104,7 @@ impl<'s> CallState<'s> {
         Self { limits, stage: CallStage::Replay(recent) }
     }
 
-    /// Starts a call that has been prepared.
+    /// Starts a prepared call.
     #[inline(never)]
     pub(super) fn start_prepared<X: Transport>(
         comm: &mut Communicator<X>,
@@ -117,8 +120,10 @@ impl<'s> CallState<'s> {
         Self::full(comm, call)
     }
 
-    /// Starts a call on arrays that follow each other in the buffers and end there, of which each
-    /// has been checked and could be a call of these terms, within these budgets.
+    /// Starts one call on several arrays, which lie one after the other in the buffers.
+    ///
+    /// `ends` holds the end of each array and `budgets` its error budget. Each array must have been
+    /// checked, and must allow a call with this specification.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -139,7 +144,7 @@ impl<'s> CallState<'s> {
         Self { limits: comm.limits(), stage: CallStage::Full(on_heap(call)) }
     }
 
-    /// How long to rest before the next look.
+    /// Returns how long to rest before the next poll.
     pub(crate) fn rest(&self) -> Duration {
         match &self.stage {
             #[cfg(feature = "alloc")]
@@ -149,11 +154,11 @@ impl<'s> CallState<'s> {
         }
     }
 
-    /// Does a bounded amount of work. After an error the call is given up; once it has finished,
-    /// [`finish`](Self::finish) has its report.
+    /// Does a bounded amount of work. An error ends the call. After `Progress::Finished`,
+    /// [`finish`](Self::finish) returns the report.
     ///
     /// # Errors
-    /// Why it failed; [`Error::Finished`] once the result has been returned.
+    /// The failure of the call; [`Error::Finished`] once it is over.
     #[inline(never)]
     pub(crate) fn advance<X: Transport>(
         &mut self,
@@ -174,7 +179,7 @@ impl<'s> CallState<'s> {
         step
     }
 
-    /// Advances a replay; `None` if the call is in full from now on.
+    /// Advances a replay. Returns `None` if the call now runs in full.
     #[cfg(feature = "alloc")]
     fn replay<X: Transport>(
         &mut self,
@@ -217,10 +222,13 @@ impl<'s> CallState<'s> {
         }
     }
 
-    /// The report of a call that has just finished.
+    /// Returns the report of a call that has just finished.
     pub(crate) fn finish<X: Transport>(
         &mut self,
-        #[cfg_attr(not(feature = "alloc"), expect(unused_variables, reason = "keeps no calls"))]
+        #[cfg_attr(
+            not(feature = "alloc"),
+            expect(unused_variables, reason = "without a heap no calls are kept")
+        )]
         comm: &mut Communicator<X>,
     ) -> Report {
         match core::mem::replace(&mut self.stage, CallStage::Over) {
@@ -235,7 +243,7 @@ impl<'s> CallState<'s> {
         }
     }
 
-    /// Goes on in full from where a replay is.
+    /// Continues a replay as a full call, from the step that it has reached.
     #[cfg(feature = "alloc")]
     #[cold]
     fn take_over(&mut self) {
@@ -249,7 +257,7 @@ impl<'s> CallState<'s> {
         };
     }
 
-    /// Tells the other ranks, and makes the communicator refuse further calls.
+    /// Aborts the call unless it is over: notifies the other ranks and poisons the communicator.
     #[inline(never)]
     pub(crate) fn give_up<X: Transport>(
         &mut self,
@@ -264,7 +272,7 @@ impl<'s> CallState<'s> {
         self.stage = CallStage::Over;
     }
 
-    /// Says what it is and what it is doing.
+    /// Writes the collective, the count, and what the call is doing.
     pub(super) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, doing) = match &self.stage {
             #[cfg(feature = "alloc")]

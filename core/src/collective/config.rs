@@ -1,4 +1,4 @@
-//! What a communicator's calls have in common.
+//! Settings that all calls of a communicator share.
 
 #[cfg(doc)]
 use super::{Communicator, Operation};
@@ -15,9 +15,10 @@ use crate::threads::Threads;
 use crate::transport::MAX_LANES;
 use core::time::Duration;
 
-/// What a communicator's calls have in common.
+/// Settings that all calls of a communicator share.
 ///
-/// More fields may come. Start from [`Config::default`], and change it by methods or by fields.
+/// Start from [`Config::default`], and change it through methods or fields. Later versions may add
+/// fields.
 ///
 /// # Examples
 /// ```
@@ -31,42 +32,44 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
-    /// side. Must be the same on all ranks.
+    /// Number of lanes, 1…[`MAX_LANES`]: segments that are in progress side by side. Must be the
+    /// same on all ranks.
     pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is
-    /// time in which it is polled. [`Config::NEVER`]: it waits without limit for a rank that is
-    /// silent. [`Operation::with_timeout`] sets it for one call, and says more.
+    /// Time without any progress after which a call fails with [`Error::Stalled`]. Only time in
+    /// which the call is polled counts. With [`Config::NEVER`] a call waits for a silent rank
+    /// without limit. [`Operation::with_timeout`] sets the timeout of one call and describes it in
+    /// detail.
     pub timeout: Duration,
-    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`:
-    /// it may take as long as it moves. [`Operation::with_deadline`] sets it for one call.
+    /// Time after its start at which an unfinished call fails with [`Error::Deadline`]. With `None`
+    /// a call may take as long as it makes progress. [`Operation::with_deadline`] sets the deadline
+    /// of one call.
     pub deadline: Option<Duration>,
-    /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
-    /// all ranks.
+    /// True if frames carry a checksum. `None` leaves the choice to the transport. Must be the same
+    /// on all ranks.
     pub checksum: Option<bool>,
     /// Instruction set of the codecs' kernels.
     pub level: Level,
-    /// Who computes for this rank. Changes no result.
+    /// Threads that compute for this rank. They do not affect results.
     pub threads: Threads,
-    /// The schedules of calls whose plan names none; where no row is for a call, what
-    /// [`select::schedule`] says. Must be the same on all ranks.
+    /// Rules that choose the schedule of calls whose plan names none. [`select::schedule`] chooses
+    /// where no rule matches. Must be the same on all ranks.
     pub select: &'static [SelectionRule],
-    /// Bytes per second of a rank's link, each way, whatever the transport says; `None`: what it
-    /// says. Must be the same on all ranks ([`Communicator::measure_link`]). Where neither says it,
-    /// first calls of automatic plans [measure](Plan::auto) it.
+    /// Rate of a rank's link in each direction, in bytes per second. `None` takes the rate that the
+    /// transport declares. If there is none either, the first calls of automatic plans
+    /// [measure](Plan::auto) it. Must be the same on all ranks ([`Communicator::measure_link`]).
     pub link_rate: Option<f64>,
-    /// How fast ranks compute by each codec, which [automatic plans](Plan::auto) weigh. Must be the
-    /// same on all ranks ([`Communicator::share_speeds`]).
+    /// Speed of each codec, which [automatic plans](Plan::auto) weigh. Must be the same on all
+    /// ranks ([`Communicator::share_speeds`]).
     pub speeds: Speeds,
-    /// Whether each `SharedCommunicator` has a channel of its own for messages that are under way
-    /// (`SharedCommunicator::start_send`), beside those of its calls. Must be the same on all
+    /// True if each `SharedCommunicator` has an extra channel for messages
+    /// (`SharedCommunicator::start_send`), besides those for its calls. Must be the same on all
     /// ranks.
     pub messages: bool,
 }
 
 #[cfg(feature = "alloc")]
 impl Config {
-    /// Whether calls come to the same by both.
+    /// Returns whether calls resolve to the same program under both configurations.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let Self {
             lanes,
@@ -76,7 +79,7 @@ impl Config {
             select,
             link_rate,
             speeds,
-            // Limits of time and channels change nothing in what calls come to.
+            // Time limits and the message channel do not affect how a call runs.
             timeout: _,
             deadline: _,
             messages: _,
@@ -89,84 +92,83 @@ impl Config {
 }
 
 impl Config {
-    /// A limit of time that never ends anything.
+    /// Time limit that never expires.
     pub const NEVER: Duration = Duration::MAX;
 
-    /// The same with so many [`lanes`](Self::lanes).
+    /// Sets the number of [`lanes`](Self::lanes).
     #[must_use]
     pub const fn with_lanes(mut self, lanes: usize) -> Self {
         self.lanes = lanes;
         self
     }
 
-    /// The same with another [`timeout`](Self::timeout).
+    /// Sets the [`timeout`](Self::timeout).
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The same with a [`deadline`](Self::deadline) so long after a call's start.
+    /// Sets the [`deadline`](Self::deadline), counted from each call's start.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// The same with a [`checksum`](Self::checksum) in each frame or without, whatever the
-    /// transport asks for.
+    /// Turns the [`checksum`](Self::checksum) of frames on or off, whatever the transport prefers.
     #[must_use]
     pub const fn with_checksum(mut self, checksum: bool) -> Self {
         self.checksum = Some(checksum);
         self
     }
 
-    /// The same with rows that choose [schedules](Self::select).
+    /// Sets the rules that choose [schedules](Self::select).
     #[must_use]
     pub const fn with_select(mut self, rows: &'static [SelectionRule]) -> Self {
         self.select = rows;
         self
     }
 
-    /// The same with links of this [rate](Self::link_rate), in bytes per second.
+    /// Sets the [rate](Self::link_rate) of links, in bytes per second.
     #[must_use]
     pub const fn with_link_rate(mut self, bytes_per_s: f64) -> Self {
         self.link_rate = Some(bytes_per_s);
         self
     }
 
-    /// The same with other [`speeds`](Self::speeds).
+    /// Sets the [`speeds`](Self::speeds) of codecs.
     #[must_use]
     pub const fn with_speeds(mut self, speeds: Speeds) -> Self {
         self.speeds = speeds;
         self
     }
 
-    /// The same with [messages](Self::messages) under way.
+    /// Adds a channel for [`messages`](Self::messages).
     #[must_use]
     pub const fn with_messages(mut self) -> Self {
         self.messages = true;
         self
     }
 
-    /// The default with the rows that the variable `FOLDWIRE_SELECT` of the environment holds
-    /// ([`select::parse`] says how).
+    /// Returns the default configuration with the rules from the environment variable
+    /// `FOLDWIRE_SELECT`. [`select::parse`] describes their syntax.
     ///
     /// # Errors
-    /// [`ParseRulesError`](select::ParseRulesError).
+    /// [`ParseRulesError`](select::ParseRulesError) if the rules cannot be parsed.
     #[cfg(feature = "std")]
     pub fn from_env() -> Result<Self, select::ParseRulesError> {
         Ok(Self::default().with_select(select::from_env()?))
     }
 
-    /// The same with other [`threads`](Self::threads).
+    /// Sets the [`threads`](Self::threads) that compute.
     #[must_use]
     pub const fn with_threads(mut self, threads: Threads) -> Self {
         self.threads = threads;
         self
     }
 
-    /// The same with kernels of another [`level`](Self::level).
+    /// Sets the instruction set of kernels ([`level`](Self::level)).
     #[must_use]
     pub const fn with_level(mut self, level: Level) -> Self {
         self.level = level;
@@ -175,9 +177,12 @@ impl Config {
 }
 
 impl Default for Config {
-    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels, no rows, usual speeds, no
-    /// channel for messages; one thread, or those of rayon's pool with the feature `rayon`.
+    /// The default configuration: 4 lanes, a timeout of 5 minutes (ranks may arrive late from other
+    /// work), and no deadline.
+    ///
+    /// Checksums and the link rate are as the transport says. Kernels are the best for this
+    /// machine, and codec speeds the built-in ones. There are no selection rules and no channel for
+    /// messages. One thread computes, or rayon's pool with the feature `rayon`.
     fn default() -> Self {
         let (timeout, level) = (Duration::from_secs(300), Level::best());
         let threads = Threads::default();

@@ -1,5 +1,5 @@
-//! The functions that drive calls and compute for them: [`instances`](crate::instances) keeps
-//! them.
+//! Tables of the functions that drive calls and compute for them. A table makes the compiler emit
+//! its functions in the crate that defines it ([`instances`](crate::instances)).
 
 use super::call_state::CallState;
 use super::operands::Operands;
@@ -14,11 +14,12 @@ use crate::transport::Transport;
 
 macro_rules! computing {
     ($($type:ty)*) => {
-        /// Computing, of each type.
-        #[expect(dead_code, missing_debug_implementations, reason = "there to be compiled")]
+        /// Functions that compute on values, for each element type.
+        #[expect(dead_code, missing_debug_implementations, reason = "exists to be compiled")]
         pub struct Computing($(Computes<$type>),*);
 
-        /// The functions of all types.
+        /// A table for all element types, which makes the compiler emit their functions in this
+        /// crate.
         pub static COMPUTING: Computing = Computing($(Computes::<$type> { _by: |work| work }),*);
     };
 }
@@ -29,7 +30,7 @@ struct Computes<T: Element> {
 
 each_type!(computing);
 
-/// The functions that drive a call over a transport.
+/// Functions that drive a call over a transport.
 pub(crate) struct Driver<X: Transport> {
     _start: StartFn<X>,
     _start_prepared: StartPreparedFn<X>,

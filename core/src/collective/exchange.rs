@@ -1,17 +1,17 @@
-//! Messages between two ranks: arrays that a rank sends to some others, and receives from some.
+//! Messages between two ranks: a rank sends arrays to some ranks and receives arrays from some.
 //!
-//! Nothing is agreed on first. What a sender chooses (bound, codec) its messages say, so a receiver
-//! needs only room for the values. A message is an array's segments, of which each fits a frame; a
-//! short array is one frame. All sends and receives of an exchange go on side by side, so ranks
-//! that send each other arrays of any length do not wait for each other in a circle.
+//! No handshake comes first. The sender chooses bound and codec, and the message states them. The
+//! receiver only needs space for the values. A message is a sequence of segments, each in its own
+//! frame, and a short array is a single frame. All sends and receives of an exchange progress side
+//! by side. Ranks that send each other arrays of any length therefore do not deadlock.
 //!
-//! *Order.* Messages from one rank to another come in the order in which they were sent, and so do
-//! the collective calls between them: all travel with the communicator's first tag. Receives of one
-//! exchange may stand in any order. Messages have no numbers, since a rank would have to remember
-//! one for each other rank: a transport that delivers a frame twice gives its receiver two
-//! messages.
+//! *Order.* Messages from one rank to another arrive in the order in which they were sent.
+//! Collective calls keep that order too, since everything travels with the communicator's first
+//! tag. The receives of one exchange may be listed in any order. Messages have no numbers, since a
+//! rank would have to remember one for each peer. If a transport delivers a frame twice, the
+//! receiver therefore gets two messages.
 //!
-//! Source of the one message, without another before it that says its length: Q. Zhou et al.,
+//! Source for a single message, without an earlier one that carries the length: Q. Zhou et al.,
 //! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",
 //! IPDPS 2021.
 
@@ -37,10 +37,10 @@ use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
 
-/// What messages travel with.
+/// Tag of all frames of messages.
 const TAG: Tag = Tag(0);
 
-/// An array to send to a rank, with a tag that the receiver names.
+/// An array to send to a rank. The receive must name the same tag.
 #[derive(Debug)]
 pub struct Outgoing<'d, T: Element> {
     data: &'d [T],
@@ -48,21 +48,24 @@ pub struct Outgoing<'d, T: Element> {
 }
 
 impl<'d, T: Element> Outgoing<'d, T> {
-    /// These values to `to`.
+    /// Describes a message of these values to `to`.
     #[must_use]
     pub fn new(to: Rank, tag: u32, data: &'d [T]) -> Self {
         Self::of_rows(to, tag, data, Rows::one(data.len()))
     }
 
-    /// Of `data`, the values in these rows, which begin where `data` begins, to `to`. They need no
-    /// copy but in frames. The message is the same as of values one after the other.
+    /// Describes a message to `to` of the values in these rows of `data`. The first row begins
+    /// where `data` begins.
+    ///
+    /// The values are copied only into frames. The message is the same as one of consecutive
+    /// values.
     #[must_use]
     pub fn of_rows(to: Rank, tag: u32, data: &'d [T], rows: Rows) -> Self {
         Self { data, message: Sending::new(to, tag, rows) }
     }
 }
 
-/// Room for an array that a rank sends with this tag, of exactly this length.
+/// Space for an array of exactly this length, which a rank sends with the same tag.
 #[derive(Debug)]
 pub struct Incoming<'d, T: Element> {
     data: &'d mut [T],
@@ -70,15 +73,15 @@ pub struct Incoming<'d, T: Element> {
 }
 
 impl<'d, T: Element> Incoming<'d, T> {
-    /// What `from` sends goes here.
+    /// Describes a receive from `from` into `data`.
     #[must_use]
     pub const fn new(from: Rank, tag: u32, data: &'d mut [T]) -> Self {
         let rows = Rows::one(data.len());
         Self::of_rows(from, tag, data, rows)
     }
 
-    /// What `from` sends goes into these rows of `data`, which begin where `data` begins; what lies
-    /// between them is unchanged.
+    /// Describes a receive from `from` into these rows of `data`. The first row begins where `data`
+    /// begins. The values between the rows are unchanged.
     #[must_use]
     pub const fn of_rows(from: Rank, tag: u32, data: &'d mut [T], rows: Rows) -> Self {
         Self { data, message: Receiving::new(from, tag, rows) }
@@ -116,13 +119,16 @@ impl<T: Element> Incoming<'_, T> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Sends values to a rank, which [receives](Self::recv) as many of the type with this tag.
-    /// Returns when they have left; that they have come it does not say. The bound is this rank's
-    /// alone, and relative to these values; the plan's codec and bound matter, and below how many
-    /// bytes values go as they are ([`Plan::with_exact_below`]).
+    /// Sends values to a rank, which must [receive](Self::recv) the same number of values of this
+    /// type with this tag. Returns when the values have left this rank, which does not mean that
+    /// they have arrived.
+    ///
+    /// The sender alone chooses the bound. A relative bound refers to these values. A message uses
+    /// the plan's codec and bound, and sends short arrays uncompressed
+    /// ([`Plan::with_exact_below`]).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     ///
     /// # Examples
     /// ```
@@ -152,11 +158,11 @@ impl<X: Transport> Communicator<X> {
         self.exchange(&mut [Outgoing::new(to, tag, data)], &mut [], plan)
     }
 
-    /// Receives what a rank [sends](Self::send) with this tag, within the sender's bound, which is
-    /// in the report.
+    /// Receives the values that a rank [sends](Self::send) with this tag. The report holds the
+    /// sender's bound.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn recv<T: Element>(
         &mut self,
         data: &mut [T],
@@ -166,10 +172,10 @@ impl<X: Transport> Communicator<X> {
         self.exchange(&mut [], &mut [Incoming::new(from, tag, data)], &Plan::raw())
     }
 
-    /// Sends one array and receives another, in no order, as from one neighbour to the next.
+    /// Sends one array and receives another, side by side, as when values are shifted along a ring.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn send_recv<'d, T: Element>(
         &mut self,
         send: Outgoing<'d, T>,
@@ -179,15 +185,17 @@ impl<X: Transport> Communicator<X> {
         self.exchange(&mut [send], &mut [recv], plan)
     }
 
-    /// Sends arrays to some ranks and receives arrays from some, all side by side: what a stencil
-    /// code does with its halos. Only the ranks concerned take part. A rank that sends to itself
-    /// gets a copy.
+    /// Sends arrays to some ranks and receives arrays from some, all side by side, as a stencil
+    /// code does with its halos.
+    ///
+    /// Only the ranks named take part. A rank that sends to itself gets a copy.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     ///
     /// # Examples
-    /// Rows of a field that is divided among ranks, with one row more at each end:
+    /// Exchange the edge rows of a field that is divided among ranks. Each rank has one extra row
+    /// at each end:
     /// ```
     /// use foldwire::{Bound, Communicator, Error, Incoming, Outgoing, Plan, Rank, Transport};
     ///
@@ -218,10 +226,10 @@ impl<X: Transport> Communicator<X> {
         self.start_exchange(sends, recvs, plan)?.wait()
     }
 
-    /// Starts what [`exchange`](Self::exchange) does.
+    /// Starts an [`exchange`](Self::exchange).
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_exchange<'a, 'd, T: Element>(
         &'a mut self,
         sends: &'a mut [Outgoing<'d, T>],
@@ -254,7 +262,7 @@ impl<X: Transport> Communicator<X> {
         }))
     }
 
-    /// Whether there can be these messages.
+    /// Checks peers, plan and buffers of an exchange.
     pub(crate) fn check_exchange<T: Element>(
         &self,
         sends: &[Outgoing<'_, T>],
@@ -274,8 +282,8 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-/// Copies what a rank sends to itself, or `only_checks` that it can be. Nothing is copied unless
-/// all can be.
+/// Copies the messages that a rank sends to itself. With `only_checks`, it only checks that each
+/// has a match. It copies nothing unless all have one.
 pub(crate) fn copy_to_self<T: Element>(
     own: Rank,
     sends: &mut [Outgoing<'_, T>],
@@ -317,17 +325,19 @@ pub(crate) fn copy_to_self<T: Element>(
     Ok(())
 }
 
-/// Receives of a rank's own messages wait for them again.
+/// Resets the receives of a rank's messages to itself, which a check has marked as done.
 fn reopen<T: Element>(own: Rank, recvs: &mut [Incoming<'_, T>]) {
     let own = recvs.iter_mut().filter(|recv| recv.message.from == own);
     own.for_each(|recv| recv.message.cursor.is_done = false);
 }
 
-/// Sends and receives under way. Dropping it unfinished ends the communicator on all ranks, as with
-/// an [`Operation`](crate::Operation).
+/// Sends and receives in progress. Poll it, wait for it, or `.await` it.
+///
+/// Dropping an unfinished exchange poisons the communicator on all ranks, as with an
+/// [`Operation`](crate::Operation).
 pub type Exchange<'a, 'd, X, T> = Handle<RunningExchange<'a, 'd, X, T>>;
 
-/// Sends and receives under way, with the communicator.
+/// Sends and receives in progress, with the communicator.
 pub struct RunningExchange<'a, 'd, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
     sends: &'a mut [Outgoing<'d, T>],
@@ -336,7 +346,7 @@ pub struct RunningExchange<'a, 'd, X: Transport, T: Element> {
     limits: Limits,
     started: Duration,
     watchdog: Watchdog,
-    /// Its result has been returned.
+    /// True once the exchange has finished or failed.
     is_over: bool,
 }
 

@@ -1,5 +1,4 @@
-//! A call from its beginning: measure links and look at the data if that is needed, then run the
-//! engine.
+//! A call from its beginning: measure links and scan the data if needed, then run the engine.
 
 use super::call_spec::CallSpec;
 use super::operands::Operands;
@@ -33,40 +32,40 @@ use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 use core::time::Duration;
 
-/// A call under way that has all its stages before it, or some.
+/// State of a call that may go through several phases: measurement, data scan, and the call itself.
 pub(super) struct FullCall<'s> {
     pub(super) request: Request<'s>,
     pub(super) spec: CallSpec<'s>,
-    /// How the call itself computes.
+    /// Codecs of the call itself.
     pub(super) coding: Coding,
-    /// What is being run; none once the result has been returned.
+    /// Engine of the current phase. `None` once the call is over.
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
-    /// Own values are to be rounded by it before the call itself moves.
+    /// Pass that rounds this rank's input before the call itself moves it.
     rounding_pass: Option<RoundingPass>,
-    /// What looks at the data have cost.
+    /// Cost of the phases that have finished.
     pub(super) setup_report: Option<Report>,
-    /// The automatic plan, while ranks look at samples before they choose; with the strides that
-    /// this rank found, if nobody told them.
+    /// The automatic plan, until ranks have scanned samples and chosen. Its strides are those that
+    /// this rank found, unless the caller gave a shape.
     pub(super) undecided: Option<Plan>,
-    /// The same call as the communicator keeps it.
+    /// This call as the communicator keeps it for repeats.
     #[cfg(feature = "alloc")]
     pub(super) recent: Option<Box<RecentCall>>,
 }
 
-/// What the engine runs.
+/// Computation that the engine is running.
 pub(super) enum Phase {
-    /// Measuring links, before an automatic plan chooses.
+    /// Measurement of links, before an automatic plan chooses.
     #[cfg(feature = "alloc")]
     Probe(Probe),
-    /// Exchanging what each rank saw of its data, in a sample or in all.
+    /// Exchange of the results of each rank's data scan, of a sample or of all values.
     DataScan { values: [f64; value_range::N_WITH_BITS], sampled: bool },
     /// The call itself.
     Call,
 }
 
 impl Phase {
-    /// What a call does in it, in words.
+    /// Describes the phase in words.
     pub(super) const fn doing(&self) -> &'static str {
         match self {
             #[cfg(feature = "alloc")]
@@ -78,7 +77,7 @@ impl Phase {
 }
 
 impl<'s> FullCall<'s> {
-    /// A call that is to [begin](Self::begin).
+    /// Creates a call that can [begin](Self::begin).
     pub(super) const fn new(request: Request<'s>, spec: CallSpec<'s>) -> Self {
         Self {
             request,
@@ -94,15 +93,15 @@ impl<'s> FullCall<'s> {
         }
     }
 
-    /// A call that was made before, under way by this engine.
+    /// Continues a repeated call with an engine that has part of it behind it.
     #[cfg(feature = "alloc")]
     pub(super) fn taking_over(recent: Box<RecentCall>, engine: Engine<'s>) -> Self {
         let call = Self::new(recent.request, recent.resolved.spec);
         Self { coding: recent.coding.clone(), engine: Some(engine), recent: Some(recent), ..call }
     }
 
-    /// Begins as a trial if it is time for one, by measuring links, with a look at the data, or
-    /// without.
+    /// Begins the call: as a trial if one is due, else with a measurement of links if one is due,
+    /// else with a data scan if the plan needs one.
     pub(super) fn begin<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -117,7 +116,7 @@ impl<'s> FullCall<'s> {
         self.begin_untried(comm, work, plan)
     }
 
-    /// As [`begin`](Self::begin) where the call is no trial.
+    /// Does the same as [`begin`](Self::begin), but never begins a trial.
     pub(super) fn begin_untried<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -132,7 +131,7 @@ impl<'s> FullCall<'s> {
         self.begin_with_links(comm, work, plan)
     }
 
-    /// The same where links are as known as they will be.
+    /// Begins the call with the data scan, if the plan needs one, or with the call itself.
     #[inline]
     pub(super) fn begin_with_links<X: Transport>(
         &mut self,
@@ -154,9 +153,11 @@ impl<'s> FullCall<'s> {
         }
     }
 
-    /// Begins a call on arrays that follow each other in the buffers and end there, of which each
-    /// has been checked and could be a call of these terms, within these budgets. Several share
+    /// Begins one call on several arrays, which lie one after the other in the buffers and share
     /// frames.
+    ///
+    /// `ends` holds the end of each array and `budgets` its error budget. Each array must have been
+    /// checked, and must allow a call with this specification.
     #[cfg(feature = "alloc")]
     pub(super) fn begin_group<X: Transport, T: Element>(
         comm: &mut Communicator<X>,
@@ -170,7 +171,7 @@ impl<'s> FullCall<'s> {
         if let [budget] = budgets {
             let mut call = Self::new(*request, spec);
             call.start_call(comm, budget, work)?;
-            // Whoever makes such a call has rounded its arrays.
+            // A group call rounds its arrays itself, before its calls begin.
             call.rounding_pass = None;
             return Ok(call);
         }
@@ -188,14 +189,15 @@ impl<'s> FullCall<'s> {
         Ok(call)
     }
 
-    /// What a look is for: the call, or of an automatic plan that is still open the call within its
-    /// bound.
+    /// Returns the specification that a data scan refers to: the call's own, or with an automatic
+    /// plan that has not chosen yet, the call within its bound.
     fn scan_spec(&self) -> CallSpec<'s> {
         let plan = self.undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
         CallSpec { plan, ..self.spec }
     }
 
-    /// Others are told of the call itself, and what it asks of each operand.
+    /// Starts a data scan. Its header describes the call itself and the bound on each operand, so
+    /// that ranks that make different calls detect it.
     fn start_data_scan<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -211,7 +213,7 @@ impl<'s> FullCall<'s> {
         if needs_extent {
             let seen = work.scan_values(own.clone(), comm.config.level, sampled);
             value_ranges.copy_from_slice(&seen);
-            // Its own is enough to tell how short its values become.
+            // This rank's own value range is enough to estimate how short its values become.
             value_range = value_range::read_extremes(seen, false).flatten();
         }
         if let Some(undecided) = &mut self.undecided {
@@ -230,7 +232,7 @@ impl<'s> FullCall<'s> {
         Ok(())
     }
 
-    /// How many values ranks exchange in a look.
+    /// Number of values that ranks exchange in a data scan.
     const fn n_scan_values(&self) -> usize {
         if self.undecided.is_some() { value_range::N_WITH_BITS } else { value_range::N_VALUES }
     }
@@ -253,7 +255,7 @@ impl<'s> FullCall<'s> {
         Ok(resolved)
     }
 
-    /// Runs the call itself next.
+    /// Starts the engine on the call itself.
     pub(super) fn start<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -264,7 +266,7 @@ impl<'s> FullCall<'s> {
         self.phase = Phase::Call;
     }
 
-    /// Drives the call until the call itself is next, of which nothing has been sent.
+    /// Drives all phases before the call itself. The call has then sent nothing.
     pub(super) fn finish_setup<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -279,7 +281,7 @@ impl<'s> FullCall<'s> {
         Ok(())
     }
 
-    /// Runs this program next, on so many lanes.
+    /// Starts the engine on this program, with this many lanes.
     pub(super) fn run<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -288,7 +290,7 @@ impl<'s> FullCall<'s> {
         self.run_as(comm, program, n_lanes, program.report(n_lanes));
     }
 
-    /// The same; its report begins with this one.
+    /// Does the same as [`run`](Self::run), starting from the given report.
     fn run_as<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -301,12 +303,12 @@ impl<'s> FullCall<'s> {
         self.engine = Some(Engine::new(program, n_lanes, report, now, on));
     }
 
-    /// How long to rest before the next look.
+    /// Returns how long to rest before the next poll.
     pub(super) fn rest(&self, limits: Limits) -> Duration {
         self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(limits))
     }
 
-    /// Does a bounded amount of work. After an error the call is given up.
+    /// Does a bounded amount of work. An error ends the call.
     pub(super) fn advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -358,8 +360,8 @@ impl<'s> FullCall<'s> {
             report += setup_report;
         }
         self.setup_report = Some(report);
-        // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
-        // the communicator lives.
+        // An unusable bound fails from here on, on all ranks alike. No frames are in transit, so
+        // the call ends but the communicator stays usable.
         self.engine = None;
         #[cfg(feature = "alloc")]
         if let Phase::Probe(probe) = &mut self.phase {
@@ -391,7 +393,7 @@ impl<'s> FullCall<'s> {
             value_range = seen;
         }
         if let Some(plan) = self.undecided.take() {
-            // Others may have found other strides, so these must not decide.
+            // Ranks may have found different strides, so the choice must not depend on them.
             let agreed = Plan { strides: self.spec.plan.strides, ..plan };
             let bits = value_range::agreed_bits(&spec, value_range, bits);
             self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
@@ -401,12 +403,12 @@ impl<'s> FullCall<'s> {
         Ok(Progress::Moved)
     }
 
-    /// The report of a call that has finished.
+    /// Returns the report of a finished call.
     pub(super) fn report(&self) -> Report {
         self.setup_report.unwrap_or_default()
     }
 
-    /// Tells the other ranks, and makes the communicator refuse further calls.
+    /// Aborts the call unless it is over: notifies the other ranks and poisons the communicator.
     pub(super) fn give_up<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -423,7 +425,8 @@ impl<'s> FullCall<'s> {
     }
 }
 
-/// Advances what goes before a call: ranks exchange values exactly, and the largest count.
+/// Advances a phase before the call itself: an exact all-reduce that takes the maximum of each
+/// value.
 #[inline]
 fn exchange<X: Transport>(
     engine: &mut Engine<'_>,
@@ -437,7 +440,7 @@ fn exchange<X: Transport>(
     engine.poll(transport, lanes, compute, limits, notices)
 }
 
-/// What ranks must agree on of the arrays of a group, as a number that is no NaN.
+/// Digest of what ranks must agree on about a group's arrays, as a number that is not NaN.
 #[cfg(feature = "alloc")]
 fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
     let ends = ends.iter().map(|&end| end as u64);

@@ -1,7 +1,7 @@
-//! The methods that are named as collectives are, once for all communicators: each runs the
+//! Methods named after collectives, written once for all communicators. Each runs the
 //! [`Call`](crate::Call) of its name.
 
-/// Writes the methods into an `impl`, taking `&self` or, told `mut`, `&mut self`.
+/// Writes the methods into an `impl`. They take `&self`, or `&mut self` if the argument is `mut`.
 macro_rules! named_methods {
     ($($mutable:ident)?) => {
         /// Runs [`Call::all_reduce`](crate::Call::all_reduce).

@@ -1,4 +1,5 @@
-//! The values of a call, whatever their type: what a call asks of them beside what lanes compute.
+//! A call's values behind a trait, without their type: operations on them besides those that lanes
+//! need.
 
 use super::call_spec::CallSpec;
 use super::value_range;
@@ -11,10 +12,12 @@ use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
 use core::ops::Range;
 
-/// A call's operation and buffers, lent to it at each poll, so that all of a call but its values is
-/// compiled once for each transport. Ranges are of the values to send.
+/// A call's operation and buffers, without their element type. The owner lends them at each poll.
+///
+/// All other code of a call is therefore compiled once for each transport, and not for each element
+/// type. Ranges refer to the values to send.
 pub(crate) trait Operands: Compute {
-    /// A look at own values, or a sample of them ([`value_range::look`]).
+    /// Scans this rank's input or a sample of it ([`value_range::scan_values`]).
     fn scan_values(
         &self,
         own: Range<usize>,
@@ -22,7 +25,7 @@ pub(crate) trait Operands: Compute {
         sampled: bool,
     ) -> [f64; value_range::N_VALUES];
 
-    /// How many bits codecs make of own values ([`value_range::weigh`]).
+    /// Estimates how many bits codecs need for this rank's input ([`value_range::estimate_bits`]).
     fn estimate_bits(
         &self,
         own: Range<usize>,
@@ -31,17 +34,17 @@ pub(crate) trait Operands: Compute {
         search_level: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]);
 
-    /// What a codec is made from, with the shape that is found in own values.
+    /// Adds the array shape that is found in this rank's input to a codec's parameters.
     fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
 
-    /// Rounds own values, where results will be.
+    /// Rounds this rank's input into the place of the results.
     fn round(&mut self, own: Range<usize>, pass: &RoundingPass, level: Level);
 
     /// Moves the result of a call in place to the front of its buffer.
     fn move_to_front(&mut self, result: Range<usize>);
 }
 
-/// Values at a range, or none where it lies outside.
+/// Returns the values in a range, or none if the range exceeds the slice.
 fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
     values.get(range).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A call under way with all that it works on, as its caller drives it.
+//! A running call together with its communicator and buffers, as the caller drives it.
 
 use super::call_state::CallState;
 use super::{Communicator, Request};
@@ -14,11 +14,13 @@ use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
 
-/// A collective call under way. Dropping it unfinished ends the communicator on all ranks
-/// ([`cancel`](Handle::cancel) says so in the code).
+/// A collective call in progress. Poll it, wait for it, or `.await` it.
+///
+/// Dropping an unfinished call poisons the communicator on all ranks. [`cancel`](Handle::cancel)
+/// does the same explicitly.
 pub type Operation<'a, X, T> = Handle<RunningCall<'a, X, T>>;
 
-/// A collective call under way, with the communicator and the buffers.
+/// A collective call in progress, with its communicator and buffers.
 pub struct RunningCall<'a, X: Transport, T: Element> {
     pub(super) comm: &'a mut Communicator<X>,
     pub(super) work: Work<'a, 'a, T>,

@@ -1,9 +1,10 @@
-//! Calls that are prepared once and started many times, as MPI's persistent collectives
-//! (MPI 4.0, section 6.13: `MPI_Allreduce_init`).
+//! Calls that are prepared once and started many times, as MPI's persistent collectives (MPI 4.0,
+//! section 6.13: `MPI_Allreduce_init`).
 //!
-//! To prepare a call is all that does not depend on the values: its arguments are checked, its
-//! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
-//! runs it, from the second one on as it ran before. Nobody looks at the data again.
+//! Preparation does everything that does not depend on later values. It checks the arguments,
+//! chooses the schedule, turns the bound into a lattice, and divides the array. A start only counts
+//! the call and runs it. From the second start on it replays the first. Starts do not scan the
+//! data.
 
 use super::call_state::CallState;
 use super::full_call::FullCall;
@@ -20,16 +21,17 @@ use crate::report::Report;
 use crate::rounding;
 use crate::transport::Transport;
 
-/// A call of one communicator's that is ready to be started, as often as its caller wants.
+/// A prepared call, which its communicator can start as often as the caller wants.
 ///
-/// All ranks prepare the same calls and start them in the same order, among others or not. It
-/// belongs to the communicator that [prepared](Communicator::prepare) it, and costs nothing while
-/// it is not under way.
+/// All ranks must prepare the same calls and start them in the same order. Other calls may come
+/// between. A prepared call belongs to the communicator that [prepared](Communicator::prepare) it.
+/// It takes no resources of the communicator while it is not running.
 ///
-/// *The bound.* One that refers to the data (relative, PSNR, on the result) becomes an absolute one
-/// when the call is prepared, of the data given then: [`report`](Self::report) says which. Where
-/// later data have another range, prepare the call anew. A bound on the result holds as long as no
-/// value is larger than the largest then; an absolute bound on each operand always.
+/// *The bound.* A bound that refers to the data (relative, PSNR, on the result) becomes absolute
+/// during preparation, according to the data passed then. [`report`](Self::report) returns the
+/// absolute bound. Prepare the call again if later data have a different value range. A bound on
+/// the result holds as long as no value exceeds the largest value at preparation. An absolute bound
+/// on each operand always holds.
 ///
 /// # Examples
 /// ```
@@ -54,7 +56,7 @@ pub struct Prepared<'p, T: Element> {
 }
 
 impl<'p, T: Element> Prepared<'p, T> {
-    /// Prepares a call, which takes a look at the data if its bound needs that.
+    /// Prepares a call. Scans the data if the bound refers to it.
     pub(super) fn new<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'p>,
@@ -69,14 +71,14 @@ impl<'p, T: Element> Prepared<'p, T> {
         let FullCall { spec, coding, engine, setup_report, .. } = call;
         let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
         let resolved = Resolved { spec, program, n_lanes, report };
-        // The call has not begun: the next one takes its number. Peers that ask what a rank has
-        // called expect it to count without gaps.
+        // The call has not begun, so the next one takes its number. Peers that query this rank's
+        // calls expect numbers without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
         Ok(Self { request, op: work.op, coding, resolved, capacity, setup_report })
     }
 
-    /// What preparing the call has cost, and the bounds that each start will keep.
+    /// Returns the cost of the preparation, and the bounds that each start guarantees.
     pub fn report(&self) -> Report {
         let mut report = self.resolved.report;
         if let Some(setup_report) = self.setup_report {
@@ -85,10 +87,11 @@ impl<'p, T: Element> Prepared<'p, T> {
         report
     }
 
-    /// Starts the call on these buffers, which must be as those that it was prepared for.
+    /// Starts the call on these buffers. Their kind and lengths must equal those at preparation.
     ///
     /// # Errors
-    /// [`Error::NotAsPrepared`], [`Error::Length`], [`Error::Poisoned`].
+    /// [`Error::NotAsPrepared`] for another communicator or another kind of buffers;
+    /// [`Error::Length`]; [`Error::Poisoned`].
     pub fn start<'a, X: Transport>(
         &self,
         comm: &'a mut Communicator<X>,
@@ -102,11 +105,11 @@ impl<'p, T: Element> Prepared<'p, T> {
         Ok(Handle(RunningCall { comm, work, call }))
     }
 
-    /// Starts the call on these buffers, which must be as those that it was prepared for, and
-    /// drives it to its end.
+    /// Runs the call on these buffers to its end. Their kind and lengths must equal those at
+    /// preparation.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn run<'a, X: Transport>(
         &self,
         comm: &'a mut Communicator<X>,
@@ -118,7 +121,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         self.start(comm, buffers)?.wait()
     }
 
-    /// The call on these buffers, if they are as it was prepared for.
+    /// Checks the buffers, and returns the request and the work on them.
     fn parts<'a, X: Transport>(
         &self,
         comm: &Communicator<X>,
@@ -137,7 +140,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         Ok((request, work))
     }
 
-    /// Whether a communicator is the one that prepared it, or like that in all that matters.
+    /// Returns whether a communicator is the one that prepared the call, or equals it in size,
+    /// rank, epoch, channel and frame capacity.
     fn is_of<X: Transport>(&self, comm: &Communicator<X>) -> bool {
         let Resolved { spec, program, .. } = &self.resolved;
         let header = &program.header;

@@ -1,19 +1,20 @@
-//! Measuring links in the first calls of automatic plans, where nobody tells their rate.
+//! Measurement of links in the first calls of automatic plans, if nobody declares their rate.
 //!
-//! Ranks meet, send an array round a ring as it is, and agree on the longest time that took any of
-//! them; they do so twice, and the shorter time counts. The first array is short; one eight times
-//! as long follows until that takes long enough to be measured. What a message costs beside its
-//! bytes is in all of these times, so the *difference* of two lengths counts:
+//! Ranks meet in a barrier, send an uncompressed array round a ring, and agree on the longest time
+//! that any rank took. They do so twice, and the shorter time counts. The first array is short. The
+//! next ones are each eight times as long, until one takes long enough to be measured. Each time
+//! includes what messages cost besides their bytes. The *difference* of two lengths cancels that
+//! cost:
 //!
 //! ```text
 //! rate = (bytes sent − those of the last length) / (seconds − those of the last length)
 //! ```
 //!
-//! A length waits until calls have had many times its bytes, so that it never costs much of what it
-//! is to save.
+//! The ranks send an array of a given length only after calls have moved many times its bytes. The
+//! measurement therefore never costs much of what it can save.
 //!
-//! Before a call that is a [trial](crate::select::trials) ranks meet, too, and agree on how long
-//! the one before took.
+//! Before a [trial](crate::select::trials) call ranks also meet, and agree on how long the previous
+//! call of its kind took.
 
 use super::full_call::{FullCall, Phase};
 use super::operands::Operands;
@@ -30,63 +31,63 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Bytes of the arrays that go round, and how often each does.
+/// Lengths of the arrays that go round the ring, in bytes, and the number of rounds of each.
 const LENGTHS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
 const N_REPEATS: u8 = 2;
-/// A length is for calls that have had so many times its bytes, the next one included.
+/// An array goes round after calls have moved this many times its bytes, the next call included.
 const CALL_BYTES_PER_PROBE_BYTE: usize = 32;
-/// Calls of fewer bytes do not count. Ranks may keep them or not, each for itself, and who keeps a
-/// call would not count it.
+/// Smallest array of a call that counts, in bytes. Each rank may keep shorter calls for replay or
+/// not. A kept call is not counted, so the counts of short calls would differ between ranks.
 pub(super) const MIN_COUNTED_BYTES: usize = 4096;
-/// Seconds after which a round was long enough.
+/// Time of a round that is long enough to end the measurement, in seconds.
 const LONG_ENOUGH_S: f32 = 2e-3;
 
-/// What a communicator has measured.
+/// Measurements of a communicator.
 #[derive(Debug, Default)]
 pub(super) struct Measurements {
     pub(super) links: LinkFacts,
     pub(super) trials: Trials,
-    /// The call under way is one.
+    /// The running call, if it is a trial.
     trial: Option<TimedCall>,
 }
 
-/// What a communicator has learnt of its links.
+/// Measured properties of a communicator's links.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkFacts {
-    /// Bytes per second and link, the same on all ranks; 0 if nothing is known.
+    /// Rate of a link in bytes per second, the same on all ranks; 0 if unknown.
     rate: f32,
     /// Bytes of all calls so far that could have measured.
     n_bytes: usize,
-    /// Seconds of the length before, and of this one if it has been round once.
+    /// Time of the previous length, and of the first round of the current length, in seconds.
     previous_s: f32,
     shortest_s: f32,
     n_rounds: u8,
 }
 
 impl LinkFacts {
-    /// Bytes per second and link, the same on all ranks.
+    /// Rate of a link in bytes per second, the same on all ranks; `None` if unknown.
     pub(super) fn rate(&self) -> Option<f64> {
         (self.rate > 0.0).then_some(self.rate.into())
     }
 
-    /// Bytes of the array of the next round, if it is time for one.
+    /// Returns the length of the next array in bytes, if a round is due.
     fn next(&self) -> Option<usize> {
         let n_bytes = *LENGTHS.get(usize::from(self.n_rounds / N_REPEATS))?;
         (self.n_bytes >= n_bytes.saturating_mul(CALL_BYTES_PER_PROBE_BYTE)).then_some(n_bytes)
     }
 
-    /// Whether nothing is measured any more.
+    /// Returns whether the measurement is complete.
     pub(super) const fn is_settled(&self) -> bool {
         (self.n_rounds / N_REPEATS) as usize >= LENGTHS.len()
     }
 
-    /// Whether a call of so many bytes should measure before it begins.
+    /// Counts a call of this many bytes. Returns whether to measure before it begins.
     pub(super) fn count_call(&mut self, n_bytes: usize) -> bool {
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
         self.next().is_some()
     }
 
-    /// Each of so many ranks has taken at most so many seconds for this round.
+    /// Records the longest time that any of `size` ranks took for a round.
     fn note(&mut self, size: usize, seconds: f32) {
         let nth = usize::from(self.n_rounds / N_REPEATS);
         self.n_rounds += 1;
@@ -98,7 +99,7 @@ impl LinkFacts {
         let sent = |nth: usize| LENGTHS[nth] as f64 * (size as f64 - 1.0) / size as f64;
         let (n_bytes, n_before) = (sent(nth), nth.checked_sub(1).map_or(0.0, sent));
         let more = f64::from(seconds - self.previous_s);
-        // Where a longer array took no longer the shorter one was disturbed.
+        // If a longer array was not slower, something disturbed the shorter one: ignore that.
         let rate =
             if more > 0.0 { (n_bytes - n_before) / more } else { n_bytes / f64::from(seconds) };
         self.rate = if rate.is_finite() { rate as f32 } else { 0.0 };
@@ -109,13 +110,13 @@ impl LinkFacts {
     }
 }
 
-/// A measurement under way.
+/// A measurement in progress.
 #[derive(Default)]
 pub(super) struct Probe {
-    /// What goes round, or the seconds that it took.
+    /// Array that goes round, or the time that it took in seconds.
     pub(super) values: Vec<f64>,
     step: ProbeStep,
-    /// What went round, whose memory is there by now.
+    /// The array of the last round, kept for its memory.
     array: Vec<f64>,
 }
 
@@ -124,30 +125,30 @@ enum ProbeStep {
     /// Ranks wait for each other.
     #[default]
     Barrier,
-    /// The array goes round, since then.
+    /// The array goes round. The round began at this time.
     Ring(Duration),
-    /// Ranks exchange how long it took.
+    /// Ranks exchange how long the round took.
     Agree,
     /// Ranks meet for a trial, and exchange how long the last call of its kind took.
     Trial,
 }
 
-/// A call that is timed.
+/// A trial call, which is timed.
 #[derive(Debug)]
 struct TimedCall {
     kind: CallKind,
     mode: Mode,
-    /// Since when.
+    /// Time at which the call began.
     began: Duration,
 }
 
 impl<X: Transport> Communicator<X> {
-    /// How the call under way is made, if it is a trial.
+    /// Mode of the running call, if it is a trial.
     pub(super) fn trial_mode(&self) -> Option<Mode> {
         self.state.measured.trial.as_ref().map(|trial| trial.mode)
     }
 
-    /// Notes how long the call took that has ended, if it was a trial.
+    /// Records how long the call took that has just ended, if it was a trial.
     pub(super) fn end_trial(&mut self) {
         if let Some(TimedCall { kind, began, .. }) = self.state.measured.trial.take() {
             let seconds = self.transport.now().saturating_sub(began).as_secs_f32();
@@ -155,14 +156,14 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// A call that has failed has no time.
+    /// Drops the trial of a failed call, which has no meaningful time.
     pub(super) fn forget_trial(&mut self) {
         self.state.measured.trial = None;
     }
 }
 
 impl Request<'_> {
-    /// Which calls by this plan take as long as this one.
+    /// Returns the kind of calls with this plan that take about as long as this one.
     pub(super) fn kind(&self, plan: &Plan) -> CallKind {
         CallKind {
             collective: self.collective,
@@ -175,7 +176,7 @@ impl Request<'_> {
 }
 
 impl FullCall<'_> {
-    /// Begins to measure links.
+    /// Starts a measurement of links.
     #[cold]
     #[inline(never)]
     pub(super) fn start_probe<X: Transport>(
@@ -205,8 +206,8 @@ impl FullCall<'_> {
         Ok(())
     }
 
-    /// Begins what follows a step that is done: another, or if links are as known as they can be
-    /// now the call, by a plan that is chosen anew.
+    /// Continues after a step: with the next step, or with the call. If the measurement is
+    /// complete, chooses the call's plan anew.
     #[cold]
     #[inline(never)]
     pub(super) fn advance_probe<X: Transport>(
@@ -238,7 +239,8 @@ impl FullCall<'_> {
                 }
                 comm.state.measured.links.next().map(|n_bytes| {
                     let mut values = probe.array;
-                    // The clock starts when there is memory, which may take longer than a copy.
+                    // Start the clock once the memory is there. Allocating it may take longer than
+                    // a copy.
                     values.resize(n_bytes / f64::BYTES, 0.0);
                     let step = ProbeStep::Ring(comm.transport.now());
                     Probe { values, step, ..Probe::default() }
@@ -253,7 +255,7 @@ impl FullCall<'_> {
         self.begin_with_links(comm, work, &plan)
     }
 
-    /// Counts the call. Whether it should be a trial.
+    /// Counts the call. Returns whether it should be a trial.
     pub(super) fn is_trial_due<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
@@ -265,7 +267,7 @@ impl FullCall<'_> {
             && comm.state.measured.trials.is_due(self.request.kind(plan))
     }
 
-    /// Begins a trial: ranks meet.
+    /// Starts a trial with a meeting of the ranks.
     #[cold]
     #[inline(never)]
     pub(super) fn start_trial<X: Transport>(
@@ -277,10 +279,10 @@ impl FullCall<'_> {
         self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
     }
 
-    /// Whether it is time to measure links before this call.
+    /// Returns whether to measure links before this call.
     pub(super) fn should_measure<X: Transport>(&self, comm: &mut Communicator<X>) -> bool {
         let n_bytes = self.request.n_bytes();
-        // Also where a call is exact by what is known so far, which may be wrong.
+        // True also for a call that is exact by what is known so far, which may be wrong.
         let depends = self.spec.choice.is_some_and(|choice| choice.depends_on_links());
         depends
             && n_bytes >= MIN_COUNTED_BYTES
@@ -293,8 +295,8 @@ impl FullCall<'_> {
 mod tests {
     use super::*;
 
-    /// What is learnt of links of this rate between 4 ranks, where messages cost so many seconds
-    /// and every second round is disturbed.
+    /// Returns what a measurement finds. 4 ranks have links of this rate, and messages cost
+    /// `latency` seconds. Every second round is disturbed.
     fn measured_links(rate: f64, latency: f64) -> LinkFacts {
         let mut links = LinkFacts::default();
         assert!(!links.count_call(LENGTHS[0] * CALL_BYTES_PER_PROBE_BYTE - 1));
@@ -313,7 +315,7 @@ mod tests {
         for (rate, latency, n_lengths) in [(1.25e7, 1e-5, 1), (1.25e8, 1e-4, 2), (2e10, 2e-5, 3)] {
             let links = measured_links(rate, latency);
             let off = links.rate().expect("a rate") / rate - 1.0;
-            // One length alone has the latency in it.
+            // The rate of a single length includes the latency.
             assert!(off.abs() < if n_lengths == 1 { 0.02 } else { 1e-3 }, "{rate}: {off}");
             let is_settled = links.n_rounds == u8::MAX;
             assert!(is_settled || links.n_rounds == n_lengths * N_REPEATS, "{links:?}");

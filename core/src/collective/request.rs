@@ -1,4 +1,4 @@
-//! What a call is, before its arguments are checked.
+//! Description of a call before its arguments are checked.
 
 use super::operands::Operands;
 use crate::element::DType;
@@ -11,7 +11,7 @@ use crate::schedule::{Collective, Portion, ProgramSpec};
 use crate::transport::Rank;
 use core::ops::Range;
 
-/// What a call is, all but its values.
+/// Description of a call without its values.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Request<'s> {
     pub(crate) collective: Collective,
@@ -20,18 +20,18 @@ pub(crate) struct Request<'s> {
     pub(crate) op: OpCode,
     pub(crate) root: Rank,
     pub(crate) window: Window,
-    /// Values that there are to send, and that there is room for.
+    /// Lengths of the buffer to send and of the buffer for the result.
     pub(crate) lengths: [usize; 2],
-    /// The result of a call in place is moved to the front of its buffer.
+    /// True if the result of a call in place moves to the front of its buffer.
     pub(crate) to_front: bool,
-    /// This rank is the root, whatever `root` says.
+    /// True if this rank is the root, whatever `root` says.
     pub(crate) is_root_here: bool,
-    /// For how many values error feedback is kept.
+    /// Number of values in the error feedback, if there is any.
     pub(crate) n_residues: Option<usize>,
 }
 
 impl<'s> Request<'s> {
-    /// On no values yet.
+    /// Creates a description for buffers that are not known yet.
     pub(crate) const fn new(
         collective: Collective,
         shares: Shares<'s>,
@@ -52,12 +52,13 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// As this rank makes it.
+    /// Returns the description as this rank runs it, with the root filled in.
     pub(crate) fn on(&self, rank: Rank) -> Self {
         Self { root: if self.is_root_here { rank } else { self.root }, ..*self }
     }
 
-    /// Whether the call begins with a pass over own values; what is wrong if it cannot.
+    /// Returns whether the call begins with a rounding pass over this rank's input, or an error if
+    /// it needs one and cannot have it.
     pub(super) fn begins_with_pass(
         &self,
         plan: &Plan,
@@ -77,7 +78,7 @@ impl<'s> Request<'s> {
         ProgramSpec::new(self.collective, size, self.root)
     }
 
-    /// Where the values that this rank contributes are among those to send.
+    /// Returns the range of this rank's input among the values to send.
     pub(crate) fn own(&self, size: usize, rank: Rank) -> Range<usize> {
         let portion = self.call(size).input(rank);
         match self.window {
@@ -86,12 +87,12 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Bytes of the whole array.
+    /// Size of the whole logical array in bytes.
     pub(super) fn n_bytes(&self) -> usize {
         self.shares.count().saturating_mul(self.dtype.n_bytes())
     }
 
-    /// What is left to do when a call is done.
+    /// Does the rest of a finished call's work.
     pub(super) fn end(&self, size: usize, rank: Rank, work: &mut dyn Operands) {
         if self.to_front {
             let result = self.call(size).output(rank);
@@ -99,8 +100,8 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Whether the collective can have such shares. Arrays are a group's, which makes no request of
-    /// them.
+    /// Returns whether the collective supports such shares. Only group calls have arrays as shares,
+    /// and they make no request.
     const fn allows_shares(&self) -> bool {
         use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
         match self.shares {
@@ -113,7 +114,7 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Whether the collective can be made on such buffers.
+    /// Returns whether the collective supports such buffers on this rank.
     fn allows_buffers(&self, rank: Rank) -> bool {
         use Collective::{Broadcast, Gather, Scatter};
         match self.window {
@@ -126,7 +127,7 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Checks root and lengths. Buffers that a rank does not use may have any.
+    /// Checks the root and the lengths. Buffers that this rank does not use may have any length.
     pub(super) fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
         if self.root.index() >= size {
             return Err(Error::Root { root: self.root, size });
@@ -146,7 +147,7 @@ impl<'s> Request<'s> {
         let [n_sent, n_received] = self.lengths;
         let lengths = match self.window {
             Window::Whole => {
-                // What comes must fit where what went was.
+                // The result must fit where the input was.
                 let portion = match call.output(rank) {
                     Portion::Column => Portion::Column,
                     _ => Portion::Whole,

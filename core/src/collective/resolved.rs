@@ -1,10 +1,9 @@
-//! Calls that are ready to run: what follows from a call, its plan and the communicator, whatever
-//! the values.
+//! Calls that are ready to run: everything that follows from a call, its plan and the communicator,
+//! whatever the values.
 //!
-//! Most programs make the same calls again and again. A communicator keeps the last few, so that
-//! one that is made again is neither checked nor chosen anew. What a call depends on beside its
-//! arguments is the configuration and what has been measured; whoever changes those forgets the
-//! calls.
+//! Most programs repeat the same calls. A communicator keeps the last few of them, and neither
+//! checks nor plans them again. Besides its arguments, a call depends on the configuration and on
+//! measurements. A change of either drops the kept calls.
 
 #[cfg(feature = "alloc")]
 use super::Config;
@@ -28,36 +27,37 @@ use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 
-/// A call but for its values and its number.
+/// A planned call without its values and its number.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolved<'s> {
     pub(super) spec: CallSpec<'s>,
     pub(super) program: Program<'s>,
     pub(super) n_lanes: usize,
-    /// What its report begins with.
+    /// Report of the call before it begins.
     pub(super) report: Report,
 }
 
-/// Calls that are kept.
+/// Number of calls that a communicator keeps.
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
 
-/// A call that was made before.
+/// A call that the communicator has run before.
 #[cfg(feature = "alloc")]
 pub(super) struct RecentCall {
     pub(super) request: Request<'static>,
-    /// Its plan; none of a prepared call.
+    /// Plan of the call. `None` for a prepared call.
     pub(super) plan: Option<Plan>,
     pub(super) resolved: Resolved<'static>,
     pub(super) coding: Coding,
     pub(super) compiled: Compiled,
-    /// The call of them that is under way, or was last.
+    /// Replay of these steps that is in progress, or the last one.
     pub(super) replay: Replay,
 }
 
 #[cfg(feature = "alloc")]
 impl RecentCall {
-    /// The call that is resolved so; `None` if lengths of shares would not live as long.
+    /// Copies a planned call so that it outlives its arguments. `None` if it borrows the lengths of
+    /// shares.
     fn new(
         request: &Request<'_>,
         plan: Option<Plan>,
@@ -79,54 +79,54 @@ impl RecentCall {
     }
 }
 
-/// The last calls of a communicator.
+/// Calls that a communicator ran last.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 pub(super) struct RecentCalls {
-    /// All but the one under way.
+    /// All kept calls except the running one, oldest first.
     calls: heapless::Vec<Box<RecentCall>, N_RECENT>,
-    /// By which configuration they are resolved, if that may have changed since.
+    /// Configuration that the calls were planned with, if it may have changed since.
     config: Option<Config>,
 }
 
 #[cfg(feature = "alloc")]
 impl RecentCalls {
-    /// What the communicator's calls depend on has changed.
+    /// Drops all calls, because something that they depend on has changed.
     pub(super) fn forget(&mut self) {
         self.calls.clear();
     }
 
-    /// The configuration may change after this: it was `before`.
+    /// Notes that the configuration may change after this call from `before` to something else.
     pub(super) fn config_may_change(&mut self, before: Config) {
         self.config.get_or_insert(before);
     }
 
-    /// Forgets the calls if the configuration has changed.
+    /// Drops all calls if the configuration has changed.
     fn check(&mut self, config: &Config) {
         if self.config.take().is_some_and(|before| !before.is_alike(config)) {
             self.forget();
         }
     }
 
-    /// Takes a call out. The last one is looked at first.
+    /// Takes a call out, searching from the most recent one.
     fn take(&mut self, is_it: impl Fn(&RecentCall) -> bool) -> Option<Box<RecentCall>> {
         let at = self.calls.iter().rposition(|recent| is_it(recent))?;
         Some(self.calls.remove(at))
     }
 
-    /// Keeps a call, in place of the one that was made longest ago.
+    /// Keeps a call. Drops the oldest one if there is no space.
     fn insert(&mut self, recent: Box<RecentCall>) {
         if self.calls.is_full() {
             self.calls.remove(0);
         }
-        // There is room.
+        // There is space now.
         let _ = self.calls.push(recent);
     }
 }
 
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
-    /// Takes the call out of those that are kept, if it was made before.
+    /// Takes this call out of the kept ones, if it is among them.
     pub(super) fn take_recent(
         &mut self,
         request: &Request<'_>,
@@ -140,8 +140,8 @@ impl<X: Transport> Communicator<X> {
         self.state.recent.take(|recent| recent.request == *request && has_plan(recent))
     }
 
-    /// Takes a prepared call out of those that are kept, or begins to keep it; `None` if it is of
-    /// no kind that is kept.
+    /// Takes a prepared call out of the kept ones, or creates its entry. `None` if such a call
+    /// cannot be kept.
     pub(super) fn take_prepared(
         &mut self,
         request: &Request<'_>,
@@ -157,7 +157,7 @@ impl<X: Transport> Communicator<X> {
         recent.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
     }
 
-    /// Keeps a call that was made again.
+    /// Puts a repeated call back among the kept ones.
     pub(super) fn put_back(&mut self, mut recent: Box<RecentCall>) {
         if let Some(compiled) = self.state.lanes.record.take() {
             recent.compiled = compiled;
@@ -165,8 +165,8 @@ impl<X: Transport> Communicator<X> {
         self.state.recent.insert(recent);
     }
 
-    /// Keeps a call that by this plan is resolved so whatever its values, unless it hangs on what
-    /// calls still measure.
+    /// Keeps a call if its plan leads to the same program for all values. Does not keep a call
+    /// whose choice depends on a measurement that is still in progress.
     pub(super) fn keep(
         &mut self,
         request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! What a communicator has beside its transport and its settings.
+//! State of a communicator besides its transport and its settings.
 
 #[cfg(feature = "alloc")]
 use super::probe::Measurements;
@@ -8,13 +8,13 @@ use crate::engine::Lanes;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 
-/// What is large and belongs to what is moved: on the heap where there is one.
+/// Storage for large parts of values that are moved: on the heap if there is an allocator.
 #[cfg(feature = "alloc")]
 pub(super) type OnHeap<V> = Box<V>;
 #[cfg(not(feature = "alloc"))]
 pub(super) type OnHeap<V> = V;
 
-/// Puts it there.
+/// Moves a value into this storage.
 #[cfg(feature = "alloc")]
 pub(super) fn on_heap<V>(value: V) -> OnHeap<V> {
     Box::new(value)
@@ -24,7 +24,7 @@ pub(super) const fn on_heap<V>(value: V) -> OnHeap<V> {
     value
 }
 
-/// The lanes of the call under way, and what is known from calls before.
+/// Lanes of the running call, and knowledge from earlier calls.
 pub(super) struct State<F> {
     pub(super) lanes: Lanes<F>,
     #[cfg(feature = "alloc")]

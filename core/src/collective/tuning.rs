@@ -1,5 +1,5 @@
-//! What all ranks must know alike before automatic plans can weigh it: how fast links and codecs
-//! are.
+//! Facts that all ranks must agree on before automatic plans can use them: the speed of links and
+//! codecs.
 
 use super::Communicator;
 #[cfg(doc)]
@@ -13,18 +13,21 @@ use crate::schedule::Ring;
 use crate::transport::{Distance, Transport};
 use core::time::Duration;
 
-/// Calls that measure a link; the shortest counts.
+/// Number of timed calls. The shortest time counts.
 const ROUNDS: usize = 3;
 
 impl<X: Transport> Communicator<X> {
-    /// Measures what links carry where nobody has told, and notes it as [`Config::link_rate`], the
-    /// same on all ranks, which must all call it: the lowest of all ranks' rates in bytes per
-    /// second, infinite where they share a process. First calls of automatic plans do so by
-    /// themselves where there is an allocator. `scratch` is overwritten; it should have a MiB or
-    /// more, and as many values on all ranks.
+    /// Measures the rate of links if nobody declares it, and stores it as [`Config::link_rate`].
+    ///
+    /// All ranks must call this. All get the same rate: the lowest of all ranks' rates in bytes per
+    /// second, or infinity if all ranks share a process. With an allocator, the first calls of
+    /// automatic plans measure the rate themselves.
+    ///
+    /// `scratch` is overwritten. It should have 1 MiB or more, and must have the same length on all
+    /// ranks.
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     ///
     /// # Examples
     /// ```
@@ -57,11 +60,11 @@ impl<X: Transport> Communicator<X> {
         Ok(rate)
     }
 
-    /// Gives all ranks the same [speeds](Config::speeds): of each rank's the lowest of each codec.
-    /// All ranks must call it, where each has read or measured its own.
+    /// Gives all ranks the same [speeds](Config::speeds): the lowest of all ranks' speeds for each
+    /// codec. All ranks must call this after each has read or measured its own speeds.
     ///
     /// # Errors
-    /// [`Error`], after which the communicator is of no use.
+    /// Any [`Error`], after which the communicator is unusable.
     pub fn share_speeds(&mut self) -> Result<Report, Error> {
         let mut speeds = self.config.speeds;
         let report = self.all_reduce(speeds.values_mut(), Op::Min, &Plan::raw())?;

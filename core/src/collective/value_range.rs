@@ -1,18 +1,17 @@
-//! How ranks learn the extent of their data, and how short codecs make them: each looks at its own,
-//! and a small exact all-reduce finds the extremes.
+//! Agreement between ranks on the value range of their data, and on how short codecs make them.
+//! Each rank scans its own input, and a small exact all-reduce finds the extremes.
 //!
-//! A look at everything costs a pass over memory, which for large arrays is a quarter of an
-//! all-reduce between cores. A sample of one block in 64 costs a tenth of that. Its range is at
-//! most the whole range, so a bound relative to it is *at most* what the caller asked for: results
-//! are never worse, messages larger only where the sample misses much. Its two halves show when
-//! that is to be feared; then everything is looked at.
-
+//! *Samples.* A scan of all data costs a pass over memory. For large arrays that is a quarter of an
+//! all-reduce between cores. A sample of one block in 64 costs a tenth of that. The sample's range
+//! is at most the whole range, so a bound relative to it is *at most* the bound that the caller
+//! requested. Results are never worse. Messages are longer only if the sample misses much of the
+//! range. The two halves of a sample show when that is likely: then ranks scan all data.
 //!
-//! *Bits.* For an automatic plan ranks also exchange what codecs would make of a sample of theirs,
-//! b bits a value each. Lattices of relative bounds hang on the extent of all ranks' data, of which
-//! each knows only its own. But with spacing Δ values have about b + log₂ Δ − log₂ Δ' bits at
-//! spacing Δ'. So ranks exchange b + log₂ Δ, and the largest counts: a ring moves at the pace of
-//! its heaviest part.
+//! *Bits.* For an automatic plan ranks also exchange estimates of what codecs would make of a
+//! sample: b bits a value for each codec. The lattice of a relative bound depends on the value
+//! range of all ranks' data, but each rank only knows its own. If values need b bits at spacing Δ,
+//! they need about b + log₂ Δ − log₂ Δ' bits at spacing Δ'. So ranks exchange b + log₂ Δ. The
+//! largest counts, since a ring moves at the pace of its heaviest part.
 
 use super::call_spec::CallSpec;
 use crate::bound::{Quantum, ValueRange};
@@ -22,19 +21,20 @@ use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
 
-/// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other; −grid and
-/// −increment.
+/// Number of values that ranks exchange, under maximum: [−min, max] of each half of a sample, then
+/// −grid and −increment.
 pub const N_VALUES: usize = 6;
-/// The same where the plan is automatic: also what each of its lossy codecs makes of a sample.
+/// Number of values that ranks exchange for an automatic plan: also an estimate for each lossy
+/// codec.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
-/// What a rank says of data that it has not looked at, or of which there is nothing to say.
+/// Value for data that a rank has not scanned, or that allow no statement.
 pub(super) const UNKNOWN: f64 = f64::NEG_INFINITY;
-/// Bits a value of what is all but nothing.
+/// Smallest number of bits that a value is assumed to need.
 const MIN_BITS: f64 = 0.05;
-/// The range of either half must be this part of the whole sample's.
+/// Smallest fraction of a sample's range that each half must cover.
 const AGREEMENT: f64 = 0.75;
 
-/// One rank's look at its values. Of integers it says nothing: they have no bound.
+/// Scans one rank's values. Integers give [`UNKNOWN`], since they have no bound.
 pub(crate) fn scan_values<T: Element>(
     values: &[T],
     level: Level,
@@ -43,7 +43,8 @@ pub(crate) fn scan_values<T: Element>(
     scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled)
 }
 
-/// The same at values of a type that is data, so that it is compiled here.
+/// Does the same for values as bytes of a type known at run time, so that it is compiled in this
+/// crate.
 fn scan_bytes(dtype: DType, bytes: &[u8], level: Level, sampled: bool) -> [f64; N_VALUES] {
     with_float!(
         dtype, T => scan_floats::<T>(bytemuck::cast_slice(bytes), level, sampled),
@@ -62,19 +63,23 @@ fn scan_floats<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_V
     [a, b, c, d, -grid, -increment]
 }
 
-/// What all looks together say; `None` if everything must be looked at.
+/// Reads the value range out of the maxima over all ranks. `None` if a sample does not suffice, and
+/// ranks must scan all data. The inner `None` means that no value is finite.
 pub(crate) fn read_extremes(all: [f64; N_VALUES], sampled: bool) -> Option<Option<ValueRange>> {
     let [a, b, c, d, grid, increment] = all;
     let (min, max) = (-a.max(c), b.max(d));
     let whole = ValueRange { min, max, grid: -grid, increment: -increment };
     let least = (a + b).min(c + d);
-    // Not so for ranges of 0, and where no value is finite.
+    // Fails for a range of 0, and if no value is finite.
     let agreed = least >= AGREEMENT * whole.range() && least > 0.0;
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
 }
 
-/// What one rank says of the bits of its values, of which it knows this extent; and how far apart
-/// their rows and planes are, which are looked for if nobody told and it `finds` them.
+/// Estimates how many bits each lossy codec needs for a value of this rank's input, given its value
+/// range.
+///
+/// Also returns the strides of rows and planes. It searches for them if the caller gave no shape
+/// and `search_level` is set.
 pub(super) fn estimate_bits<T: Element>(
     spec: &CallSpec<'_>,
     values: &[T],
@@ -94,7 +99,8 @@ pub(super) fn estimate_bits<T: Element>(
     (bits.unwrap_or([UNKNOWN; N_LOSSY]), strides)
 }
 
-/// What all ranks say together of data of this extent; `None` if that is nothing.
+/// Returns how many bits each codec needs for data of this value range, according to all ranks.
+/// `None` if they do not know.
 pub(super) fn agreed_bits(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
@@ -137,7 +143,7 @@ mod tests {
         assert_eq!(read_extremes(scan_values::<f32>(&[], Level::Scalar, false), false), Some(None));
     }
 
-    /// A call on a lattice of step ⅛, of which the logarithm is −3.
+    /// A call on a lattice of step ⅛, whose logarithm is −3.
     fn spec() -> CallSpec<'static> {
         let plan = Plan::foldwire(Bound::Absolute(0.0625)).with_spacing(Spacing::PowerOfTwo);
         CallSpec::of_test(plan, OpCode::Sum, 2)
@@ -155,7 +161,7 @@ mod tests {
                 "{exchanged} for {found}"
             );
         }
-        // All together: more bits by those that the step is finer.
+        // All ranks together: a finer step needs more bits, by the difference of the logarithms.
         let bits_of = |all| agreed_bits(&spec(), None, [all; N_LOSSY]).map(|bits| bits.0[0]);
         assert_eq!(bits_of(4.0), Some(7.0));
         assert_eq!(bits_of(-2.0), Some(1.0));
@@ -176,7 +182,7 @@ mod tests {
 
     #[test]
     fn rows_are_looked_for_where_nobody_told_of_them() {
-        // Rows of 128 values that are alike, and of which none is smooth.
+        // Rows of 128 similar values, each of them far from smooth.
         let value = |i: u32| (i % 128).wrapping_mul(0x9e37_79b9) >> 22;
         let values: Vec<f32> = (0..1 << 17).map(|i| value(i) as f32 + (i >> 7) as f32).collect();
         let given = CallSpec { plan: spec().plan.with_shape(&[1024, 64]), ..spec() };

@@ -1,4 +1,5 @@
-//! Calls that are only checked, so that of several that belong together none begins unless all may.
+//! Calls that are only checked. With them, several calls that belong together begin only if all are
+//! possible.
 
 use super::SharedCommunicator;
 use crate::collective::Communicator;
@@ -7,17 +8,17 @@ use crate::node::Port;
 use crate::transport::Transport;
 use core::cell::Cell;
 
-/// Says if calls are only checked.
+/// State of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CheckState {
     #[default]
     No,
     Yes,
-    /// They are, and one was found possible.
+    /// The check is running, and a call was found possible.
     Passed,
 }
 
-/// Ends a check, also one that unwinds.
+/// Ends a check when dropped, also while unwinding.
 struct CheckGuard<'c>(&'c Cell<CheckState>);
 
 impl Drop for CheckGuard<'_> {
@@ -27,17 +28,19 @@ impl Drop for CheckGuard<'_> {
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Checks a call without making it. `start` starts it: a collective, a group call or a message,
-    /// or an [`exchange`](Self::exchange). Here these only look at their arguments; nothing is
-    /// sent, and no array is written. They return an error in any case, which `start` hands on.
+    /// Checks a call without running it.
     ///
-    /// A check takes no account of how many calls are under way.
+    /// `start` must start the call: a collective, a group call, a message, or an
+    /// [`exchange`](Self::exchange). During a check these only validate their arguments. They send
+    /// nothing and write no array. They always return an error, which `start` must return.
+    ///
+    /// A check ignores how many calls are in progress.
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     ///
     /// # Examples
-    /// Two sums, or none:
+    /// Run two sums, or neither:
     /// ```
     /// use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
     ///
@@ -62,11 +65,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// How many more messages may be under way: sends, receives.
+    /// Checks that this many more sends and receives can be in progress.
     ///
     /// # Errors
     /// [`Error::NoMessages`] without a channel for messages; [`Error::TooManyMessages`] if there
-    /// may not be so many.
+    /// cannot be that many.
     pub fn check_room(&self, n_sends: usize, n_recvs: usize) -> Result<(), Error> {
         self.mailbox()?.check_room([n_recvs, n_sends])
     }
@@ -75,7 +78,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.checking.get() != CheckState::No
     }
 
-    /// The result of a check, as the error that starting returns.
+    /// Returns the result of a check, as the error that starting a call returns.
     pub(super) fn checked(
         &self,
         check: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<(), Error>,
@@ -84,7 +87,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         if self.is_poisoned() {
             return Error::Poisoned;
         }
-        // A group call under way has borrowed its seats.
+        // A running group call has borrowed its slots.
         let mut call_slots =
             self.call_slots.iter().filter_map(|call_slot| call_slot.comm.try_borrow_mut().ok());
         let Some(mut comm) = call_slots.next() else { return Error::Internal };

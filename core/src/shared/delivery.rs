@@ -1,4 +1,4 @@
-//! A message under way: how it is driven, and ends.
+//! A message in progress, as the node drives it.
 
 use super::mailbox::Mailbox;
 use super::message_endpoint::MessageEndpoint;
@@ -14,11 +14,12 @@ use crate::wait::Limits;
 use alloc::rc::Rc;
 use core::time::Duration;
 
-/// How long a send waits for what the network still has of it, which only moves while it is polled:
-/// who receives it need not wait for this rank's next call.
+/// Time for which a send waits for the network to deliver its last frames. Some networks move only
+/// while they are polled. Without this wait, the receiver would have to wait for this rank's next
+/// call.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// A message under way, as the node drives it.
+/// A message in progress, as the node drives it.
 pub(super) struct Delivery<'a, X: Transport, E> {
     mailbox: Rc<Mailbox<'a, X>>,
     endpoint: E,
@@ -26,15 +27,15 @@ pub(super) struct Delivery<'a, X: Transport, E> {
     limits: Limits,
     started: Duration,
     watchdog: Watchdog,
-    /// Its caller looks at it, so that time counts.
+    /// True if the caller waits for the message, so that time counts.
     is_awaited: bool,
-    /// When all of it had left.
+    /// Time at which all of the message had left.
     left: Option<Duration>,
     outcome: Option<Result<Report, Error>>,
 }
 
 impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
-    /// Starts a message that was found possible.
+    /// Starts a message that has been checked.
     pub(super) fn start(
         mailbox: &Rc<Mailbox<'a, X>>,
         comm: &mut Communicator<Port<'a, X>>,
@@ -103,7 +104,7 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
         };
         if self.endpoint.cursor().is_done {
             let left = *self.left.get_or_insert(now);
-            // A message that nobody receives yet may be under way for long.
+            // Do not wait longer: a message that nobody receives yet can stay in transit.
             let lingers = E::IS_SENT && now.saturating_sub(left) < LINGER;
             if lingers && comm.transport.undelivered().is_some() {
                 return Ok(if moved { Progress::Moved } else { Progress::Waiting });
@@ -127,11 +128,11 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
         }
     }
 
-    /// Ends it, and the communicator with it.
+    /// Ends the message, and poisons the communicator.
     fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
         if !comm.is_poisoned() {
             comm.give_messages_up::<E::Value>(error.as_ref(), true);
-            // Calls have nothing to compare with a message.
+            // Calls have no fields that they could compare with a message.
             let reported = error.map(|error| match error {
                 Error::Mismatch { rank: culprit, .. } => {
                     Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }
@@ -144,10 +145,10 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
     }
 }
 
-/// The peer of a message, while that does not move.
+/// Peer of a message while the message does not move.
 struct PeerWaiting {
     rank: Rank,
-    /// The segment.
+    /// Number of the segment.
     step: usize,
     own: Rank,
     is_looked_at: bool,

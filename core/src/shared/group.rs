@@ -1,15 +1,16 @@
-//! Several arrays in one call: one look at all of them, then their calls at once.
+//! Several arrays in one group call: one scan of all of them, then their calls side by side.
 //!
-//! Each array has a bound of its own. The looks at their data that relative bounds need are one
-//! exact all-reduce of four numbers for each array, in place of one after the other. Then as many
-//! calls are under way as the communicator can hold. Every array ends with the bits of a call of
+//! Each array has its own bound. Relative bounds need scans of the data. A group exchanges the
+//! scans of all arrays in one exact all-reduce, with six numbers for each array. Then it runs as
+//! many calls at once as the communicator can hold. Each array gets the same bits as from a call of
 //! its own.
 //!
-//! *Driving.* The whole is one task, from the looks to the last call. It moves while it is polled.
+//! *Progress.* The whole group is one task, from the scan to the last call. It advances when it is
+//! polled.
 //!
-//! *Shared frames.* Arrays so short that a schedule would move each as a whole are one call
-//! together, as many as are sure to fit a frame: a run of parts, an array each, of which every
-//! segment is computed by the codec of its array. So a message carries what were many.
+//! *Shared frames.* A schedule moves very short arrays whole. Consecutive arrays of this kind
+//! become one call, up to the size of a frame. Each array is a part of that call, and its own codec
+//! encodes it. One message then carries many arrays.
 //!
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
@@ -42,19 +43,20 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
-/// Frames are shared up to so many bytes even if fewer calls are under way than there may be.
+/// Arrays share a frame up to this many bytes, even if the group then has fewer calls than could
+/// run at once.
 const MIN_SHARED_BYTES: usize = 16 << 10;
-/// How long to rest while calls beside the group have all seats and do not move.
+/// Rest while calls outside the group hold all slots and do not move.
 const REST: Duration = Duration::from_millis(1);
-/// Most arrays that share frames.
+/// Largest number of arrays that share a frame.
 const MAX_ARRAYS_PER_CALL: usize = 256;
 
-/// What is one call: an array, or several that share frames.
+/// Arrays of one call: a single array, or several that share frames.
 struct GroupBatch<T> {
     arrays: Range<usize>,
-    /// Of several: where each ends, if they lie one after the other.
+    /// End of each array in `joined`; empty for a single array.
     ends: Vec<usize>,
-    /// Of several: their values.
+    /// Values of all arrays, one after the other; empty for a single array.
     joined: Vec<T>,
 }
 
@@ -70,7 +72,7 @@ impl<T: Element> GroupBatch<T> {
         Self { arrays, ends, joined }
     }
 
-    /// Puts the results of several where they belong.
+    /// Copies the results of several arrays back to them.
     fn copy_results_to(&self, all: &mut [(&mut [T], Bound)]) {
         let starts = once(0).chain(self.ends.iter().copied());
         for ((data, _), start) in all[self.arrays.clone()].iter_mut().zip(starts) {
@@ -81,15 +83,15 @@ impl<T: Element> GroupBatch<T> {
     }
 }
 
-/// The call of a batch, under way.
+/// A running call of a batch.
 struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
-    /// The first of its arrays.
+    /// Index of its first array.
     at: usize,
     call_slot: &'s CallSlot<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
     call: CallState<'s>,
     work: Work<'b, 's, T>,
-    /// Why the group's calls are given up, if one has failed.
+    /// Error that aborts the group's calls, if one has failed.
     error: Option<Error>,
 }
 
@@ -103,21 +105,24 @@ impl<X: Transport, T: Element> Drop for RunningBatch<'_, '_, '_, X, T> {
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Each array becomes the reduction of all ranks' arrays in its place, within a bound of its
-    /// own; the plan says the rest. The same bits as by a call of [`all_reduce`](Self::all_reduce)
-    /// for each, in less time: one look at all the data, and as many calls at once as there may be
-    /// ([`n_calls`](Self::n_calls)). Short arrays share frames. A report for each array; bytes,
-    /// messages and times of those that share are in the first one's.
+    /// Reduces several arrays in one call. Each array becomes the reduction of all ranks' arrays at
+    /// its position, within its own bound. The plan supplies all other settings.
     ///
-    /// All ranks give as many arrays, of the same lengths and bounds. Where the plan rounds without
-    /// bias, each array has a seed of its own ([`Rounding::of_array`](crate::Rounding::of_array)).
+    /// The results have the same bits as separate calls of [`all_reduce`](Self::all_reduce), but
+    /// take less time. One scan covers all data, up to [`n_calls`](Self::n_calls) calls run at
+    /// once, and short arrays share frames. Returns a report for each array. Bytes, messages and
+    /// times of arrays that share frames are in the first one's report.
+    ///
+    /// All ranks must pass the same number of arrays, with the same lengths and bounds. If the plan
+    /// rounds without bias, each array has its own seed
+    /// ([`Rounding::of_array`](crate::Rounding::of_array)).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable. After one
-    /// that does not, some arrays hold their results and some a part of them.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage). After
+    /// any other error some arrays hold their results, and some hold a part of them.
     ///
     /// # Examples
-    /// Gradients of layers of any scale, each to a thousandth of its range:
+    /// Average the gradients of layers, with an error of a thousandth of each layer's range:
     /// ```
     /// use foldwire::{Bound, Error, Op, Plan, SharedCommunicator, Transport};
     ///
@@ -141,14 +146,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_all_reduce_group(arrays, op, plan)?.wait()
     }
 
-    /// As [`all_reduce_group`](Self::all_reduce_group), with error feedback: a slice for each
-    /// array, of what earlier calls lost of its values, as
-    /// [`Call::with_feedback`] has it.
+    /// Same as [`all_reduce_group`](Self::all_reduce_group), with error feedback. `feedback` has a
+    /// slice for each array, which holds the errors of earlier calls as in [`Call::with_feedback`].
     ///
     /// # Errors
-    /// As [`all_reduce_group`](Self::all_reduce_group); among errors of use also those of
-    /// [`Call::with_feedback`], and [`Error::Length`] unless there are as many
-    /// slices as arrays.
+    /// As [`all_reduce_group`](Self::all_reduce_group). Also the usage errors of
+    /// [`Call::with_feedback`], and [`Error::Length`] unless there is one slice for each array.
     pub fn all_reduce_group_with_feedback<T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -159,12 +162,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_all_reduce_group_with_feedback(arrays, feedback, op, plan)?.wait()
     }
 
-    /// Starts what [`all_reduce_group`](Self::all_reduce_group) does. It may take all of the calls
-    /// that there may be: until it is done, another on this communicator is
-    /// [`Error::TooManyCalls`].
+    /// Starts an [`all_reduce_group`](Self::all_reduce_group). It may take all call slots. Until it
+    /// has finished, another call on this communicator fails with [`Error::TooManyCalls`].
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_all_reduce_group<'g, T: Element>(
         &'g self,
         arrays: &'g mut [(&mut [T], Bound)],
@@ -174,12 +176,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_group(arrays, None, op, plan)
     }
 
-    /// Starts what [`all_reduce_group_with_feedback`](Self::all_reduce_group_with_feedback) does.
+    /// Starts an [`all_reduce_group_with_feedback`](Self::all_reduce_group_with_feedback).
     ///
     /// # Errors
-    /// As [`start_all_reduce_group`](Self::start_all_reduce_group); among errors of use also those
-    /// of [`Call::with_feedback`], and [`Error::Length`] unless there are as
-    /// many slices as arrays.
+    /// As [`start_all_reduce_group`](Self::start_all_reduce_group). Also the usage errors of
+    /// [`Call::with_feedback`], and [`Error::Length`] unless there is one slice for each array.
     pub fn start_all_reduce_group_with_feedback<'g, T: Element>(
         &'g self,
         arrays: &'g mut [(&mut [T], Bound)],
@@ -194,7 +195,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_group(arrays, Some(feedback), op, plan)
     }
 
-    /// Starts a group call, with a slice of feedback for each array or without.
+    /// Starts a group call, with a slice of feedback for each array or without feedback.
     fn start_group<'g, T: Element>(
         &'g self,
         arrays: &'g mut [(&mut [T], Bound)],
@@ -206,7 +207,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             plan.with_bound(array.1).with_rounding(plan.rounding.of_array(at))
         };
         let plans: Vec<Plan> = arrays.iter().enumerate().map(plan_of).collect();
-        // What is wrong with one shows before anything is sent of another.
+        // Reject a bad array before anything is sent for another one.
         let (spec, calls) = self.plan_calls(arrays, feedback.as_deref_mut(), op, &plans)?;
         if self.is_checking() {
             return Err(self.checked(|_| Ok(())));
@@ -218,7 +219,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(GroupCall { comm: self, task: Some(task), progress })
     }
 
-    /// The task of a group call.
+    /// Task of a group call.
     async fn group<'g, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -263,7 +264,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(reports)
     }
 
-    /// Rounds the arrays that are to be rounded before they are moved.
+    /// Rounds the arrays whose plans need a rounding pass.
     fn round<T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -281,8 +282,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Makes the calls of these arrays on these buffers, as many at once as there may be. The
-    /// report of each is that of its first array.
+    /// Runs the calls of these arrays on these buffers, as many at once as possible. Stores the
+    /// report of each call at its first array.
     async fn run_calls<T: Element>(
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
@@ -298,7 +299,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             while waiting.peek().is_some() {
                 let call_slot = match self.next_slot() {
                     Ok(call_slot) => call_slot,
-                    // Until the oldest is done.
+                    // Wait for the oldest call.
                     Err(Error::TooManyCalls { .. }) => break,
                     Err(error) => return Err(error),
                 };
@@ -324,16 +325,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Drives the calls that the caller has under way beside the group, until one moves: the other
-    /// ranks have begun the group, so it waits for a seat that such a call has.
+    /// Drives the caller's other calls until one moves. The group waits for a slot that such a call
+    /// holds, while the other ranks have already begun the group.
     async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
-        // An error of the transport's shows in each call.
+        // Each call reports an error of the transport itself.
         let advance = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
         progress.until_moved(&self.node, advance).await
     }
 
-    /// Checks the call of each array, and finds which arrays are one call together: those that
-    /// follow each other, are moved as a whole, and are sure to fit a frame.
+    /// Checks the call of each array, and finds the arrays that share a call: consecutive arrays
+    /// that are moved whole and surely fit a frame together.
     fn plan_calls<'s, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -344,11 +345,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut comm = self.call_slot()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
-        // So many calls at once, that one computes while another's frame is under way.
+        // Keep frames small enough for several calls: one call computes while another's frame is in
+        // transit.
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
         let room = room.min((n_bytes / self.n_calls()).max(MIN_SHARED_BYTES));
         let (mut spec, mut calls) = (Vec::<CallSpec<'_>>::new(), Vec::<Range<usize>>::new());
-        // Of the last call, if it may have more arrays.
+        // Payload sizes of the arrays in the last call, if it can take more arrays.
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
@@ -384,7 +386,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok((spec, calls))
     }
 
-    /// The extents of all ranks' data, of each array whose bound needs it, and what the look cost.
+    /// Learns the value range of all ranks' data, for each array whose bound needs it. Also returns
+    /// the cost of the scan.
     #[allow(clippy::type_complexity, reason = "a list and a report")]
     async fn scan_values<T: Element>(
         &self,
@@ -395,7 +398,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let level = self.node.config.level;
         let mut value_ranges = vec![None; arrays.len()];
         let mut cost = Report::default();
-        // By samples where that is allowed, then in full where they have missed much.
+        // Scan samples where that is allowed, then all data where a sample missed too much.
         for may_sample in [true, false] {
             let requests: Vec<(usize, bool)> = spec
                 .iter()
@@ -419,7 +422,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok((value_ranges, cost))
     }
 
-    /// The largest of all ranks' values, exactly.
+    /// Replaces values by the maxima over all ranks, exactly.
     async fn maxima(&self, values: &mut [f64], progress: &GroupProgress) -> Result<Report, Error> {
         let mut reports = [Report::default()];
         let mut running = {
@@ -446,14 +449,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 }
 
-/// What a group call has still to do.
+/// Remaining work of a group call.
 type GroupTask<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
 
-/// A call of several arrays under way; see [`SharedCommunicator::all_reduce_group`].
+/// A running call on several arrays; see [`SharedCommunicator::all_reduce_group`].
 ///
-/// [`wait`](Self::wait) for it, or `.await` it. It moves while it is polled. Dropping it unfinished
-/// gives it up on all ranks, and the communicator with it.
-#[must_use = "a call that is dropped is given up"]
+/// [`wait`](Self::wait) for it, or `.await` it. It advances when it is polled. Dropping it
+/// unfinished aborts it on all ranks and poisons the communicator.
+#[must_use = "a dropped call is aborted"]
 pub struct GroupCall<'g, 'a, X: Transport + 'a> {
     comm: &'g SharedCommunicator<'a, X>,
     /// `None` once it has returned its result.
@@ -462,7 +465,7 @@ pub struct GroupCall<'g, 'a, X: Transport + 'a> {
 }
 
 impl<X: Transport> GroupCall<'_, '_, X> {
-    /// Drives it to its end.
+    /// Drives the call to its end.
     ///
     /// # Errors
     /// As [`SharedCommunicator::all_reduce_group`].
@@ -480,7 +483,7 @@ impl<X: Transport> GroupCall<'_, '_, X> {
     }
 }
 
-/// Once it has returned its result, it is pending for ever.
+/// After it has returned its result, it stays pending forever.
 impl<X: Transport> Future for GroupCall<'_, '_, X> {
     type Output = Result<Vec<Report>, Error>;
 
@@ -496,10 +499,11 @@ impl<X: Transport> Future for GroupCall<'_, '_, X> {
 impl<X: Transport> Drop for GroupCall<'_, '_, X> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
-        // What is under way is given up.
+        // Dropping the task aborts its running calls.
         drop(task);
         self.comm.is_in_group.set(false);
-        // If nothing is, the others hear of it by a call that is begun and given up.
+        // If no call was running, begin a call and abort it, so that the other ranks learn of the
+        // drop.
         if !self.comm.is_poisoned() {
             drop(self.comm.start_barrier());
         }
@@ -512,18 +516,18 @@ impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
     }
 }
 
-/// How a group call moves on.
+/// How a group call is driven.
 #[derive(Default)]
 struct GroupProgress {
-    /// Who drives it does nothing else, and rests itself.
+    /// True if the caller blocks on the call, and so rests by itself.
     blocks: Cell<bool>,
-    /// How long that may be, if nothing moved.
+    /// Time to rest, if nothing moved.
     rest: Cell<Option<Duration>>,
 }
 
 impl GroupProgress {
-    /// Returns once a look has moved something, in another poll than that look; `look` says how
-    /// long to rest if nothing moved.
+    /// Calls `advance` in each poll until something moves, and returns in the poll after that one.
+    /// `advance` returns how long to rest if nothing moved.
     async fn until_moved<X: Transport>(
         &self,
         node: &Node<'_, X>,
@@ -536,7 +540,7 @@ impl GroupProgress {
             }
             let mut rest = advance()?;
             if rest.is_some() && !self.blocks.get() && node.register(context.waker()) {
-                // What came before it was registered is found now.
+                // Try again: a frame may have arrived before the waker was registered.
                 rest = advance()?;
                 if rest.is_some() {
                     return Poll::Pending;
@@ -551,7 +555,7 @@ impl GroupProgress {
     }
 }
 
-/// Advances each call by a bounded amount of work. How long to rest if none moved.
+/// Advances each call by a bounded amount of work. Returns how long to rest if none moved.
 fn advance_all<X: Transport, T: Element>(
     running: &mut Vec<RunningBatch<'_, '_, '_, X, T>>,
     reports: &mut [Report],
@@ -579,7 +583,7 @@ fn advance_all<X: Transport, T: Element>(
     let rests = running.iter().map(|running| running.call.rest());
     match failed {
         Some(error) => {
-            // Ranks that wait in any of the calls hear why.
+            // Ranks that wait in any of the calls then learn the reason.
             running.iter_mut().for_each(|batch| batch.error = failed);
             Err(error)
         }

@@ -1,18 +1,19 @@
-//! What two ranks know of the messages between them that are under way.
+//! Messages in progress between this rank and its peers.
 //!
-//! Messages have a channel of the communicator's to themselves. The first segment of each, its
-//! *opening*, travels with the first tag, in the order in which messages were started, and leaves
-//! whether it is awaited or not. Who waits for a message takes openings off that link until its own
-//! is there, and holds those of others in memory, each for the receive that will name its tag. So
-//! none is in the way of another. What follows an opening leaves when the receiver has asked for it
-//! by a *grant*, and on a tag of its own, one message after the other in the order of grants: what
-//! is there is taken at once, by the receive that it is for.
+//! Messages have a channel of their own. The first segment of a message is its *opening*. Openings
+//! travel with the first tag, in the order in which the messages were started. They leave without
+//! waiting for a receive. A receive takes openings off that link until its own arrives. It holds
+//! the others in memory, for the receives that will name their tags, so no message blocks another.
 //!
-//! An opening is short, so a rank that holds many needs little memory. Of each rank it holds
-//! [`MAX_MESSAGES`]; further ones wait in the network.
+//! The rest of a message leaves after the receiver has sent a *grant*. It travels with another tag,
+//! one message after the other in the order of grants. Its receive is waiting, so it takes each
+//! frame at once.
 //!
-//! Messages between two ranks have numbers. A frame that comes twice, or was left by another
-//! communicator on this channel, is told apart.
+//! Openings are short, so holding many needs little memory. A rank holds up to [`MAX_MESSAGES`]
+//! from each peer. Further openings wait in the network.
+//!
+//! Messages between two ranks are numbered. The numbers detect a frame that arrives twice, or one
+//! left by another communicator on this channel.
 //!
 //! Source: eager and rendezvous protocols of MPI libraries; matching as in MPI 4.1, §3.5.
 
@@ -33,22 +34,22 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::task::Poll;
 
-/// Most sends under way on a communicator, most receives, and most messages of one rank that came
-/// before they were to be received.
+/// Largest number of sends in progress on a communicator, of receives in progress, and of openings
+/// held from one rank.
 pub(super) const MAX_MESSAGES: usize = 1024;
-/// Most values of an opening.
+/// Largest number of values in an opening.
 pub(super) const MAX_OPENING: usize = 4 * CHUNK;
-/// With what openings travel, what follows them, and grants.
+/// Tags of openings, of the segments after them, and of grants.
 pub(super) const OPENING: Tag = Tag(0);
 pub(super) const REST: Tag = Tag(1);
 pub(super) const GRANT: Tag = Tag(2);
-/// Frames that are taken off a link in one look.
+/// Largest number of frames that one poll takes off a link.
 const FRAMES_PER_POLL: usize = 16;
 
-/// The messages of a communicator.
+/// Messages of a communicator.
 pub(super) struct Mailbox<'a, X: Transport> {
     pub(super) call_slot: Rc<CallSlot<'a, X>>,
-    /// Receives and sends.
+    /// Number of receives and of sends in progress.
     n_running: [Cell<usize>; 2],
     n_receives: Cell<u64>,
     pub(super) peers: RefCell<BTreeMap<Rank, PeerMessages>>,
@@ -60,7 +61,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         Self { call_slot, n_running, n_receives, peers }
     }
 
-    /// Lends its communicator.
+    /// Lends the communicator of the messages to `then`.
     pub(super) fn with<R>(
         &self,
         then: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
@@ -69,9 +70,11 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         then(comm.as_mut().ok_or(Error::Poisoned)?)
     }
 
-    /// Copies what a rank sends itself in an exchange. Where it has sent itself something before,
-    /// or awaits it, that comes first: then, or if it `only_checks`, only sees that all will find
-    /// its match.
+    /// Copies the messages that a rank sends to itself in an exchange.
+    ///
+    /// If older messages of the rank to itself are waiting, they must be matched first. Then, or
+    /// with `only_checks`, this function only checks that each message and receive will find its
+    /// match.
     pub(super) fn copy_own<T: Element>(
         &self,
         own: Rank,
@@ -99,14 +102,14 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         fails.map_or(Ok(()), |&tag| Err(Error::ToItself { tag }))
     }
 
-    /// Whether there may be so many more receives and sends.
+    /// Checks that this many more receives and sends can be in progress.
     pub(super) fn check_room(&self, n_more: [usize; 2]) -> Result<(), Error> {
         let fits = |(now, more): (&Cell<usize>, usize)| now.get() + more <= MAX_MESSAGES;
         let fit = self.n_running.iter().zip(n_more).all(fits);
         if fit { Ok(()) } else { Err(Error::TooManyMessages { max: MAX_MESSAGES }) }
     }
 
-    /// Counts one more send or receive, if there may be one.
+    /// Counts one more send or receive, if there is space for it.
     pub(super) fn admit(&self, is_sent: bool) -> Result<(), Error> {
         let n_running = &self.n_running[usize::from(is_sent)];
         if n_running.get() >= MAX_MESSAGES {
@@ -116,75 +119,77 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         Ok(())
     }
 
-    /// One is over.
+    /// Counts one send or receive less.
     pub(super) fn dismiss(&self, is_sent: bool) {
         let n_running = &self.n_running[usize::from(is_sent)];
         n_running.set(n_running.get().saturating_sub(1));
     }
 
-    /// The number of a receive, in the order of starts.
+    /// Returns the number of the next receive, in the order of starts.
     pub(super) fn next_receive(&self) -> u64 {
         self.n_receives.set(self.n_receives.get() + 1);
         self.n_receives.get()
     }
 }
 
-/// The messages between this rank and another, or itself.
+/// Messages between this rank and one peer, which may be this rank itself.
 #[derive(Default)]
 pub(super) struct PeerMessages {
-    /// How many were started to it, and of how many the opening has left.
+    /// Number of messages that were started to the peer, and number of those whose opening has
+    /// left.
     n_sent: u32,
     n_opened: u32,
-    /// Of these, those that more of will follow, once the other rank grants it; and those it has
-    /// granted, in its order.
+    /// Messages that wait for a grant after their opening, and messages that have one, in the order
+    /// of grants.
     opened: VecDeque<u32>,
     granted: VecDeque<u32>,
-    /// How many have come from it.
+    /// Number of openings that have arrived from the peer.
     n_received: u32,
-    /// Those that came before they were to be received.
+    /// Openings that arrived before their receive was started.
     held: VecDeque<HeldOpening>,
-    /// Receives that nothing has come for, in the order of starts: number and tag.
+    /// Receives without an opening yet, in the order of starts: number and tag.
     awaited: VecDeque<(u64, u32)>,
-    /// Messages of which more follows, with their tags: those to be granted, and those granted.
+    /// Messages that are owed a grant (number and tag), and messages whose rest has not arrived
+    /// completely.
     grants_due: VecDeque<(u32, u32)>,
     rest_order: VecDeque<u32>,
 }
 
-/// An opening that nobody has asked for.
+/// An opening without a receive yet.
 pub(super) struct HeldOpening {
     pub(super) header: Header,
     pub(super) content: OpeningContent,
 }
 
-/// What it holds.
+/// Contents of a held opening.
 pub(super) enum OpeningContent {
-    /// A frame.
+    /// A copy of the frame's message.
     Frame(HeapFrame),
-    /// All values of a message to the rank itself: a vector of its element type.
+    /// All values of a message from this rank to itself: a vector of its element type.
     Own(Box<dyn Any>),
 }
 
-/// An opening that has come, for the receive that asked.
+/// An opening that a receive was waiting for.
 pub(super) enum Opening {
-    /// One that was held.
+    /// It was held.
     Held(HeldOpening),
-    /// It was in a frame, and has been taken.
+    /// It was in a frame, and its values have been decoded.
     Taken(Header),
 }
 
 impl PeerMessages {
-    /// Numbers a message that is to be sent.
+    /// Returns the number of the next message to send.
     pub(super) const fn start_send(&mut self) -> u32 {
         self.n_sent = self.n_sent.wrapping_add(1);
         self.n_sent
     }
 
-    /// Whether the opening of this message leaves next.
+    /// Returns whether the opening of this message is the next one to leave.
     pub(super) const fn opens_next(&self, number: u32) -> bool {
         self.n_opened.wrapping_add(1) == number
     }
 
-    /// The opening of the next message has left.
+    /// Records that the opening of the next message has left.
     pub(super) fn has_opened(&mut self, number: u32, is_done: bool) {
         self.n_opened = number;
         if !is_done {
@@ -192,17 +197,17 @@ impl PeerMessages {
         }
     }
 
-    /// Whether the rest of this message is next to leave.
+    /// Returns whether the rest of this message is next to leave.
     pub(super) fn may_send_rest(&self, number: u32) -> bool {
         self.granted.front() == Some(&number)
     }
 
-    /// The rest of the message whose turn it was has left.
+    /// Ends the turn of the message whose rest has left.
     pub(super) fn finish_send(&mut self) {
         self.granted.pop_front();
     }
 
-    /// Takes in what the other rank grants. Whether it did.
+    /// Receives the peer's grants. Returns whether any arrived.
     pub(super) fn receive_grants<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -242,7 +247,7 @@ impl PeerMessages {
         }
     }
 
-    /// Keeps a message of this rank to itself.
+    /// Holds a message of this rank to itself.
     pub(super) fn hold_own<X: Transport, T: Element>(
         &mut self,
         comm: &Communicator<X>,
@@ -261,36 +266,36 @@ impl PeerMessages {
         Ok(())
     }
 
-    /// Notes a receive that begins.
+    /// Records a new receive.
     pub(super) fn start_receive(&mut self, number: u64, tag: u32) {
         self.awaited.push_back((number, tag));
     }
 
-    /// Whether any is held or awaited.
+    /// Returns whether any opening is held or awaited.
     fn has_any(&self) -> bool {
         !self.held.is_empty() || !self.awaited.is_empty()
     }
 
-    /// How many receives with this tag more there are than messages held for them, or fewer.
+    /// Number of receives with this tag, less the number of messages held for them.
     pub(super) fn n_lacking(&self, tag: u32) -> isize {
         let n_awaited = self.awaited.iter().filter(|awaited| awaited.1 == tag).count();
         let n_held = self.held.iter().filter(|held| held.header.part == tag).count();
         n_awaited.cast_signed() - n_held.cast_signed()
     }
 
-    /// The tag of the first message that came and that no receive is for.
+    /// Returns the tag of the first held message that has no receive.
     pub(super) fn unexpected_tag(&self) -> Option<u32> {
         let tags = self.held.iter().map(|held| held.header.part);
         tags.into_iter().find(|&tag| self.n_lacking(tag) < 0)
     }
 
-    /// Whether the next message with this tag is for this receive.
+    /// Returns whether the next message with this tag belongs to this receive.
     fn is_for(&self, number: u64, tag: u32) -> bool {
         self.awaited.iter().find(|awaited| awaited.1 == tag) == Some(&(number, tag))
     }
 
-    /// The opening that a receive waits for, if it has come; and whether something came. What is
-    /// still in a frame is lent to `take`.
+    /// Returns the opening that a receive waits for, if it has arrived, and whether any frame
+    /// arrived. An opening that is still in a frame is lent to `take`.
     pub(super) fn take_opening<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -308,7 +313,7 @@ impl PeerMessages {
             return Ok((None, false));
         }
         for n_taken in 0..FRAMES_PER_POLL {
-            // With as many as may be held, the next one may still be the one.
+            // Continue at exactly the limit: the next opening may be the awaited one.
             if self.held.len() > MAX_MESSAGES {
                 return Ok((None, n_taken > 0));
             }
@@ -346,13 +351,13 @@ impl PeerMessages {
         Ok((None, true))
     }
 
-    /// More is to follow of a message whose opening was taken.
+    /// Prepares for the rest of a message whose opening was taken.
     pub(super) fn expect_rest(&mut self, number: u32, tag: u32) {
         self.grants_due.push_back((number, tag));
         self.rest_order.push_back(number);
     }
 
-    /// Sends grants, as far as there is room. Whether it did.
+    /// Sends grants while there is space. Returns whether it sent any.
     pub(super) fn send_grants<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -377,28 +382,28 @@ impl PeerMessages {
         Ok(moved)
     }
 
-    /// Whether the rest of this message comes next.
+    /// Returns whether the rest of this message is next to arrive.
     pub(super) fn rest_is_next(&self, number: u32) -> bool {
         self.rest_order.front() == Some(&number)
     }
 
-    /// All of the message whose turn it was has come.
+    /// Ends the turn of the message whose rest has arrived.
     pub(super) fn finish_receive(&mut self) {
         self.rest_order.pop_front();
     }
 }
 
-/// What all messages of this rank's say, whatever their type.
+/// Returns the header fields that all messages of this rank share, whatever their type.
 const fn own_header<X: Transport>(comm: &Communicator<X>) -> CallHeader {
     CallHeader::of_no_call(comm.context, comm.epoch())
 }
 
-/// Whether a frame is of a communicator that had the channel before.
+/// Returns whether a frame belongs to an earlier communicator on this channel.
 const fn is_left_over<X: Transport>(comm: &Communicator<X>, header: &Header) -> bool {
     header.call.context == comm.context && own_header(comm).age_of(header.call.epoch) > 0
 }
 
-/// The grant of a message of this number and tag to `to`, by `from`.
+/// Returns the header of a grant by `from` for a message that `to` sends.
 fn grant<X: Transport>(
     comm: &Communicator<X>,
     to: Rank,
@@ -418,7 +423,7 @@ fn grant<X: Transport>(
     }
 }
 
-/// A copy of a frame's message.
+/// Copies a frame's message to the heap.
 fn copy_opening(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
     let none = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
     let mut frame = HeapFrame::try_new(message.len()).ok_or(none)?;

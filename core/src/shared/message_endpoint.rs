@@ -1,4 +1,4 @@
-//! The two ends of a message under way: what is sent, and what is received.
+//! The two endpoints of a message in progress: its send and its receive.
 
 use super::mailbox::{GRANT, MAX_OPENING, OPENING, Opening, OpeningContent, PeerMessages, REST};
 use crate::collective::{Communicator, Cursor, Receiving, SegmentCoding, Sending};
@@ -13,13 +13,13 @@ use core::marker::PhantomData;
 
 const NO_MEMORY: Error = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
 
-/// One end of a message.
+/// One endpoint of a message.
 pub(super) trait MessageEndpoint<X: Transport> {
     type Value: Element;
     type Buffer;
     const IS_SENT: bool;
 
-    /// Starts it, as the receive of this number if it is one.
+    /// Starts the endpoint. `number` is the number of the receive, if it is one.
     fn begin(
         &mut self,
         comm: &mut Communicator<X>,
@@ -27,13 +27,13 @@ pub(super) trait MessageEndpoint<X: Transport> {
         number: u64,
     ) -> Result<(), Error>;
 
-    /// The rank at the other end.
+    /// Rank of the other endpoint.
     fn peer(&self) -> Rank;
 
-    /// How much of it has passed.
+    /// Progress of the message.
     fn cursor(&self) -> &Cursor;
 
-    /// Moves it on by one segment at most. Whether something moved.
+    /// Moves at most one segment. Returns whether anything moved.
     fn advance(
         &mut self,
         comm: &mut Communicator<X>,
@@ -41,26 +41,27 @@ pub(super) trait MessageEndpoint<X: Transport> {
         report: &mut Report,
     ) -> Result<bool, Error>;
 
-    /// Its tag, and that of a message that came in its stead.
+    /// Returns the tag of this message and the tag of another message, if only that other one has
+    /// arrived.
     fn mismatched_tags(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
 
-    /// The caller's buffer, once.
+    /// Returns the caller's buffer, once.
     fn give_back(&mut self) -> Option<Self::Buffer>;
 }
 
-/// A message that is sent.
+/// Sending endpoint of a message.
 pub(super) struct SendingEndpoint<T: Element, S> {
     data: Option<S>,
-    /// Values there were at first.
+    /// Length of the buffer at the start.
     n_values: usize,
     message: Sending<T>,
     number: u32,
-    /// Values of a segment after the opening.
+    /// Number of values in a segment after the opening.
     segment: usize,
 }
 
 impl<T: Element, S: AsRef<[T]>> SendingEndpoint<T, S> {
-    /// A message that has been prepared.
+    /// Creates the endpoint of a prepared message.
     pub(super) fn new(data: S, mut message: Sending<T>) -> Self {
         let (n_values, segment) = (data.as_ref().len(), message.segment);
         message.segment = segment.min(MAX_OPENING);
@@ -139,23 +140,23 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
     }
 }
 
-/// A message that is received.
+/// Receiving endpoint of a message.
 pub(super) struct ReceivingEndpoint<T, R> {
     data: Option<R>,
-    /// Values there were room for at first.
+    /// Length of the buffer at the start.
     n_values: usize,
     message: Receiving,
-    /// In the order of starts.
+    /// Number of the receive, in the order of starts.
     number: u64,
-    /// The number of the message, once it has come.
+    /// Number of the message, once its opening has arrived.
     received: Option<u32>,
-    /// For rows that lie apart.
+    /// Frame to decode into, if the values are not consecutive.
     scratch: Option<HeapFrame>,
     values: PhantomData<fn() -> T>,
 }
 
 impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
-    /// A message that can be received.
+    /// Creates the endpoint of a message that has been checked.
     pub(super) fn new<X: Transport>(
         comm: &Communicator<X>,
         mut data: R,
@@ -170,7 +171,7 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
         Ok(Self { data: Some(data), n_values, message, number, received, scratch, values })
     }
 
-    /// Takes the opening, if it is there. Whether something came.
+    /// Takes the opening, if it has arrived. Returns whether any frame arrived.
     fn open<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,

@@ -1,4 +1,4 @@
-//! Messages between two ranks of a communicator that has calls under way.
+//! Messages between two ranks of a communicator that may have calls in progress.
 
 use super::delivery::Delivery;
 use super::mailbox::Mailbox;
@@ -17,17 +17,20 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::mem;
 
-/// Calls that are under way go on while a rank waits here. A message has the channel of the next
-/// call to itself, so it is made between the same two calls on both ranks, and while fewer than
-/// [`n_calls`](Self::n_calls) are under way. A program whose messages keep no order with its calls
-/// makes them on a [duplicate](Self::duplicate), or with a channel for messages
-/// ([`Config::messages`](crate::Config::messages)): then they are as those that
-/// [are started](Self::start_send), and match with them.
+/// Blocking messages. Calls in progress continue while a rank waits here.
+///
+/// Without a channel for messages, a message uses the channel of the next call. Both ranks must
+/// therefore make it between the same two calls, and while fewer than [`n_calls`](Self::n_calls)
+/// are in progress. A program whose messages have no fixed order relative to its calls should use a
+/// [duplicate](Self::duplicate), or a channel for messages
+/// ([`Config::messages`](crate::Config::messages)).
+///
+/// With a channel for messages, blocking messages match with [started](Self::start_send) ones.
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// As [`Communicator::send`](crate::Communicator::send).
+    /// Same as [`Communicator::send`](crate::Communicator::send).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn send<T: Element>(
         &self,
         data: &[T],
@@ -38,18 +41,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.exchange(&mut [Outgoing::new(to, tag, data)], &mut [], plan)
     }
 
-    /// As [`Communicator::recv`](crate::Communicator::recv).
+    /// Same as [`Communicator::recv`](crate::Communicator::recv).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn recv<T: Element>(&self, data: &mut [T], from: Rank, tag: u32) -> Result<Report, Error> {
         self.exchange(&mut [], &mut [Incoming::new(from, tag, data)], &Plan::raw())
     }
 
-    /// As [`Communicator::send_recv`](crate::Communicator::send_recv).
+    /// Same as [`Communicator::send_recv`](crate::Communicator::send_recv).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     pub fn send_recv<'d, T: Element>(
         &self,
         send: Outgoing<'d, T>,
@@ -59,13 +62,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.exchange(&mut [send], &mut [recv], plan)
     }
 
-    /// As [`Communicator::exchange`](crate::Communicator::exchange).
+    /// Same as [`Communicator::exchange`](crate::Communicator::exchange).
     ///
     /// # Errors
-    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
     ///
     /// # Examples
-    /// A dot product is summed up while neighbours exchange what the next step needs:
+    /// Sum a dot product while neighbours exchange the halo for the next step:
     /// ```
     /// use foldwire::{
     ///     Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
@@ -94,7 +97,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         plan: &Plan,
     ) -> Result<Report, Error> {
         match &self.mailbox {
-            // The seat stays the next one: only the ranks concerned know of a message.
+            // Do not advance to the next slot: the other ranks do not know of the message.
             None if self.is_checking() => {
                 Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
             }
@@ -103,7 +106,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// The same by way of the channel for messages.
+    /// Runs an exchange over the channel for messages.
     fn exchange_by_mailbox<T: Element>(
         &self,
         mailbox: &Rc<Mailbox<'a, X>>,
@@ -116,7 +119,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut running: Vec<Box<dyn NodeWork + '_>> = Vec::new();
         mailbox
             .with(|comm| {
-                // What is wrong with one shows before another has begun.
+                // Reject a bad message before another one has begun.
                 comm.check_exchange(sends, recvs, plan)?;
                 for send in sends.iter_mut() {
                     let (data, message) = send.parts();
@@ -159,7 +162,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 }
                 Ok(())
             })
-            // Nothing stays half started.
+            // Leave no message half started.
             .inspect_err(|_| running.iter_mut().for_each(|one| one.abandon()))?;
         self.drive(&mut running)?;
         let codec = report.codec;
@@ -170,7 +173,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(report)
     }
 
-    /// Drives messages until all are over, or one has failed, and they with it.
+    /// Drives messages until all have finished, or until one has failed. A failure ends the others
+    /// too.
     fn drive(&self, running: &mut [Box<dyn NodeWork + '_>]) -> Result<(), Error> {
         running.iter_mut().for_each(|one| one.note_wait());
         while running.iter().any(|one| !one.is_finished()) {
@@ -191,39 +195,46 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 }
 
-/// Messages under way, on communicators that have a channel for them
+/// Messages in progress, on communicators with a channel for them
 /// ([`Config::messages`](crate::Config::messages)).
 ///
-/// They match as in MPI: of the messages from one rank to another with the same tag, the first that
-/// was started is received by the first receive that was started. Besides, ranks may start and wait
-/// for messages of other tags and ranks, and collective calls, in any order. A receive may be
-/// started long before its send, and a send long before its receive. Blocking messages of such a
-/// communicator are started and waited for, and match in the same way.
+/// *Matching.* Messages match as in MPI. Messages from one rank to another with the same tag match
+/// receives in the order in which they were started. Messages of other ranks and tags, and
+/// collective calls, may be started and waited for in any order. A receive may start long before
+/// its send, and a send long before its receive. Blocking messages of such a communicator match in
+/// the same way.
 ///
-/// They move whenever any call over the same transport is waited for. Time counts while its caller
-/// waits for a message, or polls it. One that fails or is dropped unfinished ends the communicator,
-/// and so the other messages under way on it; a call that fails does the same.
+/// *Progress.* Messages advance whenever any call over the same transport is waited for. Timeouts
+/// count only while the caller waits for the message or polls it. A message that fails, or is
+/// dropped unfinished, poisons the communicator and ends its other messages. A call that fails does
+/// the same.
 ///
-/// Long messages leave when their receive was started. Of shorter ones, up to 16384 values or a
-/// frame, and of the beginnings of long ones, a rank holds [`MAX_MESSAGES`](Self::MAX_MESSAGES) of
-/// each other rank's that came before their receive was started; more wait in the network, and
-/// whatever comes after them. A receive that waits in vain fails after the time limit, with
-/// [`Error::Mismatch`] of [`Field::Tag`](crate::error::Field::Tag) where a message came that no
-/// receive was for, else with [`Error::Stalled`].
+/// *Memory.* A message that fits a frame and has at most 16384 values leaves as soon as it is
+/// started. A longer message first sends its opening, which is its first segment. The rest follows
+/// once its receive was started. A rank holds up to [`MAX_MESSAGES`](Self::MAX_MESSAGES) short
+/// messages and openings from each other rank that arrived before their receives. Further ones wait
+/// in the network, and so do all messages after them.
+///
+/// *Timeouts.* A receive without its message fails after the timeout. The error is
+/// [`Error::Mismatch`] of [`Field::Tag`](crate::error::Field::Tag) if another message arrived that
+/// has no receive, and otherwise [`Error::Stalled`].
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Most sends, and most receives, that are under way at once on a communicator.
+    /// Largest number of sends, and of receives, that can be in progress on a communicator.
     pub const MAX_MESSAGES: usize = super::mailbox::MAX_MESSAGES;
 
-    /// Starts to send values to a rank, which [receives](Self::start_recv) as many of the type with
-    /// this tag. It is done when they have left; that they have come it does not say. What a rank
-    /// sends itself is copied at once.
+    /// Starts to send values to a rank, which must [receive](Self::start_recv) the same number of
+    /// values of this type with this tag.
+    ///
+    /// The send has finished when the values have left this rank, which does not mean that they
+    /// have arrived. Values that a rank sends to itself are copied at once.
     ///
     /// # Errors
-    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`]. Without a channel for messages
-    /// [`Error::NoMessages`]; if as many are under way as there may be, [`Error::TooManyMessages`].
+    /// [Usage errors](Error::is_usage), and [`Error::Poisoned`]. Among the former are
+    /// [`Error::NoMessages`] without a channel for messages, and [`Error::TooManyMessages`] if too
+    /// many messages are in progress.
     ///
     /// # Examples
-    /// Neighbours exchange edges while the inner part is computed:
+    /// Exchange edges with neighbours while the inner part is computed:
     /// ```
     /// use foldwire::{Error, Plan, Rank, SharedCommunicator, Transport};
     ///
@@ -265,8 +276,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(Pending::of(Rc::clone(&self.node), delivery))
     }
 
-    /// Starts to receive what a rank [sends](Self::start_send) with this tag, as many values as
-    /// `data` has, within the sender's bound, which is in the report.
+    /// Starts to receive the values that a rank [sends](Self::start_send) with this tag. Their
+    /// number must equal the length of `data`. The report holds the sender's bound.
     ///
     /// # Errors
     /// As [`start_send`](Self::start_send).

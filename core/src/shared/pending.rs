@@ -1,4 +1,4 @@
-//! A call under way that owns its buffers.
+//! A call or message in progress that owns its buffers.
 
 use crate::collective::{Call, CallState};
 use crate::element::Element;
@@ -18,33 +18,34 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
-/// What came of a call.
+/// Result of a finished call, together with the caller's array.
 #[derive(Debug)]
-#[must_use = "the array is here"]
+#[must_use = "this value holds the caller's array"]
 pub struct Finished<B> {
-    /// The array, with the result in it; with anything after an error that is not one of use.
+    /// The array with the result. After an error other than a usage error its contents are
+    /// unspecified.
     pub data: B,
-    /// The report, or why the call failed.
+    /// Report of the call, or its error.
     pub outcome: Result<Report, Error>,
 }
 
 impl<B> Finished<B> {
-    /// Array and report, or why the call failed.
+    /// Returns the array and the report, or the error of the call.
     ///
     /// # Errors
-    /// That.
+    /// The error of the call.
     pub fn into_result(self) -> Result<(B, Report), Error> {
         self.outcome.map(|report| (self.data, report))
     }
 }
 
-/// A call under way that owns its buffers, or borrows them for longer than the communicator lives.
+/// A call or message in progress that owns its buffers, or borrows them for longer than the
+/// communicator lives.
 ///
-/// [`wait`](Self::wait) for it, [`poll`](Self::poll) it, or `.await` it. It moves whenever any call
-/// over the same transport is waited for, or
-/// [`progress`](crate::SharedCommunicator::progress) is called. Dropping it unfinished gives it up
-/// on all ranks, and the communicator with it.
-#[must_use = "a call that is dropped is given up"]
+/// [`wait`](Self::wait) for it, [`poll`](Self::poll) it, or `.await` it. It advances whenever any
+/// call over the same transport is waited for, or [`progress`](crate::SharedCommunicator::progress)
+/// is called. Dropping it unfinished aborts it on all ranks and poisons the communicator.
+#[must_use = "a dropped call is aborted"]
 pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     node: Rc<Node<'a, X>>,
     /// `None` once its result has been taken.
@@ -52,24 +53,24 @@ pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     values: PhantomData<T>,
 }
 
-/// A call or message under way.
+/// A call or message in progress.
 pub(super) trait NodeWork: Drive {
-    /// What came of it, once it is done.
+    /// Result, once it has finished.
     fn outcome(&self) -> Option<Result<Report, Error>>;
 
-    /// How long it may take.
+    /// Time limits.
     fn limits(&mut self) -> &mut Limits;
 
-    /// Its caller looks at it.
+    /// Notes that the caller waits for it, so that time counts.
     fn note_wait(&mut self) {}
 
-    /// How long to rest before the next look.
+    /// Returns how long to rest before the next poll.
     fn rest(&self, now: Duration) -> Duration;
 }
 
-/// One that has the caller's buffer.
+/// A call or message that holds the caller's buffer.
 pub(super) trait BufferOwner<R>: NodeWork {
-    /// Gives it back, once.
+    /// Returns the buffer, once.
     fn give_back(&mut self) -> Option<R>;
 }
 
@@ -77,9 +78,9 @@ pub(super) trait BufferOwner<R>: NodeWork {
 struct PendingCall<'a, X: Transport, T: Element, S, R> {
     call_slot: Rc<CallSlot<'a, X>>,
     call_state: CallState<'a>,
-    /// With its buffers; `None` once they have been given back.
+    /// The call with its buffers; `None` once they have been returned.
     call: Option<Call<'a, T, S, R>>,
-    /// How long the buffers were at first.
+    /// Lengths of the buffers at the start.
     lengths: [usize; 2],
     outcome: Option<Result<Report, Error>>,
 }
@@ -105,7 +106,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
 }
 
 impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
-    /// What has been started, driven with the node's other calls from now on.
+    /// Registers a started call or message with the node, which drives it from now on.
     pub(super) fn of(node: Rc<Node<'a, X>>, work: impl BufferOwner<R> + 'a) -> Self {
         let work = Rc::new(RefCell::new(work));
         let driven: Rc<RefCell<dyn Drive + 'a>> = work.clone();
@@ -114,8 +115,9 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         Self { node, work: Some(work), values: PhantomData }
     }
 
-    /// Advances all calls over the transport by a bounded amount of work each. `Ready` once this
-    /// one is done, as often as it is asked; [`wait`](Self::wait) then gives the buffer.
+    /// Advances all calls over the transport by a bounded amount of work each. Returns `Ready` with
+    /// the result once this call has finished, in each further poll too. [`wait`](Self::wait) then
+    /// returns the buffer.
     ///
     /// # Errors
     /// As [`Operation::poll`](crate::Operation::poll).
@@ -124,20 +126,20 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
             return Poll::Ready(outcome);
         }
         self.note_wait();
-        // An error of the transport's shows in the call.
+        // The call reports an error of the transport itself.
         let _ = self.node.pass();
         self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Whether it is done, as far as it has been driven.
+    /// Returns whether the call has finished, without driving it.
     pub fn is_finished(&self) -> bool {
         self.outcome().is_some()
     }
 
-    /// Drives all calls over the transport until this one is done.
+    /// Drives all calls over the transport until this one has finished.
     ///
     /// # Panics
-    /// In a user's operation that this very call is computing with.
+    /// If a user's operation waits for the call that is computing with it.
     pub fn wait(mut self) -> Finished<R> {
         self.note_wait();
         loop {
@@ -145,11 +147,11 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
                 return finished;
             }
             let moved = if self.node.is_in_pass() {
-                // In a user's operation, on behalf of another call.
+                // A user's operation waits here while another call computes with it.
                 let work = self.work.as_ref().map(|work| work.try_borrow_mut());
                 work.and_then(Result::ok).expect("a call cannot wait for itself").drive()
             } else {
-                // An error of the transport's shows in the call.
+                // The call reports an error of the transport itself.
                 self.node.pass().unwrap_or(false)
             };
             if !moved {
@@ -158,23 +160,23 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         }
     }
 
-    /// Fails with [`Error::Stalled`] after `timeout` without any progress, as
-    /// [`Operation::with_timeout`](crate::Operation::with_timeout).
+    /// Makes the call fail with [`Error::Stalled`] after `timeout` without any progress, as
+    /// [`Operation::with_timeout`](crate::Operation::with_timeout) does.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.change(|limits| limits.stall = timeout);
         self
     }
 
-    /// Fails with [`Error::Deadline`] unless finished in `left` from now, as
-    /// [`Operation::with_deadline`](crate::Operation::with_deadline).
+    /// Makes the call fail with [`Error::Deadline`] unless it finishes in `left` from now, as
+    /// [`Operation::with_deadline`](crate::Operation::with_deadline) does.
     pub fn with_deadline(self, left: Duration) -> Self {
         let deadline = self.node.now().saturating_add(left);
         self.change(|limits| limits.deadline = Some(deadline));
         self
     }
 
-    /// Gives the call up: the other ranks get [`Error::Aborted`], and the communicator is poisoned.
-    /// Dropping it unfinished does the same.
+    /// Aborts the call: the other ranks get [`Error::Aborted`], and the communicator is poisoned.
+    /// Dropping the call unfinished does the same.
     pub fn cancel(self) {
         drop(self);
     }
@@ -195,15 +197,15 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         self.work.as_ref()?.try_borrow().ok()?.outcome()
     }
 
-    /// The result, once the call is done, for the first time.
+    /// Returns the result once the call has finished, the first time only.
     fn take(&mut self) -> Option<Finished<R>> {
         let outcome = self.outcome()?;
-        // Nobody drives a call that is done.
+        // The node does not drive a finished call, so the borrow succeeds.
         let data = self.work.take()?.try_borrow_mut().ok()?.give_back()?;
         Some(Finished { data, outcome })
     }
 
-    /// How long to rest before the next look.
+    /// Returns how long to rest before the next poll.
     fn rest(&self) -> Duration {
         let work = self.work.as_ref().map(|work| work.try_borrow());
         let Some(Ok(work)) = work else { return Duration::ZERO };
@@ -233,7 +235,7 @@ impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> PendingCal
 }
 
 impl<X: Transport, T: Element, S, R> PendingCall<'_, X, T, S, R> {
-    /// Tells the other ranks that this one has given up, unless it is done.
+    /// Aborts the call unless it has finished, and notifies the other ranks.
     fn give_up(&mut self) {
         if let Ok(mut comm) = self.call_slot.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
@@ -318,7 +320,7 @@ where
     }
 }
 
-/// Dropped unfinished, it gives the call up.
+/// Aborts the call if it is unfinished.
 impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take()
@@ -333,7 +335,7 @@ impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
 /// Nothing in it is ever pinned.
 impl<X: Transport, T: Element, R> Unpin for Pending<'_, X, T, R> {}
 
-/// Once it has returned its result, it is pending for ever.
+/// After it has returned its result, it stays pending forever.
 impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
     type Output = Finished<R>;
 
@@ -344,7 +346,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
         self.note_wait();
         let mut moved = self.node.pass().unwrap_or(false);
         if !moved && self.node.register(context.waker()) {
-            // What came before it was registered is found now.
+            // Try again: a frame may have arrived before the waker was registered.
             moved = self.node.pass().unwrap_or(false);
             if !moved {
                 return self.take().map_or(Poll::Pending, Poll::Ready);

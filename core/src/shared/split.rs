@@ -1,12 +1,12 @@
-//! Communicators made from a communicator: split, duplicated, of survivors.
+//! Communicators made from a communicator: splits, duplicates, and communicators of survivors.
 //!
-//! All ranks tell all others, in one exact all-gather, which group they want to be in, which
-//! channels they have free, what those may hold, and the latest epoch that they know of. So the
-//! members of a group find the same ranks in the same order, the same free channels, and an epoch
-//! later than any that was used on them. Ranks of different groups may take the same channels: they
-//! have no link in common.
+//! All ranks exchange an entry in one exact all-gather. It holds the group that a rank wants to
+//! join, its free channels, the frames that those may still hold, and the latest epoch that it
+//! knows. The members of a group thus find the same ranks in the same order, and the same free
+//! channels. They also agree on an epoch later than any used on those channels. Ranks of different
+//! groups may take the same channels, since no link connects them.
 //!
-//! Cost: an all-gather of 22 `f64` for each rank; and where channels must be flushed, 9 messages on
+//! Cost: an all-gather of 22 `f64` for each rank. If channels must be flushed, also 9 messages on
 //! each of their links.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
@@ -26,26 +26,26 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
-/// Channels in a number: as many bits as an `f64` surely holds exactly.
+/// Channels in one number: as many bits as an `f64` holds exactly.
 const BITS: usize = 32;
-/// Numbers that say which channels are free.
+/// Count of numbers in a mask of all channels.
 const N_MASKS: usize = MAX_CHANNELS / BITS;
 
-/// What a rank tells the others.
+/// Entry of one rank in the all-gather.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SplitEntry {
     color: Option<u32>,
     key: i32,
     n_calls: u32,
     epoch: u64,
-    /// How many ranks share the rank's node, and then the key is the lowest of them; 0 if ranks are
-    /// not to be numbered by nodes.
+    /// Number of ranks on the rank's node, whose lowest rank is then the key; 0 if ranks are not
+    /// numbered by nodes.
     n_on_node: u32,
-    /// Whether messages under way have a channel.
+    /// True if messages have a channel.
     has_messages: bool,
-    /// A bit for each free channel but those on which a call has failed.
+    /// A bit for each free channel, except those on which a call has failed.
     sound: ChannelMask,
-    /// A bit for each free channel but those that had messages, and no call that failed.
+    /// A bit for each free channel, except those that had messages but no failed call.
     clean_or_failed: ChannelMask,
 }
 
@@ -57,7 +57,7 @@ fn is_in(mask: &ChannelMask, channel: usize) -> bool {
 }
 
 impl SplitEntry {
-    /// Numbers that an entry travels as.
+    /// Count of numbers in an encoded entry.
     const N_VALUES: usize = Self::N_NUMBERS + 2 * N_MASKS;
     const N_NUMBERS: usize = 6;
 
@@ -89,7 +89,7 @@ impl SplitEntry {
         }
     }
 
-    /// What a channel's links may hold; `None` if it is not free.
+    /// Returns the kind of frames that a channel's links may hold; `None` if it is not free.
     fn leftover(&self, channel: usize) -> Option<LeftoverFrames> {
         match (is_in(&self.sound, channel), is_in(&self.clean_or_failed, channel)) {
             (true, true) => Some(LeftoverFrames::Nothing),
@@ -101,24 +101,27 @@ impl SplitEntry {
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Communicators of the ranks that give the same color, for `n_calls` calls at once, at least
-    /// one; `None` for a rank that gives none. Ranks are numbered by `key`, and by their old rank
-    /// where that is the same. All ranks of this communicator call it together, between the same
-    /// two calls; those of one color with the same `n_calls`.
+    /// Creates a communicator of the ranks that pass the same color. It runs up to `n_calls` calls
+    /// at once, at least one. Returns `None` on a rank that passes no color.
     ///
-    /// A communicator that is dropped gives its channels back, so there is no end to splits. Only
-    /// how many live at once is limited.
+    /// Ranks are numbered in the order of `key`, and ranks with equal keys in their old order. All
+    /// ranks of this communicator must call this between the same two calls. Ranks of one color
+    /// must pass the same `n_calls`.
+    ///
+    /// Dropping a communicator frees its channels. The number of splits is therefore unlimited, but
+    /// not the number of communicators that exist at once.
+    ///
+    /// The ranks of a color first flush channels on which a call has failed. They flush other
+    /// channels once in 2¹⁵ communicators.
     ///
     /// # Errors
-    /// As a call of [`all_gather`](Self::all_gather);
-    /// [`Error::TooFewChannels`] on all ranks of a color for which there are too few;
-    /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`, or in whether they
-    /// have a channel for messages.
+    /// The errors of an [`all_gather`](Self::all_gather). [`Error::TooFewChannels`] on all ranks of
+    /// a color that has too few channels. [`Error::Mismatch`] of [`Field::Context`] if ranks of a
+    /// color differ in `n_calls`, or in whether they have a channel for messages.
     ///
-    /// The ranks of a color first flush channels on which a call has failed, and other channels
-    /// once in 2¹⁵ communicators. A flush that fails is [`Error::Transport`], [`Error::Stalled`],
-    /// [`Error::Deadline`] or [`Error::Aborted`]. Its ranks are numbered as in the new
-    /// communicator, and this communicator lives.
+    /// [`Error::Transport`], [`Error::Stalled`], [`Error::Deadline`] or [`Error::Aborted`] if a
+    /// flush fails. Such an error uses the ranks of the new communicator, and this communicator
+    /// stays usable.
     pub fn split(
         &self,
         color: Option<u32>,
@@ -128,7 +131,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_split(color, key, n_calls)?.wait()
     }
 
-    /// Starts what [`split`](Self::split) does. Until it is done, other communicators over the same
+    /// Starts a [`split`](Self::split). Until it has finished, other communicators over the same
     /// transport find no free channels.
     ///
     /// # Errors
@@ -142,7 +145,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_split_on_nodes(color, key, n_calls, 0)
     }
 
-    /// As [`start_split`](Self::start_split), where `n_near` ranks share this one's node, or 0.
+    /// Starts a [`split`](Self::split) that may number ranks by nodes. `n_on_node` is the number of
+    /// ranks on this rank's node, or 0.
     pub(super) fn start_split_on_nodes(
         &self,
         color: Option<u32>,
@@ -179,9 +183,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(Split { parent: self, exchange, offer, created: None })
     }
 
-    /// A communicator of the same ranks for `n_calls` calls at once, at least one. Its calls and
-    /// those of this one are apart from each other. All ranks call it together, between the same
-    /// two calls.
+    /// Creates a communicator of the same ranks. It runs up to `n_calls` calls at once, at least
+    /// one.
+    ///
+    /// Its calls are independent of the calls of this communicator. All ranks must call this
+    /// between the same two calls.
     ///
     /// # Errors
     /// As [`split`](Self::split).
@@ -189,18 +195,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.split(Some(0), 0, n_calls)?.ok_or(Error::Internal)
     }
 
-    /// A communicator of the ranks that call this, after a failure or without one, for `n_calls`
-    /// calls at once: what [`Communicator::shrink`](crate::Communicator::shrink) does. Calls under
-    /// way on this one are given up, and its channels are not used again.
+    /// Creates a communicator of the ranks that call this, as
+    /// [`Communicator::shrink`](crate::Communicator::shrink) does. It runs up to `n_calls` calls at
+    /// once. A failure is not necessary.
     ///
-    /// A rank that is left out counts as lost for the transport, and so for other communicators
-    /// over it as well.
+    /// Calls in progress on this communicator are aborted, and its channels are not used again. The
+    /// transport counts a rank that is left out as lost, and so do other communicators over it.
     ///
     /// # Errors
     /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split).
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
         self.call_slots.iter().for_each(|call_slot| self.node.give_up(call_slot));
-        // What the survivors agree on travels on the first channel.
+        // The survivors agree over the first channel.
         let mut call_slots =
             self.call_slots.iter().map(|call_slot| call_slot.comm.try_borrow_mut());
         let mut first = call_slots.next().and_then(Result::ok).ok_or(Error::Internal)?;
@@ -229,24 +235,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 }
 
-/// A communicator being made; see [`SharedCommunicator::split`].
+/// A split in progress; see [`SharedCommunicator::split`].
 ///
-/// [`wait`](Self::wait) for it, or `.await` it. Dropping it unfinished gives up the communicator
+/// [`wait`](Self::wait) for it, or `.await` it. Dropping it unfinished poisons the communicator
 /// that is being split.
-#[must_use = "nothing comes of it unless it is waited for"]
+#[must_use = "no communicator is made unless the split is waited for"]
 pub struct Split<'s, 'a, X: Transport + 'a> {
     parent: &'s SharedCommunicator<'a, X>,
     exchange: Pending<'a, X, f64, Vec<f64>>,
     offer: ChannelOffer<'a, X>,
-    /// Once all have told.
+    /// The new communicator, once all ranks have exchanged their entries.
     created: Option<NewCommunicator<'a, X>>,
 }
 
-/// A communicator, and links that its members still flush.
+/// A communicator, and the links that its members are still flushing.
 type NewCommunicator<'a, X> = (SharedCommunicator<'a, X>, Flush<'a, X>);
 
 impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
-    /// Drives all calls over the transport until it is done.
+    /// Drives all calls over the transport until the split has finished.
     ///
     /// # Errors
     /// As [`SharedCommunicator::split`].
@@ -265,7 +271,7 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     }
 }
 
-/// Once it has returned its result, it is pending for ever.
+/// After it has returned its result, it stays pending forever.
 impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
     type Output = Result<Option<SharedCommunicator<'a, X>>, Error>;
 
@@ -283,7 +289,8 @@ impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
     }
 }
 
-/// The communicator of this rank's color, of what all ranks told, and what is to be flushed for it.
+/// Creates the communicator of this rank's color from the entries of all ranks, and the flush of
+/// its channels.
 fn make_communicator<'a, X: Transport + 'a>(
     parent: &SharedCommunicator<'a, X>,
     all: &[f64],
@@ -330,7 +337,8 @@ fn make_communicator<'a, X: Transport + 'a>(
     let is_due = |channel| due.contains(&channel);
     let flush = Flush::new(&parent.node, &created.call_slots, &outer, is_due);
     if own.n_on_node > 0 {
-        // Nodes that are all as large, as each of their ranks sees it.
+        // All nodes must have the same size, and each must appear with the same ranks on all of
+        // them.
         let n_on_node = own.n_on_node as usize;
         let is_whole = |node: &[(i32, Rank)]| {
             let is_of = |(key, rank): &(i32, Rank)| {

@@ -1,4 +1,4 @@
-//! One pass over an exchange: what moves, and what is heard meanwhile.
+//! One pass over an exchange: moves messages, and listens for notices of failures.
 
 use super::{Communicator, Incoming, Outgoing, RunningExchange, SegmentCoding, TAG};
 use crate::element::Element;
@@ -13,7 +13,8 @@ use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 
-/// A message that is so long behind its sender's next call, or half the time limit, will not come.
+/// Longest time to wait for a message whose sender already waits for this rank in a collective
+/// call. Half the timeout also ends the wait.
 const LATE_AFTER: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
@@ -44,8 +45,8 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };
         let limits = self.limits;
         let step = self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)?;
-        // Who waits for this rank in a collective call sends nothing before it makes that. What was
-        // sent earlier may still be on its way, though.
+        // A rank that waits for this rank in a collective call sends no message before that call.
+        // An earlier message may still be in transit.
         let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
         match self.comm.notices.asked_by().filter(is_awaited) {
             Some(rank)
@@ -60,7 +61,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         }
     }
 
-    /// Moves each message as far as it goes at once. Whether one moved.
+    /// Moves each message as far as it can go now. Returns whether one moved.
     fn move_all(&mut self) -> Result<bool, Error> {
         let mut moved = false;
         for index in 0..self.sends.len() {
@@ -90,15 +91,15 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         Ok(moved)
     }
 
-    /// Looks at the network if a message has moved since it was last looked at: what its codec
-    /// passed is not counted in the next one's.
+    /// Polls the network if a message has moved. The codec of the next message counts its values
+    /// from here until it polls the network itself.
     fn poll_network_after(&mut self, moved: bool) {
         if moved {
             self.comm.transport.nudge();
         }
     }
 
-    /// Takes the next segment of what a rank sends, if it is there.
+    /// Takes the next segment that a rank sends, if it is there.
     fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
         let Self { comm, recvs, report, .. } = self;
         let mut scratch = None;
@@ -122,7 +123,8 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         Ok(true)
     }
 
-    /// Tells the other ranks, and makes the communicator refuse further calls.
+    /// Aborts the exchange unless it is over: notifies the other ranks and poisons the
+    /// communicator.
     pub(super) fn give_up(&mut self, error: Option<&Error>) {
         if !mem::replace(&mut self.is_over, true) {
             self.comm.give_messages_up::<T>(error, false);
@@ -130,17 +132,17 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
     }
 }
 
-/// The messages of an exchange, while none moves.
+/// Messages of an exchange while none of them moves.
 struct MessagesWaiting<'e, 'd, T: Element> {
     sends: &'e [Outgoing<'d, T>],
     recvs: &'e [Incoming<'d, T>],
-    /// Who still has to take what was sent, once all have left.
+    /// Rank that has not taken all frames yet, once all have been sent.
     undelivered: Option<Rank>,
     own: Rank,
 }
 
 impl<T: Element> MessagesWaiting<'_, '_, T> {
-    /// The ranks that are waited for: what they send first.
+    /// Ranks that this one waits for: first those that send, then those that receive.
     fn all(&self) -> impl Iterator<Item = Rank> {
         let recvs = self.recvs.iter().map(|recv| &recv.message);
         let recvs = recvs.filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
@@ -154,7 +156,7 @@ impl<T: Element> Waiter for MessagesWaiting<'_, '_, T> {
         self.all().take(MAX_AWAITED).collect()
     }
 
-    /// With the segment.
+    /// Also returns the number of the segment.
     fn blamed(&self) -> (Rank, usize) {
         let rank = self.all().next().or(self.undelivered).unwrap_or(self.own);
         let cursors = self.recvs.iter().map(|recv| recv.message.cursor);
@@ -163,12 +165,12 @@ impl<T: Element> Waiter for MessagesWaiting<'_, '_, T> {
     }
 }
 
-/// Whether more of a message is to come from a rank.
+/// Returns whether a rank still has to send a part of this message.
 fn is_open<T: Element>(recv: &Incoming<'_, T>, from: Rank) -> bool {
     recv.message.from == from && !recv.message.cursor.is_done
 }
 
-/// Takes a segment of the message under way, or else of any that it may be of.
+/// Takes a segment of the message in progress, or else of any message with its tag.
 fn take<X: Transport, T: Element>(
     comm: &mut Communicator<X>,
     recvs: &mut [Incoming<'_, T>],

@@ -1,41 +1,42 @@
-//! Values that lie in rows, at equal distances: a block of a matrix, a face of a grid.
+//! Values in rows at equal distances, such as a block of a matrix or a face of a grid.
 
 use crate::error::{Buffer, Error};
 use core::ops::Range;
 
-/// Where the values of a message lie in a slice: `n_rows` rows of `n_columns` values each, of which
-/// one begins `stride` values after the other (BLAS: the leading dimension; MPI:
+/// Positions of a message's values in a slice: `n_rows` rows of `n_columns` values each.
+/// Consecutive rows begin `stride` values apart (BLAS: the leading dimension; MPI:
 /// `MPI_Type_vector`).
 ///
 /// # Examples
-/// The last column of a matrix of 4 rows and 3 columns, from its place in the first row on:
+/// The last column of a matrix of 4 rows and 3 columns, in a slice that begins with its first
+/// value:
 /// ```
 /// let column = foldwire::Rows { n_rows: 4, n_columns: 1, stride: 3 };
 /// assert_eq!(column.n_values(), 4);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Rows.
+    /// Number of rows.
     pub n_rows: usize,
-    /// Values in each.
+    /// Number of values in a row.
     pub n_columns: usize,
-    /// Values from the beginning of a row to that of the next; at least `n_columns`.
+    /// Distance between the beginnings of consecutive rows, in values; at least `n_columns`.
     pub stride: usize,
 }
 
 impl Rows {
-    /// So many values, one after the other.
+    /// Describes consecutive values, as a single row.
     pub(crate) const fn one(n_values: usize) -> Self {
         Self { n_rows: 1, n_columns: n_values, stride: n_values }
     }
 
-    /// Values in all rows.
+    /// Number of values in all rows.
     #[must_use]
     pub const fn n_values(&self) -> usize {
         self.n_rows.saturating_mul(self.n_columns)
     }
 
-    /// An error unless all rows lie in a slice of so many values, none over another.
+    /// Checks that all rows lie in a slice of `have` values and do not overlap.
     pub(super) fn check(&self, buffer: Buffer, have: usize) -> Result<(), Error> {
         if self.n_values() == 0 {
             return Ok(());
@@ -48,7 +49,7 @@ impl Rows {
         if need <= have { Ok(()) } else { Err(Error::Length { buffer, need, have }) }
     }
 
-    /// Where these of the values lie, if it is one after the other.
+    /// Returns the positions of these values, if they are consecutive.
     pub(super) fn contiguous(&self, values: &Range<usize>) -> Option<Range<usize>> {
         let mut runs = self.runs(values.clone());
         let first = runs.next().unwrap_or(0..0);
@@ -57,7 +58,7 @@ impl Rows {
         (is_dense || runs.next().is_none()).then_some(one)
     }
 
-    /// Where these of the values lie, a run for each row that they are in.
+    /// Returns the positions of these values, as a run for each row.
     pub(crate) fn runs(&self, values: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let Self { n_columns, stride, .. } = *self;
         let mut next = values.start;

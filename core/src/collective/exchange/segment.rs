@@ -1,4 +1,4 @@
-//! One segment of a message: how it is prepared, sent, checked and taken.
+//! Segments of messages: how they are prepared, sent, checked and received.
 
 use super::super::{CallSpec, Communicator, value_range};
 use super::Rows;
@@ -23,7 +23,7 @@ use crate::transport::{Rank, Tag, Transport};
 use core::ops::Range;
 use core::task::Poll;
 
-/// How far a message has come.
+/// Progress of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     pub(crate) n_values: usize,
@@ -36,7 +36,7 @@ impl Cursor {
         self.n_segments > 0 && !self.is_done
     }
 
-    /// One more segment of an array of `count` values.
+    /// Counts a segment of an array of `count` values.
     const fn advance(&mut self, n_values: usize, count: usize) {
         self.n_values += n_values;
         self.n_segments += 1;
@@ -44,7 +44,7 @@ impl Cursor {
     }
 }
 
-/// A message to send, but for its values.
+/// A message to send, without its values.
 #[derive(Debug)]
 pub(crate) struct Sending<T: Element> {
     pub(crate) to: Rank,
@@ -53,7 +53,7 @@ pub(crate) struct Sending<T: Element> {
     pub(crate) cursor: Cursor,
     codec: AnyCodec<T>,
     quantum: Quantum,
-    /// Values of a segment.
+    /// Number of values in a segment.
     pub(crate) segment: usize,
 }
 
@@ -63,7 +63,8 @@ impl<T: Element> Sending<T> {
         Self { to, tag, rows, cursor: Cursor::default(), codec, quantum, segment: CHUNK }
     }
 
-    /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
+    /// Returns the value range of the message; `None` if a sample does not show it. Rows that are
+    /// not consecutive are scanned in full.
     fn scan_values(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<ValueRange>> {
         let count = self.rows.n_values();
         if let Some(run) = self.rows.contiguous(&(0..count)) {
@@ -80,7 +81,7 @@ impl<T: Element> Sending<T> {
     }
 }
 
-/// A message to receive, but for the room for its values.
+/// A message to receive, without the space for its values.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) from: Rank,
@@ -95,27 +96,27 @@ impl Receiving {
         Self { from, tag, rows, cursor }
     }
 
-    /// Of it nothing has come.
+    /// Starts over, before the first segment.
     pub(crate) const fn rewind(&mut self) {
         self.cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
     }
 
-    /// Whether its values lie apart from each other, so that they are decoded in a frame first.
+    /// Returns whether the values are not consecutive. They are then decoded into a frame first.
     pub(crate) fn is_strided(&self) -> bool {
         self.rows.contiguous(&(0..self.rows.n_values())).is_none()
     }
 }
 
-/// How a segment travels.
+/// Frame fields that depend on how messages travel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentCoding {
-    /// With this tag.
+    /// Tag of the frame.
     pub(crate) tag: Tag,
-    /// As one of the message of this number; 0 where messages have none.
+    /// Number of the message; 0 if messages have no numbers.
     pub(crate) number: u32,
 }
 
-/// Values of these runs, one after the other in a frame.
+/// Copies the values of these runs into a frame, one after the other.
 fn gather<'f, T: Element>(
     data: &[T],
     runs: impl Iterator<Item = Range<usize>>,
@@ -132,7 +133,7 @@ fn gather<'f, T: Element>(
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Whether there can be messages of this plan, with these ranks.
+    /// Checks that messages with this plan and these ranks are possible.
     pub(crate) fn check_messages<T: Element>(
         &self,
         peers: impl IntoIterator<Item = Rank>,
@@ -150,7 +151,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Chooses codec and segments of a message, and notes its bound.
+    /// Chooses the codec and the segments of a message, and records its bound.
     pub(crate) fn prepare_message<T: Element>(
         &self,
         send: &mut Sending<T>,
@@ -184,7 +185,7 @@ impl<X: Transport> Communicator<X> {
         } else {
             None
         };
-        // Receivers know the bound by the lattice's spacing alone.
+        // Ignore the grid of the values: receivers derive the bound from the lattice spacing alone.
         let value_range =
             value_range.map(|value_range| ValueRange { grid: 0.0, increment: 0.0, ..value_range });
         let budget = resolve(&spec, value_range)?;
@@ -207,19 +208,19 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// What all messages of this rank's say.
+    /// Returns the header fields that all messages of this rank share.
     pub(crate) fn message_header<T: Element>(&self) -> CallHeader {
         let none = CallHeader::of_no_call(self.context, self.epoch);
         CallHeader { dtype: T::DTYPE, ..none }
     }
 
-    /// What notices are compared with, and what the others are told of: the next call, which this
-    /// rank will not make.
+    /// Returns the header of the next call, which this rank will not make. Received notices are
+    /// compared with it, and this rank's notices carry it.
     pub(crate) fn next_call_header<T: Element>(&self) -> CallHeader {
         CallHeader { sequence: self.sequence.wrapping_add(1), ..self.message_header::<T>() }
     }
 
-    /// What a segment says of its message.
+    /// Returns the header of a message's next segment.
     pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, coding: SegmentCoding) -> Header {
         Header {
             kind: MessageKind::Message,
@@ -228,7 +229,7 @@ impl<X: Transport> Communicator<X> {
                 codec: send.codec.as_dyn().id(),
                 count: send.rows.n_values() as u64,
                 step: send.quantum.step(),
-                // No other rank takes it for its own.
+                // Names the receiver, so that no other rank accepts the segment.
                 root: send.to.0,
                 ..self.message_header::<T>()
             },
@@ -242,7 +243,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Sends a message's next segment, if there is room.
+    /// Sends a message's next segment if the link and the pool have space. Returns whether it did.
     pub(crate) fn send_segment<T: Element>(
         &mut self,
         coding: SegmentCoding,
@@ -265,7 +266,7 @@ impl<X: Transport> Communicator<X> {
         let mut scratch = None;
         if contiguous.is_none() {
             let Poll::Ready(Ok(second)) = transport.poll_frame() else {
-                // Whatever is the matter, the next pass finds it with the first.
+                // If the pool has failed, the next pass gets the error with its first frame.
                 transport.recycle(frame);
                 return Ok(false);
             };
@@ -307,7 +308,7 @@ impl<X: Transport> Communicator<X> {
         Ok(true)
     }
 
-    /// Lends the next frame from a rank to `take`, if one is there, and gives it back.
+    /// Lends the next frame from a rank to `take`, if one is there, and recycles it.
     pub(crate) fn take_frame<R>(
         &mut self,
         from: Rank,
@@ -327,7 +328,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// What a frame says that came where a message was to come.
+    /// Parses a frame that arrived in place of a message's segment, and rejects all other kinds.
     pub(crate) fn read_message(&self, rank: Rank, message: &[u8]) -> Result<Header, Error> {
         let damaged = Error::Frame { rank, error: FrameError::Damaged };
         let header = Header::parse(message, self.checksum())
@@ -350,7 +351,7 @@ impl<X: Transport> Communicator<X> {
         Ok(header)
     }
 
-    /// Whether a segment is of a message of this type and number to this rank.
+    /// Checks that a segment belongs to a message to this rank, with this type and number.
     pub(crate) fn check_message<T: Element>(
         &self,
         rank: Rank,
@@ -358,7 +359,7 @@ impl<X: Transport> Communicator<X> {
         header: &Header,
     ) -> Result<(), Error> {
         let theirs = header.call;
-        // What a sender may choose, and what else a message of its type says.
+        // Fields that a sender may choose, next to those that are fixed for this type.
         let chosen = CallHeader {
             sequence: number,
             codec: theirs.codec,
@@ -375,8 +376,8 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// Checks that a segment is the next one of a message, and decodes it into its place: where
-    /// that is several rows, by way of `scratch`, a frame.
+    /// Checks that a segment is the next one of a message, and decodes it into place. If its values
+    /// are not consecutive, it decodes them into the frame `scratch` first.
     pub(crate) fn take_segment<T: Element>(
         &mut self,
         recv: &mut Receiving,
@@ -431,15 +432,15 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// Tells the other ranks that a message was given up, and refuses further calls. `are_apart`:
-    /// messages have this channel to themselves.
+    /// Notifies the other ranks that a message was aborted, and poisons the communicator.
+    /// `are_apart` is true if only messages use this channel.
     pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>, are_apart: bool) {
         let own = self.rank();
         let is_received = matches!(error, Some(Error::Aborted { .. }));
         let (reason, culprit) = match error.map(|error| AbortReason::of(error, own)) {
             None => (AbortReason::Dropped, own),
-            // The others make no such call, and have nothing to compare. What was heard of another
-            // one is handed on where they would compare nothing.
+            // The other ranks make no such call, so a mismatch tells them nothing. On a channel of
+            // messages, a mismatch received from another rank is forwarded unchanged.
             Some((AbortReason::Mismatch(_), culprit)) if !(is_received && are_apart) => {
                 (AbortReason::Message, culprit)
             }

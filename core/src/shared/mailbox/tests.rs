@@ -1,4 +1,4 @@
-//! Messages between two ranks of one thread, whose numbers are about to wrap.
+//! Messages between two ranks on one thread, whose numbers are about to wrap.
 
 use super::*;
 use crate::collective::Config;
@@ -23,7 +23,7 @@ impl TransportError for Never {
 
 type Queue = Rc<RefCell<BTreeMap<Tag, VecDeque<(HeapFrame, usize)>>>>;
 
-/// One of two ranks: what it sends, and what comes.
+/// Transport of one of two ranks: frames that it sends, and frames that arrive.
 struct TestEndpoint {
     rank: Rank,
     sent: Queue,
@@ -91,7 +91,7 @@ impl Transport for TestEndpoint {
     fn idle(&mut self, _: Duration) {}
 }
 
-/// In messages they are numbers of 32 bits. Long ones have grants, which say them as well.
+/// Message numbers have 32 bits. Long messages have grants, which carry the numbers too.
 #[test]
 fn numbers_of_messages_wrap() {
     for n_before in [0, u32::MAX - 2, u32::MAX] {
@@ -109,7 +109,7 @@ fn numbers_of_messages_wrap() {
         let values = |at: usize| vec![at as f32; [5, 9000][at % 2]];
         let start = |at| from.start_send(values(at), Rank(1), at as u32, &Plan::raw());
         let sent: Vec<_> = (0..8).map(|at| start(at).expect("there is room")).collect();
-        // In another order than they were sent in.
+        // Receive in another order than the order of the sends.
         for at in [3, 2, 1, 0, 5, 4, 7, 6] {
             let room = vec![0.0; values(at).len()];
             let mut received = to.start_recv(room, Rank(0), at as u32).expect("there is room");
