@@ -15,9 +15,9 @@
 #[cfg(feature = "plots")]
 mod bars;
 mod errors;
+mod local_ranks;
 mod operands;
 mod output;
-mod party;
 #[cfg(feature = "plots")]
 mod plot;
 mod theory;
@@ -36,9 +36,9 @@ use foldwire_workbench::plot::PlotFile;
 use foldwire_workbench::{progress, quality, room, streams};
 use serde::Serialize;
 
-use errors::{Errors, Histogram, Spread};
-use operands::Operands;
-use party::{MAX_FRAME, Party, Route};
+use errors::{ErrorSummary, Errors, Histogram};
+use local_ranks::{AllReduceMethod, LocalRanks, MAX_FRAME};
+use operands::RankArrays;
 use theory::Theory;
 
 /// Deviations that a histogram reaches to both sides, of the theory whose errors are larger.
@@ -46,7 +46,7 @@ const REACH: f64 = 3.5;
 
 /// One number of ranks, pipeline and schedule. Errors are in units of `bound`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct AccuracyRow {
     ranks: usize,
     pipeline: &'static str,
     schedule: &'static str,
@@ -55,7 +55,7 @@ struct Row {
     /// On each operand, in the unit of the data.
     bound: f64,
     #[serde(flatten)]
-    spread: Spread,
+    summary: ErrorSummary,
     /// The worst case that the library states, and what rounding may add to it.
     stated: f64,
     rounding: f64,
@@ -74,7 +74,7 @@ struct Row {
 
 /// Everything that goes into all rows.
 #[derive(Debug, Serialize)]
-struct Setting {
+struct AccuracySetting {
     op: &'static str,
     codec: String,
     dtype: String,
@@ -110,7 +110,7 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
         return Err(UsageError::new(format!("{message} and broadcast")).into());
     }
     let data = source.data::<T>(1);
-    let setting = Setting {
+    let setting = AccuracySetting {
         op: args.op.name(),
         codec: codec.to_string(),
         dtype: T::DTYPE.to_string(),
@@ -128,12 +128,17 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
     if let Some(file) = &args.plot {
         drawn(
             file,
-            foldwire_workbench::draw!(file, plot::Growth { setting: &setting, rows: &rows }),
+            foldwire_workbench::draw!(
+                file,
+                plot::ErrorGrowthPlot { setting: &setting, rows: &rows }
+            ),
         )?;
     }
     if let Some(file) = &args.histogram {
-        let bars =
-            foldwire_workbench::draw!(file, bars::Distribution { setting: &setting, rows: &rows });
+        let bars = foldwire_workbench::draw!(
+            file,
+            bars::ErrorDistributionPlot { setting: &setting, rows: &rows }
+        );
         drawn(file, bars)?;
     }
     let faults = faults(&rows);
@@ -152,28 +157,31 @@ fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow::Result<Vec<Row>> {
+fn measure<T: Float + Into<f64>>(
+    args: &AccuracyArgs,
+    data: &Data<T>,
+) -> anyhow::Result<Vec<AccuracyRow>> {
     let pipelines = args.pipelines();
     let ranks = args.ranks.n_bytes();
     let progress = progress::bar("reducing", ranks.len() * pipelines.len());
     let mut rows = Vec::new();
     for &n in ranks {
-        let operands = Operands::new(data, n, args.count, args.seed);
+        let operands = RankArrays::new(data, n, args.count, args.seed);
         let exact = operands.exact(args.op);
         for &pipeline in &pipelines {
             let plan = args.codec.of_plan(Plan::raw().compressed(pipeline, args.bound));
             let chosen = chosen::<T>(&plan, args.op, n, args.count);
-            let asked = args.schedules().filter_map(Route::of);
+            let asked = args.schedules().filter_map(AllReduceMethod::of);
             let is_asked = args.schedules().any(|named| named.name() == chosen.name());
             let added = (args.adds_chosen() && !is_asked).then_some(chosen);
-            for (nth, route) in asked.chain(added).enumerate() {
-                progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, route.name()));
-                room::check(route.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
-                    let what = format!("{n} ranks by {}: {error}", route.name());
+            for (nth, method) in asked.chain(added).enumerate() {
+                progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, method.name()));
+                room::check(method.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
+                    let what = format!("{n} ranks by {}: {error}", method.name());
                     UsageError::new(format!("{what}; ask for fewer --ranks or a smaller --count"))
                 })?;
-                let mut party = Party::new(route, args.codec, n, args.count)?;
-                let outcome = party.all_reduce(operands.arrays(), args.op, &plan)?;
+                let mut local_ranks = LocalRanks::new(method, args.codec, n, args.count)?;
+                let outcome = local_ranks.all_reduce(operands.arrays(), args.op, &plan)?;
                 if outcome.bound == 0.0 {
                     let message = "the values are all equal, or the bound is too small for them, \
                                    so that nothing is lost; give another --bound, as abs:0.1";
@@ -195,13 +203,13 @@ fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow:
                 let uniform = Theory::uniform(args.op, n, half_step);
                 let rounding = allowance::<T>(args.op, n, magnitude);
                 let is_drawn = Some(&n) == ranks.last() && nth == 0;
-                rows.push(Row {
+                rows.push(AccuracyRow {
                     ranks: n,
                     pipeline: pipeline.name,
-                    schedule: route.name(),
-                    is_chosen: route.name() == chosen.name(),
+                    schedule: method.name(),
+                    is_chosen: method.name() == chosen.name(),
                     bound: outcome.bound,
-                    spread: errors.spread().context("no value of the result is finite")?,
+                    summary: errors.summary().context("no value of the result is finite")?,
                     stated: outcome.stated / outcome.bound,
                     rounding: rounding / outcome.bound,
                     zccl,
@@ -222,11 +230,11 @@ fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow:
 }
 
 /// The schedule that the library takes between ranks whose links are as fast as memory.
-fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> Route {
+fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> AllReduceMethod {
     let call = ProgramSpec::new(Collective::AllReduce, n_ranks, Rank(0));
     let network = Network { link_rate: None, frame_bytes: MAX_FRAME };
     let code = Op::<T>::from(op).code();
-    Route::AllReduce(select::schedule(call, code, plan, count * T::BYTES, network))
+    AllReduceMethod::AllReduce(select::schedule(call, code, plan, count * T::BYTES, network))
 }
 
 /// What rounding may cost beside the stated worst case, where no value is larger than `magnitude`,
@@ -240,18 +248,18 @@ fn allowance<T: Float>(op: OpArg, n_ranks: usize, magnitude: f64) -> f64 {
 }
 
 /// What is wrong in these results, one line each.
-fn faults(rows: &[Row]) -> Vec<String> {
+fn faults(rows: &[AccuracyRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for row in rows {
-        let Row { ranks, pipeline, schedule, spread, stated, rounding, .. } = row;
+        let AccuracyRow { ranks, pipeline, schedule, summary, stated, rounding, .. } = row;
         let mut fault = |what: String| {
             faults.push(format!("{ranks} ranks, {pipeline}, {schedule}: {what}"));
         };
-        if spread.worst > stated + rounding {
+        if summary.worst > stated + rounding {
             fault(format!(
                 "an error of {:.6} bounds, beyond the {stated:.6} stated and {rounding:.6} of \
                  rounding",
-                spread.worst
+                summary.worst
             ));
         }
         if row.mismatched_nonfinite > 0 {
@@ -287,14 +295,14 @@ fn colour(name: &str) -> plotters::style::RGBColor {
 mod tests {
     use super::*;
 
-    fn row(worst: f64, mismatched_nonfinite: usize, n_others: usize) -> Row {
-        Row {
+    fn row(worst: f64, mismatched_nonfinite: usize, n_others: usize) -> AccuracyRow {
+        AccuracyRow {
             ranks: 4,
             pipeline: "fused",
             schedule: "ring",
             is_chosen: true,
             bound: 0.5,
-            spread: Spread { worst, ..Spread::default() },
+            summary: ErrorSummary { worst, ..ErrorSummary::default() },
             stated: 4.0,
             rounding: 0.25,
             zccl: Theory::zccl(OpArg::Sum, 4),

@@ -21,14 +21,14 @@
 //! | `threads`, `mpi`, `job` | starting ranks, or being one that somebody else has started |
 //! | `libfabric`, `tcp` | how the ranks of a job are joined |
 
-pub(crate) mod alone;
-mod at_once;
+pub(crate) mod benchmark;
 #[cfg(any(test, feature = "mpi"))]
 mod best;
+mod call_mode;
 pub mod choose;
-pub(crate) mod contest;
-mod contestant;
+mod concurrent;
 pub mod guidelines;
+mod implementation;
 #[cfg(any(feature = "libfabric", feature = "tcp"))]
 mod job;
 #[cfg(feature = "libfabric")]
@@ -37,17 +37,17 @@ pub(crate) mod libfabric;
 mod mpi;
 pub(crate) mod output;
 mod overlap;
-mod play;
 #[cfg(feature = "plots")]
 mod plot;
+pub(crate) mod preset_run;
 mod problem;
+mod result_check;
 pub(crate) mod row;
-pub(crate) mod stage;
+pub(crate) mod runner;
 mod sweep;
 #[cfg(feature = "tcp")]
 pub(crate) mod tcp;
 mod threads;
-mod verdict;
 
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
@@ -59,12 +59,12 @@ use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 
 use crate::tune;
-use at_once::AtOnce;
-use contest::Settings;
-use contestant::{Contestant, OfPlan};
-use output::Results;
-use play::{OneByOne, Play};
-use sweep::Swept;
+use benchmark::Settings;
+use call_mode::{CallMode, SequentialCalls};
+use concurrent::ConcurrentCalls;
+use implementation::{Implementation, PlanImplementation};
+use output::BenchResults;
+use sweep::ScheduleImplementation;
 
 /// What each rank gets depends on it, and calls at once have one list of lengths.
 const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_uneven: true };
@@ -124,19 +124,19 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         codec.check(source.dtype(args.dtype))?;
     }
     match source.dtype(args.dtype) {
-        DType::F32 if args.in_flight > 1 => run_with::<f32, AtOnce>(args, &source),
+        DType::F32 if args.in_flight > 1 => run_with::<f32, ConcurrentCalls>(args, &source),
         dtype if args.in_flight > 1 => Err(UsageError::new(format!(
             "--in-flight is measured with f32 only, and the values are {dtype}; write --dtype f32"
         ))
         .into()),
-        DType::F64 => run_with::<f64, OneByOne>(args, &source),
-        DType::F16 => run_with::<f16, OneByOne>(args, &source),
-        DType::Bf16 => run_with::<bf16, OneByOne>(args, &source),
-        _ => run_with::<f32, OneByOne>(args, &source),
+        DType::F64 => run_with::<f64, SequentialCalls>(args, &source),
+        DType::F16 => run_with::<f16, SequentialCalls>(args, &source),
+        DType::Bf16 => run_with::<bf16, SequentialCalls>(args, &source),
+        _ => run_with::<f32, SequentialCalls>(args, &source),
     }
 }
 
-fn run_with<T: Float + Into<f64>, P: Play<T>>(
+fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &Source,
 ) -> anyhow::Result<()> {
@@ -180,28 +180,28 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 fn presets<'a, X: Transport, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
-) -> Result<Contestants<'a, X, T>, UsageError> {
-    let mut all: Contestants<'a, X, T> = Vec::new();
+) -> Result<Implementations<'a, X, T>, UsageError> {
+    let mut all: Implementations<'a, X, T> = Vec::new();
     for plan in plans(args, shape)? {
         all.push(Box::new(plan));
     }
     let select = config(args)?.select;
     for plan in args.swept() {
-        all.push(Box::new(Swept::new(plan, select)));
+        all.push(Box::new(ScheduleImplementation::new(plan, select)));
     }
     Ok(all)
 }
 
-type Contestants<'a, X, T> = Vec<Box<dyn Contestant<Communicator<X>, T> + 'a>>;
+type Implementations<'a, X, T> = Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>;
 
 /// The presets, and the user's own row, for an array of this shape.
-fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<OfPlan>, UsageError> {
+fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, UsageError> {
     let pools = Pools::new(args.threads)?;
     let preset = |preset: Preset| {
-        let row = OfPlan::preset(preset, args.form.collective, args.bound);
+        let row = PlanImplementation::preset(preset, args.form.collective, args.bound);
         row.with(pools.of(Some(preset)), args.as_published)
     };
-    let row = |plan| OfPlan::row(plan).with(pools.of(None), args.as_published);
+    let row = |plan| PlanImplementation::row(plan).with(pools.of(None), args.as_published);
     let all = args.presets().into_iter().map(preset).chain(args.row().map(row));
     Ok(all.map(|plan| plan.of_shape(shape)).collect())
 }
@@ -245,7 +245,7 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
 ///
 /// # Errors
 /// When they cannot be printed, or are beyond their bound.
-fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
+fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
         let path = file.path();
         foldwire_workbench::draw!(file, plot::TimesPlot { results })
@@ -265,10 +265,11 @@ fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     for note in &results.outcome.left_out {
         streams::remark(format_args!("note: {note}"));
     }
-    for note in results.outcome.rows.iter().filter_map(row::Row::note) {
+    for note in results.outcome.rows.iter().filter_map(row::CollectiveRow::note) {
         streams::remark(format_args!("note: {note}"));
     }
-    let faults: Vec<String> = results.outcome.rows.iter().filter_map(row::Row::fault).collect();
+    let faults: Vec<String> =
+        results.outcome.rows.iter().filter_map(row::CollectiveRow::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
     Ok(())
 }

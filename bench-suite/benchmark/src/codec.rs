@@ -32,16 +32,16 @@ use foldwire_workbench::{input, memory, progress, room, streams, threads};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::peers::{DEFAULT_PATH, Peers};
-use curve::Point;
-use measure::{Bench, Measured};
+use crate::peers::{DEFAULT_PATH, PeerTable};
+use curve::CurvePoint;
+use measure::{CodecBench, CodecMeasurements};
 
 /// The share of time lost to other programs above which speeds are not to be trusted.
 const LARGE_DISTURBANCE: f64 = 0.05;
 
 /// One line of results.
 #[derive(Debug, serde::Serialize)]
-struct Row {
+struct CodecRow {
     field: String,
     dtype: &'static str,
     /// Size of the field.
@@ -56,7 +56,7 @@ struct Row {
     level: Level,
     threads: usize,
     #[serde(flatten)]
-    measured: Measured,
+    measured: CodecMeasurements,
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -67,27 +67,28 @@ struct Row {
 /// the codec broke.
 pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
-    let peers = Peers::load(args.peers.as_deref())?;
+    let peers = PeerTable::load(args.peers.as_deref())?;
     let mut fields =
         args.field.iter().map(|path| input::read(path, None)).collect::<Result<Vec<_>, _>>()?;
     tell_apart(&mut fields, &args.field);
     for field in &fields {
         with_values!(&field.values, values => check(args, field, values)?);
     }
-    let way = Way { codings: args.codings(), levels, threads: pools(&args.threads)? };
-    let n_rows = way.codings.len() * way.levels.len() * way.threads.len();
+    let variants =
+        CodecVariants { codings: args.codings(), levels, threads: pools(&args.threads)? };
+    let n_rows = variants.codings.len() * variants.levels.len() * variants.threads.len();
     let progress = progress::bar("measuring", fields.len() * args.bound.len() * n_rows);
     let (start, waited) = (Instant::now(), memory::waited());
     let (mut rows, mut points) = (Vec::new(), Vec::new());
     for field in &fields {
         progress.set_message(field.name.clone());
         with_values!(&field.values, values => {
-            let mut bench = bench(field, values, args, &way)?;
-            rows.extend(measure_field(field, values, args, &way, &mut bench, &progress)?);
+            let mut bench = bench(field, values, args, &variants)?;
+            rows.extend(measure_field(field, values, args, &variants, &mut bench, &progress)?);
             if args.plot.is_some() {
-                let n_points = curve::n_points(values, &way.codings);
+                let n_points = curve::n_points(values, &variants.codings);
                 progress.inc_length(n_points as u64);
-                let codings = &way.codings;
+                let codings = &variants.codings;
                 let of_field =
                     curve::of_field(field, values, args, codings, &mut bench, &progress)?;
                 points.extend(of_field);
@@ -97,7 +98,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     progress.finish_and_clear();
     for field in &fields {
         let dtype = with_values!(&field.values, values => dtype_of(values));
-        let left_out = way.codings.iter().filter(|coding| !coding.is_for(dtype));
+        let left_out = variants.codings.iter().filter(|coding| !coding.is_for(dtype));
         let names: Vec<_> = left_out.map(Coding::to_string).collect();
         if !names.is_empty() {
             let names = names.join(", ");
@@ -169,14 +170,14 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
 }
 
 /// Draws the curves, of several fields each into a file of its own.
-fn draw(file: &PlotFile, fields: &[Field], points: &[Point]) -> anyhow::Result<()> {
+fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Result<()> {
     for (nth, Field { name, .. }) in fields.iter().enumerate() {
         if fields[..nth].iter().any(|known| known.name == *name) {
             continue;
         }
         let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
         let points: Vec<_> = points.iter().filter(|point| point.field == *name).collect();
-        foldwire_workbench::draw!(file, plot::Distortion { field: name, points })
+        foldwire_workbench::draw!(file, plot::DistortionPlot { field: name, points })
             .with_context(|| format!("{}: the plot cannot be written", file.path().display()))?;
         streams::remark(format_args!("plot: {}", file.path().display()));
     }
@@ -227,7 +228,7 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
 }
 
 /// How fields are measured.
-struct Way {
+struct CodecVariants {
     codings: Vec<Coding>,
     levels: Vec<Level>,
     threads: Vec<Threads>,
@@ -249,9 +250,9 @@ fn bench<'a, T: Float + Into<f64>>(
     field: &Field,
     values: &'a [T],
     args: &CodecArgs,
-    way: &Way,
-) -> Result<Bench<'a, T>, UsageError> {
-    let n_bytes = Bench::<T>::n_bytes(values.len(), &way.codings).ok_or_else(|| {
+    variants: &CodecVariants,
+) -> Result<CodecBench<'a, T>, UsageError> {
+    let n_bytes = CodecBench::<T>::n_bytes(values.len(), &variants.codings).ok_or_else(|| {
         UsageError::new(format!(
             "{}: {} values are too many for one frame; measure on a piece of the file (under 4 GB)",
             field.name,
@@ -261,7 +262,7 @@ fn bench<'a, T: Float + Into<f64>>(
     room::check(n_bytes).map_err(|error| {
         UsageError::new(format!("to measure on {}: {error}; {SMALLER}", field.name))
     })?;
-    Ok(Bench::new(values, &way.codings, args.repeat))
+    Ok(CodecBench::new(values, &variants.codings, args.repeat))
 }
 
 /// The lattice of a codec, as collectives have it. Codecs other than ours have none but the
@@ -282,19 +283,19 @@ fn measure_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
     args: &CodecArgs,
-    way: &Way,
-    bench: &mut Bench<'_, T>,
+    variants: &CodecVariants,
+    bench: &mut CodecBench<'_, T>,
     progress: &ProgressBar,
-) -> anyhow::Result<Vec<Row>> {
+) -> anyhow::Result<Vec<CodecRow>> {
     let value_range = ValueRange::of(values);
     let mut rows = Vec::new();
     for (nth, &bound) in args.bound.iter().enumerate() {
         let bound_abs = bound.absolute(value_range)?;
-        for &codec in &way.codings {
+        for &codec in &variants.codings {
             // What keeps no bound is the same at each.
             let is_done = nth > 0 && codec.codec.loss() != Loss::Bound;
-            for &level in &way.levels {
-                for &threads in &way.threads {
+            for &level in &variants.levels {
+                for &threads in &variants.threads {
                     progress.inc(1);
                     if is_done || !codec.is_for(T::DTYPE) {
                         continue;
@@ -304,7 +305,7 @@ fn measure_field<T: Float + Into<f64>>(
                         .at(level)
                         .on(threads);
                     let params = args.shape.tell(params, &field.dims, values);
-                    rows.push(Row {
+                    rows.push(CodecRow {
                         field: field.name.clone(),
                         dtype: field.values.dtype(),
                         n_bytes: field.values.n_bytes(),
@@ -323,16 +324,16 @@ fn measure_field<T: Float + Into<f64>>(
 }
 
 /// What is wrong in these results, one line each.
-fn faults(rows: &[Row]) -> Vec<String> {
+fn faults(rows: &[CodecRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let mut fault = |what: &str| {
-            let Row { field, bound, codec, level, threads, .. } = row;
+            let CodecRow { field, bound, codec, level, threads, .. } = row;
             let on = if *threads == 1 { String::new() } else { format!(", {threads} threads") };
             faults.push(format!("{field} by {codec} at {bound}, level {level}{on}: {what}"));
         };
         row.measured.faults().iter().for_each(|what| fault(what));
-        let is_same = |other: &&Row| {
+        let is_same = |other: &&CodecRow| {
             (&other.field, other.bound, other.codec) == (&row.field, row.bound, row.codec)
         };
         if let Some(first) = rows[..at].iter().find(is_same)
@@ -388,7 +389,7 @@ mod tests {
     /// A codec that breaks a promise is found out, and by level too.
     #[test]
     fn broken_promises_are_faults() {
-        let row = |level, digest, values_over_bound| Row {
+        let row = |level, digest, values_over_bound| CodecRow {
             field: "a.f32".into(),
             dtype: "f32",
             n_bytes: 4,
@@ -397,7 +398,11 @@ mod tests {
             codec: "fz-light".parse().unwrap(),
             level,
             threads: 1,
-            measured: Measured { digest, values_over_bound, ..Measured::default() },
+            measured: CodecMeasurements {
+                digest,
+                values_over_bound,
+                ..CodecMeasurements::default()
+            },
         };
         assert!(faults(&[row(Level::Scalar, 1, 0), row(Level::Avx2, 1, 0)]).is_empty());
         let found = faults(&[row(Level::Scalar, 1, 2), row(Level::Avx2, 3, 0)]);

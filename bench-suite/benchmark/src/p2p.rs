@@ -10,8 +10,8 @@
 //! What is timed is what the OSU benchmarks and Intel's time: osu_latency for `pingpong`, osu_bibw
 //! and the Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
 
-mod contest;
-mod contestant;
+mod benchmark;
+mod implementation;
 #[cfg(any(feature = "libfabric", feature = "tcp"))]
 mod job;
 #[cfg(feature = "mpi")]
@@ -25,15 +25,15 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Source;
 use foldwire_workbench::{room, streams};
 
-use crate::bench::contest::counts;
+use crate::bench::benchmark::counts;
 #[cfg(feature = "libfabric")]
 use crate::bench::libfabric;
 #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 use crate::bench::not_built;
 #[cfg(feature = "tcp")]
 use crate::bench::tcp;
-use contestant::{Contestant, OfPlan};
-use output::Results;
+use implementation::{MessageImplementation, PlanMessages};
+use output::P2pResults;
 
 /// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
 /// on stderr.
@@ -80,13 +80,13 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
 }
 
 /// The contestants that every backend has.
-fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn Contestant<X> + 'a>> {
+fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn MessageImplementation<X> + 'a>> {
     let exact_below = args.exact_below.unwrap_or(0);
     let bounds = args.bound.iter().map(|&bound| {
         let plan = Plan::foldwire(bound).with_exact_below(exact_below);
-        OfPlan { name: bound.to_string(), plan }
+        PlanMessages { name: bound.to_string(), plan }
     });
-    let raw = OfPlan { name: contestant::RAW.to_owned(), plan: Plan::raw() };
+    let raw = PlanMessages { name: implementation::RAW.to_owned(), plan: Plan::raw() };
     std::iter::once(raw).chain(bounds).map(|plan| Box::new(plan) as Box<_>).collect()
 }
 
@@ -109,7 +109,7 @@ fn check(args: &P2pArgs, size: usize, n_here: usize) -> Result<(), UsageError> {
 ///
 /// # Errors
 /// When they cannot be printed, or something has arrived that is beyond its bound.
-fn show(args: &P2pArgs, results: &Results) -> anyhow::Result<()> {
+fn show(args: &P2pArgs, results: &P2pResults) -> anyhow::Result<()> {
     if args.json {
         streams::write(&format!("{}\n", serde_json::to_string(results)?))?;
     } else if args.csv {
@@ -117,7 +117,7 @@ fn show(args: &P2pArgs, results: &Results) -> anyhow::Result<()> {
     } else {
         streams::write(&results.text())?;
     }
-    let faults: Vec<String> = results.rows.iter().filter_map(output::Row::fault).collect();
+    let faults: Vec<String> = results.rows.iter().filter_map(output::MessageRow::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
     Ok(())
 }

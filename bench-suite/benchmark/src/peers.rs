@@ -14,7 +14,7 @@ pub const DEFAULT_PATH: &str = "../shared/reference/peers.csv";
 
 /// One row: a compressor on a field at a bound.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Peer {
+pub struct PeerResult {
     /// File name of the field.
     pub field: String,
     /// Bound as a fraction of the field's range.
@@ -44,9 +44,9 @@ pub struct Peer {
 
 /// The table.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Peers(Vec<Peer>);
+pub struct PeerTable(Vec<PeerResult>);
 
-impl Peers {
+impl PeerTable {
     /// Reads the table at `path`, or at [`DEFAULT_PATH`], where absence makes an empty table.
     ///
     /// # Errors
@@ -80,7 +80,11 @@ impl Peers {
     }
 
     /// The compressors that were measured on the field of this file name at this relative bound.
-    pub fn of<'a>(&'a self, field: &'a str, rel_bound: f64) -> impl Iterator<Item = &'a Peer> {
+    pub fn of<'a>(
+        &'a self,
+        field: &'a str,
+        rel_bound: f64,
+    ) -> impl Iterator<Item = &'a PeerResult> {
         let is_same = move |other: f64| (other - rel_bound).abs() <= 1e-9 * rel_bound;
         self.0.iter().filter(move |peer| peer.field == field && is_same(peer.rel_bound))
     }
@@ -95,11 +99,11 @@ mod tests {
 
     const HEAD: &str = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
 
-    fn read(text: &str) -> Result<Peers, UsageError> {
+    fn read(text: &str) -> Result<PeerTable, UsageError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("peers.csv");
         fs::write(&path, text).unwrap();
-        Peers::load(Some(&path))
+        PeerTable::load(Some(&path))
     }
 
     #[test]
@@ -126,7 +130,7 @@ mod tests {
         for wrong in ["field,ratio\na,1\n".to_owned(), format!("{HEAD}a,b,c,d,e,f,g,h,i,j,k\n")] {
             assert!(read(&wrong).unwrap_err().to_string().contains("--peers"));
         }
-        let missing = Peers::load(Some(Path::new("/nowhere/peers.csv"))).unwrap_err();
+        let missing = PeerTable::load(Some(Path::new("/nowhere/peers.csv"))).unwrap_err();
         assert!(missing.to_string().contains("/nowhere/peers.csv"));
     }
 
@@ -139,7 +143,7 @@ mod tests {
             let _ = writeln!(std::io::stdout(), "skipped: {} is absent", path.display());
             return;
         }
-        let peers = Peers::load(Some(path)).unwrap();
+        let peers = PeerTable::load(Some(path)).unwrap();
         assert!(peers.of("ccsm_trefht_8x110x64x128.f32", 1e-3).any(|peer| peer.peer == "SZp-b32"));
     }
 }

@@ -26,8 +26,8 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Source;
 use foldwire_workbench::streams;
 
-use speeds::Speeds;
-use sweep::{Setting, Sweep};
+use speeds::ModelSpeeds;
+use sweep::{Sweep, SweepSetting};
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
@@ -83,9 +83,9 @@ fn predict<T: Float>(
         ))
         .into());
     }
-    let setting = Setting::new::<T>(args, collective);
+    let setting = SweepSetting::new::<T>(args, collective);
     let data = source.data::<T>(1);
-    let speeds = Speeds::new(args, &setting, &data)?;
+    let speeds = ModelSpeeds::new(args, &setting, &data)?;
     let sweep = Sweep::run(&setting, &speeds)?;
     if args.json {
         streams::write(&format!("{}\n", output::json(&setting, &speeds, &sweep, data.about())?))?;

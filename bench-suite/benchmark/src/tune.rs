@@ -30,7 +30,7 @@ use foldwire_workbench::{progress, streams};
 use serde::Serialize;
 
 use crate::bench::row::median;
-use crate::sim::measure::Task;
+use crate::sim::measure::MeasurementTask;
 
 /// Bytes of a rank's array: more than its part of the caches.
 const ARRAY_BYTES: usize = 8 << 20;
@@ -49,7 +49,7 @@ const WORKED: f64 = 3.0;
 
 /// A codec's speeds, in 1e9 bytes of values per second.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Row {
+struct SpeedRow {
     codec: &'static str,
     encode: f64,
     decode: f64,
@@ -87,7 +87,7 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
     let mut exact_s = 0.0;
     for (codec, call_s) in Speeds::codecs().zip(calls) {
         bar.set_message(codec.name());
-        let task = Task {
+        let task = MeasurementTask {
             codec,
             bound: args.bound,
             size: ranks.max(2),
@@ -110,7 +110,16 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         };
         let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };
         let (codec, moves_and_reduces, message) = (codec.name(), rate / 1e9, message_s * 1e6);
-        rows.push(Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message });
+        rows.push(SpeedRow {
+            codec,
+            encode,
+            decode,
+            fold,
+            combine,
+            ratio,
+            moves_and_reduces,
+            message,
+        });
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -195,7 +204,7 @@ pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> 
     text.parse().map(Some).map_err(|error: foldwire::select::ParseSpeedsError| fault(&error))
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[SpeedRow]) -> String {
     let mut table = Table::new(&[
         ("codec", "", Align::Left),
         ("encode", "GB/s", Align::Right),
@@ -207,7 +216,8 @@ fn text(rows: &[Row]) -> String {
         ("message", "µs", Align::Right),
     ]);
     for row in rows {
-        let Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message } = *row;
+        let SpeedRow { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message } =
+            *row;
         let numbers = [encode, decode, fold, combine, ratio, moves_and_reduces, message];
         let mut cells = vec![codec.to_owned()];
         cells.extend(numbers.map(|number| format!("{number:.2}")));

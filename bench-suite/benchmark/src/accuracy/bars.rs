@@ -5,7 +5,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::errors::Histogram;
-use super::{Row, Setting, colour};
+use super::{AccuracyRow, AccuracySetting, colour};
 
 const PANEL: (u32, u32) = (460, 290);
 const TITLE: u32 = 42;
@@ -17,13 +17,13 @@ const ZCCL: RGBColor = RGBColor(0, 114, 178);
 const UNIFORM: RGBColor = BLACK;
 
 /// The errors of those rows that have a histogram.
-pub(super) struct Distribution<'a> {
-    pub(super) setting: &'a Setting,
-    pub(super) rows: &'a [Row],
+pub(super) struct ErrorDistributionPlot<'a> {
+    pub(super) setting: &'a AccuracySetting,
+    pub(super) rows: &'a [AccuracyRow],
 }
 
-impl Distribution<'_> {
-    fn panels(&self) -> Vec<(&Row, &Histogram)> {
+impl ErrorDistributionPlot<'_> {
+    fn panels(&self) -> Vec<(&AccuracyRow, &Histogram)> {
         self.rows.iter().filter_map(|row| Some((row, row.histogram.as_ref()?))).collect()
     }
 
@@ -52,7 +52,7 @@ fn bars(histogram: &Histogram) -> impl Iterator<Item = (f64, f64, f64)> {
     })
 }
 
-impl Plot for Distribution<'_> {
+impl Plot for ErrorDistributionPlot<'_> {
     fn size(&self) -> (u32, u32) {
         let down = self.panels().len().div_ceil(2) as u32;
         (2 * PANEL.0, TITLE + PANEL.1 * down + legend_height(Self::legend().len(), N_COLUMNS))
@@ -63,7 +63,7 @@ impl Plot for Distribution<'_> {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let Setting { op, codec, bound, .. } = self.setting;
+        let AccuracySetting { op, codec, bound, .. } = self.setting;
         let panels = self.panels();
         let font = |size: u32| (FONT, size * scale);
         root.fill(&WHITE)?;

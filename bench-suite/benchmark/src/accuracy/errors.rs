@@ -18,7 +18,7 @@ pub(super) struct Errors {
 
 /// What of errors goes into a row, in units of the bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Spread {
+pub(super) struct ErrorSummary {
     /// Largest |error|; infinite where a result is not finite and should be.
     pub(super) worst: f64,
     /// |error| of 95.44 % of the values is at most this.
@@ -58,7 +58,7 @@ impl Errors {
     }
 
     /// `None` if there is no error to speak of.
-    pub(super) fn spread(&self) -> Option<Spread> {
+    pub(super) fn summary(&self) -> Option<ErrorSummary> {
         let n = self.all.len() as f64;
         let mut magnitudes: Vec<f64> = self.all.iter().map(|error| error.abs()).collect();
         magnitudes.sort_unstable_by(f64::total_cmp);
@@ -67,7 +67,7 @@ impl Errors {
         let variance = self.all.iter().map(|error| (error - bias).powi(2)).sum::<f64>() / n;
         let at = (SHARE * n).ceil() as usize;
         let line = magnitudes[at.clamp(1, magnitudes.len()) - 1];
-        Some(Spread { worst, line, bias, deviation: variance.sqrt() })
+        Some(ErrorSummary { worst, line, bias, deviation: variance.sqrt() })
     }
 
     /// The share of values with |error| of at most this.
@@ -95,17 +95,17 @@ mod tests {
     fn errors_by_hand() {
         let exact = [0.0, 1.0, 2.0, 3.0];
         let errors = Errors::new(&[0.5_f32, 1.0, 1.0, 3.5], &exact, 0.5);
-        let spread = errors.spread().unwrap();
-        assert_eq!((spread.worst, spread.line, spread.bias), (2.0, 2.0, 0.0));
-        assert_eq!(spread.deviation, 1.5_f64.sqrt());
+        let summary = errors.summary().unwrap();
+        assert_eq!((summary.worst, summary.line, summary.bias), (2.0, 2.0, 0.0));
+        assert_eq!(summary.deviation, 1.5_f64.sqrt());
         assert_eq!((errors.share_within(1.0), errors.share_within(0.0)), (0.75, 0.25));
     }
 
     #[test]
     fn the_line_leaves_the_largest_out() {
         let result: Vec<f64> = (1..=10_000).map(f64::from).collect();
-        let spread = Errors::new(&result, &[0.0; 10_000], 1.0).spread().unwrap();
-        assert_eq!((spread.worst, spread.line), (10_000.0, 9544.0));
+        let summary = Errors::new(&result, &[0.0; 10_000], 1.0).summary().unwrap();
+        assert_eq!((summary.worst, summary.line), (10_000.0, 9544.0));
     }
 
     #[test]
@@ -113,10 +113,10 @@ mod tests {
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         let exact = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e39, 1.0];
         let good = Errors::new(&[nan, inf, -inf, inf, 1.0], &exact, 1.0);
-        assert_eq!((good.mismatched_nonfinite, good.spread().unwrap().worst), (0, 0.0));
+        assert_eq!((good.mismatched_nonfinite, good.summary().unwrap().worst), (0, 0.0));
         let bad = Errors::new(&[0.0, nan, inf, -inf, nan], &exact, 1.0);
-        assert_eq!((bad.mismatched_nonfinite, bad.spread().unwrap().worst), (3, f64::INFINITY));
-        assert_eq!(Errors::new(&[nan], &exact[..1], 1.0).spread(), None);
+        assert_eq!((bad.mismatched_nonfinite, bad.summary().unwrap().worst), (3, f64::INFINITY));
+        assert_eq!(Errors::new(&[nan], &exact[..1], 1.0).summary(), None);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// An array for each rank.
 #[derive(Debug)]
-pub(super) struct Operands<T> {
+pub(super) struct RankArrays<T> {
     arrays: Vec<Vec<T>>,
 }
 
-impl<T: Float + Into<f64>> Operands<T> {
+impl<T: Float + Into<f64>> RankArrays<T> {
     /// Each rank begins at a place of the data that its number and the seed decide. (At equal
     /// distances sums would repeat, as often as ranks are more than the data are arrays long.)
     pub(super) fn new(data: &Data<T>, n_ranks: usize, count: usize, seed: u64) -> Self {
@@ -70,9 +70,9 @@ impl<T: Float + Into<f64>> Operands<T> {
 mod tests {
     use super::*;
 
-    fn operands(seed: u64) -> Operands<f32> {
+    fn operands(seed: u64) -> RankArrays<f32> {
         let data = Data::new((0..100).map(|i| i as f32).collect(), 1, "test".into());
-        Operands::new(&data, 3, 7, seed)
+        RankArrays::new(&data, 3, 7, seed)
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn reductions_by_hand() {
         let arrays = vec![vec![1.0_f32, f32::NAN, -3.0], vec![2.0, 5.0, 1.5]];
-        let operands = Operands { arrays };
+        let operands = RankArrays { arrays };
         assert_eq!(operands.exact(OpArg::Sum)[0], 3.0);
         assert_eq!(operands.exact(OpArg::Avg)[2], -0.75);
         assert_eq!(operands.exact(OpArg::Min)[2], -3.0);

@@ -3,11 +3,11 @@
 use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
 
-use super::{Row, Setting};
+use super::{AccuracyRow, AccuracySetting};
 
 /// Head and table.
-pub(super) fn text(setting: &Setting, rows: &[Row]) -> String {
-    let Setting { op, codec, dtype, count, bound, seed, data } = setting;
+pub(super) fn text(setting: &AccuracySetting, rows: &[AccuracyRow]) -> String {
+    let AccuracySetting { op, codec, dtype, count, bound, seed, data } = setting;
     let mut text = format!(
         "# all-reduce ({op}) of {count} values of {dtype} a rank by {codec} within {bound}, seed \
          {seed}\n# {data}\n# errors in units of the bound on each operand; *: the schedule that the \
@@ -35,14 +35,14 @@ pub(super) fn text(setting: &Setting, rows: &[Row]) -> String {
         let mut cells =
             vec![row.ranks.to_string(), row.pipeline.to_owned(), row.schedule.to_owned()];
         cells.push(if row.is_chosen { "*" } else { "" }.to_owned());
-        let spread = row.spread;
-        let errors = [spread.worst, row.stated, row.rounding, spread.line];
+        let summary = row.summary;
+        let errors = [summary.worst, row.stated, row.rounding, summary.line];
         cells.extend(errors.map(short));
         cells.extend([row.zccl.line, row.uniform.line].map(short));
         let shares = [row.within_zccl, row.within_uniform];
         cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
-        cells.push(format!("{:+.4}", spread.bias));
-        let deviations = [spread.deviation, row.zccl.deviation, row.uniform.deviation];
+        cells.push(format!("{:+.4}", summary.bias));
+        let deviations = [summary.deviation, row.zccl.deviation, row.uniform.deviation];
         cells.extend(deviations.map(|deviation| format!("{deviation:.4}")));
         table.row(&cells);
     }
@@ -59,6 +59,6 @@ fn short(value: f64) -> String {
 }
 
 /// One JSON object.
-pub(super) fn json(setting: &Setting, rows: &[Row]) -> serde_json::Value {
+pub(super) fn json(setting: &AccuracySetting, rows: &[AccuracyRow]) -> serde_json::Value {
     json!({ "setting": setting, "rows": rows })
 }

@@ -4,7 +4,7 @@ use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{Row, Setting, colour, distinct};
+use super::{AccuracyRow, AccuracySetting, colour, distinct};
 
 const PANEL: (u32, u32) = (460, 330);
 const TITLE: u32 = 42;
@@ -19,16 +19,16 @@ const ZCCL: RGBColor = RGBColor(0, 114, 178);
 const UNIFORM: RGBColor = RGBColor(60, 60, 60);
 
 /// What of a row is drawn.
-type Of<'a> = &'a dyn Fn(&Row) -> f64;
+type RowValue<'a> = &'a dyn Fn(&AccuracyRow) -> f64;
 type Curve = (String, Look, Vec<(f64, f64)>);
 
 /// Worst errors and 95.44 % lines, and what is stated and foretold.
-pub(super) struct Growth<'a> {
-    pub(super) setting: &'a Setting,
-    pub(super) rows: &'a [Row],
+pub(super) struct ErrorGrowthPlot<'a> {
+    pub(super) setting: &'a AccuracySetting,
+    pub(super) rows: &'a [AccuracyRow],
 }
 
-impl Growth<'_> {
+impl ErrorGrowthPlot<'_> {
     fn schedules(&self) -> Vec<&'static str> {
         distinct(self.rows.iter().map(|row| row.schedule))
     }
@@ -40,15 +40,15 @@ impl Growth<'_> {
     /// Those of a panel, measured ones first. Pipelines of equal worst cases share a line.
     fn curves(&self, schedule: &str) -> Vec<Curve> {
         let rows = || self.rows.iter().filter(|row| row.schedule == schedule);
-        let of = |pipeline: &str, value: Of| -> Vec<(f64, f64)> {
+        let of = |pipeline: &str, value: RowValue| -> Vec<(f64, f64)> {
             let rows = rows().filter(|row| row.pipeline == pipeline);
             rows.map(|row| (row.ranks as f64, value(row).max(LEAST))).collect()
         };
         let mut curves: Vec<Curve> = Vec::new();
         let names = distinct(rows().map(|row| row.pipeline));
-        let values: [(&str, Mark, Of); 2] = [
-            ("worst", Mark::Dot, &|row| row.spread.worst),
-            ("95.44 %", Mark::Ring, &|row| row.spread.line),
+        let values: [(&str, Mark, RowValue); 2] = [
+            ("worst", Mark::Dot, &|row| row.summary.worst),
+            ("95.44 %", Mark::Ring, &|row| row.summary.line),
         ];
         for (title, mark, value) in values {
             for (nth, name) in names.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Growth<'_> {
                 curves.push(("worst case, stated".to_owned(), look, stated));
             }
         }
-        let theories: [(&str, RGBColor, Of); 2] = [
+        let theories: [(&str, RGBColor, RowValue); 2] = [
             ("95.44 %, ZCCL's theory", ZCCL, &|row| row.zccl.line),
             ("95.44 %, uniform errors", UNIFORM, &|row| row.uniform.line),
         ];
@@ -87,7 +87,7 @@ impl Growth<'_> {
     }
 }
 
-impl Plot for Growth<'_> {
+impl Plot for ErrorGrowthPlot<'_> {
     fn size(&self) -> (u32, u32) {
         let (across, n) = (self.n_across(), self.schedules().len());
         let down = n.div_ceil(across.max(1)) as u32;
@@ -101,7 +101,7 @@ impl Plot for Growth<'_> {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let Setting { op, codec, dtype, bound, .. } = self.setting;
+        let AccuracySetting { op, codec, dtype, bound, .. } = self.setting;
         let font = |size: u32| (FONT, size * scale);
         root.fill(&WHITE)?;
         let title = format!("errors of all-reduces ({op}) of {dtype} by {codec} within {bound}");

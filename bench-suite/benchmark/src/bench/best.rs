@@ -8,10 +8,10 @@
 
 use foldwire::Float;
 
-use super::contestant::{Buffers, Contestant, Done, Start};
+use super::implementation::{CompletedRun, Implementation, ProblemBuffers, StartClock};
 use super::problem::Problem;
 use super::row::median;
-use super::stage::{Stage, Team, tell};
+use super::runner::{AnyCommunicator, Runner, gather_json};
 
 /// Cold times over the fastest one from which a candidate is out.
 const HOPELESS: f64 = 2.0;
@@ -26,55 +26,57 @@ const LONG: f64 = 0.2;
 const LONG_FINAL_ROUNDS: (usize, usize) = (3, 3);
 
 /// A way among others.
-pub(super) trait Candidate<C: Team, T: Float>: Contestant<C, T> {
+pub(super) trait AlgorithmCandidate<C: AnyCommunicator, T: Float>:
+    Implementation<C, T>
+{
     /// What it is called among the others.
-    fn way(&self) -> &str;
+    fn algorithm_name(&self) -> &str;
 
     /// Whether it is for this problem; the same on all ranks.
     fn suits(&self, problem: &Problem) -> bool;
 }
 
 /// Candidates, of which one is chosen.
-pub(super) struct BestOf<W> {
+pub(super) struct BestOf<A> {
     name: &'static str,
     title: &'static str,
-    candidates: Vec<W>,
+    candidates: Vec<A>,
     chosen: usize,
 }
 
-impl<W> BestOf<W> {
+impl<A> BestOf<A> {
     /// # Panics
     /// If there is no candidate.
-    pub(super) fn new(name: &'static str, title: &'static str, candidates: Vec<W>) -> Self {
+    pub(super) fn new(name: &'static str, title: &'static str, candidates: Vec<A>) -> Self {
         assert!(!candidates.is_empty(), "one of the candidates is the best");
         Self { name, title, candidates, chosen: 0 }
     }
 }
 
-impl<W> BestOf<W> {
+impl<A> BestOf<A> {
     /// Runs candidates in turn, given by expected time and index; answers with the time that
     /// `sum_up` makes of the slowest rank's, and the index, the fastest first.
-    fn race<C: Team, T: Float>(
+    fn race<C: AnyCommunicator, T: Float>(
         &mut self,
-        stage: &mut Stage<'_, C, T>,
+        runner: &mut Runner<'_, C, T>,
         field: &[(f64, usize)],
         (least, most): (usize, usize),
         sum_up: fn(&[f64]) -> f64,
     ) -> anyhow::Result<Vec<(f64, usize)>>
     where
-        W: Candidate<C, T>,
+        A: AlgorithmCandidate<C, T>,
     {
         let round_time: f64 = field.iter().map(|&(time, _)| time).sum();
         let rounds = ((TRIAL_TIME / round_time) as usize).clamp(least, most);
         let mut times = vec![Vec::new(); field.len()];
         for _ in 0..rounds {
             for (&(_, at), times) in field.iter().zip(&mut times) {
-                times.push(stage.run(&mut self.candidates[at])?.0);
+                times.push(runner.run(&mut self.candidates[at])?.0);
             }
         }
         let mut result = Vec::new();
         for (&(_, at), times) in field.iter().zip(&times) {
-            let ranks = tell(stage.comm, times)?;
+            let ranks = gather_json(runner.comm, times)?;
             let slowest = |round: usize| ranks.iter().map(|times| times[round]).fold(0.0, f64::max);
             result.push((sum_up(&(0..rounds).map(slowest).collect::<Vec<_>>()), at));
         }
@@ -87,7 +89,7 @@ fn shortest(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-impl<C: Team, T: Float, W: Candidate<C, T>> Contestant<C, T> for BestOf<W> {
+impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C, T> for BestOf<A> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -96,28 +98,28 @@ impl<C: Team, T: Float, W: Candidate<C, T>> Contestant<C, T> for BestOf<W> {
         self.title.to_owned()
     }
 
-    fn prepare(&mut self, stage: &mut Stage<'_, C, T>) -> anyhow::Result<()> {
+    fn prepare(&mut self, runner: &mut Runner<'_, C, T>) -> anyhow::Result<()> {
         let mut cold = Vec::new();
         for (at, candidate) in self.candidates.iter_mut().enumerate() {
-            if !candidate.suits(&stage.problem) {
+            if !candidate.suits(&runner.problem) {
                 continue;
             }
-            candidate.prepare(stage)?;
+            candidate.prepare(runner)?;
             // Some algorithms refuse some calls.
-            let time = stage.run(candidate).map_or(f64::INFINITY, |(time, _)| time);
-            cold.push((stage.largest(time)?, at));
+            let time = runner.run(candidate).map_or(f64::INFINITY, |(time, _)| time);
+            cold.push((runner.largest(time)?, at));
         }
         let fastest = cold.iter().map(|&(time, _)| time).fold(f64::INFINITY, f64::min);
         anyhow::ensure!(fastest.is_finite(), "no way of {} works", self.title);
         cold.retain(|&(time, _)| time <= HOPELESS * fastest);
         let (mut finalists, rounds) = if fastest < LONG {
-            (self.race(stage, &cold, HEAT_ROUNDS, shortest)?, FINAL_ROUNDS)
+            (self.race(runner, &cold, HEAT_ROUNDS, shortest)?, FINAL_ROUNDS)
         } else {
             cold.sort_by(|a, b| a.0.total_cmp(&b.0));
             (cold, LONG_FINAL_ROUNDS)
         };
         finalists.truncate(N_FINALISTS);
-        self.chosen = self.race(stage, &finalists, rounds, median)?[0].1;
+        self.chosen = self.race(runner, &finalists, rounds, median)?[0].1;
         Ok(())
     }
 
@@ -125,14 +127,14 @@ impl<C: Team, T: Float, W: Candidate<C, T>> Contestant<C, T> for BestOf<W> {
         &mut self,
         comm: &mut C,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, C>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, C>,
+    ) -> anyhow::Result<CompletedRun> {
         self.candidates[self.chosen].run(comm, problem, buffers, start)
     }
 
-    fn detail(&self) -> Option<String> {
-        Some(self.candidates[self.chosen].way().to_owned())
+    fn algorithm(&self) -> Option<String> {
+        Some(self.candidates[self.chosen].algorithm_name().to_owned())
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
     use foldwire::{Collective, Rank};
     use foldwire_threads::World;
 
-    use super::super::stage::barrier;
+    use super::super::runner::barrier;
     use super::*;
     use foldwire_arguments::OpArg;
     use foldwire_workbench::data::Data;
@@ -155,7 +157,7 @@ mod tests {
         ms: [Option<u64>; 2],
     }
 
-    impl<C: Team> Contestant<C, f32> for Sleeper {
+    impl<C: AnyCommunicator> Implementation<C, f32> for Sleeper {
         fn name(&self) -> &'static str {
             self.name
         }
@@ -168,18 +170,18 @@ mod tests {
             &mut self,
             comm: &mut C,
             problem: &Problem,
-            _: &mut Buffers<f32>,
-            start: &mut Start<'_, C>,
-        ) -> anyhow::Result<Done> {
+            _: &mut ProblemBuffers<f32>,
+            start: &mut StartClock<'_, C>,
+        ) -> anyhow::Result<CompletedRun> {
             start(comm)?;
             let ms = self.ms[problem.rank].ok_or_else(|| anyhow::anyhow!("refused"))?;
             sleep(Duration::from_millis(ms));
-            Ok(Done { ended: Instant::now(), report: None, result_at: None })
+            Ok(CompletedRun { ended: Instant::now(), report: None, result_at: None })
         }
     }
 
-    impl<C: Team> Candidate<C, f32> for Sleeper {
-        fn way(&self) -> &str {
+    impl<C: AnyCommunicator> AlgorithmCandidate<C, f32> for Sleeper {
+        fn algorithm_name(&self) -> &str {
             self.name
         }
 
@@ -202,10 +204,12 @@ mod tests {
             };
             let data = Data::new(vec![1.0_f32], 2, String::new());
             let mut barrier = barrier;
-            let mut stage = Stage::new(&mut comm, &mut barrier, problem, &data).ok()?;
+            let mut runner = Runner::new(&mut comm, &mut barrier, problem, &data).ok()?;
             let mut best = BestOf::new("best", "Best", candidates());
-            best.prepare(&mut stage).ok()?;
-            Contestant::<foldwire::Communicator<foldwire_threads::Endpoint>, f32>::detail(&best)
+            best.prepare(&mut runner).ok()?;
+            Implementation::<foldwire::Communicator<foldwire_threads::Endpoint>, f32>::algorithm(
+                &best,
+            )
         })
     }
 

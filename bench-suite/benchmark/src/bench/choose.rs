@@ -22,12 +22,12 @@ use foldwire_workbench::{ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::benchmark::{counts, rounds, slowest};
 use super::config_from_env;
-use super::contest::{counts, rounds, slowest};
-use super::contestant::OfPlan;
+use super::implementation::PlanImplementation;
 use super::problem::Problem;
 use super::row::median;
-use super::stage::{Barrier, Stage, barrier, tell};
+use super::runner::{Barrier, Runner, barrier, gather_json};
 use crate::tune;
 
 /// Calls after which an automatic plan has done its trials.
@@ -42,7 +42,7 @@ const COMPUTED: Duration = Duration::from_micros(300);
 
 /// A size of a collective over a link.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
+pub(super) struct ChoiceRow {
     collective: &'static str,
     /// Bytes per second; `None`: what the backend has.
     link_rate: Option<f64>,
@@ -58,10 +58,10 @@ pub(super) struct Row {
     /// What the model expected of each that it weighed, in seconds.
     expected_s: Vec<(&'static str, f64)>,
     #[serde(flatten)]
-    judged: Judged,
+    measured: ChoiceTimes,
 }
 
-impl Row {
+impl ChoiceRow {
     /// The link as the user named it, or the rate that the automatic plan reckoned with.
     fn link(&self, named: Option<&LinkRate>) -> String {
         match (named, self.taken_rate) {
@@ -74,7 +74,7 @@ impl Row {
 
 /// How long the automatic plan took, beside the others.
 #[derive(Debug, Clone, Default, Serialize)]
-struct Judged {
+struct ChoiceTimes {
     /// Medians, in seconds: of the automatic plan, and of the others by name.
     time_s: f64,
     fixed_s: Vec<(&'static str, f64)>,
@@ -83,7 +83,7 @@ struct Judged {
     times_raw: f64,
 }
 
-impl Judged {
+impl ChoiceTimes {
     /// Whether the automatic plan is surely soon enough: more rounds would say the same.
     fn is_clear(&self, tolerance: f64) -> bool {
         self.times_best <= 1.0 + tolerance / 2.0 && self.times_raw <= 1.0 + TOLERANCE_OF_RAW / 2.0
@@ -91,29 +91,29 @@ impl Judged {
 }
 
 /// What could be chosen, and last the plan that chooses; with the time of each in every round.
-struct Contest {
-    players: Vec<OfPlan>,
+struct PlanComparison {
+    implementations: Vec<PlanImplementation>,
     times: Vec<Vec<f64>>,
     /// Of the automatic plan.
     report: foldwire::Report,
 }
 
-impl Contest {
+impl PlanComparison {
     /// Plays so many rounds more.
-    fn play<X: Transport>(
+    fn run_rounds<X: Transport>(
         &mut self,
-        stage: &mut Stage<'_, Communicator<X>, f32>,
+        runner: &mut Runner<'_, Communicator<X>, f32>,
         n_rounds: usize,
     ) -> anyhow::Result<()> {
-        let n = self.players.len();
+        let n = self.implementations.len();
         for round in (self.times[0].len()..).take(n_rounds) {
             let step = 1 + round / n % (n - 1);
             for at in (0..n).map(|turn| (round + turn * step) % n) {
-                compute();
-                let (time, done) = stage.run(&mut self.players[at])?;
+                spin();
+                let (time, completed) = runner.run(&mut self.implementations[at])?;
                 self.times[at].push(time);
                 if at + 1 == n {
-                    self.report = done.report.unwrap_or(self.report);
+                    self.report = completed.report.unwrap_or(self.report);
                 }
             }
         }
@@ -121,17 +121,19 @@ impl Contest {
     }
 
     /// The same on every rank.
-    fn judge<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<Judged> {
-        let medians = self.times.iter().map(|times| Ok(median(&slowest(&tell(comm, times)?))));
+    fn compare<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<ChoiceTimes> {
+        let medians =
+            self.times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
         let mut medians = medians.collect::<anyhow::Result<Vec<f64>>>()?;
         let time_s = medians.pop().unwrap_or_default();
-        let names = self.players.iter().map(|player| player.plan.codec.name());
+        let names =
+            self.implementations.iter().map(|implementation| implementation.plan.codec.name());
         let fixed_s: Vec<_> = names.zip(medians).collect();
         let soonest = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
         let (best, best_s) = soonest.unwrap_or_default();
         let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
         let [times_best, times_raw] = [best_s, raw_s].map(|other| time_s / other.max(1e-9));
-        Ok(Judged { time_s, fixed_s, best, times_best, times_raw })
+        Ok(ChoiceTimes { time_s, fixed_s, best, times_best, times_raw })
     }
 }
 
@@ -168,7 +170,7 @@ pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
 fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let usual = ranks::world(size, None).speeds();
-    let task = Task::new(args, size, size, usual)?;
+    let task = ChooseTask::new(args, size, size, usual)?;
     let progress = foldwire_workbench::progress::bar("measuring", task.n_rows());
     let mut rows = Vec::new();
     for link in &task.links {
@@ -178,7 +180,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
             let hidden = ProgressBar::hidden();
             let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            Stand { task: &task, link }.measure(&mut comm, wait.as_mut(), progress)
+            LinkMeasurement { task: &task, link }.measure(&mut comm, wait.as_mut(), progress)
         });
         let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         rows.append(&mut ranks.swap_remove(0));
@@ -188,7 +190,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
 }
 
 /// The user's request, the same for every rank.
-pub(super) struct Task<'a> {
+pub(super) struct ChooseTask<'a> {
     args: &'a ChooseArgs,
     links: Vec<LinkRate>,
     counts: Vec<usize>,
@@ -197,7 +199,7 @@ pub(super) struct Task<'a> {
     data: Data<f32>,
 }
 
-impl<'a> Task<'a> {
+impl<'a> ChooseTask<'a> {
     /// For `size` ranks, of which this process has `n_own`. Their speeds are the `usual` ones
     /// unless the user tells others.
     ///
@@ -231,7 +233,7 @@ impl<'a> Task<'a> {
     /// # Errors
     /// When a call fails.
     #[cfg(any(feature = "mpi", feature = "libfabric", feature = "tcp"))]
-    pub(super) fn play<X: Transport>(&self, endpoint: X) -> anyhow::Result<Vec<Row>> {
+    pub(super) fn run_rank<X: Transport>(&self, endpoint: X) -> anyhow::Result<Vec<ChoiceRow>> {
         let mut comm = Communicator::with_config(endpoint, self.config)?;
         let progress = super::progress(comm.rank().index());
         progress.set_length(self.n_rows() as u64);
@@ -239,7 +241,11 @@ impl<'a> Task<'a> {
         for link in &self.links {
             comm.config_mut().link_rate = link.bytes_per_s();
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            rows.extend(Stand { task: self, link }.measure(&mut comm, wait.as_mut(), &progress)?);
+            rows.extend(LinkMeasurement { task: self, link }.measure(
+                &mut comm,
+                wait.as_mut(),
+                &progress,
+            )?);
         }
         progress.finish_and_clear();
         Ok(rows)
@@ -262,7 +268,7 @@ impl<'a> Task<'a> {
     ///
     /// # Errors
     /// When it cannot be printed.
-    pub(super) fn show(&self, backend: &str, rows: &[Row]) -> anyhow::Result<()> {
+    pub(super) fn show(&self, backend: &str, rows: &[ChoiceRow]) -> anyhow::Result<()> {
         let Self { args, size, data, .. } = self;
         let about = format!("{size} ranks over {backend}, {}, {}", args.bound, data.about());
         if args.json {
@@ -274,19 +280,19 @@ impl<'a> Task<'a> {
 }
 
 /// One rank's part over links of one rate.
-struct Stand<'a> {
-    task: &'a Task<'a>,
+struct LinkMeasurement<'a> {
+    task: &'a ChooseTask<'a>,
     link: &'a LinkRate,
 }
 
-impl Stand<'_> {
+impl LinkMeasurement<'_> {
     /// The same on every rank.
     fn measure<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
         wait: &mut Barrier<'_, Communicator<X>>,
         progress: &ProgressBar,
-    ) -> anyhow::Result<Vec<Row>> {
+    ) -> anyhow::Result<Vec<ChoiceRow>> {
         let mut rows = Vec::new();
         for &collective in &self.task.args.collective {
             for count in self.task.counts_over(self.link) {
@@ -304,47 +310,48 @@ impl Stand<'_> {
         wait: &mut Barrier<'_, Communicator<X>>,
         collective: Collective,
         count: usize,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<ChoiceRow> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
         let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
-        let Task { args, data, .. } = self.task;
-        let mut stage = Stage::new(comm, wait, problem, data)?;
+        let ChooseTask { args, data, .. } = self.task;
+        let mut runner = Runner::new(comm, wait, problem, data)?;
         let shape = data.shape();
-        let mut players: Vec<OfPlan> =
-            self.plans().map(|plan| OfPlan::row(plan).of_shape(shape)).collect();
+        let mut implementations: Vec<PlanImplementation> =
+            self.plans().map(|plan| PlanImplementation::row(plan).of_shape(shape)).collect();
         let mut time = 0.0;
         for _ in 0..2 {
             time = 0.0;
-            for player in &mut players {
-                time += stage.run(player)?.0;
+            for implementation in &mut implementations {
+                time += runner.run(implementation)?.0;
             }
         }
         // Where nobody tells the rate of links, an automatic plan's first calls are trials.
-        if stage.comm.config_mut().link_rate.or(stage.comm.transport().link_rate()).is_none()
-            && let Some(auto) = players.last_mut()
+        if runner.comm.config_mut().link_rate.or(runner.comm.transport().link_rate()).is_none()
+            && let Some(auto) = implementations.last_mut()
         {
             for _ in 2..FIRST_CALLS {
-                stage.run(auto)?;
+                runner.run(auto)?;
             }
         }
-        let round_time = stage.largest(time)?;
+        let round_time = runner.largest(time)?;
         let n = rounds(args.repeat, args.min_time, round_time);
-        let times = vec![Vec::new(); players.len()];
-        let mut contest = Contest { players, times, report: foldwire::Report::default() };
-        let mut judged = Judged::default();
+        let times = vec![Vec::new(); implementations.len()];
+        let mut comparison =
+            PlanComparison { implementations, times, report: foldwire::Report::default() };
+        let mut measured = ChoiceTimes::default();
         for _ in 0..MOST_SETS {
-            contest.play(&mut stage, n)?;
-            judged = contest.judge(stage.comm)?;
-            if judged.is_clear(args.tolerance) {
+            comparison.run_rounds(&mut runner, n)?;
+            measured = comparison.compare(runner.comm)?;
+            if measured.is_clear(args.tolerance) {
                 break;
             }
         }
-        let Contest { times, report, .. } = contest;
+        let PlanComparison { times, report, .. } = comparison;
         let choice = report.plan;
         let weighed = choice.map_or(Vec::new(), |choice| choice.weighed.to_vec());
         let expected = weighed.iter().map(|one| (one.codec.name(), f64::from(one.seconds)));
-        Ok(Row {
+        Ok(ChoiceRow {
             collective: collective.name(),
             link_rate: self.link.bytes_per_s(),
             taken_rate: choice.map(|choice| choice.link_rate.into()),
@@ -354,7 +361,7 @@ impl Stand<'_> {
             is_sampled: choice.is_some_and(|choice| choice.reason == ChoiceReason::Sampled),
             rounds: times[0].len(),
             expected_s: expected.filter(|(_, seconds)| seconds.is_finite()).collect(),
-            judged,
+            measured,
         })
     }
 
@@ -372,15 +379,15 @@ impl Stand<'_> {
 /// Keeps this rank's core busy, as the program would whose call it is: after a call that rests on
 /// its links the next one would else find a core that has slept. (Dense took 1.19 ms for 1 MiB at 1
 /// Gbit/s after a raw call, and 0.85 after others.)
-fn compute() {
+fn spin() {
     let began = Instant::now();
     while began.elapsed() < COMPUTED {
         std::hint::spin_loop();
     }
 }
 
-impl Task<'_> {
-    fn text(&self, about: &str, rows: &[Row]) -> String {
+impl ChooseTask<'_> {
+    fn text(&self, about: &str, rows: &[ChoiceRow]) -> String {
         let Self { args, links, .. } = self;
         let mut columns = vec![
             ("collective", "", Align::Left),
@@ -399,9 +406,9 @@ impl Task<'_> {
         ]);
         let mut table = Table::new(&columns);
         let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
-        let is_behind_best = |row: &&Row| row.judged.times_best > 1.0 + args.tolerance;
-        let is_behind_raw = |row: &&Row| row.judged.times_raw > 1.0 + TOLERANCE_OF_RAW;
-        let is_off = |row: &&Row| is_behind_best(row) || is_behind_raw(row);
+        let is_behind_best = |row: &&ChoiceRow| row.measured.times_best > 1.0 + args.tolerance;
+        let is_behind_raw = |row: &&ChoiceRow| row.measured.times_raw > 1.0 + TOLERANCE_OF_RAW;
+        let is_off = |row: &&ChoiceRow| is_behind_best(row) || is_behind_raw(row);
         for row in rows {
             let link = links.iter().find(|link| link.bytes_per_s() == row.link_rate);
             let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
@@ -412,11 +419,11 @@ impl Task<'_> {
                 format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
                 row.schedule.to_owned(),
                 expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
-                micros(row.judged.time_s),
+                micros(row.measured.time_s),
             ];
-            cells.extend(row.judged.fixed_s.iter().map(|&(_, time)| micros(time)));
-            cells.push(format!("{:.2}", row.judged.times_best));
-            cells.push(format!("{:.2}", row.judged.times_raw));
+            cells.extend(row.measured.fixed_s.iter().map(|&(_, time)| micros(time)));
+            cells.push(format!("{:.2}", row.measured.times_best));
+            cells.push(format!("{:.2}", row.measured.times_raw));
             cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
             table.row(&cells);
         }

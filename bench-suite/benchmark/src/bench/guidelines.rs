@@ -15,12 +15,12 @@ use foldwire_workbench::table::{Align, Table};
 use foldwire_workbench::{ranks, streams};
 use serde::Serialize;
 
-use super::contest::{counts, slowest};
-use super::contestant::{Contestant, OfPlan};
+use super::benchmark::{counts, slowest};
+use super::implementation::{Implementation, PlanImplementation};
 use super::problem::Problem;
 use super::progress;
 use super::row::median;
-use super::stage::{Barrier, Stage, barrier, tell};
+use super::runner::{Barrier, Runner, barrier, gather_json};
 
 /// A collective should take no longer than others, one after the other.
 type Guideline = (Collective, &'static [Collective]);
@@ -63,7 +63,7 @@ const DEFAULT_RANKS: usize = 4;
 
 /// A guideline at a size.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct GuidelineRow {
     /// Or whoever else takes part.
     preset: &'static str,
     n_bytes: usize,
@@ -77,7 +77,7 @@ pub(super) struct Row {
     is_violated: bool,
 }
 
-impl Row {
+impl GuidelineRow {
     fn new(
         (preset, n_bytes): (&'static str, usize),
         (what, what_s): (String, f64),
@@ -123,15 +123,16 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let world = ranks::world(size, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| {
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-        let stand = Stand { counts: &counts, data: &data, players: presets(args) };
-        stand.measure(args, &mut comm, wait.as_mut())
+        let measurement =
+            GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args) };
+        measurement.measure(args, &mut comm, wait.as_mut())
     });
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     show(args, &format!("{size} ranks over threads"), &ranks.swap_remove(0))
 }
 
 /// Prints comparisons; on rank 0 only.
-pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> anyhow::Result<()> {
+pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> anyhow::Result<()> {
     if args.json {
         return Ok(streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?);
     }
@@ -139,33 +140,35 @@ pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> anyhow::R
 }
 
 /// Makes the contestant for a collective.
-type Make<'a, X> =
-    dyn FnMut(Collective) -> anyhow::Result<Box<dyn Contestant<Communicator<X>, f32>>> + 'a;
+type MakeImplementation<'a, X> =
+    dyn FnMut(Collective) -> anyhow::Result<Box<dyn Implementation<Communicator<X>, f32>>> + 'a;
 
 /// Who is judged, by name.
-pub(super) struct Player<'a, X: Transport> {
+pub(super) struct JudgedImplementation<'a, X: Transport> {
     pub(super) name: &'static str,
-    pub(super) make: Box<Make<'a, X>>,
+    pub(super) make: Box<MakeImplementation<'a, X>>,
 }
 
 /// The presets that the user asks for.
-pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<Player<'a, X>> {
+pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<JudgedImplementation<'a, X>> {
     let bound = args.bound;
-    let player = |preset: Preset| Player {
+    let implementation = |preset: Preset| JudgedImplementation {
         name: preset.name(),
-        make: Box::new(move |collective| Ok(Box::new(OfPlan::preset(preset, collective, bound)))),
+        make: Box::new(move |collective| {
+            Ok(Box::new(PlanImplementation::preset(preset, collective, bound)))
+        }),
     };
-    args.presets().into_iter().map(player).collect()
+    args.presets().into_iter().map(implementation).collect()
 }
 
 /// One rank's part in what is measured.
-pub(super) struct Stand<'a, X: Transport> {
+pub(super) struct GuidelineMeasurement<'a, X: Transport> {
     pub(super) counts: &'a [usize],
     pub(super) data: &'a Data<f32>,
-    pub(super) players: Vec<Player<'a, X>>,
+    pub(super) implementations: Vec<JudgedImplementation<'a, X>>,
 }
 
-impl<X: Transport> Stand<'_, X> {
+impl<X: Transport> GuidelineMeasurement<'_, X> {
     /// Times all collectives of all players, which take turns, and judges the medians; the same on
     /// every rank.
     pub(super) fn measure(
@@ -173,11 +176,11 @@ impl<X: Transport> Stand<'_, X> {
         args: &GuidelinesArgs,
         comm: &mut Communicator<X>,
         wait: &mut Barrier<'_, Communicator<X>>,
-    ) -> anyhow::Result<Vec<Row>> {
+    ) -> anyhow::Result<Vec<GuidelineRow>> {
         let progress = progress(comm.rank().index());
         progress.set_length(self.counts.len() as u64);
         // By player, size, and place among the collectives.
-        let mut medians = vec![Vec::new(); self.players.len()];
+        let mut medians = vec![Vec::new(); self.implementations.len()];
         for &count in self.counts {
             progress.set_message(format!("{} bytes", count * size_of::<f32>()));
             let of_size = self.measure_size(args.repeat, count, comm, wait)?;
@@ -185,10 +188,11 @@ impl<X: Transport> Stand<'_, X> {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        let judged = self.players.iter().zip(&medians);
+        let judged = self.implementations.iter().zip(&medians);
         let tolerance = 1.0 + args.tolerance;
-        let rows =
-            judged.map(|(player, medians)| judge(player.name, self.counts, medians, tolerance));
+        let rows = judged.map(|(implementation, medians)| {
+            judge(implementation.name, self.counts, medians, tolerance)
+        });
         Ok(rows.flatten().collect())
     }
 
@@ -201,16 +205,16 @@ impl<X: Transport> Stand<'_, X> {
         wait: &mut Barrier<'_, Communicator<X>>,
     ) -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
-        let mut times = vec![vec![Vec::new(); COLLECTIVES.len()]; self.players.len()];
+        let mut times = vec![vec![Vec::new(); COLLECTIVES.len()]; self.implementations.len()];
         // One round warms up.
         for round in 0..=repeat {
             for (nth, collective) in COLLECTIVES.into_iter().enumerate() {
                 let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
                 let problem =
                     Problem { collective, op, root, in_place, is_uneven, count, size, rank };
-                let mut stage = Stage::new(comm, wait, problem, self.data)?;
-                for (player, times) in self.players.iter_mut().zip(&mut times) {
-                    let (time, _) = stage.run((player.make)(collective)?.as_mut())?;
+                let mut runner = Runner::new(comm, wait, problem, self.data)?;
+                for (implementation, times) in self.implementations.iter_mut().zip(&mut times) {
+                    let (time, _) = runner.run((implementation.make)(collective)?.as_mut())?;
                     if round > 0 {
                         times[nth].push(time);
                     }
@@ -219,7 +223,8 @@ impl<X: Transport> Stand<'_, X> {
         }
         let mut medians = Vec::new();
         for times in times {
-            let of_each = times.iter().map(|times| Ok(median(&slowest(&tell(comm, times)?))));
+            let of_each =
+                times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
             medians.push(of_each.collect::<anyhow::Result<_>>()?);
         }
         Ok(medians)
@@ -227,7 +232,12 @@ impl<X: Transport> Stand<'_, X> {
 }
 
 /// What came of each guideline, and of the one that a shorter array takes no longer than a longer.
-fn judge(preset: &'static str, counts: &[usize], medians: &[Vec<f64>], tolerance: f64) -> Vec<Row> {
+fn judge(
+    preset: &'static str,
+    counts: &[usize],
+    medians: &[Vec<f64>],
+    tolerance: f64,
+) -> Vec<GuidelineRow> {
     let n_bytes = |at: usize| counts[at] * size_of::<f32>();
     let time = |at: usize, of: Collective| {
         let nth = COLLECTIVES.iter().position(|&collective| collective == of);
@@ -240,19 +250,19 @@ fn judge(preset: &'static str, counts: &[usize], medians: &[Vec<f64>], tolerance
             let sum = than.iter().map(|&collective| time(at, collective)).sum();
             let place = (preset, n_bytes(at));
             let what = (what.name().to_owned(), time(at, what));
-            rows.push(Row::new(place, what, (names.join(" + "), sum), tolerance));
+            rows.push(GuidelineRow::new(place, what, (names.join(" + "), sum), tolerance));
         }
         for collective in COLLECTIVES.into_iter().filter(|_| at + 1 < counts.len()) {
             let longer = format!("the same of {}", Size(n_bytes(at + 1)));
             let what = (collective.name().to_owned(), time(at, collective));
             let than = (longer, time(at + 1, collective));
-            rows.push(Row::new((preset, n_bytes(at)), what, than, tolerance));
+            rows.push(GuidelineRow::new((preset, n_bytes(at)), what, than, tolerance));
         }
     }
     rows
 }
 
-fn text(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> String {
+fn text(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> String {
     let mut table = Table::new(&[
         ("of", "", Align::Left),
         ("size", "bytes", Align::Right),
@@ -262,7 +272,7 @@ fn text(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> String {
         ("time", "µs", Align::Right),
         ("ratio", "", Align::Right),
     ]);
-    let violated: Vec<&Row> = rows.iter().filter(|row| row.is_violated).collect();
+    let violated: Vec<&GuidelineRow> = rows.iter().filter(|row| row.is_violated).collect();
     for row in &violated {
         table.row(&[
             row.preset.to_owned(),
@@ -298,9 +308,9 @@ mod tests {
         let rows = judge("raw", &[1, 2], &medians, 1.1);
         assert_eq!(rows.len(), 2 * GUIDELINES.len() + COLLECTIVES.len());
         let violated: Vec<_> = rows.iter().filter(|row| row.is_violated).collect();
-        let said = violated.iter().map(|row| (&*row.what, &*row.than, row.n_bytes));
-        let said: Vec<_> = said.collect();
-        assert_eq!(said, [("gather", "all-gather", 4), ("gather", "the same of 8", 4)]);
+        let found = violated.iter().map(|row| (&*row.what, &*row.than, row.n_bytes));
+        let found: Vec<_> = found.collect();
+        assert_eq!(found, [("gather", "all-gather", 4), ("gather", "the same of 8", 4)]);
         assert_eq!(violated[0].ratio, 2.5);
     }
 }

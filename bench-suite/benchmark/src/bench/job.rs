@@ -7,12 +7,12 @@ use foldwire::{Float, Transport};
 use foldwire_arguments::{BenchArgs, ChooseArgs};
 use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 
-use super::play::{Extras, Play, Setting};
+use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::{Settings, Source, choose, show};
 
 /// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
 /// name that results have for it.
-pub(super) fn run<T: Float + Into<f64>, P: Play<T>, X: Transport>(
+pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     args: &BenchArgs,
     source: &Source,
     join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
@@ -29,8 +29,8 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>, X: Transport>(
     settings.check_room::<T>(size, rank..rank + 1)?;
     let data = source.data::<T>(party.size());
     let (endpoint, backend) = join(party)?;
-    let setting = Setting { args, settings: &settings, data: &data, backend: &backend };
-    let results = P::play(setting, endpoint, Extras::default());
+    let inputs = BenchInputs { args, settings: &settings, data: &data, backend: &backend };
+    let results = P::run_rank(inputs, endpoint, BackendExtras::default());
     let results = results.with_context(|| format!("rank {rank}"))?;
     if rank == 0 { show(args, &results) } else { Ok(()) }
 }
@@ -42,12 +42,12 @@ pub(super) fn choose<X: Transport>(
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let rank = place.rank.index();
-    let task = match choose::Task::new(args, place.size, 1, Speeds::default()) {
+    let task = match choose::ChooseTask::new(args, place.size, 1, Speeds::default()) {
         Err(_) if rank > 0 => return Ok(()),
         task => task?,
     };
     let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
     let (endpoint, backend) = join(party)?;
-    let rows = task.play(endpoint).with_context(|| format!("rank {rank}"))?;
+    let rows = task.run_rank(endpoint).with_context(|| format!("rank {rank}"))?;
     if rank == 0 { task.show(&backend, &rows) } else { Ok(()) }
 }

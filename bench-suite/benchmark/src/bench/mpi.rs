@@ -18,18 +18,18 @@ use foldwire_workbench::streams;
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
 
-use super::best::{BestOf, Candidate};
-use super::contest::counts;
-use super::contestant::{Buffers, Contestant, Done, Start};
-use super::output::Results;
-use super::play::{Extras, Play, Setting};
+use super::benchmark::counts;
+use super::best::{AlgorithmCandidate, BestOf};
+use super::call_mode::{BackendExtras, BenchInputs, CallMode};
+use super::implementation::{CompletedRun, Implementation, ProblemBuffers, StartClock};
+use super::output::BenchResults;
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
-use super::stage::Team;
+use super::runner::AnyCommunicator;
 use super::{Settings, Source, choose, config_from_env, guidelines, show};
 
 /// Plays this process's rank.
-pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
+pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &Source,
 ) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
         Err(_) if world.rank() > 0 => return Ok(()),
         settings => settings?,
     };
-    match play::<T, P>(args, source, &world, &settings) {
+    match run_rank::<T, P>(args, source, &world, &settings) {
         Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
@@ -60,12 +60,12 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
     }
 }
 
-fn play<T: Float + Into<f64>, P: Play<T>>(
+fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &Source,
     world: &SimpleCommunicator,
     settings: &Settings,
-) -> anyhow::Result<Results> {
+) -> anyhow::Result<BenchResults> {
     let (size, rank) = (world.size() as usize, world.rank() as usize);
     // How many ranks share this machine's memory is not known.
     settings.check_room::<T>(size, rank..rank + 1)?;
@@ -75,31 +75,31 @@ fn play<T: Float + Into<f64>, P: Play<T>>(
     options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let backend = format!("MPI ({})", native::library());
-    let setting = Setting { args, settings, data: &data, backend: &backend };
+    let inputs = BenchInputs { args, settings, data: &data, backend: &backend };
 
-    let mut extras = Extras::default();
+    let mut extras = BackendExtras::default();
     if settings.in_flight == 1 {
-        extras.contestants.push(Box::new(Default(Native::duplicate(world)?)));
+        extras.implementations.push(Box::new(LibraryDefault(Native::duplicate(world)?)));
         if args.mpi_best {
-            extras.contestants.push(Box::new(best(world, settings)?));
+            extras.implementations.push(Box::new(best(world, settings)?));
         }
     }
     let for_barrier = world.duplicate();
     extras.barrier = Some(Box::new(move || for_barrier.barrier()));
-    P::play(setting, endpoint, extras)
+    P::run_rank(inputs, endpoint, extras)
 }
 
 /// Plays this process's rank in `foldwire choose`.
 pub(super) fn choose(args: &ChooseArgs) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    let task = match choose::Task::new(args, world.size() as usize, 1, Speeds::default()) {
+    let task = match choose::ChooseTask::new(args, world.size() as usize, 1, Speeds::default()) {
         Err(_) if world.rank() > 0 => return Ok(()),
         task => task?,
     };
     let options = foldwire_mpi::Options::default();
-    let played = foldwire_mpi::join_with(&world, options).map_err(Into::into);
-    match played.and_then(|endpoint| task.play(endpoint)) {
+    let joined = foldwire_mpi::join_with(&world, options).map_err(Into::into);
+    match joined.and_then(|endpoint| task.run_rank(endpoint)) {
         Ok(rows) if world.rank() == 0 => task.show(&format!("MPI ({})", native::library()), &rows),
         Ok(_) => Ok(()),
         Err(error) => {
@@ -114,7 +114,7 @@ pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let counts = counts::<f32>(&args.sizes)?;
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    match judge(args, &world, &counts) {
+    match measure_guidelines(args, &world, &counts) {
         Ok(rows) if world.rank() == 0 => {
             let whom = format!("{} ranks over MPI ({})", world.size(), native::library());
             guidelines::show(args, &whom, &rows)
@@ -127,50 +127,58 @@ pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
     }
 }
 
-fn judge(
+fn measure_guidelines(
     args: &GuidelinesArgs,
     world: &SimpleCommunicator,
     counts: &[usize],
-) -> anyhow::Result<Vec<guidelines::Row>> {
+) -> anyhow::Result<Vec<guidelines::GuidelineRow>> {
     let data = Source::open(None)?.data::<f32>(world.size() as usize);
     let mut options = foldwire_mpi::Options::default();
     options.link_rate = args.link.bytes_per_s();
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let mut comm = foldwire::Communicator::with_config(endpoint, config_from_env()?)?;
-    let mut players = guidelines::presets(args);
-    players.push(guidelines::Player {
+    let mut implementations = guidelines::presets(args);
+    implementations.push(guidelines::JudgedImplementation {
         name: MPI_DEFAULT,
-        make: Box::new(|_| Ok(Box::new(Default(Native::duplicate(world)?)))),
+        make: Box::new(|_| Ok(Box::new(LibraryDefault(Native::duplicate(world)?)))),
     });
     let for_barrier = world.duplicate();
     let mut wait = |_: &mut _| {
         for_barrier.barrier();
         Ok(())
     };
-    guidelines::Stand { counts, data: &data, players }.measure(args, &mut comm, &mut wait)
+    guidelines::GuidelineMeasurement { counts, data: &data, implementations }
+        .measure(args, &mut comm, &mut wait)
 }
 
 /// Every way that the library offers, on equal shares and on others.
-fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestOf<Way>> {
+fn best(
+    world: &SimpleCommunicator,
+    settings: &Settings,
+) -> anyhow::Result<BestOf<TunedImplementation>> {
     let size = world.size() as usize;
-    let mut ways = Vec::new();
+    let mut algorithms = Vec::new();
     for is_even in [true, false] {
-        let is_asked =
+        let is_requested =
             |count: &usize| (!settings.is_uneven && count.is_multiple_of(size)) == is_even;
-        if settings.counts.iter().any(is_asked) {
-            for way in native::ways(settings.collective, is_even) {
-                let name = way.name().to_owned();
-                ways.push(Way { tuned: Tuned::new(world, way)?, name, is_even });
+        if settings.counts.iter().any(is_requested) {
+            for algorithm in native::ways(settings.collective, is_even) {
+                let name = algorithm.name().to_owned();
+                algorithms.push(TunedImplementation {
+                    tuned: Tuned::new(world, algorithm)?,
+                    name,
+                    is_even,
+                });
             }
         }
     }
-    Ok(BestOf::new(MPI_BEST, "MPI best", ways))
+    Ok(BestOf::new(MPI_BEST, "MPI best", algorithms))
 }
 
 /// The library as it is.
-struct Default(Native);
+struct LibraryDefault(Native);
 
-impl<C: Team, T: Float> Contestant<C, T> for Default {
+impl<C: AnyCommunicator, T: Float> Implementation<C, T> for LibraryDefault {
     fn name(&self) -> &'static str {
         MPI_DEFAULT
     }
@@ -183,9 +191,9 @@ impl<C: Team, T: Float> Contestant<C, T> for Default {
         &mut self,
         comm: &mut C,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, C>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, C>,
+    ) -> anyhow::Result<CompletedRun> {
         let call = call(problem)?;
         start(comm)?;
         self.0.run(&call, lend(problem, buffers))?;
@@ -194,14 +202,14 @@ impl<C: Team, T: Float> Contestant<C, T> for Default {
 }
 
 /// The library, told what to do.
-struct Way {
+struct TunedImplementation {
     tuned: Tuned,
     name: String,
     /// Whether it is for arrays that divide evenly.
     is_even: bool,
 }
 
-impl<C: Team, T: Float> Contestant<C, T> for Way {
+impl<C: AnyCommunicator, T: Float> Implementation<C, T> for TunedImplementation {
     fn name(&self) -> &'static str {
         MPI_BEST
     }
@@ -214,9 +222,9 @@ impl<C: Team, T: Float> Contestant<C, T> for Way {
         &mut self,
         comm: &mut C,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, C>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, C>,
+    ) -> anyhow::Result<CompletedRun> {
         let call = call(problem)?.with_form(self.tuned.way().form())?;
         let armed = self.tuned.arm()?;
         start(comm)?;
@@ -225,8 +233,8 @@ impl<C: Team, T: Float> Contestant<C, T> for Way {
     }
 }
 
-impl<C: Team, T: Float> Candidate<C, T> for Way {
-    fn way(&self) -> &str {
+impl<C: AnyCommunicator, T: Float> AlgorithmCandidate<C, T> for TunedImplementation {
+    fn algorithm_name(&self) -> &str {
         &self.name
     }
 
@@ -250,7 +258,7 @@ fn call(problem: &Problem) -> Result<Call, native::Error> {
     Call::new(problem.collective, problem.count, problem.size, op, problem.root)
 }
 
-fn lend<'a, T: Float>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBuffers<'a, T> {
+fn lend<'a, T: Float>(problem: &Problem, buffers: &'a mut ProblemBuffers<T>) -> MpiBuffers<'a, T> {
     if problem.one_buffer() {
         MpiBuffers::InPlace(&mut buffers.recv)
     } else {
@@ -260,7 +268,7 @@ fn lend<'a, T: Float>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBuff
 
 /// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter
 /// in place at the start.
-fn finish<T: Float>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
+fn finish<T: Float>(problem: &Problem, buffers: &mut ProblemBuffers<T>) -> CompletedRun {
     let place = problem.result();
     let at_start = problem.in_place && problem.collective == Collective::ReduceScatter;
     let result_at = at_start.then_some(0);
@@ -270,5 +278,5 @@ fn finish<T: Float>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
         let divisor = T::from_f64(problem.size as f64);
         result.iter_mut().for_each(|value| *value = *value / divisor);
     }
-    Done { ended: Instant::now(), report: None, result_at }
+    CompletedRun { ended: Instant::now(), report: None, result_at }
 }

@@ -9,9 +9,9 @@ use foldwire_arguments::sizes::Size;
 use foldwire_workbench::table::{self, Align, Table};
 use serde::{Deserialize, Serialize};
 
-use super::contest::{Outcome, Settings};
-use super::play::Setting;
-use super::row::{self, MPI_BEST, MPI_DEFAULT, Row};
+use super::benchmark::{BenchmarkOutcome, Settings};
+use super::call_mode::BenchInputs;
+use super::row::{self, CollectiveRow, MPI_BEST, MPI_DEFAULT};
 use super::sweep;
 
 /// What a line of `--csv` holds.
@@ -50,16 +50,16 @@ const CSV_COLUMNS: [&str; 30] = [
 
 /// What `--json` prints as one object, and `foldwire sim --validate` reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Results {
+pub(crate) struct BenchResults {
     #[serde(flatten)]
-    pub(crate) head: Head,
+    pub(crate) head: BenchHead,
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: BenchmarkOutcome,
 }
 
 /// What was measured, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct BenchHead {
     pub(crate) collective: String,
     pub(crate) backend: String,
     pub(crate) ranks: usize,
@@ -97,9 +97,9 @@ fn one() -> usize {
     1
 }
 
-impl Head {
-    pub(super) fn new<X: Transport, T: Float>(setting: &Setting<'_, T>, endpoint: &X) -> Self {
-        let &Setting { args, settings, data, backend } = setting;
+impl BenchHead {
+    pub(super) fn new<X: Transport, T: Float>(inputs: &BenchInputs<'_, T>, endpoint: &X) -> Self {
+        let &BenchInputs { args, settings, data, backend } = inputs;
         let collective = settings.collective;
         Self {
             collective: args.form.name(),
@@ -180,7 +180,7 @@ impl Head {
     }
 }
 
-impl Results {
+impl BenchResults {
     /// What several launches of the same have measured; one is left as it is.
     pub(super) fn of_launches(mut launches: Vec<Self>) -> Option<Self> {
         if launches.len() < 2 {
@@ -191,17 +191,17 @@ impl Results {
         all.outcome.memcpy_gbps = row::median(&rates);
         for (nth, row) in all.outcome.rows.iter_mut().enumerate() {
             let of = launches.iter().filter_map(|launch| launch.outcome.rows.get(nth).cloned());
-            *row = Row::of_launches(&of.collect::<Vec<_>>());
+            *row = CollectiveRow::of_launches(&of.collect::<Vec<_>>());
         }
         for rows in all.outcome.rows.chunk_by_mut(|a, b| a.n_bytes == b.n_bytes) {
-            let nth_memcpy = |row: &Row| row.times_memcpy.map(|times| row.time_s / times);
+            let nth_memcpy = |row: &CollectiveRow| row.times_memcpy.map(|times| row.time_s / times);
             let n_bytes = rows[0].n_bytes;
             let same = |launch: &Self| {
                 let row = launch.outcome.rows.iter().find(|row| row.n_bytes == n_bytes);
                 row.and_then(nth_memcpy)
             };
             let copies: Option<Vec<f64>> = launches.iter().map(same).collect();
-            Row::compare(rows, copies.map(|copies| row::median(&copies)));
+            CollectiveRow::compare(rows, copies.map(|copies| row::median(&copies)));
         }
         Some(all)
     }
@@ -214,7 +214,7 @@ impl Results {
     /// The rows as comma-separated values, with a line of names: times in seconds, rates in 1e9
     /// bytes/s.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
-        let Head { collective, backend, ranks, dtype, .. } = &self.head;
+        let BenchHead { collective, backend, ranks, dtype, .. } = &self.head;
         let mut csv = csv::Writer::from_writer(Vec::new());
         csv.write_record(CSV_COLUMNS)?;
         let optional =
@@ -258,7 +258,7 @@ impl Results {
 
     /// Head and table.
     pub(super) fn text(&self) -> String {
-        let Outcome { rows, memcpy_gbps, .. } = &self.outcome;
+        let BenchmarkOutcome { rows, memcpy_gbps, .. } = &self.outcome;
         let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
             "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the same rounds\n"
         } else {
@@ -276,7 +276,7 @@ impl Results {
 }
 
 /// One line a contestant and size; columns of MPI only where it takes part.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[CollectiveRow]) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
     let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
     let has_memcpy = rows.iter().any(|row| row.times_memcpy.is_some());
@@ -373,13 +373,16 @@ pub(crate) mod tests {
     use super::*;
 
     /// A preset's times, and another contestant's.
-    pub(crate) fn results() -> Results {
+    pub(crate) fn results() -> BenchResults {
         let rows = vec![row(RAW, 0.5), row(MPI_BEST, 0.25)];
-        Results { head: head(), outcome: Outcome { rows, left_out: Vec::new(), memcpy_gbps: 9.0 } }
+        BenchResults {
+            head: head(),
+            outcome: BenchmarkOutcome { rows, left_out: Vec::new(), memcpy_gbps: 9.0 },
+        }
     }
 
-    fn head() -> Head {
-        Head {
+    fn head() -> BenchHead {
+        BenchHead {
             collective: "reduce".into(),
             backend: "MPI (Open MPI v4.1.4)".into(),
             ranks: 2,
@@ -414,14 +417,14 @@ pub(crate) mod tests {
     #[test]
     fn columns_of_mpi_are_there_where_it_is() {
         let mut rows = vec![row(RAW, 0.004), row("foldwire", 0.001)];
-        Row::compare(&mut rows, None);
+        CollectiveRow::compare(&mut rows, None);
         let text = table(&rows);
         assert!(text.contains("4000.0"), "{text}");
         assert!(!text.contains("MPI") && !text.contains("x memcpy"), "{text}");
         let mut best = row(MPI_BEST, 0.002);
         best.algorithm = Some("MPI_Reduce: chain".into());
         rows.push(best);
-        Row::compare(&mut rows, Some(0.0005));
+        CollectiveRow::compare(&mut rows, Some(0.0005));
         let text = table(&rows);
         let foldwire = text.lines().find(|line| line.contains("foldwire")).unwrap();
         let cells: Vec<_> = foldwire.split_whitespace().collect();

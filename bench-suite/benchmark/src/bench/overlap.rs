@@ -22,12 +22,12 @@ pub(super) const N_RUNS: usize = 3;
 
 /// Computation that touches no memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Work {
+pub(super) struct OverlapWork {
     n_units: usize,
     n_polls: usize,
 }
 
-impl Work {
+impl OverlapWork {
     /// Work of any length.
     pub(super) fn trial(n_polls: usize) -> Self {
         Self { n_units: FIRST_TRIAL, n_polls }
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn work_is_done_between_polls() {
         let mut n = 0;
-        Work { n_units: 7, n_polls: 3 }.run(|| n += 1);
+        OverlapWork { n_units: 7, n_polls: 3 }.run(|| n += 1);
         assert_eq!(n, 3);
-        let work = Work::trial(5).lasting(1e-3, 1e-4);
-        assert_eq!(work, Work { n_units: 10 * FIRST_TRIAL, n_polls: 5 });
+        let work = OverlapWork::trial(5).lasting(1e-3, 1e-4);
+        assert_eq!(work, OverlapWork { n_units: 10 * FIRST_TRIAL, n_polls: 5 });
     }
 }

@@ -5,24 +5,24 @@ use foldwire_workbench::plot::{self, COLOURS, FONT, Plot};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::output::Results;
-use super::row::Row;
+use super::output::BenchResults;
+use super::row::CollectiveRow;
 
 const SIZE: (u32, u32) = (760, 460);
 
 /// A benchmark's results. An array of no bytes has no place on the axis, and is left out.
 pub(super) struct TimesPlot<'a> {
-    pub(super) results: &'a Results,
+    pub(super) results: &'a BenchResults,
 }
 
 impl TimesPlot<'_> {
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    fn rows(&self) -> impl Iterator<Item = &CollectiveRow> {
         self.results.outcome.rows.iter().filter(|row| row.n_bytes > 0)
     }
 
     /// The contestants, in the order in which they took their turns.
-    fn contestants(&self) -> Vec<&Row> {
-        let mut contestants: Vec<&Row> = Vec::new();
+    fn contestants(&self) -> Vec<&CollectiveRow> {
+        let mut contestants: Vec<&CollectiveRow> = Vec::new();
         for row in self.rows() {
             if !contestants.iter().any(|known| known.contestant == row.contestant) {
                 contestants.push(row);
@@ -49,7 +49,7 @@ impl Plot for TimesPlot<'_> {
         scale: u32,
     ) -> anyhow::Result<()> {
         let head = &self.results.head;
-        let micros = |row: &Row| row.time_s.max(1e-9) * 1e6;
+        let micros = |row: &CollectiveRow| row.time_s.max(1e-9) * 1e6;
         let font = |size: u32| (FONT, size * scale);
         root.fill(&WHITE)?;
         let link = head.link.as_ref().map(|link| format!(", links of {link}")).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Plot for TimesPlot<'_> {
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
         let lines = self.contestants().into_iter().enumerate().map(|(at, contestant)| {
-            let is_its = |row: &&Row| row.contestant == contestant.contestant;
+            let is_its = |row: &&CollectiveRow| row.contestant == contestant.contestant;
             let points = self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row)));
             (contestant.title.clone(), COLOURS[at % COLOURS.len()], points.collect())
         });
@@ -99,7 +99,7 @@ mod tests {
         let names: Vec<&str> = plot.contestants().iter().map(|row| &*row.contestant).collect();
         assert_eq!(names, ["raw", "mpi-best"]);
         let folder = tempfile::tempdir().unwrap();
-        let draw = |results: &super::super::output::Results, name: &str| {
+        let draw = |results: &super::super::output::BenchResults, name: &str| {
             let path = folder.path().join(name);
             let file: PlotFile = path.to_str().unwrap().parse().unwrap();
             file.draw(&TimesPlot { results }).unwrap();

@@ -4,11 +4,11 @@ use foldwire::Collective;
 use foldwire_arguments::OpArg;
 use serde::{Deserialize, Serialize};
 
-use super::contest::{Account, Entry};
-use super::contestant::Shown;
+use super::benchmark::{RankRecord, ReportSummary};
+use super::implementation::SweptSchedule;
 use super::overlap;
 use super::problem::Problem;
-use super::verdict::Verdict;
+use super::result_check::ResultCheck;
 
 /// The contestant that sends values as they are.
 pub(super) const RAW: &str = "raw";
@@ -19,7 +19,7 @@ pub(super) const MPI_BEST: &str = "mpi-best";
 
 /// A contestant at a size. Times are the slowest rank's.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct CollectiveRow {
     /// Size of the array.
     pub(crate) n_bytes: usize,
     pub(crate) contestant: String,
@@ -97,7 +97,7 @@ pub(crate) struct Row {
     pub(crate) times_best: Option<f64>,
 }
 
-impl Row {
+impl CollectiveRow {
     /// The row of one contestant, from what each rank says.
     ///
     /// # Panics
@@ -106,24 +106,24 @@ impl Row {
         (contestant, title): (&str, String),
         n_bytes: usize,
         problem: &Problem,
-        ranks: &[Entry],
+        ranks: &[RankRecord],
         rounding: f64,
     ) -> Self {
-        let slowest = |of: fn(&Entry) -> &[f64]| -> Vec<f64> {
+        let slowest = |of: fn(&RankRecord) -> &[f64]| -> Vec<f64> {
             let longest = |round: usize| ranks.iter().map(|r| of(r)[round]).fold(0.0, f64::max);
             (0..of(&ranks[0]).len()).map(longest).collect()
         };
-        let times_s = slowest(|entry| &entry.times);
+        let times_s = slowest(|record| &record.times);
         let time_s = median(&times_s);
         let beside = |of| Some(slowest(of)).filter(|times| !times.is_empty()).map(|t| median(&t));
-        let (work_s, total_s) = (beside(|entry| &entry.works), beside(|entry| &entry.totals));
+        let (work_s, total_s) = (beside(|record| &record.works), beside(|record| &record.totals));
         let hidden = |(work, total)| overlap::percent(time_s, work, total);
         let algbw_gbps = n_bytes as f64 / time_s.max(1e-9) / 1e9;
-        let reports: Option<Vec<Account>> = ranks.iter().map(|r| r.account).collect();
-        let sum = |part: fn(&Account) -> u64| {
+        let reports: Option<Vec<ReportSummary>> = ranks.iter().map(|r| r.report).collect();
+        let sum = |part: fn(&ReportSummary) -> u64| {
             reports.as_ref().map(|reports| reports.iter().map(part).sum::<u64>())
         };
-        let mean = |part: fn(&Account) -> std::time::Duration| {
+        let mean = |part: fn(&ReportSummary) -> std::time::Duration| {
             let reports = reports.as_ref()?;
             let total: f64 = reports.iter().map(|r| part(r).as_secs_f64()).sum();
             Some(total / reports.len() as f64)
@@ -133,15 +133,17 @@ impl Row {
             // A single rank sends nothing.
             if wire == 0 { 1.0 } else { raw as f64 / wire as f64 }
         });
-        let verdicts: Option<Vec<_>> = ranks.iter().map(|r| r.verdict).collect();
-        let sum_up = |part: fn(&Verdict) -> usize| {
-            verdicts.as_ref().map(|verdicts| verdicts.iter().map(part).sum::<usize>())
+        let result_checks: Option<Vec<_>> = ranks.iter().map(|r| r.result_check).collect();
+        let sum_up = |part: fn(&ResultCheck) -> usize| {
+            result_checks
+                .as_ref()
+                .map(|result_checks| result_checks.iter().map(part).sum::<usize>())
         };
         // With Foldwire NaN wins. MPI says nothing of NaN in minima and maxima.
-        let is_open = reports.is_none()
+        let leaves_nan_open = reports.is_none()
             && problem.collective.reduces()
             && matches!(problem.op, OpArg::Min | OpArg::Max);
-        let (mismatched_nonfinite, nans_left_open) = if is_open {
+        let (mismatched_nonfinite, nans_left_open) = if leaves_nan_open {
             (sum_up(|v| v.mismatched_nonfinite - v.lost_nans), sum_up(|v| v.lost_nans))
         } else {
             (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
@@ -151,8 +153,11 @@ impl Row {
                 problem.collective,
                 Collective::AllReduce | Collective::AllGather | Collective::Broadcast
             );
-        let n_other = verdicts.as_ref().filter(|_| promises_bits).map_or(0, |verdicts| {
-            verdicts.iter().filter(|verdict| verdict.digest != verdicts[0].digest).count()
+        let n_other = result_checks.as_ref().filter(|_| promises_bits).map_or(0, |result_checks| {
+            result_checks
+                .iter()
+                .filter(|result_check| result_check.digest != result_checks[0].digest)
+                .count()
         });
         let n_beyond = sum_up(|v| v.n_beyond);
         let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_other);
@@ -178,7 +183,9 @@ impl Row {
             ratio,
             bound_abs: reports.as_ref().map(|r| r[0].bound),
             bound_worst: worst_case.map(|worst| worst + rounding),
-            max_err: verdicts.as_ref().map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
+            max_err: result_checks
+                .as_ref()
+                .map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
             mismatched_nonfinite,
             nans_left_open,
             n_wrong,
@@ -247,9 +254,9 @@ impl Row {
     }
 
     /// Notes which schedule it is there to show.
-    pub(super) fn show(&mut self, shown: Option<Shown>) {
-        self.schedule = shown.map(|shown| shown.schedule.to_owned());
-        self.is_chosen = shown.map(|shown| shown.is_chosen);
+    pub(super) fn set_schedule(&mut self, swept: Option<SweptSchedule>) {
+        self.schedule = swept.map(|swept| swept.schedule.to_owned());
+        self.is_chosen = swept.map(|swept| swept.is_chosen);
     }
 
     /// Fills the speed-ups of the rows of one size. `memcpy` is the time of a copy by all ranks at
@@ -257,8 +264,8 @@ impl Row {
     pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
         let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
-        let shown = rows.iter().filter(|row| row.schedule.is_some()).map(|row| row.time_s);
-        let least = shown.fold(f64::INFINITY, f64::min);
+        let swept = rows.iter().filter(|row| row.schedule.is_some()).map(|row| row.time_s);
+        let least = swept.fold(f64::INFINITY, f64::min);
         for row in rows {
             let speedup = |other: Option<f64>| other.map(|other| other / row.time_s.max(1e-9));
             (row.speedup_raw, row.speedup_mpi_default) = (speedup(raw), speedup(default));
@@ -336,36 +343,42 @@ pub(super) mod tests {
         rank: 0,
     };
 
-    fn entry(times: &[f64], wire_bytes: u64, max_error: f64) -> Entry {
+    fn record(times: &[f64], wire_bytes: u64, max_error: f64) -> RankRecord {
         let encode = Duration::from_millis(4);
-        let account = Account { raw_bytes: 1000, wire_bytes, encode, ..Account::default() };
-        let verdict = Verdict { max_error, ..Verdict::default() };
+        let report =
+            ReportSummary { raw_bytes: 1000, wire_bytes, encode, ..ReportSummary::default() };
+        let result_check = ResultCheck { max_error, ..ResultCheck::default() };
         let times = times.to_vec();
-        Entry { times, account: Some(account), verdict: Some(verdict), ..Entry::default() }
+        RankRecord {
+            times,
+            report: Some(report),
+            result_check: Some(result_check),
+            ..RankRecord::default()
+        }
     }
 
-    pub(in super::super) fn row(contestant: &str, time_s: f64) -> Row {
-        let ranks = [entry(&[time_s], 100, 0.0), entry(&[time_s], 300, 0.0)];
-        Row::new((contestant, contestant.to_owned()), 1000, &PROBLEM, &ranks, 1e-6)
+    pub(in super::super) fn row(contestant: &str, time_s: f64) -> CollectiveRow {
+        let ranks = [record(&[time_s], 100, 0.0), record(&[time_s], 300, 0.0)];
+        CollectiveRow::new((contestant, contestant.to_owned()), 1000, &PROBLEM, &ranks, 1e-6)
     }
 
     #[test]
     fn a_round_takes_as_long_as_its_slowest_rank() {
-        let ranks = [entry(&[1.0, 5.0, 3.0], 1, 0.0), entry(&[2.0, 4.0, 9.0], 1, 0.0)];
-        let row = Row::new(("a", "A".into()), 1_000_000_000, &PROBLEM, &ranks, 0.0);
+        let ranks = [record(&[1.0, 5.0, 3.0], 1, 0.0), record(&[2.0, 4.0, 9.0], 1, 0.0)];
+        let row = CollectiveRow::new(("a", "A".into()), 1_000_000_000, &PROBLEM, &ranks, 0.0);
         assert_eq!((&row.times_s[..], row.time_s), (&[2.0, 5.0, 9.0][..], 5.0));
         assert_eq!((row.algbw_gbps, row.busbw_gbps), (0.2, 0.2));
     }
 
     #[test]
     fn what_is_hidden_follows_from_the_medians_of_the_slowest_rank() {
-        let with = |works: [f64; 3], totals: [f64; 3]| Entry {
+        let with = |works: [f64; 3], totals: [f64; 3]| RankRecord {
             works: works.to_vec(),
             totals: totals.to_vec(),
-            ..entry(&[4.0; 3], 1, 0.0)
+            ..record(&[4.0; 3], 1, 0.0)
         };
         let ranks = [with([4.0; 3], [5.0; 3]), with([1.0, 5.0, 4.0], [9.0, 1.0, 6.0])];
-        let row = Row::new(("a", "A".into()), 4, &PROBLEM, &ranks, 0.0);
+        let row = CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &ranks, 0.0);
         assert_eq!(
             (row.work_s, row.total_s, row.overlap_percent),
             (Some(4.0), Some(6.0), Some(50.0))
@@ -376,8 +389,9 @@ pub(super) mod tests {
 
     #[test]
     fn of_launches_the_median_and_the_spread_count() {
-        let of = |time_s, max_err| Row { max_err: Some(max_err), ..row("foldwire", time_s) };
-        let row = Row::of_launches(&[of(2.0, 0.1), of(4.0, 0.5), of(3.0, 0.2)]);
+        let of =
+            |time_s, max_err| CollectiveRow { max_err: Some(max_err), ..row("foldwire", time_s) };
+        let row = CollectiveRow::of_launches(&[of(2.0, 0.1), of(4.0, 0.5), of(3.0, 0.2)]);
         assert_eq!((row.time_s, row.min_s, row.p99_s), (3.0, 2.0, 4.0));
         assert_eq!(
             (&row.launches_s[..], &row.times_s[..]),
@@ -397,7 +411,7 @@ pub(super) mod tests {
     #[test]
     fn speed_ups_are_over_those_who_take_part() {
         let mut rows = [row(RAW, 4.0), row("foldwire", 1.0), row(MPI_BEST, 2.0)];
-        Row::compare(&mut rows, Some(0.5));
+        CollectiveRow::compare(&mut rows, Some(0.5));
         assert_eq!((rows[0].times_memcpy, rows[1].times_memcpy), (Some(8.0), Some(2.0)));
         assert_eq!((rows[1].speedup_raw, rows[1].speedup_mpi_best), (Some(4.0), Some(2.0)));
         assert_eq!((rows[0].speedup_raw, rows[1].speedup_mpi_default), (Some(1.0), None));
@@ -407,9 +421,9 @@ pub(super) mod tests {
     fn of_the_schedules_that_are_compared_one_is_the_best() {
         let mut rows = [row(RAW, 1.0), row("ring", 6.0), row("chain", 4.0)];
         for (row, is_chosen) in rows[1..].iter_mut().zip([true, false]) {
-            row.show(Some(Shown { schedule: "s", is_chosen }));
+            row.set_schedule(Some(SweptSchedule { schedule: "s", is_chosen }));
         }
-        Row::compare(&mut rows, None);
+        CollectiveRow::compare(&mut rows, None);
         let times = rows.each_ref().map(|row| row.times_best);
         assert_eq!(times, [None, Some(1.5), Some(1.0)], "a preset is none of them");
     }
@@ -417,27 +431,33 @@ pub(super) mod tests {
     #[test]
     fn a_result_beyond_its_bound_is_a_fault() {
         let of = |error| {
-            let ranks = [entry(&[1.0], 1, 0.0), entry(&[1.0], 1, error)];
-            Row::new(("a", "A".into()), 4, &PROBLEM, &ranks, 1e-6).fault()
+            let ranks = [record(&[1.0], 1, 0.0), record(&[1.0], 1, error)];
+            CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &ranks, 1e-6).fault()
         };
         assert_eq!(of(1e-7), None);
         assert!(of(1e-5).unwrap().contains("exceeds the promised"));
         assert!(of(f64::INFINITY).is_some());
-        let unchecked = Entry { verdict: None, ..entry(&[1.0], 1, 9.0) };
-        assert_eq!(Row::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(), None);
+        let unchecked = RankRecord { result_check: None, ..record(&[1.0], 1, 9.0) };
+        assert_eq!(
+            CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(),
+            None
+        );
     }
 
     /// MPI leaves it open, so its own results are noted; Foldwire promises that NaN wins.
     #[test]
     fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
-        let of = |op, account: Option<Account>, lost_nans| {
-            let verdict = Verdict { mismatched_nonfinite: 3, lost_nans, ..Verdict::default() };
-            let entry = Entry { account, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) };
+        let of = |op, report: Option<ReportSummary>, lost_nans| {
+            let result_check =
+                ResultCheck { mismatched_nonfinite: 3, lost_nans, ..ResultCheck::default() };
+            let record =
+                RankRecord { report, result_check: Some(result_check), ..record(&[1.0], 1, 0.0) };
             let problem = Problem { op, ..PROBLEM };
-            let row = Row::new((MPI_BEST, "MPI best".into()), 64, &problem, &[entry], 0.0);
+            let row =
+                CollectiveRow::new((MPI_BEST, "MPI best".into()), 64, &problem, &[record], 0.0);
             (row.fault().is_some(), row.note().is_some())
         };
-        let ours = Some(Account { wire_bytes: 1, ..Account::default() });
+        let ours = Some(ReportSummary { wire_bytes: 1, ..ReportSummary::default() });
         for op in [OpArg::Min, OpArg::Max] {
             assert_eq!(of(op, None, 3), (false, true));
             assert_eq!(of(op, None, 2), (true, true), "an infinity is no NaN");
@@ -450,18 +470,18 @@ pub(super) mod tests {
 
     #[test]
     fn ranks_with_other_bits_are_counted_where_bits_are_promised() {
-        let of = |collective, account: Option<Account>| {
+        let of = |collective, report: Option<ReportSummary>| {
             let with_digest = |digest| {
-                let verdict = Verdict { digest, ..Verdict::default() };
-                Entry { account, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) }
+                let result_check = ResultCheck { digest, ..ResultCheck::default() };
+                RankRecord { report, result_check: Some(result_check), ..record(&[1.0], 1, 0.0) }
             };
             let problem = Problem { collective, ..PROBLEM };
             let ranks = [5, 5, 6].map(with_digest);
-            let row = Row::new(("a", "A".into()), 64, &problem, &ranks, 0.0);
+            let row = CollectiveRow::new(("a", "A".into()), 64, &problem, &ranks, 0.0);
             (row.n_wrong, row.fault().is_some())
         };
-        let ours = Some(Account::default());
-        let as_published = Some(Account { as_published: true, ..Account::default() });
+        let ours = Some(ReportSummary::default());
+        let as_published = Some(ReportSummary { as_published: true, ..ReportSummary::default() });
         assert_eq!(of(Collective::AllReduce, ours), (Some(1), true));
         assert_eq!(of(Collective::AllReduce, as_published), (Some(0), false));
         assert_eq!(of(Collective::AllReduce, None), (Some(0), false));

@@ -12,28 +12,30 @@ use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
 use foldwire_arguments::sizes::Size;
 use foldwire_workbench::table::{Align, Table};
 
-use super::contestant::{Buffers, Contestant, Done, OfPlan, Shown, Start};
-use super::overlap::Work;
+use super::implementation::{
+    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock, SweptSchedule,
+};
+use super::overlap::OverlapWork;
 use super::problem::Problem;
-use super::row::Row;
-use super::stage::Stage;
+use super::row::CollectiveRow;
+use super::runner::Runner;
 
 /// A schedule among all.
-pub(super) struct Swept {
+pub(super) struct ScheduleImplementation {
     schedule: &'static dyn Schedule,
-    row: OfPlan,
+    row: PlanImplementation,
     /// The same that leaves the schedule open.
     open: Plan,
     /// The user's own choice, which comes before the model's.
     select: &'static [select::SelectionRule],
 }
 
-impl Swept {
+impl ScheduleImplementation {
     pub(super) fn new(
         (plan, schedule): (Plan, &'static dyn Schedule),
         select: &'static [select::SelectionRule],
     ) -> Self {
-        let row = OfPlan::row(plan.with_schedule(schedule));
+        let row = PlanImplementation::row(plan.with_schedule(schedule));
         let mut open = plan;
         open.schedule = None;
         Self { schedule, row, open, select }
@@ -56,21 +58,21 @@ impl Swept {
     }
 }
 
-impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for Swept {
+impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImplementation {
     fn name(&self) -> &'static str {
         self.schedule.name()
     }
 
     fn title(&self) -> String {
-        Contestant::<Communicator<X>, T>::title(&self.row)
+        Implementation::<Communicator<X>, T>::title(&self.row)
     }
 
     /// Some schedules need frames for many parts.
     fn refusal(
         &mut self,
-        stage: &mut Stage<'_, Communicator<X>, T>,
+        runner: &mut Runner<'_, Communicator<X>, T>,
     ) -> anyhow::Result<Option<Error>> {
-        let Err(error) = stage.run(self) else { return Ok(None) };
+        let Err(error) = runner.run(self) else { return Ok(None) };
         match error.downcast_ref() {
             Some(&refusal @ (Error::FrameTooSmall { .. } | Error::Unsupported { .. })) => {
                 Ok(Some(refusal))
@@ -83,9 +85,9 @@ impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for Swept {
         &mut self,
         comm: &mut Communicator<X>,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, Communicator<X>>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+    ) -> anyhow::Result<CompletedRun> {
         self.row.run(comm, problem, buffers, start)
     }
 
@@ -93,22 +95,22 @@ impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for Swept {
         &mut self,
         comm: &mut Communicator<X>,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, Communicator<X>>,
-        work: &Work,
-    ) -> anyhow::Result<Option<Done>> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+        work: &OverlapWork,
+    ) -> anyhow::Result<Option<CompletedRun>> {
         self.row.run_beside(comm, problem, buffers, start, work)
     }
 
-    fn shown(&self, comm: &Communicator<X>, problem: &Problem) -> Option<Shown> {
+    fn swept_schedule(&self, comm: &Communicator<X>, problem: &Problem) -> Option<SweptSchedule> {
         let schedule = self.schedule.name();
         let chosen = self.chosen::<X, T>(comm.transport(), problem).name();
-        Some(Shown { schedule, is_chosen: chosen == schedule })
+        Some(SweptSchedule { schedule, is_chosen: chosen == schedule })
     }
 }
 
 /// The chosen schedule of each size beside the best one; nothing where schedules are not compared.
-pub(super) fn choices(rows: &[Row]) -> String {
+pub(super) fn choices(rows: &[CollectiveRow]) -> String {
     let mut table = Table::new(&[
         ("size", "bytes", Align::Right),
         ("chosen", "", Align::Left),

@@ -9,15 +9,15 @@ use foldwire_arguments::values::LinkRate;
 use foldwire_threads::World;
 use foldwire_workbench::ranks;
 
-use super::output::Results;
-use super::play::{Extras, Play, Setting};
+use super::call_mode::{BackendExtras, BenchInputs, CallMode};
+use super::output::BenchResults;
 use super::{Settings, Source, show};
 
 /// Ranks unless told otherwise.
 const DEFAULT_RANKS: usize = 4;
 
 /// Starts the ranks and runs the benchmark.
-pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
+pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &Source,
 ) -> anyhow::Result<()> {
@@ -26,15 +26,15 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
     let settings = Settings::new::<T>(args, size)?;
     settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
-    let setting = Setting { args, settings: &settings, data: &data, backend: "threads" };
+    let inputs = BenchInputs { args, settings: &settings, data: &data, backend: "threads" };
     let mut launches = Vec::new();
     for _ in 0..args.launches {
-        let play = |endpoint| P::play(setting, endpoint, Extras::default());
-        let ranks = world.clone().run_endpoints(play);
+        let run_rank = |endpoint| P::run_rank(inputs, endpoint, BackendExtras::default());
+        let ranks = world.clone().run_endpoints(run_rank);
         let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         launches.push(ranks.swap_remove(0));
     }
-    show(args, &Results::of_launches(launches).context("there is a launch")?)
+    show(args, &BenchResults::of_launches(launches).context("there is a launch")?)
 }
 
 /// The ranks that the user asked for, and their links.

@@ -10,7 +10,7 @@ use foldwire_fields::field::Field;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::measure::Bench;
+use super::measure::CodecBench;
 use super::report;
 
 /// Bounds of a curve, in units of the range of the values.
@@ -20,7 +20,7 @@ const N_SETTINGS: u16 = 8;
 
 /// A point of a codec's curve on a field.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Point {
+pub(super) struct CurvePoint {
     pub(super) field: String,
     pub(super) dtype: &'static str,
     /// The codec as it was asked for, of which this is a curve.
@@ -43,21 +43,24 @@ pub(super) struct Point {
 
 /// One way to encode.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Way {
+struct CurveSetting {
     coding: Coding,
     bound: Option<Bound>,
     setting: Option<u16>,
 }
 
 /// The ways of a codec, from coarse to fine for those that keep a bound.
-fn ways<T: Float>(coding: Coding) -> Vec<Way> {
-    let exactly = Way { coding, bound: None, setting: None };
-    let with_setting =
-        |setting| Way { coding: Coding { setting, ..coding }, bound: None, setting: Some(setting) };
+fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
+    let exactly = CurveSetting { coding, bound: None, setting: None };
+    let with_setting = |setting| CurveSetting {
+        coding: Coding { setting, ..coding },
+        bound: None,
+        setting: Some(setting),
+    };
     match coding.codec.loss() {
         Loss::None => vec![exactly],
         Loss::Bound => {
-            let bounded = |bound| Way { bound: Some(Bound::Relative(bound)), ..exactly };
+            let bounded = |bound| CurveSetting { bound: Some(Bound::Relative(bound)), ..exactly };
             BOUNDS.into_iter().map(bounded).collect()
         }
         // A setting that was asked for is the only one.
@@ -79,7 +82,11 @@ fn ways<T: Float>(coding: Coding) -> Vec<Way> {
 
 /// So many points are measured on a field of these values.
 pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
-    codings.iter().filter(|coding| coding.is_for(T::DTYPE)).map(|&one| ways::<T>(one).len()).sum()
+    codings
+        .iter()
+        .filter(|coding| coding.is_for(T::DTYPE))
+        .map(|&one| curve_settings::<T>(one).len())
+        .sum()
 }
 
 /// The curves of all codecs on a field.
@@ -91,13 +98,13 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     values: &[T],
     args: &CodecArgs,
     codings: &[Coding],
-    bench: &mut Bench<'_, T>,
+    bench: &mut CodecBench<'_, T>,
     progress: &ProgressBar,
-) -> anyhow::Result<Vec<Point>> {
+) -> anyhow::Result<Vec<CurvePoint>> {
     let value_range = ValueRange::of(values);
     let mut points = Vec::new();
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
-        for Way { coding, bound, setting } in ways::<T>(codec) {
+        for CurveSetting { coding, bound, setting } in curve_settings::<T>(codec) {
             let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(value_range))?;
             let quantum = bound.map_or(Ok(Quantum::LOSSLESS), |bound| {
                 super::quantum::<T>(coding, bound, value_range)
@@ -105,7 +112,7 @@ pub(super) fn of_field<T: Float + Into<f64>>(
             let params = CodecParams::new(quantum).with_prediction(args.predictor);
             let params = args.shape.tell(params, &field.dims, values);
             let measured = bench.check_only(coding, absolute, params)?;
-            points.push(Point {
+            points.push(CurvePoint {
                 field: field.name.clone(),
                 dtype: field.values.dtype(),
                 codec,
@@ -123,8 +130,8 @@ pub(super) fn of_field<T: Float + Into<f64>>(
 }
 
 /// What is wrong in these results, one line each.
-pub(super) fn faults(points: &[Point]) -> impl Iterator<Item = String> {
-    points.iter().flat_map(|Point { field, codec, bound, faults, .. }| {
+pub(super) fn faults(points: &[CurvePoint]) -> impl Iterator<Item = String> {
+    points.iter().flat_map(|CurvePoint { field, codec, bound, faults, .. }| {
         let at = bound.map_or_else(String::new, |bound| format!(" at {bound}"));
         faults.iter().map(move |what| format!("{field} by {codec}{at}: {what}"))
     })
@@ -140,17 +147,20 @@ mod tests {
 
     #[test]
     fn codecs_are_tried_by_what_they_go_by() {
-        let bounded = ways::<f32>(coding("fz-light"));
+        let bounded = curve_settings::<f32>(coding("fz-light"));
         assert_eq!(bounded.len(), BOUNDS.len());
-        assert!(bounded.iter().all(|way| way.bound.is_some() && way.setting.is_none()));
+        assert!(bounded.iter().all(|point| point.bound.is_some() && point.setting.is_none()));
         let settings = |text| -> Vec<_> {
-            ways::<f32>(coding(text)).into_iter().filter_map(|way| way.setting).collect()
+            curve_settings::<f32>(coding(text))
+                .into_iter()
+                .filter_map(|point| point.setting)
+                .collect()
         };
         assert_eq!(settings("zfp-rate"), [4, 8, 12, 16, 20, 24, 28, 32]);
         assert_eq!(settings("truncate"), [2, 5, 8, 11, 13, 16, 19, 22]);
         assert_eq!(settings("zfp-rate:6"), [6]);
         for single in ["raw", "mpc", "demote"] {
-            assert_eq!(ways::<f64>(coding(single)).len(), 1, "{single}");
+            assert_eq!(curve_settings::<f64>(coding(single)).len(), 1, "{single}");
         }
         assert_eq!(n_points::<f32>(&[], &[coding("raw"), coding("zfp-rate"), coding("demote")]), 9);
     }

@@ -25,7 +25,7 @@ const SHORTEST_TIMING: Duration = Duration::from_millis(2);
 
 /// What was found; speeds in 1e9 bytes of the field per second.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Measured {
+pub(super) struct CodecMeasurements {
     /// Size of the encoding.
     pub(super) encoded_bytes: usize,
     /// Size of the field over size of the encoding.
@@ -50,7 +50,7 @@ pub(super) struct Measured {
     /// NaNs and infinities of which a bit changed.
     pub(super) mismatched_nonfinite: usize,
     /// What `combine` met.
-    pub(super) paths: Paths,
+    pub(super) paths: CombinePaths,
     /// Sums of two operands beyond twice the bound and the rounding.
     #[serde(skip)]
     pub(super) sums_over_bound: usize,
@@ -64,14 +64,14 @@ pub(super) struct Measured {
 
 /// Pairs of blocks by what `combine` did with them.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Paths {
+pub(super) struct CombinePaths {
     both_constant: u64,
     left: u64,
     right: u64,
     neither_constant: u64,
 }
 
-impl Paths {
+impl CombinePaths {
     /// The shares of both constant, one, and neither; `None` where nothing was combined.
     pub(super) fn shares(self) -> Option<[f64; 3]> {
         let of = [self.both_constant, self.left + self.right, self.neither_constant];
@@ -80,14 +80,14 @@ impl Paths {
     }
 }
 
-impl From<BlockStats> for Paths {
+impl From<BlockStats> for CombinePaths {
     fn from(blocks: BlockStats) -> Self {
         let BlockStats { both_constant, left, right, neither_constant, .. } = blocks;
         Self { both_constant, left, right, neither_constant }
     }
 }
 
-impl Measured {
+impl CodecMeasurements {
     /// The promises that were broken.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -110,7 +110,7 @@ impl Measured {
 }
 
 /// A field and the buffers to measure with, all of whose pages are in place.
-pub(super) struct Bench<'a, T> {
+pub(super) struct CodecBench<'a, T> {
     values: &'a [T],
     rotated: Vec<T>,
     decoded: Vec<T>,
@@ -120,7 +120,7 @@ pub(super) struct Bench<'a, T> {
     n_rounds: usize,
 }
 
-impl<'a, T: Float + Into<f64>> Bench<'a, T> {
+impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     /// Most bytes that measuring by these codecs takes beside the field itself: three arrays as
     /// long, the scratch, and encodings of both operands and their sum; `None` if one frame cannot
     /// hold the values.
@@ -151,7 +151,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         coding: Coding,
         bound: f64,
         params: CodecParams,
-    ) -> Result<Measured, CodecError> {
+    ) -> Result<CodecMeasurements, CodecError> {
         let codec = instance::<T>(coding, params);
         let codec = codec.as_dyn();
         let [own, other] = self.encoded(codec)?;
@@ -166,7 +166,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         coding: Coding,
         bound: f64,
         params: CodecParams,
-    ) -> Result<Measured, CodecError> {
+    ) -> Result<CodecMeasurements, CodecError> {
         let codec = instance::<T>(coding, params);
         let [own, other] = self.encoded(codec.as_dyn())?;
         self.check(codec.as_dyn(), bound, &own, &other)
@@ -186,7 +186,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         bound: f64,
         own: &[u8],
         other: &[u8],
-    ) -> Result<Measured, CodecError> {
+    ) -> Result<CodecMeasurements, CodecError> {
         let Self { values, rotated, decoded, scratch, .. } = self;
         let kept = match codec.id().loss() {
             Loss::None => 0.0,
@@ -201,7 +201,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         let changed = |(x, y): &(T, T)| {
             !x.to_f64().is_finite() && bytemuck::bytes_of(x) != bytemuck::bytes_of(y)
         };
-        let mut measured = Measured {
+        let mut measured = CodecMeasurements {
             encoded_bytes: own.len(),
             ratio: size_of_val(*values) as f64 / own.len() as f64,
             max_err_over_bound: match quality.max_error {
@@ -213,7 +213,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
             verbatim_blocks: written.blocks.verbatim,
             values_over_bound: pairs().filter(over).count(),
             mismatched_nonfinite: pairs().filter(changed).count(),
-            ..Measured::default()
+            ..CodecMeasurements::default()
         };
 
         let folded = codec.fold(&Op::Sum, other, values, scratch)?;
@@ -235,7 +235,13 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         Ok(measured)
     }
 
-    fn time(&mut self, codec: &dyn Codec<T>, own: &[u8], other: &[u8], measured: &mut Measured) {
+    fn time(
+        &mut self,
+        codec: &dyn Codec<T>,
+        own: &[u8],
+        other: &[u8],
+        measured: &mut CodecMeasurements,
+    ) {
         const CHECKED: &str = "the check has done the same";
         let Self { values, decoded, memcpy, scratch, .. } = self;
         let scratch = RefCell::new(scratch);
@@ -351,7 +357,7 @@ mod tests {
         values[5000] = f32::NEG_INFINITY;
         values[9000..9100].fill(9.969_21e36);
         let codings: Vec<Coding> = Coding::all().collect();
-        let mut bench = Bench::new(&values, &codings, 1);
+        let mut bench = CodecBench::new(&values, &codings, 1);
         let params = CodecParams::new(Quantum::new::<f32>(1e-3).unwrap());
         for coding in codings.into_iter().filter(|coding| coding.is_for(DType::F32)) {
             for level in Level::available() {
@@ -372,7 +378,7 @@ mod tests {
     #[test]
     fn a_constant_field_comes_back_as_it_was() {
         let codings: Vec<Coding> = "fz-light".parse().into_iter().collect();
-        let mut bench = Bench::new(&[2.5_f64; 100], &codings, 1);
+        let mut bench = CodecBench::new(&[2.5_f64; 100], &codings, 1);
         let measured = bench.run(codings[0], 0.0, CodecParams::new(Quantum::LOSSLESS)).unwrap();
         assert!(measured.faults().is_empty());
         assert_eq!((measured.max_err_over_bound, measured.psnr_db), (0.0, None));

@@ -7,19 +7,19 @@ use foldwire_workbench::plot::{FONT, Look, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::curve::Point;
+use super::curve::CurvePoint;
 
 const CHART: (u32, u32) = (760, 460);
 /// Entries of the legend side by side.
 const N_COLUMNS: usize = 5;
 
 /// The points on one field.
-pub(super) struct Distortion<'a> {
+pub(super) struct DistortionPlot<'a> {
     pub(super) field: &'a str,
-    pub(super) points: Vec<&'a Point>,
+    pub(super) points: Vec<&'a CurvePoint>,
 }
 
-impl Distortion<'_> {
+impl DistortionPlot<'_> {
     fn codecs(&self) -> Vec<Coding> {
         let mut codecs = Vec::new();
         for point in &self.points {
@@ -46,12 +46,12 @@ impl Distortion<'_> {
         curves.iter().enumerate().map(look).collect()
     }
 
-    fn of(&self, codec: Coding) -> impl Iterator<Item = &Point> {
+    fn of(&self, codec: Coding) -> impl Iterator<Item = &CurvePoint> {
         self.points.iter().copied().filter(move |point| point.codec == codec)
     }
 }
 
-impl Plot for Distortion<'_> {
+impl Plot for DistortionPlot<'_> {
     fn size(&self) -> (u32, u32) {
         (CHART.0, CHART.1 + legend_height(self.codecs().len(), N_COLUMNS))
     }

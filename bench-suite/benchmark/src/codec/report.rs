@@ -10,9 +10,9 @@ use foldwire::codec::{CodecId, Loss};
 use foldwire_workbench::table::{Align, Table, scientific};
 use serde::{Serialize as _, Serializer};
 
-use super::Row;
-use super::curve::Point;
-use crate::peers::Peers;
+use super::CodecRow;
+use super::curve::CurvePoint;
+use crate::peers::PeerTable;
 
 /// The compressor that the project measures itself against: the same block size, no entropy coder.
 const RIVAL: &str = "SZp-b32";
@@ -34,7 +34,7 @@ pub(super) fn or_null<T: Display, S: Serializer>(
 }
 
 /// All tables that are of something.
-pub(super) fn all(rows: &[Row], points: &[Point], peers: &Peers) -> String {
+pub(super) fn all(rows: &[CodecRow], points: &[CurvePoint], peers: &PeerTable) -> String {
     let tables = [
         (!rows.is_empty()).then(|| text(rows, peers)),
         (!points.is_empty()).then(|| curves(points)),
@@ -43,7 +43,7 @@ pub(super) fn all(rows: &[Row], points: &[Point], peers: &Peers) -> String {
 }
 
 /// Rate and distortion.
-fn curves(points: &[Point]) -> String {
+fn curves(points: &[CurvePoint]) -> String {
     let mut table = Table::new(&[
         ("field", "", Align::Left),
         ("type", "", Align::Left),
@@ -81,7 +81,7 @@ fn psnr(psnr_db: Option<f64>, max_err: f64) -> String {
 }
 
 /// Tables of speeds, sizes and errors.
-fn text(rows: &[Row], peers: &Peers) -> String {
+fn text(rows: &[CodecRow], peers: &PeerTable) -> String {
     let mut text = speeds(rows);
     text += "\n";
     text += &sizes(rows);
@@ -92,7 +92,7 @@ fn text(rows: &[Row], peers: &Peers) -> String {
     text
 }
 
-fn speeds(rows: &[Row]) -> String {
+fn speeds(rows: &[CodecRow]) -> String {
     let mut table = Table::new(&[
         ("field", "", Align::Left),
         ("type", "", Align::Left),
@@ -135,7 +135,7 @@ fn speeds(rows: &[Row]) -> String {
     text
 }
 
-fn sizes(rows: &[Row]) -> String {
+fn sizes(rows: &[CodecRow]) -> String {
     let mut table = Table::new(&[
         ("field", "", Align::Left),
         ("type", "", Align::Left),
@@ -182,7 +182,7 @@ fn sizes(rows: &[Row]) -> String {
 }
 
 /// Ratios beside those of other compressors at the same relative bound; `None` if there are none.
-fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
+fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
     let compared: Vec<_> = rows
         .iter()
         .filter(|row| row.codec.codec == CodecId::FzLight && is_first(rows, row))
@@ -219,7 +219,7 @@ fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
         ("encode", times_rival.as_str(), Align::Right),
     ]);
     let mut table = Table::new(&columns);
-    let mut gains: Vec<(f64, &Row)> = Vec::new();
+    let mut gains: Vec<(f64, &CodecRow)> = Vec::new();
     for (row, peers) in &compared {
         let of = |name: &str| peers.iter().find(|peer| peer.peer == name);
         let mut cells = names(row)[..3].to_vec();
@@ -268,7 +268,7 @@ fn significant(value: f64) -> String {
 }
 
 /// Field, type, bound and codec, as tables begin.
-fn names(row: &Row) -> [String; 4] {
+fn names(row: &CodecRow) -> [String; 4] {
     let bound = match row.codec.codec.loss() {
         Loss::Bound => row.bound.to_string(),
         Loss::None => "exact".to_owned(),
@@ -282,17 +282,17 @@ fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-fn is_same(a: &Row, b: &Row) -> bool {
+fn is_same(a: &CodecRow, b: &CodecRow) -> bool {
     a.field == b.field && a.bound == b.bound && a.codec == b.codec
 }
 
 /// Whether no row before it is of the same field, bound and codec.
-fn is_first(rows: &[Row], row: &Row) -> bool {
+fn is_first(rows: &[CodecRow], row: &CodecRow) -> bool {
     rows.iter().find(|other| is_same(other, row)).is_some_and(|first| std::ptr::eq(first, row))
 }
 
 /// The best level's encode speed at the field and bound of `row`.
-fn fastest_encode(rows: &[Row], row: &Row) -> f64 {
+fn fastest_encode(rows: &[CodecRow], row: &CodecRow) -> f64 {
     rows.iter()
         .filter(|other| is_same(other, row))
         .map(|row| row.measured.encode_gbps)
@@ -305,11 +305,11 @@ mod tests {
 
     use foldwire::kernel::Level;
 
-    use super::super::Measured;
+    use super::super::CodecMeasurements;
     use super::*;
 
-    fn row(dtype: &'static str, level: Level, ratio: f64, encode_gbps: f64) -> Row {
-        Row {
+    fn row(dtype: &'static str, level: Level, ratio: f64, encode_gbps: f64) -> CodecRow {
+        CodecRow {
             field: format!("a.{dtype}"),
             dtype,
             n_bytes: 1_000_000,
@@ -318,7 +318,12 @@ mod tests {
             codec: "fz-light".parse().unwrap(),
             level,
             threads: 1,
-            measured: Measured { ratio, encode_gbps, memcpy_gbps: 10.0, ..Measured::default() },
+            measured: CodecMeasurements {
+                ratio,
+                encode_gbps,
+                memcpy_gbps: 10.0,
+                ..CodecMeasurements::default()
+            },
         }
     }
 
@@ -330,7 +335,7 @@ mod tests {
         let rows = "a.f32,1e-3,0.25,SZp-b32,1,4.0,0.5,1,0,1,60\na.f32,1e-3,0.25,SZx,1,3.0,0.5,1,0,1,60\n\
                     a.f64,1e-3,0.25,SZx,1,6.5,0.5,1,0,1,60\n";
         fs::write(&path, format!("{head}\n{rows}")).unwrap();
-        let peers = Peers::load(Some(&path)).unwrap();
+        let peers = PeerTable::load(Some(&path)).unwrap();
         let rows = [
             row("f32", Level::Scalar, 5.0, 2.0),
             row("f32", Level::Avx2, 5.0, 8.0),
@@ -343,7 +348,7 @@ mod tests {
         assert_eq!(words(6), ["a", "f64", "rel:0.001", "7.00", "–", "6.50", "–", "–"]);
         let last = text.lines().last().unwrap();
         assert!(last.ends_with("least 1.250 (a at rel:0.001), geometric mean 1.250"), "{last}");
-        assert_eq!(beside_peers(&rows, &Peers::default()), None);
+        assert_eq!(beside_peers(&rows, &PeerTable::default()), None);
     }
 
     #[test]

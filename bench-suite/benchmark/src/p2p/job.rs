@@ -7,10 +7,10 @@ use foldwire_arguments::P2pArgs;
 use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 use foldwire_workbench::data::Source;
 
-use super::contest::Contest;
-use super::output::{Head, Results};
+use super::benchmark::MessageBenchmark;
+use super::output::{P2pHead, P2pResults};
 use super::{check, plans, show};
-use crate::bench::stage::{Barrier, barrier};
+use crate::bench::runner::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
 
 /// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
@@ -32,11 +32,12 @@ pub(super) fn run<X: Transport>(
     let data = source.data::<f32>(party.size());
     let (endpoint, backend) = join(party)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;
-    let head = Head::new(args, &comm, &backend, &data);
+    let head = P2pHead::new(args, &comm, &backend, &data);
     let progress = progress(rank);
     let mut wait: Box<Barrier<'_, Communicator<X>>> = Box::new(barrier);
-    let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
-    let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
-    let rows = contest.play().with_context(|| format!("rank {rank}"))?;
-    if rank == 0 { show(args, &Results { head, rows }) } else { Ok(()) }
+    let (barrier, implementations, data) = (wait.as_mut(), plans(args), &data);
+    let benchmark =
+        MessageBenchmark { args, comm, barrier, implementations, data, progress: &progress };
+    let rows = benchmark.run().with_context(|| format!("rank {rank}"))?;
+    if rank == 0 { show(args, &P2pResults { head, rows }) } else { Ok(()) }
 }

@@ -11,11 +11,11 @@ use mpi::point_to_point::{self, Destination, Source as _};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
 
-use super::contest::Contest;
-use super::contestant::{Contestant, MPI};
-use super::output::{Head, Results};
+use super::benchmark::MessageBenchmark;
+use super::implementation::{MPI, MessageImplementation};
+use super::output::{P2pHead, P2pResults};
 use super::{check, plans, show};
-use crate::bench::stage::Barrier;
+use crate::bench::runner::Barrier;
 use crate::bench::{config_from_env, progress};
 
 /// Plays this process's rank.
@@ -28,7 +28,7 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
         Err(_) if world.rank() > 0 => return Ok(()),
         checked => checked?,
     }
-    match play(args, source, &world) {
+    match run_rank(args, source, &world) {
         Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
@@ -39,15 +39,19 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
     }
 }
 
-fn play(args: &P2pArgs, source: &Source, world: &SimpleCommunicator) -> anyhow::Result<Results> {
+fn run_rank(
+    args: &P2pArgs,
+    source: &Source,
+    world: &SimpleCommunicator,
+) -> anyhow::Result<P2pResults> {
     let data = source.data::<f32>(world.size() as usize);
     let mut options = foldwire_mpi::Options::default();
     options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;
-    let head = Head::new(args, &comm, &format!("MPI ({})", native::library()), &data);
-    let mut contestants = plans(args);
-    contestants.push(Box::new(Native(world.duplicate())));
+    let head = P2pHead::new(args, &comm, &format!("MPI ({})", native::library()), &data);
+    let mut implementations = plans(args);
+    implementations.push(Box::new(LibraryMessages(world.duplicate())));
     let progress = progress(world.rank() as usize);
     let for_barrier = world.duplicate();
     let mut wait: Box<Barrier<'_, Communicator<foldwire_mpi::Endpoint>>> = Box::new(move |_| {
@@ -55,14 +59,15 @@ fn play(args: &P2pArgs, source: &Source, world: &SimpleCommunicator) -> anyhow::
         Ok(())
     });
     let (barrier, data) = (wait.as_mut(), &data);
-    let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
-    Ok(Results { head, rows: contest.play()? })
+    let benchmark =
+        MessageBenchmark { args, comm, barrier, implementations, data, progress: &progress };
+    Ok(P2pResults { head, rows: benchmark.run()? })
 }
 
 /// The library itself: `MPI_Send` and `MPI_Recv`, `MPI_Sendrecv`, `MPI_Barrier`.
-struct Native(SimpleCommunicator);
+struct LibraryMessages(SimpleCommunicator);
 
-impl<X: Transport> Contestant<X> for Native {
+impl<X: Transport> MessageImplementation<X> for LibraryMessages {
     fn name(&self, _: What) -> Option<&str> {
         Some(MPI)
     }

@@ -9,9 +9,9 @@ use foldwire_workbench::data::Data;
 use foldwire_workbench::table::{Align, Table};
 use serde::Serialize;
 
-use super::contest::Entry;
-use super::contestant::{MPI, RAW};
-use crate::bench::contest::slowest;
+use super::benchmark::RankMessageRecord;
+use super::implementation::{MPI, RAW};
+use crate::bench::benchmark::slowest;
 use crate::bench::row::{median, percentile};
 
 /// What a line of `--csv` holds.
@@ -36,15 +36,15 @@ const CSV_COLUMNS: [&str; 16] = [
 
 /// What `--json` prints as one object.
 #[derive(Debug, Serialize)]
-pub(super) struct Results {
+pub(super) struct P2pResults {
     #[serde(flatten)]
-    pub(super) head: Head,
-    pub(super) rows: Vec<Row>,
+    pub(super) head: P2pHead,
+    pub(super) rows: Vec<MessageRow>,
 }
 
 /// What was measured, and how.
 #[derive(Debug, Serialize)]
-pub(super) struct Head {
+pub(super) struct P2pHead {
     backend: String,
     ranks: usize,
     link: Option<String>,
@@ -56,7 +56,7 @@ pub(super) struct Head {
     kernels: String,
 }
 
-impl Head {
+impl P2pHead {
     /// `backend` is its name, and whatever else says what it is.
     pub(super) fn new<X: Transport>(
         args: &P2pArgs,
@@ -94,7 +94,7 @@ impl Head {
 
 /// A contestant at a size.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct MessageRow {
     what: What,
     /// Size of a message; `None` if there is none.
     n_bytes: Option<usize>,
@@ -123,7 +123,7 @@ pub(super) struct Row {
     speedup_mpi: Option<f64>,
 }
 
-impl Row {
+impl MessageRow {
     /// The row of one contestant, from what each rank says.
     ///
     /// # Panics
@@ -132,7 +132,7 @@ impl Row {
         what: What,
         n_bytes: Option<usize>,
         contestant: &str,
-        ranks: &[Entry],
+        ranks: &[RankMessageRecord],
     ) -> Self {
         let times: Vec<Vec<f64>> = ranks.iter().map(|rank| rank.times.clone()).collect();
         let times_s = slowest(&times);
@@ -145,7 +145,7 @@ impl Row {
             bytes.peek().is_some().then(|| bytes.sum::<u64>())
         };
         let (raw_bytes, wire_bytes) = (sum(0), sum(1));
-        let most = |part: fn(&Entry) -> f64| ranks.iter().map(part).fold(0.0, f64::max);
+        let most = |part: fn(&RankMessageRecord) -> f64| ranks.iter().map(part).fold(0.0, f64::max);
         Self {
             what,
             n_bytes,
@@ -181,7 +181,7 @@ impl Row {
 }
 
 /// Fills the speed-ups of the rows of one size.
-pub(super) fn compare(rows: &mut [Row]) {
+pub(super) fn compare(rows: &mut [MessageRow]) {
     let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
     let [raw, mpi] = [RAW, MPI].map(time);
     for row in rows {
@@ -190,7 +190,7 @@ pub(super) fn compare(rows: &mut [Row]) {
     }
 }
 
-impl Results {
+impl P2pResults {
     /// The rows as comma-separated values, with a line of names.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
         let mut csv = csv::Writer::from_writer(Vec::new());
@@ -227,7 +227,7 @@ impl Results {
 }
 
 /// One line a contestant and size; the column of MPI only where it takes part.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[MessageRow]) -> String {
     let has_mpi = rows.iter().any(|row| row.speedup_mpi.is_some());
     let mut columns = vec![
         ("what", "", Align::Left),
@@ -273,27 +273,34 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn rank(times: &[f64], bytes: Option<[u64; 2]>, n_wrong: usize) -> Entry {
-        Entry { in_a_row: 5, times: times.to_vec(), bytes, n_wrong, ..Entry::default() }
+    fn rank(times: &[f64], bytes: Option<[u64; 2]>, n_wrong: usize) -> RankMessageRecord {
+        RankMessageRecord {
+            in_a_row: 5,
+            times: times.to_vec(),
+            bytes,
+            n_wrong,
+            ..RankMessageRecord::default()
+        }
     }
 
     #[test]
     fn a_row_is_of_all_ranks() {
         let ranks =
             [rank(&[1e-3, 5e-3], Some([100, 20]), 0), rank(&[2e-3, 4e-3], Some([100, 30]), 0)];
-        let row = Row::new(What::SendRecv, Some(7_000), RAW, &ranks);
+        let row = MessageRow::new(What::SendRecv, Some(7_000), RAW, &ranks);
         assert_eq!((row.time_s, row.min_s, row.p99_s), (3.5e-3, 2e-3, 5e-3));
         assert_eq!((row.mb_per_s, row.ratio), (Some(4.0), Some(4.0)));
         assert_eq!(row.fault(), None);
         let ranks = [rank(&[0.5], None, 0), rank(&[0.0], None, 2)];
-        let row = Row::new(What::PingPong, Some(4), MPI, &ranks);
+        let row = MessageRow::new(What::PingPong, Some(4), MPI, &ranks);
         assert_eq!((row.ratio, row.n_wrong), (None, Some(2)));
         assert!(row.fault().unwrap().starts_with("pingpong, 4 bytes, mpi: 2 values"));
     }
 
     #[test]
     fn the_column_of_mpi_is_there_where_it_is() {
-        let row = |name, time| Row::new(What::PingPong, Some(4), name, &[rank(&[time], None, 0)]);
+        let row =
+            |name, time| MessageRow::new(What::PingPong, Some(4), name, &[rank(&[time], None, 0)]);
         let mut rows = vec![row(RAW, 4e-6), row("rel:1e-3", 2e-6)];
         compare(&mut rows);
         assert!(!table(&rows).contains("MPI"));

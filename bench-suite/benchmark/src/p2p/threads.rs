@@ -7,10 +7,10 @@ use foldwire_threads::Endpoint;
 use foldwire_workbench::data::Source;
 use foldwire_workbench::ranks;
 
-use super::contest::Contest;
-use super::output::{Head, Results};
+use super::benchmark::MessageBenchmark;
+use super::output::{P2pHead, P2pResults};
 use super::{check, plans, show};
-use crate::bench::stage::{Barrier, barrier};
+use crate::bench::runner::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
 
 /// Ranks unless told otherwise.
@@ -22,14 +22,15 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
     check(args, size, size)?;
     let data = source.data::<f32>(size);
     let world = ranks::world(size, args.link.as_ref().and_then(LinkRate::bytes_per_s));
-    let ranks = world.run_endpoints(|endpoint| -> anyhow::Result<Results> {
+    let ranks = world.run_endpoints(|endpoint| -> anyhow::Result<P2pResults> {
         let comm = Communicator::with_config(endpoint, config_from_env()?)?;
-        let head = Head::new(args, &comm, "threads", &data);
+        let head = P2pHead::new(args, &comm, "threads", &data);
         let progress = progress(comm.rank().index());
         let mut wait: Box<Barrier<'_, Communicator<Endpoint>>> = Box::new(barrier);
-        let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
-        let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
-        Ok(Results { head, rows: contest.play()? })
+        let (barrier, implementations, data) = (wait.as_mut(), plans(args), &data);
+        let benchmark =
+            MessageBenchmark { args, comm, barrier, implementations, data, progress: &progress };
+        Ok(P2pResults { head, rows: benchmark.run()? })
     });
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     show(args, &ranks.swap_remove(0))

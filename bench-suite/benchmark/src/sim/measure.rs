@@ -39,7 +39,7 @@ const FOLDED: usize = 1 << 29;
 
 /// What is to be measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Task {
+pub(crate) struct MeasurementTask {
     pub(crate) codec: CodecId,
     pub(crate) bound: Bound,
     /// Ranks whose values are added up.
@@ -54,7 +54,7 @@ pub(crate) struct Task {
     pub(crate) array_bytes: usize,
 }
 
-impl Task {
+impl MeasurementTask {
     /// Values of a full segment.
     fn n_values<T: Float>(&self, codec: &dyn Codec<T>) -> usize {
         let fits = |n: usize| {
@@ -126,12 +126,12 @@ impl Task {
         let barrier = Barrier::new(n_threads);
         let pools = (0..n_threads).map(|_| self.pools(data).map(Mutex::new));
         let pools = pools.collect::<anyhow::Result<Vec<_>>>()?;
-        let threads: Vec<Times> = std::thread::scope(|scope| {
+        let threads: Vec<PrimitiveTimes> = std::thread::scope(|scope| {
             let run = |thread| {
                 let (barrier, pools) = (&barrier, &pools[..]);
                 let computes = thread < self.busy;
                 move || {
-                    Bench::new(self, data, thread, computes).run(&Stand {
+                    ThreadArrays::new(self, data, thread, computes).run(&ThreadContext {
                         thread,
                         barrier,
                         pools,
@@ -140,14 +140,15 @@ impl Task {
                 }
             };
             let threads: Vec<_> = (0..n_threads).map(|i| scope.spawn(run(i))).collect();
-            let join = |thread: ScopedJoinHandle<'_, Times>| {
+            let join = |thread: ScopedJoinHandle<'_, PrimitiveTimes>| {
                 thread.join().expect("measuring does not panic")
             };
             threads.into_iter().map(join).take(self.busy).collect()
         });
         // Each did the same work: the mean time, not the mean speed.
-        let mean =
-            |of: fn(&Times) -> f64| threads.iter().map(of).sum::<f64>() / threads.len() as f64;
+        let mean = |of: fn(&PrimitiveTimes) -> f64| {
+            threads.iter().map(of).sum::<f64>() / threads.len() as f64
+        };
         let speeds = Speeds {
             encode: mean(|t| t.encode).recip(),
             decode: mean(|t| t.decode).recip(),
@@ -172,7 +173,7 @@ impl Task {
 
 /// Seconds per byte of values (checksum: per byte on the wire).
 #[derive(Debug, Clone, Copy)]
-struct Times {
+struct PrimitiveTimes {
     encode: f64,
     decode: f64,
     fold: f64,
@@ -188,19 +189,19 @@ struct Times {
 }
 
 /// A frame's bytes and how many are used.
-type Frame = (Vec<u8>, usize);
+type EncodedFrame = (Vec<u8>, usize);
 
 /// Frames of one thread that another writes.
-struct Pools {
+struct FramePools {
     /// Own values, encoded.
-    singles: Vec<Frame>,
+    singles: Vec<EncodedFrame>,
     /// Partial sums.
-    partials: Vec<Frame>,
+    partials: Vec<EncodedFrame>,
     /// What is decoded at the end.
-    finals: Vec<Frame>,
+    finals: Vec<EncodedFrame>,
 }
 
-impl Pools {
+impl FramePools {
     /// Writes a byte of every cache line anew, as it is, which moves the line to the cache of this
     /// core.
     fn rewrite(&mut self) {
@@ -212,14 +213,14 @@ impl Pools {
     }
 }
 
-impl Task {
-    fn pools<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Pools> {
+impl MeasurementTask {
+    fn pools<T: Float>(&self, data: &Data<T>) -> anyhow::Result<FramePools> {
         let codec = self.codec(data);
         let codec = codec.as_dyn();
         let n = self.n_values(codec);
         let room = codec.max_encoded_len(n).unwrap_or(0);
         let mut values = vec![T::from_f64(0.0); n];
-        let mut sum_of = |operands: usize, place: usize| -> anyhow::Result<Frame> {
+        let mut sum_of = |operands: usize, place: usize| -> anyhow::Result<EncodedFrame> {
             let (mut sum, mut next) = (vec![1; room], vec![1; room]);
             data.fill(0, place * n, &mut values);
             let mut len = codec.encode(&values, &mut sum)?.n_bytes;
@@ -239,21 +240,21 @@ impl Task {
             (0..POOL).map(|i| sum_of(operands(i), i)).collect::<anyhow::Result<Vec<_>>>()
         };
         let (singles, partials) = (frames(&|_| 1)?, frames(&partial)?);
-        Ok(Pools { singles, partials, finals: frames(&|_| last)? })
+        Ok(FramePools { singles, partials, finals: frames(&|_| last)? })
     }
 }
 
 /// A thread's place among those that measure together.
-struct Stand<'a> {
+struct ThreadContext<'a> {
     thread: usize,
     barrier: &'a Barrier,
-    pools: &'a [Mutex<Pools>],
+    pools: &'a [Mutex<FramePools>],
     computes: bool,
 }
 
-impl Stand<'_> {
+impl ThreadContext<'_> {
     /// Seconds of `n` pieces of work in the median pass: each is given its number and the frames.
-    fn time(&self, n: usize, work: &mut dyn FnMut(usize, &mut Pools)) -> f64 {
+    fn time(&self, n: usize, work: &mut dyn FnMut(usize, &mut FramePools)) -> f64 {
         let next = (self.thread + 1) % self.pools.len();
         let mut pass = || {
             let mut time = 0.0;
@@ -282,42 +283,42 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One thread's arrays.
-struct Bench<T: Float> {
+struct ThreadArrays<T: Float> {
     codec: foldwire::codec::AnyCodec<T>,
     n: usize,
     n_segments: usize,
-    own: Vec<T>,
+    local: Vec<T>,
     output: Vec<T>,
     spares: Vec<Vec<u8>>,
     floats: Vec<Vec<T>>,
 }
 
-impl<T: Float> Bench<T> {
+impl<T: Float> ThreadArrays<T> {
     /// A thread that does not compute has no arrays.
-    fn new(task: &Task, data: &Data<T>, thread: usize, computes: bool) -> Self {
+    fn new(task: &MeasurementTask, data: &Data<T>, thread: usize, computes: bool) -> Self {
         let codec = task.codec(data);
         let n = task.n_values(codec.as_dyn());
         let [least, most] = ARRAY_BYTES;
         let n_segments = task.array_bytes.clamp(least, most).div_ceil(n * T::BYTES);
-        let mut own = vec![T::from_f64(0.0); if computes { n * n_segments } else { 0 }];
-        data.fill(thread % task.size, 0, &mut own);
+        let mut local = vec![T::from_f64(0.0); if computes { n * n_segments } else { 0 }];
+        data.fill(thread % task.size, 0, &mut local);
         let room = codec.as_dyn().max_encoded_len(n).unwrap_or(0);
-        let (output, spares) = (own.clone(), vec![vec![1; room]; SPARES]);
+        let (output, spares) = (local.clone(), vec![vec![1; room]; SPARES]);
         let floats = vec![vec![T::from_f64(1.0); n]; SPARES];
-        Self { codec, n, n_segments, own, output, spares, floats }
+        Self { codec, n, n_segments, local, output, spares, floats }
     }
 
-    fn run(mut self, stand: &Stand<'_>) -> Times {
+    fn run(mut self, context: &ThreadContext<'_>) -> PrimitiveTimes {
         const CHECKED: &str = "made of the same values";
-        let Self { codec, n, n_segments, own, output, spares, floats } = &mut self;
+        let Self { codec, n, n_segments, local, output, spares, floats } = &mut self;
         let (codec, n, n_segments) = (codec.as_dyn(), *n, *n_segments);
         let n_bytes = (n * n_segments * T::BYTES) as f64;
         let at = |i: usize| i * n..(i + 1) * n;
         let timed =
-            |work: &mut dyn FnMut(usize, &mut Pools)| stand.time(n_segments, work) / n_bytes;
+            |work: &mut dyn FnMut(usize, &mut FramePools)| context.time(n_segments, work) / n_bytes;
 
         let encode = timed(&mut |i, _| {
-            black_box(codec.encode(&own[at(i)], &mut spares[i % SPARES]).expect(CHECKED));
+            black_box(codec.encode(&local[at(i)], &mut spares[i % SPARES]).expect(CHECKED));
         });
         let decode = timed(&mut |i, pools| {
             let (frame, len) = &pools.finals[i % POOL];
@@ -329,19 +330,19 @@ impl<T: Float> Bench<T> {
         });
         let refold = timed(&mut |i, pools| {
             let ((frame, len), dst) = (&pools.partials[i % POOL], &mut spares[i % SPARES]);
-            let written = codec.refold(&Op::Sum, &frame[..*len], &own[at(i)], dst);
+            let written = codec.refold(&Op::Sum, &frame[..*len], &local[at(i)], dst);
             black_box(written.expect(CHECKED));
         });
         let recode = timed(&mut |i, pools| {
             let ((frame, len), dst) = (&pools.finals[i % POOL], &mut spares[i % SPARES]);
             black_box(codec.recode(&frame[..*len], n, dst).expect(CHECKED));
         });
-        let copy = timed(&mut |i, _| output[at(i)].copy_from_slice(black_box(&own[at(i)])));
+        let copy = timed(&mut |i, _| output[at(i)].copy_from_slice(black_box(&local[at(i)])));
         let look = timed(&mut |i, _| {
-            black_box(ValueRange::of(black_box(&own[at(i)])));
+            black_box(ValueRange::of(black_box(&local[at(i)])));
         });
         let sample = timed(&mut |i, _| {
-            black_box(sample::value_ranges(black_box(&own[at(i)])));
+            black_box(sample::value_ranges(black_box(&local[at(i)])));
         });
         let mut checked_bytes = 0;
         let checksum = timed(&mut |i, pools| {
@@ -351,27 +352,28 @@ impl<T: Float> Bench<T> {
         });
         // Of the first pass, which is not timed, and the others.
         let checked_per_byte = checked_bytes as f64 / (PASSES + 1) as f64 / n_bytes;
-        let in_place =
-            |frame: &mut [u8], own: &[T]| codec.homomorphic()?.fold_in_place(&Op::Sum, frame, own);
+        let in_place = |frame: &mut [u8], local: &[T]| {
+            codec.homomorphic()?.fold_in_place(&Op::Sum, frame, local)
+        };
         let fold_store = timed(&mut |i, pools| {
             let (frame, len) = &mut pools.partials[i % POOL];
-            let (own, output) = (&own[at(i)], &mut output[at(i)]);
-            if let Some(done) = in_place(&mut frame[..*len], own) {
+            let (local, output) = (&local[at(i)], &mut output[at(i)]);
+            if let Some(done) = in_place(&mut frame[..*len], local) {
                 done.expect(CHECKED);
                 codec.decode(&frame[..*len], 1, output).expect(CHECKED);
             } else {
-                let (values, dst) = (Values::Apart { local: own, output }, &mut spares[i % SPARES]);
+                let (values, dst) = (Values::Apart { local, output }, &mut spares[i % SPARES]);
                 let written = codec.fold_store(&Op::Sum, &frame[..*len], values, 1, dst);
                 black_box(written.expect(CHECKED));
             }
         });
         let fold = timed(&mut |i, pools| {
             let (frame, len) = &mut pools.partials[i % POOL];
-            if let Some(done) = in_place(&mut frame[..*len], &own[at(i)]) {
+            if let Some(done) = in_place(&mut frame[..*len], &local[at(i)]) {
                 done.expect(CHECKED);
             } else {
                 let dst = &mut spares[i % SPARES];
-                black_box(codec.fold(&Op::Sum, &frame[..*len], &own[at(i)], dst).expect(CHECKED));
+                black_box(codec.fold(&Op::Sum, &frame[..*len], &local[at(i)], dst).expect(CHECKED));
             }
         });
         // A codec that cannot combine frames is never asked to.
@@ -389,7 +391,7 @@ impl<T: Float> Bench<T> {
             })
         });
         let checksum = checksum / checked_per_byte;
-        Times {
+        PrimitiveTimes {
             encode,
             decode,
             fold,

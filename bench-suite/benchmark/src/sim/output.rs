@@ -7,16 +7,21 @@ use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 use serde_json::json;
 
-use super::speeds::Speeds;
-use super::sweep::{Setting, Sweep};
+use super::speeds::ModelSpeeds;
+use super::sweep::{Sweep, SweepSetting};
 
 /// Head and table.
-pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str) -> String {
+pub(super) fn text(
+    setting: &SweepSetting,
+    speeds: &ModelSpeeds,
+    sweep: &Sweep,
+    data: &str,
+) -> String {
     let network = &setting.cluster.network;
     let host = &setting.cluster.host;
     let [raw, lossy] = speeds.in_gbps();
     let time = |seconds: f64| table::seconds(Duration::from_secs_f64(seconds));
-    let ratio = if speeds.tell_ratio() {
+    let ratio = if speeds.has_ratio() {
         "ratio given with the speeds".to_owned()
     } else {
         format!("ratio of {data}")
@@ -81,13 +86,13 @@ fn count(n: usize, what: &str) -> String {
 
 /// One JSON object.
 pub(super) fn json(
-    setting: &Setting,
-    speeds: &Speeds,
+    setting: &SweepSetting,
+    speeds: &ModelSpeeds,
     sweep: &Sweep,
     data: &str,
 ) -> serde_json::Result<String> {
     #[derive(Serialize)]
-    struct Head<'a> {
+    struct SweepHead<'a> {
         collective: &'static str,
         n_bytes: usize,
         dtype: String,
@@ -107,7 +112,7 @@ pub(super) fn json(
         speeds: &'a str,
     }
     let (network, host) = (&setting.cluster.network, &setting.cluster.host);
-    let head = Head {
+    let head = SweepHead {
         collective: setting.collective.name(),
         n_bytes: setting.n_bytes,
         dtype: setting.dtype.to_string(),

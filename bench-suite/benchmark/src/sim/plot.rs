@@ -6,13 +6,13 @@ use foldwire_workbench::table;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::sweep::{Setting, Sweep};
+use super::sweep::{Sweep, SweepSetting};
 
 const SIZE: (u32, u32) = (760, 460);
 
 /// A sweep; the time instead of the speed-up if raw did not take part.
 pub(super) struct SweepPlot<'a> {
-    pub(super) setting: &'a Setting,
+    pub(super) setting: &'a SweepSetting,
     pub(super) sweep: &'a Sweep,
 }
 
@@ -28,7 +28,7 @@ impl Plot for SweepPlot<'_> {
     ) -> anyhow::Result<()> {
         let Self { setting, sweep } = *self;
         let has_raw = sweep.rows.iter().all(|row| row.speedup_raw.is_some());
-        let value = |row: &super::sweep::Row| match row.speedup_raw {
+        let value = |row: &super::sweep::SweepRow| match row.speedup_raw {
             Some(speedup) if has_raw => speedup,
             _ => row.time_s * 1e3,
         };

@@ -18,8 +18,8 @@ use foldwire_sim::cost::{self, Costs, Wire};
 use foldwire_workbench::data::Data;
 use serde::{Deserialize, Serialize};
 
-use super::measure::Task;
-use super::sweep::Setting;
+use super::measure::MeasurementTask;
+use super::sweep::SweepSetting;
 
 /// Largest frame whose primitives and ratio are measured: of these some hundred are needed.
 const MAX_FRAME: usize = 16 << 20;
@@ -32,11 +32,11 @@ const MOST_OPERANDS: usize = 64;
 struct SpeedsFile {
     /// Whose speeds these are.
     about: String,
-    memory: Memory,
+    memory: MemorySpeeds,
     /// What raw is charged with in place of `memory`: an MPI library works on one thread, however
     /// many the codec has.
-    raw: Option<Memory>,
-    codec: Codec,
+    raw: Option<MemorySpeeds>,
+    codec: CodecSpeeds,
     /// Pairs of (operands, raw bytes over compressed bytes); measured on the field if empty.
     #[serde(default)]
     ratio: Vec<(u32, f64)>,
@@ -44,7 +44,7 @@ struct SpeedsFile {
 
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Memory {
+struct MemorySpeeds {
     copy: f64,
     /// Adding one array to another.
     add: f64,
@@ -55,7 +55,7 @@ struct Memory {
 
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Codec {
+struct CodecSpeeds {
     encode: f64,
     decode: f64,
     combine: f64,
@@ -94,7 +94,7 @@ impl SpeedsFile {
 
     /// Of values of so many bytes.
     fn raw(&self, value_bytes: usize) -> Costs {
-        let Memory { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
+        let MemorySpeeds { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
         // Values are added in the received frame; what is stored as well is copied from it.
         let speeds = cost::Speeds {
             fold: add,
@@ -113,8 +113,8 @@ impl SpeedsFile {
     }
 
     fn lossy(&self, value_bytes: usize, measured: Wire) -> Costs {
-        let Memory { copy, add, look, checksum } = self.memory;
-        let Codec { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
+        let MemorySpeeds { copy, add, look, checksum } = self.memory;
+        let CodecSpeeds { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
             self.codec;
         let parts = cost::Speeds::of_parts(encode, decode, combine, add, copy);
         let speeds = cost::Speeds {
@@ -136,7 +136,7 @@ impl SpeedsFile {
 
 /// Costs of both codecs for any number of ranks.
 #[derive(Debug)]
-pub(super) struct Speeds {
+pub(super) struct ModelSpeeds {
     /// Whose speeds these are.
     pub(super) about: String,
     raw: Costs,
@@ -147,7 +147,7 @@ pub(super) struct Speeds {
 
 /// A codec's speeds in 1e9 bytes of values per second, for tables and JSON.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct InGbps {
+pub(super) struct SpeedsInGbps {
     codec: &'static str,
     encode: f64,
     decode: f64,
@@ -161,33 +161,33 @@ pub(super) struct InGbps {
 }
 
 /// Values of some type that codecs are measured on.
-pub(super) trait Operands {
+pub(super) trait MeasuredValues {
     /// As [`Task::wire`].
-    fn wire(&self, task: &Task) -> anyhow::Result<Wire>;
+    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<Wire>;
 
     /// As [`Task::costs`].
-    fn costs(&self, task: &Task) -> anyhow::Result<Costs>;
+    fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs>;
 }
 
-impl<T: Float> Operands for Data<T> {
-    fn wire(&self, task: &Task) -> anyhow::Result<Wire> {
+impl<T: Float> MeasuredValues for Data<T> {
+    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<Wire> {
         task.wire(self)
     }
 
-    fn costs(&self, task: &Task) -> anyhow::Result<Costs> {
+    fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs> {
         task.costs(self)
     }
 }
 
-impl Speeds {
+impl ModelSpeeds {
     /// What the user asked for. Measuring takes seconds.
     ///
     /// # Errors
     /// Files that are missing or no such table.
     pub(super) fn new(
         args: &SimArgs,
-        setting: &Setting,
-        data: &dyn Operands,
+        setting: &SweepSetting,
+        data: &dyn MeasuredValues,
     ) -> anyhow::Result<Self> {
         let value_bytes = setting.dtype.n_bytes();
         let counts = args.ranks.n_bytes();
@@ -196,7 +196,7 @@ impl Speeds {
         let n_computing = n_ranks.min(setting.cluster.host.cores);
         let here = available_parallelism().map_or(1, NonZero::get);
         let busy = (n_computing * args.threads).min(here);
-        let task = |codec: CodecId, size: usize| Task {
+        let task = |codec: CodecId, size: usize| MeasurementTask {
             codec,
             bound: args.bound,
             size,
@@ -278,15 +278,15 @@ impl Speeds {
     }
 
     /// Whether the ratio came with the speeds; else it is that of the field.
-    pub(super) fn tell_ratio(&self) -> bool {
+    pub(super) fn has_ratio(&self) -> bool {
         self.wires.is_empty()
     }
 
     /// Both codecs' speeds.
-    pub(super) fn in_gbps(&self) -> [InGbps; 2] {
+    pub(super) fn in_gbps(&self) -> [SpeedsInGbps; 2] {
         let of = |codec: CodecId, costs: &Costs| {
             let speeds = costs.speeds.times(1e-9);
-            InGbps {
+            SpeedsInGbps {
                 codec: codec.name(),
                 encode: speeds.encode,
                 decode: speeds.decode,
@@ -303,7 +303,7 @@ impl Speeds {
     }
 }
 
-impl InGbps {
+impl SpeedsInGbps {
     /// One line.
     pub(super) fn text(&self) -> String {
         let Self { codec, encode, decode, fold, fold_store, combine, reduce, refold, recode, copy } =

@@ -9,14 +9,14 @@ use foldwire_workbench::progress;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::speeds::Speeds;
+use super::speeds::ModelSpeeds;
 
 /// A prediction for values of one type, so that what follows is compiled once for all types.
-type Predict = fn(&Case, &Cluster, &Costs) -> Result<Prediction, CostError>;
+type PredictFn = fn(&Case, &Cluster, &Costs) -> Result<Prediction, CostError>;
 
 /// What all predictions have in common.
 #[derive(Debug, Clone)]
-pub(super) struct Setting {
+pub(super) struct SweepSetting {
     pub(super) collective: Collective,
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
@@ -24,7 +24,7 @@ pub(super) struct Setting {
     pub(super) schedule: Option<Named>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
-    predict: Predict,
+    predict: PredictFn,
     /// Size of the array.
     pub(super) n_bytes: usize,
     pub(super) link: String,
@@ -34,7 +34,7 @@ pub(super) struct Setting {
     pub(super) by_node: bool,
 }
 
-impl Setting {
+impl SweepSetting {
     pub(super) fn new<T: Float>(args: &SimArgs, collective: Collective) -> Self {
         let network = Network {
             latency: args.latency,
@@ -73,7 +73,7 @@ impl Setting {
 
 /// One prediction.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
+pub(super) struct SweepRow {
     pub(super) ranks: usize,
     #[serde(serialize_with = "name")]
     pub(super) preset: Preset,
@@ -98,7 +98,7 @@ fn name<S: serde::Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S
 /// All of them, in the order of ranks and presets.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<SweepRow>,
     /// Events of all predictions over the seconds that they took, added up.
     pub(super) events_per_s: f64,
 }
@@ -106,11 +106,11 @@ pub(super) struct Sweep {
 impl Sweep {
     /// # Errors
     /// [`CostError`].
-    pub(super) fn run(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
+    pub(super) fn run(setting: &SweepSetting, speeds: &ModelSpeeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
         let progress = progress::bar("simulating", cases.len());
-        let run = |&(ranks, preset): &(usize, Preset)| -> Result<(Row, f64), CostError> {
+        let run = |&(ranks, preset): &(usize, Preset)| -> Result<(SweepRow, f64), CostError> {
             let started = Instant::now();
             let row = one(setting, speeds, ranks, preset)?;
             progress.inc(1);
@@ -122,14 +122,19 @@ impl Sweep {
         results.reverse();
         progress.finish_and_clear();
         let seconds: f64 = results.iter().map(|(_, seconds)| seconds).sum();
-        let mut rows: Vec<Row> = results.into_iter().map(|(row, _)| row).collect();
+        let mut rows: Vec<SweepRow> = results.into_iter().map(|(row, _)| row).collect();
         let n_events: u64 = rows.iter().map(|row| row.n_events).sum();
         compare(&mut rows);
         Ok(Self { rows, events_per_s: n_events as f64 / seconds.max(1e-9) })
     }
 }
 
-fn one(setting: &Setting, speeds: &Speeds, ranks: usize, preset: Preset) -> Result<Row, CostError> {
+fn one(
+    setting: &SweepSetting,
+    speeds: &ModelSpeeds,
+    ranks: usize,
+    preset: Preset,
+) -> Result<SweepRow, CostError> {
     let plan = setting.plan(preset);
     let case = Case {
         lanes: setting.lanes,
@@ -141,7 +146,7 @@ fn one(setting: &Setting, speeds: &Speeds, ranks: usize, preset: Preset) -> Resu
     let time = prediction.seconds.max(1e-12);
     let busiest = prediction.ranks.iter().map(|rank| rank.computing).fold(0.0, f64::max);
     let most = prediction.ranks.iter().map(|rank| rank.wire_bytes).max().unwrap_or(0);
-    Ok(Row {
+    Ok(SweepRow {
         ranks,
         preset,
         schedule: prediction.schedule,
@@ -156,7 +161,7 @@ fn one(setting: &Setting, speeds: &Speeds, ranks: usize, preset: Preset) -> Resu
 }
 
 /// Tells each row how it compares with raw on as many ranks.
-fn compare(rows: &mut [Row]) {
+fn compare(rows: &mut [SweepRow]) {
     let raw: Vec<(usize, f64)> = rows
         .iter()
         .filter(|row| row.preset == Preset::Raw)

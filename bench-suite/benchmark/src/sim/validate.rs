@@ -48,7 +48,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> anyhow::Result<()> {
 
 /// A configuration, measured and predicted.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+struct ValidationRow {
     ranks: usize,
     collective: &'static str,
     preset: &'static str,
@@ -73,7 +73,7 @@ struct Comparison {
     head: Vec<String>,
     /// The same for programs.
     about: Map<String, Value>,
-    rows: Vec<Row>,
+    rows: Vec<ValidationRow>,
 }
 
 impl Comparison {
@@ -87,16 +87,21 @@ impl Comparison {
     /// One JSON object.
     fn json(&self) -> serde_json::Result<String> {
         #[derive(Serialize)]
-        struct Object<'a> {
+        struct ValidationJson<'a> {
             #[serde(flatten)]
             about: &'a Map<String, Value>,
             median_error: f64,
             largest_error: f64,
-            rows: &'a [Row],
+            rows: &'a [ValidationRow],
         }
         let (median_error, largest_error) = self.errors();
         let rows = &self.rows;
-        serde_json::to_string(&Object { about: &self.about, median_error, largest_error, rows })
+        serde_json::to_string(&ValidationJson {
+            about: &self.about,
+            median_error,
+            largest_error,
+            rows,
+        })
     }
 
     /// Head, table and the last line.
@@ -113,7 +118,7 @@ impl Comparison {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[ValidationRow]) -> String {
     let mut table = Table::new(&[
         ("ranks", "", Align::Right),
         ("collective", "", Align::Left),

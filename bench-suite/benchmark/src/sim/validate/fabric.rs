@@ -24,9 +24,9 @@ use foldwire_workbench::data::Source;
 use foldwire_workbench::progress;
 use serde_json::json;
 
-use super::super::measure::Task;
-use super::results::{Results, Times};
-use super::{Comparison, Row, bisect};
+use super::super::measure::MeasurementTask;
+use super::results::{FabricResults, PresetTimes};
+use super::{Comparison, ValidationRow, bisect};
 
 /// Predicts what is in the files.
 ///
@@ -40,12 +40,12 @@ pub(super) fn compare(
     let ranks_per_node = args.ranks_per_node;
     let cores = args.cores.unwrap_or(ranks_per_node);
     let host = Host { ranks_per_node, cores, ..Host::default() };
-    let mut machine = Machine { source, host, known: Vec::new() };
+    let mut machine = LocalMachine { source, host, known: Vec::new() };
     let (all, exchanges) = (read(files)?, read(&args.fabric)?);
     let (latency, eager) = (args.latency, args.eager);
-    let given = Fabric { latency, eager, overhead: 0.0, per_byte: 0.0, wake: 0.0 };
+    let given = FabricModel { latency, eager, overhead: 0.0, per_byte: 0.0, wake: 0.0 };
     let fabric = if exchanges.is_empty() {
-        Fabric { overhead: args.overhead, ..given }
+        FabricModel { overhead: args.overhead, ..given }
     } else {
         given.measured(&exchanges, &mut machine)?
     };
@@ -53,7 +53,7 @@ pub(super) fn compare(
     let mut rows = Vec::new();
     for results in &all {
         for times in &results.times {
-            let predicted_s = machine.question((results, times))?.predicted(fabric)?;
+            let predicted_s = machine.timed_case((results, times))?.predicted(fabric)?;
             rows.push(fabric.row(results, times, predicted_s));
             progress.inc(1);
         }
@@ -62,7 +62,7 @@ pub(super) fn compare(
     let mut backends: Vec<&str> = all.iter().map(|results| &*results.backend).collect();
     backends.dedup();
     let (backends, data) = (backends.join(", "), &all[0].data);
-    let Fabric { overhead, per_byte, wake, .. } = fabric;
+    let FabricModel { overhead, per_byte, wake, .. } = fabric;
     let head = vec![
         format!("predicted, and measured over {backends}"),
         format!("{ranks_per_node} ranks a machine on {cores} cores; {data}"),
@@ -86,13 +86,13 @@ pub(super) fn compare(
     Ok(Comparison { head, about, rows })
 }
 
-fn read(files: &[PathBuf]) -> Result<Vec<Results>, UsageError> {
-    files.iter().map(|path| Results::read(path)).collect()
+fn read(files: &[PathBuf]) -> Result<Vec<FabricResults>, UsageError> {
+    files.iter().map(|path| FabricResults::read(path)).collect()
 }
 
 /// What the fabric is taken to be.
 #[derive(Debug, Clone, Copy)]
-struct Fabric {
+struct FabricModel {
     /// Seconds on the way.
     latency: f64,
     /// Bytes up to which a message leaves at once.
@@ -105,19 +105,23 @@ struct Fabric {
     wake: f64,
 }
 
-impl Fabric {
+impl FabricModel {
     /// This one, with what the files tell.
-    fn measured(self, files: &[Results], machine: &mut Machine<'_>) -> anyhow::Result<Self> {
+    fn measured(
+        self,
+        files: &[FabricResults],
+        machine: &mut LocalMachine<'_>,
+    ) -> anyhow::Result<Self> {
         let of_file = |results| {
-            let results: &Results = results;
+            let results: &FabricResults = results;
             let raw = results.times.iter().filter(|times| times.preset == Preset::Raw);
             raw.map(move |times| (results, times))
         };
-        let all: Vec<(&Results, &Times)> = files.iter().flat_map(of_file).collect();
+        let all: Vec<(&FabricResults, &PresetTimes)> = files.iter().flat_map(of_file).collect();
         let has_core = |ranks: usize| ranks.min(machine.host.ranks_per_node) <= machine.host.cores;
         let (apart, together): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(results, _)| has_core(results.ranks));
-        let n_bytes = |(_, times): &&(&Results, &Times)| times.n_bytes;
+        let n_bytes = |(_, times): &&(&FabricResults, &PresetTimes)| times.n_bytes;
         let (call, long) = match (
             apart.iter().min_by_key(n_bytes),
             apart.iter().max_by_key(n_bytes),
@@ -131,20 +135,20 @@ impl Fabric {
                 .into());
             }
         };
-        let call = machine.question(call)?;
+        let call = machine.timed_case(call)?;
         let with = |overhead| Self { overhead, ..self };
-        let found = call.answer(|overhead| call.predicted(with(overhead))).map(with)?;
-        let long = machine.question(long)?;
+        let found = call.solve(|overhead| call.predicted(with(overhead))).map(with)?;
+        let long = machine.timed_case(long)?;
         let with = |per_byte| Self { per_byte, ..found };
-        let found = long.answer(|per_byte| long.predicted(with(per_byte))).map(with)?;
+        let found = long.solve(|per_byte| long.predicted(with(per_byte))).map(with)?;
         let Some(&crowd) = together.iter().min_by_key(n_bytes) else { return Ok(found) };
-        let crowd = machine.question(crowd)?;
+        let crowd = machine.timed_case(crowd)?;
         let with = |wake| Self { wake, ..found };
-        crowd.answer(|wake| crowd.predicted(with(wake))).map(with)
+        crowd.solve(|wake| crowd.predicted(with(wake))).map(with)
     }
 
-    fn row(self, results: &Results, times: &Times, predicted_s: f64) -> Row {
-        Row {
+    fn row(self, results: &FabricResults, times: &PresetTimes, predicted_s: f64) -> ValidationRow {
+        ValidationRow {
             ranks: results.ranks,
             collective: results.collective.name(),
             preset: times.preset.name(),
@@ -161,32 +165,36 @@ impl Fabric {
 }
 
 /// This machine, in place of those that ranks run on.
-struct Machine<'a> {
+struct LocalMachine<'a> {
     source: &'a Source,
     host: Host,
     /// What has been measured.
-    known: Vec<(DType, Task, Costs)>,
+    known: Vec<(DType, MeasurementTask, Costs)>,
 }
 
-impl Machine<'_> {
-    fn question<'r>(
+impl LocalMachine<'_> {
+    fn timed_case<'r>(
         &mut self,
-        (results, times): (&'r Results, &'r Times),
-    ) -> anyhow::Result<Question<'r>> {
+        (results, times): (&'r FabricResults, &'r PresetTimes),
+    ) -> anyhow::Result<TimedCase<'r>> {
         let costs = match results.dtype {
             DType::F64 => self.costs::<f64>(results, times)?,
             DType::F16 => self.costs::<f16>(results, times)?,
             DType::Bf16 => self.costs::<bf16>(results, times)?,
             _ => self.costs::<f32>(results, times)?,
         };
-        Ok(Question { results, times, host: self.host, costs })
+        Ok(TimedCase { results, times, host: self.host, costs })
     }
 
-    fn costs<T: Float>(&mut self, results: &Results, times: &Times) -> anyhow::Result<Costs> {
+    fn costs<T: Float>(
+        &mut self,
+        results: &FabricResults,
+        times: &PresetTimes,
+    ) -> anyhow::Result<Costs> {
         let plan = times.preset.plan(results.collective, results.bound);
         let n_ranks = results.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
-        let task = Task {
+        let task = MeasurementTask {
             codec: if plan.codec.is_exact() { CodecId::Raw } else { CodecId::FzLight },
             bound: results.bound,
             size: results.ranks,
@@ -215,15 +223,15 @@ impl Machine<'_> {
 }
 
 /// A time that was measured, and all that a prediction of it needs but the fabric.
-struct Question<'r> {
-    results: &'r Results,
-    times: &'r Times,
+struct TimedCase<'r> {
+    results: &'r FabricResults,
+    times: &'r PresetTimes,
     host: Host,
     costs: Costs,
 }
 
-impl Question<'_> {
-    fn predicted(&self, fabric: Fabric) -> anyhow::Result<f64> {
+impl TimedCase<'_> {
+    fn predicted(&self, fabric: FabricModel) -> anyhow::Result<f64> {
         match self.results.dtype {
             DType::F64 => self.predicted_with::<f64>(fabric),
             DType::F16 => self.predicted_with::<f16>(fabric),
@@ -232,9 +240,9 @@ impl Question<'_> {
         }
     }
 
-    fn predicted_with<T: Float>(&self, fabric: Fabric) -> anyhow::Result<f64> {
-        let &Results { collective, bound, ranks, root, in_place, .. } = self.results;
-        let &Results { lanes, frame_bytes, checksums, ref link, .. } = self.results;
+    fn predicted_with<T: Float>(&self, fabric: FabricModel) -> anyhow::Result<f64> {
+        let &FabricResults { collective, bound, ranks, root, in_place, .. } = self.results;
+        let &FabricResults { lanes, frame_bytes, checksums, ref link, .. } = self.results;
         let plan = self.times.preset.plan(collective, bound);
         let case = Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
         let in_place = in_place || case.in_place;
@@ -255,7 +263,7 @@ impl Question<'_> {
     }
 
     /// The number with which the prediction is the time that was measured.
-    fn answer(&self, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    fn solve(&self, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
         bisect(self.times.median, predicted)
     }
 }

@@ -7,13 +7,13 @@ use foldwire::{Bound, Collective, DType, Preset};
 use foldwire_arguments::values::LinkRate;
 use foldwire_fields::usage::UsageError;
 
-use crate::bench::output::Results as Written;
-use crate::bench::row::Row;
+use crate::bench::output::BenchResults;
+use crate::bench::row::CollectiveRow;
 use crate::sim::is_priced;
 
 /// Times of a collective on a fabric.
 #[derive(Debug, Clone)]
-pub(super) struct Results {
+pub(super) struct FabricResults {
     pub(super) collective: Collective,
     pub(super) backend: String,
     pub(super) ranks: usize,
@@ -28,12 +28,12 @@ pub(super) struct Results {
     pub(super) frame_bytes: usize,
     pub(super) checksums: bool,
     /// Of presets; those of the MPI library's own collectives are left out.
-    pub(super) times: Vec<Times>,
+    pub(super) times: Vec<PresetTimes>,
 }
 
 /// Times of a preset at a size.
 #[derive(Debug, Clone)]
-pub(super) struct Times {
+pub(super) struct PresetTimes {
     pub(super) preset: Preset,
     pub(super) n_bytes: usize,
     /// Seconds, the median.
@@ -45,7 +45,7 @@ pub(super) struct Times {
 /// How to get a file that can be read.
 const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
 
-impl Results {
+impl FabricResults {
     /// # Errors
     /// Files that are missing, no results of the benchmark, or of calls that the model does not
     /// tell apart from others.
@@ -57,7 +57,7 @@ impl Results {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Written { head, outcome } =
+        let BenchResults { head, outcome } =
             serde_json::from_str(text).map_err(|error| format!("{error}; {SOURCE}"))?;
         let collective = Collective::ALL.into_iter().find(|c| c.name() == head.collective);
         let collective = collective
@@ -74,7 +74,8 @@ impl Results {
         let link = head.link.ok_or_else(|| {
             format!("the rate of the links is not in it; {SOURCE} (`--link none`: no limit)")
         })?;
-        let times: Vec<Times> = outcome.rows.iter().filter_map(Times::of_preset).collect();
+        let times: Vec<PresetTimes> =
+            outcome.rows.iter().filter_map(PresetTimes::of_preset).collect();
         if times.is_empty() {
             return Err(format!("no times of presets in it; {SOURCE}"));
         }
@@ -96,9 +97,9 @@ impl Results {
     }
 }
 
-impl Times {
+impl PresetTimes {
     /// `None` if the row is no preset's, or one's that cannot be predicted.
-    fn of_preset(row: &Row) -> Option<Self> {
+    fn of_preset(row: &CollectiveRow) -> Option<Self> {
         let mut presets = Preset::ALL.iter().copied().filter(|preset| is_priced(*preset));
         let preset = presets.find(|preset| preset.name() == row.contestant)?;
         let fastest = row.times_s.iter().copied().fold(row.time_s, f64::min);
@@ -118,15 +119,15 @@ mod tests {
 
     /// What the benchmark writes: of a reduction to rank 1, with a preset's row and one of MPI's.
     fn text() -> String {
-        let mut written = results();
-        written.head.link = Some("1gbit".into());
-        written.outcome.rows[0].times_s = vec![0.75, 0.25, 0.5];
-        written.json().unwrap()
+        let mut bench = results();
+        bench.head.link = Some("1gbit".into());
+        bench.outcome.rows[0].times_s = vec![0.75, 0.25, 0.5];
+        bench.json().unwrap()
     }
 
     #[test]
     fn presets_have_times_and_others_are_left_out() {
-        let results = Results::parse(&text()).unwrap();
+        let results = FabricResults::parse(&text()).unwrap();
         assert_eq!((results.collective, results.ranks, results.root), (Collective::Reduce, 2, 1));
         assert_eq!(results.link.bytes_per_s(), Some(0.125e9));
         let [times] = &results.times[..] else { panic!("one row is a preset's") };
@@ -148,7 +149,7 @@ mod tests {
         ] {
             let text = text();
             assert!(text.contains(from), "{from} in {text}");
-            let error = Results::parse(&text.replace(from, to)).unwrap_err();
+            let error = FabricResults::parse(&text.replace(from, to)).unwrap_err();
             assert!(error.contains(hint), "{error}");
         }
     }

@@ -23,9 +23,9 @@ use foldwire_workbench::{progress, ranks};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::super::measure::Task;
-use super::{Comparison, Row, bisect};
-use crate::bench::alone::Alone;
+use super::super::measure::MeasurementTask;
+use super::{Comparison, ValidationRow, bisect};
+use crate::bench::preset_run::PresetRun;
 
 /// Timed runs of each configuration.
 const RUNS: usize = 9;
@@ -33,7 +33,7 @@ const RUNS: usize = 9;
 const SMALL_CALLS: usize = 200;
 
 /// One world and what is run in it.
-struct Shape {
+struct ValidationCase {
     ranks: usize,
     /// As on the command line.
     link: &'static str,
@@ -49,31 +49,31 @@ const fn us(n: u64) -> Duration {
 
 /// What is compared: ranks from as many as cores to several a core, links from slower than the
 /// codec to as fast as memory, with latency and without, and the other collectives.
-const SHAPES: [Shape; 12] = {
+const CASES: [ValidationCase; 12] = {
     use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
     use Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Raw, Zccl};
     const MOST: &[Preset] = &[Raw, Zccl, Hzccl, Foldwire];
     const ENDS: &[Preset] = &[Raw, Foldwire];
-    const fn shape(
+    const fn case(
         (ranks, link, latency): (usize, &'static str, Duration),
         (collective, n_bytes): (Collective, usize),
         presets: &'static [Preset],
-    ) -> Shape {
-        Shape { ranks, link, latency, n_bytes, collective, presets }
+    ) -> ValidationCase {
+        ValidationCase { ranks, link, latency, n_bytes, collective, presets }
     }
     [
-        shape((2, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
-        shape((4, "1gbit", us(50)), (AllReduce, 8 << 20), MOST),
-        shape((8, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
-        shape((2, "10gbit", us(20)), (AllReduce, 32 << 20), MOST),
-        shape((4, "10gbit", us(0)), (AllReduce, 32 << 20), MOST),
-        shape((8, "10gbit", us(20)), (AllReduce, 16 << 20), MOST),
-        shape((8, "10gbit", us(0)), (AllReduce, 16 << 20), &[Cprp2p, Gzccl]),
-        shape((2, "none", us(0)), (AllReduce, 32 << 20), ENDS),
-        shape((8, "none", us(0)), (AllReduce, 16 << 20), ENDS),
-        shape((4, "10gbit", us(0)), (ReduceScatter, 32 << 20), ENDS),
-        shape((4, "1gbit", us(50)), (AllGather, 16 << 20), ENDS),
-        shape((8, "10gbit", us(0)), (Broadcast, 16 << 20), ENDS),
+        case((2, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
+        case((4, "1gbit", us(50)), (AllReduce, 8 << 20), MOST),
+        case((8, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
+        case((2, "10gbit", us(20)), (AllReduce, 32 << 20), MOST),
+        case((4, "10gbit", us(0)), (AllReduce, 32 << 20), MOST),
+        case((8, "10gbit", us(20)), (AllReduce, 16 << 20), MOST),
+        case((8, "10gbit", us(0)), (AllReduce, 16 << 20), &[Cprp2p, Gzccl]),
+        case((2, "none", us(0)), (AllReduce, 32 << 20), ENDS),
+        case((8, "none", us(0)), (AllReduce, 16 << 20), ENDS),
+        case((4, "10gbit", us(0)), (ReduceScatter, 32 << 20), ENDS),
+        case((4, "1gbit", us(50)), (AllGather, 16 << 20), ENDS),
+        case((8, "10gbit", us(0)), (Broadcast, 16 << 20), ENDS),
     ]
 };
 
@@ -84,12 +84,12 @@ const SHAPES: [Shape; 12] = {
 pub(super) fn compare<T: Float>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
     let cores = available_parallelism()?.get();
     let message = message_cost()?;
-    let n_rows: usize = SHAPES.iter().map(|shape| shape.presets.len()).sum();
+    let n_rows: usize = CASES.iter().map(|case| case.presets.len()).sum();
     let progress = progress::bar("validating", n_rows);
     let mut rows = Vec::new();
-    for shape in &SHAPES {
-        let data = source.data::<T>(shape.ranks);
-        rows.extend(shape.rows(args.bound, cores, message, &data, &progress)?);
+    for case in &CASES {
+        let data = source.data::<T>(case.ranks);
+        rows.extend(case.rows(args.bound, cores, message, &data, &progress)?);
     }
     progress.finish_and_clear();
     let (bound, data) = (args.bound.to_string(), source.data::<T>(1).about().to_owned());
@@ -134,7 +134,7 @@ fn message_cost() -> anyhow::Result<f64> {
     Ok(median(&times).as_secs_f64())
 }
 
-impl Shape {
+impl ValidationCase {
     fn world(&self) -> anyhow::Result<World> {
         Ok(ranks::world(self.ranks, self.rate()?).link_latency(self.latency))
     }
@@ -151,9 +151,9 @@ impl Shape {
         message: f64,
         data: &Data<T>,
         progress: &ProgressBar,
-    ) -> anyhow::Result<Vec<Row>> {
+    ) -> anyhow::Result<Vec<ValidationRow>> {
         let costs = |codec| {
-            let task = Task {
+            let task = MeasurementTask {
                 codec,
                 bound,
                 size: self.ranks,
@@ -192,16 +192,16 @@ impl Shape {
         cluster: &Cluster,
         costs: &Costs,
         data: &Data<T>,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<ValidationRow> {
         let count = self.n_bytes / T::BYTES;
         let (collective, size) = (self.collective, self.ranks);
-        let alone = Alone { world: self.world()?, collective, preset, bound, count, size };
-        let mut times = alone.times(RUNS, data)?;
+        let preset_run = PresetRun { world: self.world()?, collective, preset, bound, count, size };
+        let mut times = preset_run.times(RUNS, data)?;
         times.sort_unstable_by(f64::total_cmp);
         let measured_s = times[RUNS / 2];
         let case = Case::new(collective, *plan, size, count);
         let predicted_s = predict::<T>(&case, cluster, costs)?.seconds;
-        Ok(Row {
+        Ok(ValidationRow {
             ranks: size,
             collective: collective.name(),
             preset: preset.name(),

@@ -15,10 +15,10 @@ use foldwire_workbench::data::Data;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::contestant::Contestant;
-use super::output::{Row, compare};
-use crate::bench::contest::counts;
-use crate::bench::stage::{Barrier, bits, tell};
+use super::implementation::MessageImplementation;
+use super::output::{MessageRow, compare};
+use crate::bench::benchmark::counts;
+use crate::bench::runner::{Barrier, bits, gather_json};
 
 /// Seconds that a measurement takes, about.
 const MEASUREMENT_S: f64 = 1e-3;
@@ -32,21 +32,21 @@ const N_PLACES: usize = 32;
 const STEP: usize = 16;
 
 /// One rank's part in the benchmark.
-pub(super) struct Contest<'a, X: Transport> {
+pub(super) struct MessageBenchmark<'a, X: Transport> {
     pub(super) args: &'a P2pArgs,
     pub(super) comm: Communicator<X>,
     pub(super) barrier: &'a mut Barrier<'a, Communicator<X>>,
-    pub(super) contestants: Vec<Box<dyn Contestant<X> + 'a>>,
+    pub(super) implementations: Vec<Box<dyn MessageImplementation<X> + 'a>>,
     pub(super) data: &'a Data<f32>,
     pub(super) progress: &'a ProgressBar,
 }
 
-impl<X: Transport> Contest<'_, X> {
+impl<X: Transport> MessageBenchmark<'_, X> {
     /// Plays it, together with all other ranks. The rows are the same on all of them.
     ///
     /// # Errors
     /// When a call fails on any rank; all ranks get an error, or end by their time limit.
-    pub(super) fn play(mut self) -> anyhow::Result<Vec<Row>> {
+    pub(super) fn run(mut self) -> anyhow::Result<Vec<MessageRow>> {
         let counts = counts::<f32>(&self.args.sizes)?;
         let mut problems = Vec::new();
         for what in self.args.whats() {
@@ -72,30 +72,35 @@ impl<X: Transport> Contest<'_, X> {
     }
 
     /// Measures messages of so many values, or what has none.
-    fn measure(&mut self, what: What, count: Option<usize>) -> anyhow::Result<Vec<Row>> {
-        let Self { args, comm, barrier, contestants, data, .. } = self;
-        let mut seat = Seat::new(what, count.unwrap_or(0), comm, *barrier, data)?;
-        let mut entries = Vec::new();
-        for contestant in contestants.iter_mut().filter(|it| it.name(what).is_some()) {
-            let contestant = contestant.as_mut();
-            let mut entry = Entry { in_a_row: 1, ..Entry::default() };
-            entry.add(seat.check(contestant, 0)?);
-            entry.in_a_row = seat.in_a_row(contestant)?;
-            entries.push((contestant, entry));
+    fn measure(&mut self, what: What, count: Option<usize>) -> anyhow::Result<Vec<MessageRow>> {
+        let Self { args, comm, barrier, implementations, data, .. } = self;
+        let mut runner = MessageRunner::new(what, count.unwrap_or(0), comm, *barrier, data)?;
+        let mut records = Vec::new();
+        for implementation in implementations.iter_mut().filter(|it| it.name(what).is_some()) {
+            let implementation = implementation.as_mut();
+            let mut record = RankMessageRecord { in_a_row: 1, ..RankMessageRecord::default() };
+            record.add(runner.check(implementation, 0)?);
+            record.in_a_row = runner.in_a_row(implementation)?;
+            records.push((implementation, record));
         }
         for _ in 0..args.repeat {
-            for (contestant, entry) in &mut entries {
-                entry.times.push(seat.time(*contestant, 0..entry.in_a_row)?);
+            for (implementation, record) in &mut records {
+                record.times.push(runner.time(*implementation, 0..record.in_a_row)?);
             }
         }
-        for (contestant, entry) in &mut entries {
-            entry.add(seat.check(*contestant, N_PLACES - 1)?);
+        for (implementation, record) in &mut records {
+            record.add(runner.check(*implementation, N_PLACES - 1)?);
         }
         let mut rows = Vec::new();
-        for (contestant, entry) in &entries {
-            let ranks = tell(seat.comm, entry)?;
+        for (implementation, record) in &records {
+            let ranks = gather_json(runner.comm, record)?;
             let n_bytes = count.map(|count| count * size_of::<f32>());
-            rows.push(Row::new(what, n_bytes, contestant.name(what).unwrap_or_default(), &ranks));
+            rows.push(MessageRow::new(
+                what,
+                n_bytes,
+                implementation.name(what).unwrap_or_default(),
+                &ranks,
+            ));
         }
         compare(&mut rows);
         Ok(rows)
@@ -103,7 +108,7 @@ impl<X: Transport> Contest<'_, X> {
 }
 
 /// One rank's buffers for messages of one length.
-struct Seat<'a, X: Transport> {
+struct MessageRunner<'a, X: Transport> {
     what: What,
     count: usize,
     comm: &'a mut Communicator<X>,
@@ -117,7 +122,7 @@ struct Seat<'a, X: Transport> {
     data: &'a Data<f32>,
 }
 
-impl<'a, X: Transport> Seat<'a, X> {
+impl<'a, X: Transport> MessageRunner<'a, X> {
     fn new(
         what: What,
         count: usize,
@@ -146,44 +151,48 @@ impl<'a, X: Transport> Seat<'a, X> {
     }
 
     /// One message from that place and one to there, or one barrier.
-    fn play(&mut self, contestant: &mut dyn Contestant<X>, place: usize) -> anyhow::Result<Sides> {
+    fn exchange(
+        &mut self,
+        implementation: &mut dyn MessageImplementation<X>,
+        place: usize,
+    ) -> anyhow::Result<MessageReports> {
         let first = place % N_PLACES * STEP;
         let Self { comm, recv, to, from, .. } = self;
         let (send, to, from) = (&self.send[first..first + self.count], *to, *from);
-        let sides = match (self.what, comm.rank().index()) {
+        let reports = match (self.what, comm.rank().index()) {
             (What::PingPong, 0) => {
-                let sent = contestant.send(comm, send, to)?;
-                Sides { sent, received: contestant.recv(comm, recv, from)? }
+                let sent = implementation.send(comm, send, to)?;
+                MessageReports { sent, received: implementation.recv(comm, recv, from)? }
             }
             (What::PingPong, 1) => {
-                let received = contestant.recv(comm, recv, from)?;
-                Sides { sent: contestant.send(comm, send, to)?, received }
+                let received = implementation.recv(comm, recv, from)?;
+                MessageReports { sent: implementation.send(comm, send, to)?, received }
             }
-            (What::PingPong, _) => Sides::default(),
+            (What::PingPong, _) => MessageReports::default(),
             (What::SendRecv, _) => {
-                let both = contestant.send_recv(comm, (send, to), (recv, from))?;
-                Sides { sent: both, received: both }
+                let both = implementation.send_recv(comm, (send, to), (recv, from))?;
+                MessageReports { sent: both, received: both }
             }
             (What::Barrier, _) => {
-                contestant.barrier(comm)?;
-                Sides::default()
+                implementation.barrier(comm)?;
+                MessageReports::default()
             }
         };
-        Ok(sides)
+        Ok(reports)
     }
 
     /// Seconds of a message on this rank, of one from each of these places in a row. Of messages to
     /// and fro rank 0 alone sees both ends; they are two.
     fn time(
         &mut self,
-        contestant: &mut dyn Contestant<X>,
+        implementation: &mut dyn MessageImplementation<X>,
         places: Range<usize>,
     ) -> anyhow::Result<f64> {
         let n = places.len().max(1) as f64;
         (self.barrier)(self.comm)?;
         let started = Instant::now();
         for place in places {
-            self.play(contestant, place)?;
+            self.exchange(implementation, place)?;
         }
         let each = started.elapsed().as_secs_f64() / n;
         Ok(match (self.what, self.comm.rank().index()) {
@@ -194,10 +203,13 @@ impl<'a, X: Transport> Seat<'a, X> {
     }
 
     /// How many messages make a measurement.
-    fn in_a_row(&mut self, contestant: &mut dyn Contestant<X>) -> anyhow::Result<usize> {
+    fn in_a_row(
+        &mut self,
+        implementation: &mut dyn MessageImplementation<X>,
+    ) -> anyhow::Result<usize> {
         let n_tried = if self.count * size_of::<f32>() <= SHORT { 10 } else { 1 };
-        let time = self.time(contestant, 0..n_tried)?;
-        let slowest = tell(self.comm, &time)?.into_iter().fold(0.0, f64::max);
+        let time = self.time(implementation, 0..n_tried)?;
+        let slowest = gather_json(self.comm, &time)?.into_iter().fold(0.0, f64::max);
         let enough = (MEASUREMENT_S / slowest.max(1e-9)).ceil() as usize;
         Ok(enough.clamp(1, MAX_IN_A_ROW))
     }
@@ -206,33 +218,33 @@ impl<'a, X: Transport> Seat<'a, X> {
     /// at what has come.
     fn check(
         &mut self,
-        contestant: &mut dyn Contestant<X>,
+        implementation: &mut dyn MessageImplementation<X>,
         place: usize,
-    ) -> anyhow::Result<Arrival> {
+    ) -> anyhow::Result<MessageCheck> {
         self.recv.fill(f32::NAN);
         (self.barrier)(self.comm)?;
-        let sides = self.play(contestant, place)?;
+        let reports = self.exchange(implementation, place)?;
         if !self.receives() {
-            return Ok(Arrival::default());
+            return Ok(MessageCheck::default());
         }
         let mut want = memory::zeroed(self.count)?;
         self.data.fill(self.from, place * STEP, &mut want);
         // What is not Foldwire's has no error.
-        let bound = sides.received.map_or(0.0, |report| report.bound);
-        Ok(Arrival::new(&self.recv, &want, bound, sides.sent))
+        let bound = reports.received.map_or(0.0, |report| report.bound);
+        Ok(MessageCheck::new(&self.recv, &want, bound, reports.sent))
     }
 }
 
 /// Reports of a message that was sent and of one that has come.
 #[derive(Default)]
-struct Sides {
+struct MessageReports {
     sent: Option<Report>,
     received: Option<Report>,
 }
 
 /// What has come of one message.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Arrival {
+struct MessageCheck {
     n_wrong: usize,
     /// Of finite values.
     max_err: f64,
@@ -241,29 +253,29 @@ struct Arrival {
     sent: Option<Report>,
 }
 
-impl Arrival {
+impl MessageCheck {
     /// Compares what has come with what was sent: the same bits, or finite values within the bound.
     fn new(got: &[f32], want: &[f32], bound: f64, sent: Option<Report>) -> Self {
-        let mut arrival = Self { bound, sent, ..Self::default() };
+        let mut check = Self { bound, sent, ..Self::default() };
         for (&got, &want) in got.iter().zip(want) {
             if got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan() {
                 continue;
             }
             let error = (f64::from(got) - f64::from(want)).abs();
             if want.is_finite() {
-                arrival.max_err = arrival.max_err.max(error);
+                check.max_err = check.max_err.max(error);
             }
             // Nothing is within a bound of 0 but the same bits, and no NaN is within any.
             let is_within = want.is_finite() && bound > 0.0 && error <= bound;
-            arrival.n_wrong += usize::from(!is_within);
+            check.n_wrong += usize::from(!is_within);
         }
-        arrival
+        check
     }
 }
 
 /// One contestant's measurements on one rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct RankMessageRecord {
     /// Messages of a measurement.
     pub(super) in_a_row: usize,
     /// Values of the messages that were looked at.
@@ -277,12 +289,12 @@ pub(super) struct Entry {
     pub(super) times: Vec<f64>,
 }
 
-impl Entry {
-    fn add(&mut self, arrival: Arrival) {
-        self.n_wrong += arrival.n_wrong;
-        self.max_err = self.max_err.max(arrival.max_err);
-        self.bound = self.bound.max(arrival.bound);
-        if let Some(report) = arrival.sent {
+impl RankMessageRecord {
+    fn add(&mut self, check: MessageCheck) {
+        self.n_wrong += check.n_wrong;
+        self.max_err = self.max_err.max(check.max_err);
+        self.bound = self.bound.max(check.bound);
+        if let Some(report) = check.sent {
             let [raw, wire] = self.bytes.unwrap_or_default();
             self.bytes = Some([raw + report.raw_bytes, wire + report.wire_bytes]);
         }
@@ -296,16 +308,13 @@ mod tests {
     #[test]
     fn what_is_beyond_the_bound_is_wrong_and_without_one_every_other_bit() {
         let (nan, infinite) = (f32::NAN, f32::INFINITY);
-        let arrival = |got: &[f32], want: &[f32], bound| {
-            let arrival = Arrival::new(got, want, bound, None);
-            (arrival.n_wrong, arrival.max_err)
+        let check = |got: &[f32], want: &[f32], bound| {
+            let check = MessageCheck::new(got, want, bound, None);
+            (check.n_wrong, check.max_err)
         };
-        assert_eq!(arrival(&[1.0, nan, -0.0], &[1.0, nan, -0.0], 0.0), (0, 0.0));
-        assert_eq!(arrival(&[0.0, nan, 1.5], &[-0.0, 1.0, 1.0], 0.0), (3, 0.5));
-        assert_eq!(arrival(&[0.0, 1.5, 2.0], &[-0.0, 1.0, 1.0], 0.5), (1, 1.0));
-        assert_eq!(
-            arrival(&[1.0, infinite, nan], &[infinite, 1.0, 1.0], 0.5),
-            (3, infinite.into())
-        );
+        assert_eq!(check(&[1.0, nan, -0.0], &[1.0, nan, -0.0], 0.0), (0, 0.0));
+        assert_eq!(check(&[0.0, nan, 1.5], &[-0.0, 1.0, 1.0], 0.0), (3, 0.5));
+        assert_eq!(check(&[0.0, 1.5, 2.0], &[-0.0, 1.0, 1.0], 0.5), (1, 1.0));
+        assert_eq!(check(&[1.0, infinite, nan], &[infinite, 1.0, 1.0], 0.5), (3, infinite.into()));
     }
 }

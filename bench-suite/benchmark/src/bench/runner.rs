@@ -12,14 +12,14 @@ use foldwire_workbench::memory::Memcpy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::contestant::{Buffers, Contestant, Done};
-use super::overlap::{self, Work};
+use super::implementation::{CompletedRun, Implementation, ProblemBuffers};
+use super::overlap::{self, OverlapWork};
 use super::problem::Problem;
+use super::result_check::ResultCheck;
 use super::row::median;
-use super::verdict::Verdict;
 
 /// One rank's end of those that take part, by whichever communicator.
-pub(crate) trait Team {
+pub(crate) trait AnyCommunicator {
     fn rank(&self) -> Rank;
 
     fn size(&self) -> usize;
@@ -31,7 +31,7 @@ pub(crate) trait Team {
     fn gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<Report, Error>;
 }
 
-impl<X: Transport> Team for Communicator<X> {
+impl<X: Transport> AnyCommunicator for Communicator<X> {
     fn rank(&self) -> Rank {
         self.rank()
     }
@@ -53,7 +53,7 @@ impl<X: Transport> Team for Communicator<X> {
 pub(crate) type Barrier<'b, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'b;
 
 /// A barrier over any transport: nobody knows the sum before everybody has given a value.
-pub(crate) fn barrier<C: Team>(comm: &mut C) -> anyhow::Result<()> {
+pub(crate) fn barrier<C: AnyCommunicator>(comm: &mut C) -> anyhow::Result<()> {
     let plan = Plan::raw().with_schedule(&RecursiveDoubling);
     comm.sum(&mut [0.0], &plan)?;
     Ok(())
@@ -61,16 +61,16 @@ pub(crate) fn barrier<C: Team>(comm: &mut C) -> anyhow::Result<()> {
 
 /// Tells every rank what every rank says, in rank order. It travels as JSON, whose floats have
 /// their bits again if they are finite; for others there is [`bits`].
-pub(crate) fn tell<V: Serialize + DeserializeOwned>(
-    comm: &mut dyn Team,
+pub(crate) fn gather_json<V: Serialize + DeserializeOwned>(
+    comm: &mut dyn AnyCommunicator,
     mine: &V,
 ) -> anyhow::Result<Vec<V>> {
-    let all = gather(comm, serde_json::to_vec(mine)?)?;
-    all.iter().map(|said| Ok(serde_json::from_slice(said)?)).collect()
+    let all = gather_padded(comm, serde_json::to_vec(mine)?)?;
+    all.iter().map(|value| Ok(serde_json::from_slice(value)?)).collect()
 }
 
 /// All ranks' texts, with blanks behind those that are shorter than others.
-fn gather(comm: &mut dyn Team, mut mine: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+fn gather_padded(comm: &mut dyn AnyCommunicator, mut mine: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
     let mut lens = vec![[0; size_of::<u64>()]; comm.size()];
     comm.gather(&(mine.len() as u64).to_le_bytes(), lens.as_flattened_mut())?;
     let longest = lens.into_iter().map(u64::from_le_bytes).max().unwrap_or(0) as usize;
@@ -94,14 +94,14 @@ pub(crate) mod bits {
 }
 
 /// One rank's place in a benchmark of one problem.
-pub(super) struct Stage<'a, C: Team, T> {
+pub(super) struct Runner<'a, C: AnyCommunicator, T> {
     pub(super) comm: &'a mut C,
     pub(super) barrier: &'a mut Barrier<'a, C>,
     pub(super) problem: Problem,
-    pub(super) buffers: Buffers<T>,
+    pub(super) buffers: ProblemBuffers<T>,
 }
 
-impl<'a, C: Team, T: Float> Stage<'a, C, T> {
+impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
     /// # Errors
     /// When there is no memory for the buffers.
     pub(super) fn new(
@@ -113,26 +113,26 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
         let [n_sent, n_received] = problem.buffer_lens();
         let mut send = memory::zeroed(n_sent)?;
         data.fill(problem.rank, problem.contribution().start, &mut send);
-        let buffers = Buffers { send, recv: memory::zeroed(n_received)? };
+        let buffers = ProblemBuffers { send, recv: memory::zeroed(n_received)? };
         Ok(Self { comm, barrier, problem, buffers })
     }
 
     /// This rank's time of one run, in seconds.
     pub(super) fn run(
         &mut self,
-        contestant: &mut dyn Contestant<C, T>,
-    ) -> anyhow::Result<(f64, Done)> {
-        let outcome = self.run_with(contestant, None)?;
-        outcome.context("a contestant can run")
+        implementation: &mut dyn Implementation<C, T>,
+    ) -> anyhow::Result<(f64, CompletedRun)> {
+        let run = self.run_with(implementation, None)?;
+        run.context("the implementation did not run")
     }
 
     /// As [`run`](Self::run), with this work between start and end of the call if there is any;
     /// `None` if the contestant cannot do that.
     fn run_with(
         &mut self,
-        contestant: &mut dyn Contestant<C, T>,
-        work: Option<&Work>,
-    ) -> anyhow::Result<Option<(f64, Done)>> {
+        implementation: &mut dyn Implementation<C, T>,
+        work: Option<&OverlapWork>,
+    ) -> anyhow::Result<Option<(f64, CompletedRun)>> {
         let Self { comm, barrier, problem, buffers } = self;
         if problem.one_buffer() {
             let at = problem.contribution();
@@ -144,15 +144,15 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
             started = Instant::now();
             Ok(())
         };
-        let done = match work {
-            Some(work) => contestant.run_beside(comm, problem, buffers, &mut start, work)?,
-            None => Some(contestant.run(comm, problem, buffers, &mut start)?),
+        let completed = match work {
+            Some(work) => implementation.run_beside(comm, problem, buffers, &mut start, work)?,
+            None => Some(implementation.run(comm, problem, buffers, &mut start)?),
         };
-        Ok(done.map(|done| ((done.ended - started).as_secs_f64(), done)))
+        Ok(completed.map(|completed| ((completed.ended - started).as_secs_f64(), completed)))
     }
 
     /// This rank's seconds of this work, while all do it.
-    pub(super) fn work(&mut self, work: &Work) -> anyhow::Result<f64> {
+    pub(super) fn work(&mut self, work: &OverlapWork) -> anyhow::Result<f64> {
         (self.barrier)(self.comm)?;
         let started = Instant::now();
         work.run(|| {});
@@ -162,13 +162,13 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
     /// Work that lasts about as long as a run, in which calls are polled so often.
     pub(super) fn work_like(
         &mut self,
-        contestant: &mut dyn Contestant<C, T>,
+        implementation: &mut dyn Implementation<C, T>,
         n_polls: usize,
-    ) -> anyhow::Result<Work> {
-        let last = self.slowest(|stage| Ok(stage.run(contestant)?.0))?;
-        let mut work = Work::trial(n_polls);
+    ) -> anyhow::Result<OverlapWork> {
+        let last = self.slowest(|runner| Ok(runner.run(implementation)?.0))?;
+        let mut work = OverlapWork::trial(n_polls);
         for _ in 0..overlap::N_TRIALS {
-            work = work.lasting(last, self.slowest(|stage| stage.work(&work))?);
+            work = work.lasting(last, self.slowest(|runner| runner.work(&work))?);
         }
         Ok(work)
     }
@@ -190,41 +190,41 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
     /// cannot do that.
     pub(super) fn run_beside(
         &mut self,
-        contestant: &mut dyn Contestant<C, T>,
-        work: &Work,
+        implementation: &mut dyn Implementation<C, T>,
+        work: &OverlapWork,
     ) -> anyhow::Result<Option<[f64; 2]>> {
         let alone = self.work(work)?;
-        Ok(self.run_with(contestant, Some(work))?.map(|(time, _)| [alone, time]))
+        Ok(self.run_with(implementation, Some(work))?.map(|(time, _)| [alone, time]))
     }
 
     /// Runs into buffers that held nothing of an earlier result, beside this work if there is any,
     /// and then looks at all results; `None` if the contestant cannot do that.
     pub(super) fn check(
         &mut self,
-        contestant: &mut dyn Contestant<C, T>,
+        implementation: &mut dyn Implementation<C, T>,
         data: &Data<T>,
-        work: Option<&Work>,
-    ) -> anyhow::Result<Option<Verdict>>
+        work: Option<&OverlapWork>,
+    ) -> anyhow::Result<Option<ResultCheck>>
     where
         T: Into<f64>,
     {
         self.buffers.recv.fill(T::from_f64(f64::NAN));
-        contestant.forget();
-        let Some((_, done)) = self.run_with(contestant, work)? else { return Ok(None) };
+        implementation.clear_results();
+        let Some((_, completed)) = self.run_with(implementation, work)? else { return Ok(None) };
         let place = self.problem.result();
         let default = if self.problem.one_buffer() { place.start } else { 0 };
-        let at = done.result_at.unwrap_or(default);
+        let at = completed.result_at.unwrap_or(default);
         // What is not Foldwire's has no error but rounding.
-        let worst_case = done.report.map_or(Some(0.0), |report| report.worst_case);
+        let worst_case = completed.report.map_or(Some(0.0), |report| report.worst_case);
         let rounding = self.problem.rounding::<T>(data.magnitude());
         let allowed = worst_case.map(|worst| worst + rounding);
-        let mut verdict = Verdict::default();
-        for nth in 0..contestant.n_results() {
-            contestant.fetch(nth, &mut self.buffers);
+        let mut result_check = ResultCheck::default();
+        for nth in 0..implementation.n_results() {
+            implementation.fetch(nth, &mut self.buffers);
             let result = &self.buffers.recv[at..at + place.len()];
-            verdict = verdict.and(Verdict::of(&self.problem, data, result, allowed));
+            result_check = result_check.and(ResultCheck::of(&self.problem, data, result, allowed));
         }
-        Ok(Some(verdict))
+        Ok(Some(result_check))
     }
 
     /// This rank's time, in seconds, of a copy of its own while all others copy theirs.
@@ -236,7 +236,7 @@ impl<'a, C: Team, T: Float> Stage<'a, C, T> {
     /// The largest of all ranks' numbers.
     pub(super) fn largest(&mut self, mine: f64) -> anyhow::Result<f64> {
         // What fails takes for ever, and that is no number of JSON's.
-        let all = tell(self.comm, &mine.to_bits())?;
+        let all = gather_json(self.comm, &mine.to_bits())?;
         Ok(all.into_iter().map(f64::from_bits).fold(f64::NEG_INFINITY, f64::max))
     }
 }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::problem::Problem;
-use super::stage::bits;
+use super::runner::bits;
 
 /// Values that are compared at a time, so that exact results need not be stored.
 const PIECE: usize = 1 << 16;
 
 /// Errors of a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Verdict {
+pub(super) struct ResultCheck {
     /// Largest |result − exact| of the values that are finite in exact arithmetic.
     #[serde(with = "bits")]
     pub(super) max_error: f64,
@@ -28,7 +28,7 @@ pub(super) struct Verdict {
     pub(super) digest: u64,
 }
 
-impl Verdict {
+impl ResultCheck {
     /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
     /// which it may be off by `allowed`. Sums that overflow the type by some order of the operands
     /// may be infinite or NaN.
@@ -39,7 +39,7 @@ impl Verdict {
         allowed: Option<f64>,
     ) -> Self {
         let digest = xxh3_64(bytemuck::cast_slice(result));
-        let mut verdict = Self { digest, ..Self::default() };
+        let mut result_check = Self { digest, ..Self::default() };
         let farther = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
         let most = quality::largest::<T>() - farther;
         let can_overflow = problem.largest_partial(data.magnitude()) > most;
@@ -54,8 +54,8 @@ impl Verdict {
             }
             let may_overflow = |at: usize| can_overflow && partials[at] > most;
             let quality = Quality::of_sums(piece, exact, may_overflow);
-            verdict.max_error = verdict.max_error.max(quality.max_error);
-            verdict.mismatched_nonfinite += quality.mismatched_nonfinite;
+            result_check.max_error = result_check.max_error.max(quality.max_error);
+            result_check.mismatched_nonfinite += quality.mismatched_nonfinite;
             let judged = || {
                 let pairs = piece.iter().map(|value| value.to_f64()).zip(exact.iter().copied());
                 let is_judged = |at: usize, (value, exact): (f64, f64)| {
@@ -71,13 +71,13 @@ impl Verdict {
                     let off = (value - exact).abs();
                     exact.is_finite() && (off > allowed || off.is_nan())
                 };
-                verdict.n_beyond += judged().filter(is_beyond).count();
+                result_check.n_beyond += judged().filter(is_beyond).count();
             }
             let is_lost = |&(value, exact): &(f64, f64)| exact.is_nan() && !value.is_nan();
-            verdict.lost_nans += judged().filter(is_lost).count();
+            result_check.lost_nans += judged().filter(is_lost).count();
             first += piece.len();
         }
-        verdict
+        result_check
     }
 
     /// That of two results together.
@@ -115,14 +115,14 @@ mod tests {
         // Each rank begins at the next value.
         let data = Data::new(vec![3e38_f32, 3e38, -3e38], 3, String::new());
         let inf = f32::INFINITY;
-        let verdict = Verdict::of(&problem, &data, &[inf, f32::NAN, 3e38], Some(1e32));
+        let result_check = ResultCheck::of(&problem, &data, &[inf, f32::NAN, 3e38], Some(1e32));
         assert_eq!(
-            Verdict { digest: 0, ..verdict },
-            Verdict { max_error: 0.0, ..Verdict::default() }
+            ResultCheck { digest: 0, ..result_check },
+            ResultCheck { max_error: 0.0, ..ResultCheck::default() }
         );
         let small = Data::new(vec![1e38_f32, 1e38, -1e38], 3, String::new());
-        let verdict = Verdict::of(&problem, &small, &[inf, f32::NAN, 1e38], Some(1e32));
-        assert_eq!((verdict.n_beyond, verdict.max_error), (2, f64::INFINITY));
+        let result_check = ResultCheck::of(&problem, &small, &[inf, f32::NAN, 1e38], Some(1e32));
+        assert_eq!((result_check.n_beyond, result_check.max_error), (2, f64::INFINITY));
     }
 
     #[test]
@@ -142,22 +142,26 @@ mod tests {
         // Rank 1 begins at the third value.
         let mut result: Vec<f32> =
             [4.0, f32::NAN, 4.0, f32::NAN].into_iter().cycle().take(count).collect();
-        let verdict = |result: &[f32], allowed| {
-            let verdict = Verdict::of(&problem, &data, result, allowed);
-            (verdict.digest, Verdict { digest: 0, ..verdict })
+        let result_check = |result: &[f32], allowed| {
+            let result_check = ResultCheck::of(&problem, &data, result, allowed);
+            (result_check.digest, ResultCheck { digest: 0, ..result_check })
         };
-        let (digest, right) = verdict(&result, Some(0.0));
-        assert_eq!(right, Verdict::default());
+        let (digest, right) = result_check(&result, Some(0.0));
+        assert_eq!(right, ResultCheck::default());
         result[count - 1] += 0.5;
         result[PIECE + 1] = 6.0;
-        let wrong =
-            Verdict { max_error: 0.5, mismatched_nonfinite: 1, lost_nans: 1, ..Verdict::default() };
-        assert_eq!(verdict(&result, Some(0.5)).1, wrong);
-        assert_eq!(verdict(&result, None).1, wrong);
+        let wrong = ResultCheck {
+            max_error: 0.5,
+            mismatched_nonfinite: 1,
+            lost_nans: 1,
+            ..ResultCheck::default()
+        };
+        assert_eq!(result_check(&result, Some(0.5)).1, wrong);
+        assert_eq!(result_check(&result, None).1, wrong);
         assert_eq!(
-            verdict(&result, Some(0.4)),
-            (verdict(&result, None).0, Verdict { n_beyond: 1, ..wrong })
+            result_check(&result, Some(0.4)),
+            (result_check(&result, None).0, ResultCheck { n_beyond: 1, ..wrong })
         );
-        assert_ne!(verdict(&result, None).0, digest);
+        assert_ne!(result_check(&result, None).0, digest);
     }
 }

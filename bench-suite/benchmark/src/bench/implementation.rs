@@ -10,13 +10,13 @@ use foldwire::{
 };
 use foldwire_arguments::sizes::Size;
 
-use super::overlap::Work;
+use super::overlap::OverlapWork;
 use super::problem::Problem;
-use super::stage::{Stage, Team};
+use super::runner::{AnyCommunicator, Runner};
 
 /// One rank's buffers for a problem.
 #[derive(Debug)]
-pub(super) struct Buffers<T> {
+pub(super) struct ProblemBuffers<T> {
     /// This rank's contribution.
     pub(super) send: Vec<T>,
     /// Where its result goes; the whole array if input and result share a buffer.
@@ -24,7 +24,7 @@ pub(super) struct Buffers<T> {
 }
 
 /// A way to carry out collectives, played by all ranks together.
-pub(super) trait Contestant<C: Team, T: Float> {
+pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
     /// A short name in lower case, unique in a benchmark.
     fn name(&self) -> &'static str;
 
@@ -32,7 +32,7 @@ pub(super) trait Contestant<C: Team, T: Float> {
     fn title(&self) -> String;
 
     /// Gets ready for the stage's problem, before the first run.
-    fn prepare(&mut self, _stage: &mut Stage<'_, C, T>) -> anyhow::Result<()> {
+    fn prepare(&mut self, _stage: &mut Runner<'_, C, T>) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -43,17 +43,17 @@ pub(super) trait Contestant<C: Team, T: Float> {
         &mut self,
         comm: &mut C,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, C>,
-    ) -> anyhow::Result<Done>;
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, C>,
+    ) -> anyhow::Result<CompletedRun>;
 
     /// Why it cannot carry out the stage's problem, if it cannot; the same on all ranks.
-    fn refusal(&mut self, _stage: &mut Stage<'_, C, T>) -> anyhow::Result<Option<Error>> {
+    fn refusal(&mut self, _stage: &mut Runner<'_, C, T>) -> anyhow::Result<Option<Error>> {
         Ok(None)
     }
 
     /// Its schedule, if it is there to show that.
-    fn shown(&self, _comm: &C, _problem: &Problem) -> Option<Shown> {
+    fn swept_schedule(&self, _comm: &C, _problem: &Problem) -> Option<SweptSchedule> {
         None
     }
 
@@ -63,15 +63,15 @@ pub(super) trait Contestant<C: Team, T: Float> {
         &mut self,
         _comm: &mut C,
         _problem: &Problem,
-        _buffers: &mut Buffers<T>,
-        _start: &mut Start<'_, C>,
-        _work: &Work,
-    ) -> anyhow::Result<Option<Done>> {
+        _buffers: &mut ProblemBuffers<T>,
+        _start: &mut StartClock<'_, C>,
+        _work: &OverlapWork,
+    ) -> anyhow::Result<Option<CompletedRun>> {
         Ok(None)
     }
 
     /// Overwrites results that it holds itself.
-    fn forget(&mut self) {}
+    fn clear_results(&mut self) {}
 
     /// How many results a run has; those of the receive buffer if it is one.
     fn n_results(&self) -> usize {
@@ -79,28 +79,28 @@ pub(super) trait Contestant<C: Team, T: Float> {
     }
 
     /// Puts the nth result of several into the receive buffer.
-    fn fetch(&mut self, _nth: usize, _buffers: &mut Buffers<T>) {}
+    fn fetch(&mut self, _nth: usize, _buffers: &mut ProblemBuffers<T>) {}
 
     /// What was chosen for this problem, if there was a choice.
-    fn detail(&self) -> Option<String> {
+    fn algorithm(&self) -> Option<String> {
         None
     }
 }
 
 /// A schedule beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct SweptSchedule {
     pub(super) schedule: &'static str,
     /// Whether a call whose plan names none takes it.
     pub(super) is_chosen: bool,
 }
 
 /// Waits for all ranks, then starts the clock.
-pub(super) type Start<'a, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'a;
+pub(super) type StartClock<'a, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'a;
 
 /// What a run says of itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Done {
+pub(super) struct CompletedRun {
     /// When the clock stops.
     pub(super) ended: Instant,
     /// Foldwire's report.
@@ -114,7 +114,7 @@ const ROW: &str = "row";
 
 /// A row of schedule × pipeline × codec: a preset's, or another.
 #[derive(Debug)]
-pub(super) struct OfPlan {
+pub(super) struct PlanImplementation {
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) plan: Plan,
@@ -124,7 +124,7 @@ pub(super) struct OfPlan {
     pub(super) threads: Threads,
 }
 
-impl OfPlan {
+impl PlanImplementation {
     pub(super) fn preset(preset: Preset, collective: Collective, bound: Bound) -> Self {
         let title = match preset {
             // Not to be taken for the MPI library, which may stand beside it.
@@ -172,10 +172,10 @@ impl OfPlan {
         &self,
         comm: &mut Communicator<X>,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, Communicator<X>>,
-        work: Option<&Work>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+        work: Option<&OverlapWork>,
+    ) -> anyhow::Result<CompletedRun> {
         let counts = if problem.is_uneven { problem.counts() } else { Vec::new() };
         let own = counts.get(problem.rank).map_or(0, |&own| own);
         let from_each = vec![own; counts.len()];
@@ -195,11 +195,11 @@ impl OfPlan {
             });
         }
         let report = outcome.unwrap_or_else(|| call.wait()).with_context(|| self.title.clone())?;
-        Ok(Done { ended: Instant::now(), report: Some(report), result_at: None })
+        Ok(CompletedRun { ended: Instant::now(), report: Some(report), result_at: None })
     }
 }
 
-impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for OfPlan {
+impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for PlanImplementation {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -212,9 +212,9 @@ impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for OfPlan {
         &mut self,
         comm: &mut Communicator<X>,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, Communicator<X>>,
-    ) -> anyhow::Result<Done> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+    ) -> anyhow::Result<CompletedRun> {
         self.carry_out(comm, problem, buffers, start, None)
     }
 
@@ -222,10 +222,10 @@ impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for OfPlan {
         &mut self,
         comm: &mut Communicator<X>,
         problem: &Problem,
-        buffers: &mut Buffers<T>,
-        start: &mut Start<'_, Communicator<X>>,
-        work: &Work,
-    ) -> anyhow::Result<Option<Done>> {
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+        work: &OverlapWork,
+    ) -> anyhow::Result<Option<CompletedRun>> {
         self.carry_out(comm, problem, buffers, start, Some(work)).map(Some)
     }
 }
@@ -234,9 +234,9 @@ fn begin<'a, X: Transport, T: Float>(
     comm: &'a mut Communicator<X>,
     problem: &Problem,
     [counts, from_each]: [&'a [usize]; 2],
-    buffers: &'a mut Buffers<T>,
+    buffers: &'a mut ProblemBuffers<T>,
     plan: &Plan,
 ) -> Result<Operation<'a, X, T>, Error> {
-    let Buffers { send, recv } = buffers;
+    let ProblemBuffers { send, recv } = buffers;
     comm.start(problem.call([counts, from_each], &send[..], &mut recv[..]), plan)
 }

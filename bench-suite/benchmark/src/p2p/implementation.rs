@@ -11,7 +11,7 @@ pub(super) const MPI: &str = "mpi";
 const TAG: u32 = 0;
 
 /// Whoever sends and receives. What is Foldwire's gives a report of each call.
-pub(super) trait Contestant<X: Transport> {
+pub(super) trait MessageImplementation<X: Transport> {
     /// The name under which it takes part in this, if it does.
     fn name(&self, what: What) -> Option<&str>;
 
@@ -44,12 +44,12 @@ pub(super) trait Contestant<X: Transport> {
 }
 
 /// The library's messages.
-pub(super) struct OfPlan {
+pub(super) struct PlanMessages {
     pub(super) name: String,
     pub(super) plan: Plan,
 }
 
-impl<X: Transport> Contestant<X> for OfPlan {
+impl<X: Transport> MessageImplementation<X> for PlanMessages {
     fn name(&self, what: What) -> Option<&str> {
         match what {
             What::PingPong | What::SendRecv => Some(&self.name),

@@ -12,26 +12,28 @@ use foldwire::{Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator
 use foldwire_fields::memory;
 use foldwire_fields::usage::UsageError;
 
-use super::contest::{Contest, Settings};
-use super::contestant::{Buffers, Contestant, Done, OfPlan, Start};
-use super::output::{Head, Results};
-use super::overlap::Work;
-use super::play::{self, Extras, Play, Setting};
+use super::benchmark::{Benchmark, Settings};
+use super::call_mode::{self, BackendExtras, BenchInputs, CallMode};
+use super::implementation::{
+    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock,
+};
+use super::output::{BenchHead, BenchResults};
+use super::overlap::OverlapWork;
 use super::problem::Problem;
-use super::stage::{Stage, Team, barrier};
+use super::runner::{AnyCommunicator, Runner, barrier};
 use super::{config, plans, progress};
 
 /// Several calls at once. Of `f32` only: each type would have the engine compiled once more.
-pub(super) struct AtOnce;
+pub(super) struct ConcurrentCalls;
 
-impl Play<f32> for AtOnce {
-    fn play<'a, X: Transport + 'a>(
-        setting: Setting<'a, f32>,
+impl CallMode<f32> for ConcurrentCalls {
+    fn run_rank<'a, X: Transport + 'a>(
+        inputs: BenchInputs<'a, f32>,
         endpoint: X,
-        extras: Extras<'a, X, f32>,
-    ) -> anyhow::Result<Results> {
-        let Setting { args, settings, data, .. } = setting;
-        let head = Head::new(&setting, &endpoint);
+        extras: BackendExtras<'a, X, f32>,
+    ) -> anyhow::Result<BenchResults> {
+        let BenchInputs { args, settings, data, .. } = inputs;
+        let head = BenchHead::new(&inputs, &endpoint);
         let n_calls = settings.in_flight;
         let comm = SharedCommunicator::with_config(endpoint, config(args)?, n_calls);
         let comm = comm.map_err(|error| match error {
@@ -41,23 +43,30 @@ impl Play<f32> for AtOnce {
             ))),
             error => error.into(),
         })?;
-        let mut contestants: Vec<Box<dyn Contestant<SharedCommunicator<'a, X>, f32> + 'a>> =
+        let mut implementations: Vec<Box<dyn Implementation<SharedCommunicator<'a, X>, f32> + 'a>> =
             Vec::new();
         for of in plans(args, data.shape())? {
             let (send, recv) = (Vec::new(), Vec::new());
-            contestants.push(Box::new(Several { of, settings, n_calls, send, recv }));
+            implementations.push(Box::new(ConcurrentImplementation {
+                of,
+                settings,
+                n_calls,
+                send,
+                recv,
+            }));
         }
         let progress = progress(comm.rank().index());
-        let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, play::of);
+        let mut wait =
+            extras.barrier.map_or_else(|| Box::new(barrier) as _, call_mode::backend_barrier);
         let shares_memory = head.shares_memory(settings);
         let (barrier, progress) = (wait.as_mut(), &progress);
-        let contest =
-            Contest { comm, barrier, contestants, settings, shares_memory, data, progress };
-        Ok(Results { head, outcome: contest.play()? })
+        let benchmark =
+            Benchmark { comm, barrier, implementations, settings, shares_memory, data, progress };
+        Ok(BenchResults { head, outcome: benchmark.run()? })
     }
 }
 
-impl<'a, X: Transport + 'a> Team for SharedCommunicator<'a, X> {
+impl<'a, X: Transport + 'a> AnyCommunicator for SharedCommunicator<'a, X> {
     fn rank(&self) -> Rank {
         self.rank()
     }
@@ -76,8 +85,8 @@ impl<'a, X: Transport + 'a> Team for SharedCommunicator<'a, X> {
 }
 
 /// A row of schedule × pipeline × codec, so many times at once.
-struct Several<'a, T> {
-    of: OfPlan,
+struct ConcurrentImplementation<'a, T> {
+    of: PlanImplementation,
     settings: &'a Settings,
     n_calls: usize,
     /// Each call's.
@@ -85,14 +94,14 @@ struct Several<'a, T> {
     recv: Vec<Vec<T>>,
 }
 
-impl<'a, T: Float> Several<'a, T> {
+impl<'a, T: Float> ConcurrentImplementation<'a, T> {
     fn carry_out<X: Transport + 'a>(
         &mut self,
         comm: &mut SharedCommunicator<'a, X>,
         problem: &Problem,
-        start: &mut Start<'_, SharedCommunicator<'a, X>>,
-        work: Option<&Work>,
-    ) -> anyhow::Result<Done> {
+        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
+        work: Option<&OverlapWork>,
+    ) -> anyhow::Result<CompletedRun> {
         if problem.one_buffer() {
             for (send, recv) in self.send.iter().zip(&mut self.recv) {
                 recv[problem.contribution()].copy_from_slice(send);
@@ -118,11 +127,13 @@ impl<'a, T: Float> Several<'a, T> {
             self.recv.push(recv);
             report = Some(its);
         }
-        Ok(Done { ended: Instant::now(), report, result_at: None })
+        Ok(CompletedRun { ended: Instant::now(), report, result_at: None })
     }
 }
 
-impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> for Several<'a, T> {
+impl<'a, X: Transport + 'a, T: Float> Implementation<SharedCommunicator<'a, X>, T>
+    for ConcurrentImplementation<'a, T>
+{
     fn name(&self) -> &'static str {
         self.of.name
     }
@@ -133,9 +144,9 @@ impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> f
 
     fn prepare(
         &mut self,
-        stage: &mut Stage<'_, SharedCommunicator<'a, X>, T>,
+        runner: &mut Runner<'_, SharedCommunicator<'a, X>, T>,
     ) -> anyhow::Result<()> {
-        let Buffers { send, recv } = &stage.buffers;
+        let ProblemBuffers { send, recv } = &runner.buffers;
         self.send = (0..self.n_calls).map(|_| Rc::from(&send[..])).collect();
         let empty = (0..self.n_calls).map(|_| memory::zeroed(recv.len()));
         self.recv = empty.collect::<Result<_, _>>()?;
@@ -146,9 +157,9 @@ impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> f
         &mut self,
         comm: &mut SharedCommunicator<'a, X>,
         problem: &Problem,
-        _: &mut Buffers<T>,
-        start: &mut Start<'_, SharedCommunicator<'a, X>>,
-    ) -> anyhow::Result<Done> {
+        _: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
+    ) -> anyhow::Result<CompletedRun> {
         self.carry_out(comm, problem, start, None)
     }
 
@@ -156,14 +167,14 @@ impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> f
         &mut self,
         comm: &mut SharedCommunicator<'a, X>,
         problem: &Problem,
-        _: &mut Buffers<T>,
-        start: &mut Start<'_, SharedCommunicator<'a, X>>,
-        work: &Work,
-    ) -> anyhow::Result<Option<Done>> {
+        _: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
+        work: &OverlapWork,
+    ) -> anyhow::Result<Option<CompletedRun>> {
         self.carry_out(comm, problem, start, Some(work)).map(Some)
     }
 
-    fn forget(&mut self) {
+    fn clear_results(&mut self) {
         for recv in &mut self.recv {
             recv.fill(T::from_f64(f64::NAN));
         }
@@ -173,7 +184,7 @@ impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> f
         self.n_calls
     }
 
-    fn fetch(&mut self, nth: usize, buffers: &mut Buffers<T>) {
+    fn fetch(&mut self, nth: usize, buffers: &mut ProblemBuffers<T>) {
         buffers.recv.copy_from_slice(&self.recv[nth]);
     }
 }

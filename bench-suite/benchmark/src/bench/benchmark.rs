@@ -22,12 +22,12 @@ use foldwire_workbench::room;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::contestant::Contestant;
-use super::overlap::Work;
+use super::implementation::Implementation;
+use super::overlap::OverlapWork;
 use super::problem::Problem;
-use super::row::{self, Row};
-use super::stage::{Barrier, Stage, Team, tell};
-use super::verdict::Verdict;
+use super::result_check::ResultCheck;
+use super::row::{self, CollectiveRow};
+use super::runner::{AnyCommunicator, Barrier, Runner, gather_json};
 
 /// Rounds of short calls end here, however little time they take.
 const MAX_ROUNDS: usize = 1000;
@@ -152,8 +152,8 @@ pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> 
 
 /// What came of it; the same on every rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Outcome {
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct BenchmarkOutcome {
+    pub(crate) rows: Vec<CollectiveRow>,
     /// Who could not carry out which size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_out: Vec<String>,
@@ -162,10 +162,10 @@ pub(crate) struct Outcome {
 }
 
 /// One rank's part in the benchmark.
-pub(super) struct Contest<'a, C: Team, T> {
+pub(super) struct Benchmark<'a, C: AnyCommunicator, T> {
     pub(super) comm: C,
     pub(super) barrier: &'a mut Barrier<'a, C>,
-    pub(super) contestants: Vec<Box<dyn Contestant<C, T> + 'a>>,
+    pub(super) implementations: Vec<Box<dyn Implementation<C, T> + 'a>>,
     pub(super) settings: &'a Settings,
     /// Whether a copy within memory is what calls may be compared with.
     pub(super) shares_memory: bool,
@@ -173,25 +173,25 @@ pub(super) struct Contest<'a, C: Team, T> {
     pub(super) progress: &'a ProgressBar,
 }
 
-impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
+impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
     /// Plays it, together with all other ranks.
     ///
     /// # Errors
     /// When a call fails on any rank; all ranks get an error, or end by their time limit.
-    pub(super) fn play(mut self) -> anyhow::Result<Outcome> {
-        let memcpy_gbps = self.memory()?;
-        self.progress.set_length((self.settings.counts.len() * self.contestants.len()) as u64);
+    pub(super) fn run(mut self) -> anyhow::Result<BenchmarkOutcome> {
+        let memcpy_gbps = self.memcpy_rate()?;
+        self.progress.set_length((self.settings.counts.len() * self.implementations.len()) as u64);
         let (mut rows, mut left_out) = (Vec::new(), Vec::new());
         for &count in &self.settings.counts {
             let measured = self.measure(count, &mut left_out);
             rows.extend(measured.with_context(|| format!("{} bytes", count * T::BYTES))?);
         }
         self.progress.finish_and_clear();
-        Ok(Outcome { rows, left_out, memcpy_gbps })
+        Ok(BenchmarkOutcome { rows, left_out, memcpy_gbps })
     }
 
     /// Copies memory on rank 0 while the others wait.
-    fn memory(&mut self) -> anyhow::Result<f64> {
+    fn memcpy_rate(&mut self) -> anyhow::Result<f64> {
         let mut rate = 0.0;
         if self.comm.rank() == Rank(0) {
             let source = vec![1_u8; MEMCPY_BYTES];
@@ -199,107 +199,113 @@ impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
             let times: Vec<_> = (0..5).map(|_| memcpy.run()).collect();
             rate = gbps(MEMCPY_BYTES, median(&times));
         }
-        Ok(tell(&mut self.comm, &rate)?[0])
+        Ok(gather_json(&mut self.comm, &rate)?[0])
     }
 
     /// Measures one size.
-    fn measure(&mut self, count: usize, left_out: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
-        let Self { comm, barrier, contestants, settings, shares_memory, data, progress } = self;
+    fn measure(
+        &mut self,
+        count: usize,
+        left_out: &mut Vec<String>,
+    ) -> anyhow::Result<Vec<CollectiveRow>> {
+        let Self { comm, barrier, implementations, settings, shares_memory, data, progress } = self;
         let Settings { collective, op, root, in_place, is_uneven, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
         let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
         let shares_memory = *shares_memory;
-        let mut own = memory::zeroed(if shares_memory { count } else { 0 })?;
-        data.fill(rank, 0, &mut own);
-        let mut memcpy = shares_memory.then(|| Memcpy::new(&own));
+        let mut local = memory::zeroed(if shares_memory { count } else { 0 })?;
+        data.fill(rank, 0, &mut local);
+        let mut memcpy = shares_memory.then(|| Memcpy::new(&local));
         let mut copies = Vec::new();
-        let mut stage = Stage::new(comm, *barrier, problem, data)?;
-        let mut playing = Vec::new();
-        for contestant in contestants.iter_mut() {
-            let what = format!("{} bytes, {}", count * T::BYTES, contestant.title());
+        let mut runner = Runner::new(comm, *barrier, problem, data)?;
+        let mut runs = Vec::new();
+        for implementation in implementations.iter_mut() {
+            let what = format!("{} bytes, {}", count * T::BYTES, implementation.title());
             progress.set_message(what.clone());
-            if let Some(refusal) = contestant.refusal(&mut stage)? {
+            if let Some(refusal) = implementation.refusal(&mut runner)? {
                 left_out.push(format!("{what}: left out, {refusal}"));
                 progress.inc(1);
                 continue;
             }
-            contestant.prepare(&mut stage)?;
-            let mut entry = Entry::default();
+            implementation.prepare(&mut runner)?;
+            let mut record = RankRecord::default();
             if settings.check {
-                entry.verdict = stage.check(contestant.as_mut(), data, None)?;
+                record.result_check = runner.check(implementation.as_mut(), data, None)?;
             }
-            playing.push(Player { contestant, entry, warm: 0.0, work: None });
+            runs.push(ImplementationRun { implementation, record, warm: 0.0, work: None });
             progress.inc(1);
         }
         // One round more than asked for, to know how long a round takes when all is warm.
         for _ in 0..=settings.warmup {
-            for player in &mut playing {
-                player.warm = stage.run(player.contestant.as_mut())?.0;
+            for run in &mut runs {
+                run.warm = runner.run(run.implementation.as_mut())?.0;
             }
             if let Some(memcpy) = &mut memcpy {
-                stage.copy(memcpy)?;
+                runner.copy(memcpy)?;
             }
         }
         if let Some(n_polls) = settings.overlap {
-            for player in &mut playing {
-                let work = stage.work_like(player.contestant.as_mut(), n_polls)?;
-                player.beside(work, &mut stage, settings.check.then_some(data))?;
+            for run in &mut runs {
+                let work = runner.work_like(run.implementation.as_mut(), n_polls)?;
+                run.set_work(work, &mut runner, settings.check.then_some(data))?;
             }
         }
-        let round_time = stage.largest(playing.iter().map(Player::round_time).sum())?;
+        let round_time = runner.largest(runs.iter().map(ImplementationRun::round_time).sum())?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
         for _ in 0..rounds {
-            for player in &mut playing {
-                player.play(&mut stage, settings.in_flight as f64)?;
+            for run in &mut runs {
+                run.run_round(&mut runner, settings.in_flight as f64)?;
             }
             if let Some(memcpy) = &mut memcpy {
-                copies.push(stage.copy(memcpy)?);
+                copies.push(runner.copy(memcpy)?);
             }
         }
         let mut rows = Vec::new();
         let magnitude = data.magnitude();
-        for Player { contestant, entry, .. } in &playing {
-            let entries = tell(stage.comm, entry)?;
+        for ImplementationRun { implementation, record, .. } in &runs {
+            let records = gather_json(runner.comm, record)?;
             let rounding = problem.rounding::<T>(magnitude);
             let n_bytes = count * T::BYTES;
-            let names = (contestant.name(), contestant.title());
-            let mut row = Row::new(names, n_bytes, &problem, &entries, rounding);
-            row.algorithm = contestant.detail();
-            row.show(contestant.shown(stage.comm, &problem));
+            let names = (implementation.name(), implementation.title());
+            let mut row = CollectiveRow::new(names, n_bytes, &problem, &records, rounding);
+            row.algorithm = implementation.algorithm();
+            row.set_schedule(implementation.swept_schedule(runner.comm, &problem));
             rows.push(row);
         }
-        let copies = tell(stage.comm, &copies)?;
-        Row::compare(&mut rows, shares_memory.then(|| row::median(&slowest(&copies))));
+        let copies = gather_json(runner.comm, &copies)?;
+        CollectiveRow::compare(&mut rows, shares_memory.then(|| row::median(&slowest(&copies))));
         Ok(rows)
     }
 }
 
 /// A contestant at a size.
-struct Player<'p, 'a, C, T> {
-    contestant: &'p mut Box<dyn Contestant<C, T> + 'a>,
-    entry: Entry,
+struct ImplementationRun<'p, 'a, C, T> {
+    implementation: &'p mut Box<dyn Implementation<C, T> + 'a>,
+    record: RankRecord,
     /// Seconds of its last run that did not count, on this rank.
     warm: f64,
     /// What is computed beside its calls, if anything is.
-    work: Option<Work>,
+    work: Option<OverlapWork>,
 }
 
-impl<C: Team, T: Float + Into<f64>> Player<'_, '_, C, T> {
+impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
     /// Takes up this work if it can, which is tried, and checked with these data.
-    fn beside(
+    fn set_work(
         &mut self,
-        work: Work,
-        stage: &mut Stage<'_, C, T>,
+        work: OverlapWork,
+        runner: &mut Runner<'_, C, T>,
         check: Option<&Data<T>>,
     ) -> anyhow::Result<()> {
-        let contestant = self.contestant.as_mut();
+        let implementation = self.implementation.as_mut();
         let can = match check {
-            None => stage.run_beside(contestant, &work)?.is_some(),
+            None => runner.run_beside(implementation, &work)?.is_some(),
             Some(data) => {
-                let verdict = stage.check(contestant, data, Some(&work))?;
-                let both = |so_far: Verdict| verdict.map_or(so_far, |verdict| so_far.and(verdict));
-                self.entry.verdict = self.entry.verdict.map(both);
-                verdict.is_some()
+                let result_check = runner.check(implementation, data, Some(&work))?;
+                let both = |so_far: ResultCheck| {
+                    result_check.map_or(so_far, |result_check| so_far.and(result_check))
+                };
+                self.record.result_check = self.record.result_check.map(both);
+                result_check.is_some()
             }
         };
         self.work = can.then_some(work);
@@ -313,16 +319,16 @@ impl<C: Team, T: Float + Into<f64>> Player<'_, '_, C, T> {
     }
 
     /// A round that counts, of so many calls at once.
-    fn play(&mut self, stage: &mut Stage<'_, C, T>, n_calls: f64) -> anyhow::Result<()> {
-        let Self { contestant, entry, work, .. } = self;
-        let (time, done) = stage.run(contestant.as_mut())?;
-        entry.times.push(time / n_calls);
-        entry.account = done.report.map(Account::from);
+    fn run_round(&mut self, runner: &mut Runner<'_, C, T>, n_calls: f64) -> anyhow::Result<()> {
+        let Self { implementation, record, work, .. } = self;
+        let (time, completed) = runner.run(implementation.as_mut())?;
+        record.times.push(time / n_calls);
+        record.report = completed.report.map(ReportSummary::from);
         if let Some(work) = work
-            && let Some([alone, total]) = stage.run_beside(contestant.as_mut(), work)?
+            && let Some([alone, total]) = runner.run_beside(implementation.as_mut(), work)?
         {
-            entry.works.push(alone / n_calls);
-            entry.totals.push(total / n_calls);
+            record.works.push(alone / n_calls);
+            record.totals.push(total / n_calls);
         }
         Ok(())
     }
@@ -342,20 +348,20 @@ pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
 
 /// One contestant's runs on one rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct RankRecord {
     /// Seconds, one a round.
     pub(super) times: Vec<f64>,
     /// Of the work alone, and of calls beside it; none unless that is measured.
     pub(super) works: Vec<f64>,
     pub(super) totals: Vec<f64>,
     /// Of the last round.
-    pub(super) account: Option<Account>,
-    pub(super) verdict: Option<Verdict>,
+    pub(super) report: Option<ReportSummary>,
+    pub(super) result_check: Option<ResultCheck>,
 }
 
 /// What results need of a call's report.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct Account {
+pub(super) struct ReportSummary {
     pub(super) raw_bytes: u64,
     pub(super) wire_bytes: u64,
     pub(super) bound: f64,
@@ -367,13 +373,13 @@ pub(super) struct Account {
     pub(super) waiting: Duration,
 }
 
-impl Default for Account {
+impl Default for ReportSummary {
     fn default() -> Self {
         Report::default().into()
     }
 }
 
-impl From<Report> for Account {
+impl From<Report> for ReportSummary {
     fn from(report: Report) -> Self {
         let waiting = report.waiting();
         let Report { raw_bytes, wire_bytes, bound, worst_case, as_published, .. } = report;
@@ -409,20 +415,26 @@ mod tests {
 
     #[test]
     fn every_rank_hears_what_each_says_however_long_it_is() {
-        let verdict = Verdict { max_error: f64::INFINITY, n_beyond: 7, ..Verdict::default() };
-        let account = Account { bound: 0.1 + 0.2, waiting: Duration::MAX, ..Account::default() };
-        let full = Entry {
+        let result_check =
+            ResultCheck { max_error: f64::INFINITY, n_beyond: 7, ..ResultCheck::default() };
+        let report =
+            ReportSummary { bound: 0.1 + 0.2, waiting: Duration::MAX, ..ReportSummary::default() };
+        let full = RankRecord {
             times: vec![0.5, 0.1 + 0.2],
             works: vec![1.0, 2.0],
             totals: vec![3.0, 1e-9],
-            account: Some(account),
-            verdict: Some(verdict),
+            report: Some(report),
+            result_check: Some(result_check),
         };
-        let said = [Entry::default(), full, Entry { verdict: Some(verdict), ..Entry::default() }];
-        let heard = World::new(3).run(|mut comm| {
-            let mine = &said[comm.rank().index()];
-            tell(&mut comm, mine).unwrap()
+        let records = [
+            RankRecord::default(),
+            full,
+            RankRecord { result_check: Some(result_check), ..RankRecord::default() },
+        ];
+        let received = World::new(3).run(|mut comm| {
+            let mine = &records[comm.rank().index()];
+            gather_json(&mut comm, mine).unwrap()
         });
-        assert!(heard.iter().all(|heard| *heard == said), "{heard:?}");
+        assert!(received.iter().all(|received| *received == records), "{received:?}");
     }
 }

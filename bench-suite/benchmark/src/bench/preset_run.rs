@@ -5,13 +5,13 @@ use foldwire_arguments::OpArg;
 use foldwire_threads::World;
 use foldwire_workbench::data::Data;
 
-use super::contestant::OfPlan;
+use super::implementation::PlanImplementation;
 use super::problem::Problem;
-use super::stage::{Barrier, Stage, barrier};
+use super::runner::{Barrier, Runner, barrier};
 
 /// A collective over threads.
 #[derive(Debug, Clone)]
-pub(crate) struct Alone {
+pub(crate) struct PresetRun {
     pub(crate) world: World,
     pub(crate) collective: foldwire::Collective,
     pub(crate) preset: Preset,
@@ -20,7 +20,7 @@ pub(crate) struct Alone {
     pub(crate) size: usize,
 }
 
-impl Alone {
+impl PresetRun {
     /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one
     /// buffer into another with rank 0 as root.
     pub(crate) fn times<T: Float>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
@@ -36,10 +36,11 @@ impl Alone {
                 rank: comm.rank().index(),
             };
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
-            let mut contestant = OfPlan::preset(self.preset, self.collective, self.bound);
-            stage.run(&mut contestant)?;
-            (0..n).map(|_| Ok(stage.run(&mut contestant)?.0)).collect()
+            let mut runner = Runner::new(&mut comm, wait.as_mut(), problem, data)?;
+            let mut implementation =
+                PlanImplementation::preset(self.preset, self.collective, self.bound);
+            runner.run(&mut implementation)?;
+            (0..n).map(|_| Ok(runner.run(&mut implementation)?.0)).collect()
         });
         let ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         Ok((0..n).map(|run| ranks.iter().map(|times| times[run]).fold(0.0, f64::max)).collect())

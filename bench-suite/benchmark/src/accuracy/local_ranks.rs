@@ -22,14 +22,14 @@ const N_FRAMES: usize = 2 * FRAMES_PER_LANE;
 
 /// The way to an all-reduce along a schedule.
 #[derive(Clone, Copy)]
-pub(super) enum Route {
+pub(super) enum AllReduceMethod {
     /// One call.
     AllReduce(&'static dyn Schedule),
     /// A reduce and then a broadcast, along a schedule that has both and no all-reduce.
     Rooted(&'static dyn Schedule),
 }
 
-impl Route {
+impl AllReduceMethod {
     /// `None` if the schedule has neither.
     pub(super) fn of(schedule: &'static dyn Schedule) -> Option<Self> {
         let has = |collective| schedule.supports(collective);
@@ -84,7 +84,7 @@ impl Route {
 }
 
 /// What came of an all-reduce.
-pub(super) struct Outcome<T> {
+pub(super) struct ReductionOutcome<T> {
     /// Of rank 0.
     pub(super) result: Vec<T>,
     /// On each operand.
@@ -96,27 +96,27 @@ pub(super) struct Outcome<T> {
 }
 
 /// The ranks, and a buffer for each.
-pub(super) struct Party<T> {
-    route: Route,
+pub(super) struct LocalRanks<T> {
+    method: AllReduceMethod,
     comms: Vec<Communicator<Endpoint>>,
     buffers: Vec<Vec<T>>,
 }
 
-impl<T: Float> Party<T> {
+impl<T: Float> LocalRanks<T> {
     /// Ranks that reduce arrays of `count` values this way, one segment at a time each, so that
     /// their frames take little memory.
     pub(super) fn new(
-        route: Route,
+        method: AllReduceMethod,
         coding: Coding,
         n_ranks: usize,
         count: usize,
     ) -> Result<Self, Error> {
-        let frame_bytes = route.frame_bytes::<T>(coding, n_ranks, count);
+        let frame_bytes = method.frame_bytes::<T>(coding, n_ranks, count);
         let endpoints = World::new(n_ranks).frame_bytes(frame_bytes).endpoints();
         let config = Config::default().with_lanes(1);
         let comms = endpoints.into_iter().map(|one| Communicator::with_config(one, config));
         let comms = comms.collect::<Result<_, _>>()?;
-        Ok(Self { route, comms, buffers: vec![Vec::new(); n_ranks] })
+        Ok(Self { method, comms, buffers: vec![Vec::new(); n_ranks] })
     }
 
     /// All-reduces copies of these arrays, one for each rank.
@@ -125,12 +125,12 @@ impl<T: Float> Party<T> {
         arrays: &[Vec<T>],
         op: OpArg,
         plan: &Plan,
-    ) -> anyhow::Result<Outcome<T>> {
-        let Self { route, comms, buffers } = self;
+    ) -> anyhow::Result<ReductionOutcome<T>> {
+        let Self { method, comms, buffers } = self;
         buffers.iter_mut().zip(arrays).for_each(|(buffer, array)| buffer.clone_from(array));
         let op: Op<'_, T> = op.into();
-        let (bound, stated) = match *route {
-            Route::AllReduce(schedule) => {
+        let (bound, stated) = match *method {
+            AllReduceMethod::AllReduce(schedule) => {
                 let plan = plan.with_schedule(schedule);
                 let ranks = comms.iter_mut().zip(&mut *buffers);
                 finish(
@@ -139,7 +139,7 @@ impl<T: Float> Party<T> {
                     }),
                 )?
             }
-            Route::Rooted(schedule) => {
+            AllReduceMethod::Rooted(schedule) => {
                 let (plan, root) = (plan.with_schedule(schedule), Rank(0));
                 let ranks = comms.iter_mut().zip(&mut *buffers);
                 let (bound, of_reduce) = finish(ranks.map(|(comm, array)| {
@@ -157,7 +157,7 @@ impl<T: Float> Party<T> {
         let [first, others @ ..] = &buffers[..] else { bail!("there is no rank") };
         let bytes = |array| bytemuck::cast_slice::<T, u8>(array);
         let n_others = others.iter().filter(|other| bytes(other) != bytes(first)).count();
-        Ok(Outcome { result: first.clone(), bound, stated, n_others })
+        Ok(ReductionOutcome { result: first.clone(), bound, stated, n_others })
     }
 }
 
@@ -186,13 +186,14 @@ mod tests {
         for (schedule, stated) in
             [(&RecursiveDoubling as &'static dyn Schedule, 2.5), (&Binomial, 3.0)]
         {
-            let route = Route::of(schedule).unwrap();
-            let mut party = Party::new(route, "fz-light".parse().unwrap(), 5, 100).unwrap();
-            let outcome = party.all_reduce(&arrays, OpArg::Sum, &plan).unwrap();
+            let method = AllReduceMethod::of(schedule).unwrap();
+            let mut local_ranks =
+                LocalRanks::new(method, "fz-light".parse().unwrap(), 5, 100).unwrap();
+            let outcome = local_ranks.all_reduce(&arrays, OpArg::Sum, &plan).unwrap();
             assert_eq!((outcome.bound, outcome.stated, outcome.n_others), (0.5, stated, 0));
             assert!(outcome.result.iter().all(|sum| (sum - 11.0).abs() <= 2.5));
         }
-        assert!(Route::of(&ScatterAllGather).is_none());
+        assert!(AllReduceMethod::of(&ScatterAllGather).is_none());
     }
 
     /// Where messages are n², each is short.
@@ -200,8 +201,8 @@ mod tests {
     fn memory_is_bounded_by_every_route() {
         let coding = "fz-light".parse().unwrap();
         for &schedule in foldwire::schedule::ALL {
-            let Some(route) = Route::of(schedule) else { continue };
-            let n_bytes = route.n_bytes::<f32>(coding, 512, 4096);
+            let Some(method) = AllReduceMethod::of(schedule) else { continue };
+            let n_bytes = method.n_bytes::<f32>(coding, 512, 4096);
             assert!(n_bytes < 1 << 30, "{}: {n_bytes}", schedule.name());
         }
     }

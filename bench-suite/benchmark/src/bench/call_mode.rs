@@ -1,0 +1,80 @@
+//! From one rank's endpoint to results: the same on every backend.
+
+use foldwire::{Communicator, Float, Transport};
+use foldwire_arguments::BenchArgs;
+use foldwire_workbench::data::Data;
+
+use super::benchmark::{Benchmark, Settings};
+use super::implementation::Implementation;
+use super::output::{BenchHead, BenchResults};
+use super::runner::{Barrier, barrier};
+use super::{config, presets, progress};
+
+/// What ranks know before they meet.
+#[derive(Clone, Copy)]
+pub(super) struct BenchInputs<'a, T> {
+    pub(super) args: &'a BenchArgs,
+    pub(super) settings: &'a Settings,
+    pub(super) data: &'a Data<T>,
+    /// The backend's name, and whatever else says what it is.
+    pub(super) backend: &'a str,
+}
+
+/// What a backend adds to what all have.
+pub(super) struct BackendExtras<'a, X: Transport, T> {
+    /// Its own barrier, if it has one.
+    pub(super) barrier: Option<Box<dyn FnMut() + 'a>>,
+    /// Contestants after the others, if calls are made one by one.
+    pub(super) implementations: Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>,
+}
+
+impl<X: Transport, T> Default for BackendExtras<'_, X, T> {
+    fn default() -> Self {
+        Self { barrier: None, implementations: Vec::new() }
+    }
+}
+
+/// The barrier of a backend that has its own.
+pub(super) fn backend_barrier<'b, C>(mut wait: Box<dyn FnMut() + 'b>) -> Box<Barrier<'b, C>> {
+    Box::new(move |_| {
+        wait();
+        Ok(())
+    })
+}
+
+/// A way to make calls.
+pub(super) trait CallMode<T: Float + Into<f64>> {
+    /// This rank's part in the benchmark.
+    ///
+    /// # Errors
+    /// When a call fails on any rank.
+    fn run_rank<'a, X: Transport + 'a>(
+        inputs: BenchInputs<'a, T>,
+        endpoint: X,
+        extras: BackendExtras<'a, X, T>,
+    ) -> anyhow::Result<BenchResults>;
+}
+
+/// One call after the other.
+pub(super) struct SequentialCalls;
+
+impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
+    fn run_rank<'a, X: Transport + 'a>(
+        inputs: BenchInputs<'a, T>,
+        endpoint: X,
+        extras: BackendExtras<'a, X, T>,
+    ) -> anyhow::Result<BenchResults> {
+        let BenchInputs { args, settings, data, .. } = inputs;
+        let head = BenchHead::new(&inputs, &endpoint);
+        let comm = Communicator::with_config(endpoint, config(args)?)?;
+        let mut implementations = presets(args, data.shape())?;
+        implementations.extend(extras.implementations);
+        let progress = progress(comm.rank().index());
+        let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, backend_barrier);
+        let shares_memory = head.shares_memory(settings);
+        let (barrier, progress) = (wait.as_mut(), &progress);
+        let benchmark =
+            Benchmark { comm, barrier, implementations, settings, shares_memory, data, progress };
+        Ok(BenchResults { head, outcome: benchmark.run()? })
+    }
+}
