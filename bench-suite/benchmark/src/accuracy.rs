@@ -1,16 +1,18 @@
-//! `foldwire accuracy`: how the error of a reduction grows with the number of ranks.
+//! `foldwire accuracy`: measures how the error of a reduction grows with the number of ranks.
 //!
-//! All ranks are driven on this thread, each with other data. For each number of ranks, pipeline
-//! and schedule: the errors of the reduced values against the exact ones, in units of the bound on
-//! operands, beside what the library states and what theories say. A row beyond the stated worst
-//! case, or ranks that hold other bits than each other, fail the command after all is shown.
+//! All ranks run on this thread, each with its own data. A row has a number of ranks, a pipeline
+//! and a schedule. It holds the errors of the reduced values, in units of the bound on operands.
+//! Beside these are the worst case that the library states and the predictions of two theories. The
+//! command fails, after all results are shown, if an error exceeds the stated worst case or ranks
+//! have different bits.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `operands` | what ranks have, and the exact reduction |
-//! | `party` | the ranks, and an all-reduce among them |
-//! | `errors`, `theory` | errors, measured and foretold |
-//! | `output`, `plot`, `bars` | the table, JSON; errors over ranks, and their distribution, drawn |
+//! | `operands` | the ranks' inputs, and the exact reduction |
+//! | `local_ranks` | the ranks, and an all-reduce among them |
+//! | `errors`, `theory` | measured and predicted errors |
+//! | `output` | the table and JSON |
+//! | `plot`, `bars` | plots of errors over ranks, and of their distribution |
 
 #[cfg(feature = "plots")]
 mod bars;
@@ -41,38 +43,38 @@ use local_ranks::{AllReduceMethod, LocalRanks, MAX_FRAME};
 use operands::RankArrays;
 use theory::Theory;
 
-/// Deviations that a histogram reaches to both sides, of the theory whose errors are larger.
+/// Half-width of a histogram, in standard deviations of the theory with the larger errors.
 const REACH: f64 = 3.5;
 
-/// One number of ranks, pipeline and schedule. Errors are in units of `bound`.
+/// Results for one number of ranks, pipeline and schedule. Errors are in units of `bound`.
 #[derive(Debug, Serialize)]
 struct AccuracyRow {
     ranks: usize,
     pipeline: &'static str,
     schedule: &'static str,
-    /// It is what the library takes, or would if it were not asked for.
+    /// True if the library chooses this schedule by default.
     is_chosen: bool,
-    /// On each operand, in the unit of the data.
+    /// Bound on each operand, in the unit of the data.
     bound: f64,
     #[serde(flatten)]
     summary: ErrorSummary,
-    /// The worst case that the library states, and what rounding may add to it.
+    /// The worst case that the library states, and the rounding error that may add to it.
     stated: f64,
     rounding: f64,
     zccl: Theory,
     uniform: Theory,
-    /// Share of the values within the lines of these theories.
+    /// Fraction of the values within the 95.44 % lines of these theories.
     within_zccl: f64,
     within_uniform: f64,
     mismatched_nonfinite: usize,
-    /// Ranks that hold other bits than rank 0.
+    /// Number of ranks whose bits differ from rank 0's.
     n_others: usize,
-    /// Only of the rows that are drawn.
+    /// Present only in rows that are drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     histogram: Option<Histogram>,
 }
 
-/// Everything that goes into all rows.
+/// Parameters that all rows share.
 #[derive(Debug, Serialize)]
 struct AccuracySetting {
     op: &'static str,
@@ -84,11 +86,11 @@ struct AccuracySetting {
     data: String,
 }
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, plots that cannot be written; and, when all is shown, errors
-/// beyond the stated worst case.
+/// Usage errors, calls that fail, and plots that cannot be written. Also, after all results are
+/// shown, errors beyond the stated worst case.
 pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     match source.dtype(args.dtype) {
@@ -102,11 +104,15 @@ pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
 fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::Result<()> {
     let codec = args.codec;
     if codec.codec.loss() != Loss::Bound || !codec.is_for(T::DTYPE) {
-        let message = format!("codec {codec} keeps no bound on {}, whose errors", T::DTYPE);
-        return Err(UsageError::new(format!("{message} could be measured in; try fz-light")).into());
+        let message = format!("codec {codec} keeps no bound on {}, so its errors", T::DTYPE);
+        return Err(UsageError::new(format!(
+            "{message} cannot be measured in units of the bound; try fz-light"
+        ))
+        .into());
     }
     if let Some(schedule) = args.schedules().find(|&named| !reduces(named)) {
-        let message = format!("schedule {} has no all-reduce, nor reduce", schedule.name());
+        let message =
+            format!("schedule {} has no all-reduce, and not both reduce", schedule.name());
         return Err(UsageError::new(format!("{message} and broadcast")).into());
     }
     let data = source.data::<T>(1);
@@ -148,7 +154,7 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
     Ok(())
 }
 
-/// Says where a plot is, or that it cannot be written.
+/// Reports the path of a plot, or that it cannot be written.
 fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
     let path = file.path();
     let context = || format!("{}: the plot cannot be written", path.display());
@@ -171,10 +177,10 @@ fn measure<T: Float + Into<f64>>(
         for &pipeline in &pipelines {
             let plan = args.codec.of_plan(Plan::raw().compressed(pipeline, args.bound));
             let chosen = chosen::<T>(&plan, args.op, n, args.count);
-            let asked = args.schedules().filter_map(AllReduceMethod::of);
-            let is_asked = args.schedules().any(|named| named.name() == chosen.name());
-            let added = (args.adds_chosen() && !is_asked).then_some(chosen);
-            for (nth, method) in asked.chain(added).enumerate() {
+            let requested = args.schedules().filter_map(AllReduceMethod::of);
+            let is_requested = args.schedules().any(|named| named.name() == chosen.name());
+            let added = (args.adds_chosen() && !is_requested).then_some(chosen);
+            for (nth, method) in requested.chain(added).enumerate() {
                 progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, method.name()));
                 room::check(method.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
                     let what = format!("{n} ranks by {}: {error}", method.name());
@@ -184,7 +190,7 @@ fn measure<T: Float + Into<f64>>(
                 let outcome = local_ranks.all_reduce(operands.arrays(), args.op, &plan)?;
                 if outcome.bound == 0.0 {
                     let message = "the values are all equal, or the bound is too small for them, \
-                                   so that nothing is lost; give another --bound, as abs:0.1";
+                                   so that nothing is lost; give another --bound, such as abs:0.1";
                     return Err(UsageError::new(message).into());
                 }
                 let magnitude = operands.magnitude() + outcome.bound;
@@ -229,7 +235,7 @@ fn measure<T: Float + Into<f64>>(
     Ok(rows)
 }
 
-/// The schedule that the library takes between ranks whose links are as fast as memory.
+/// Returns the schedule that the library chooses if links are as fast as memory.
 fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> AllReduceMethod {
     let call = ProgramSpec::new(Collective::AllReduce, n_ranks, Rank(0));
     let network = Network { link_rate: None, frame_bytes: MAX_FRAME };
@@ -237,8 +243,8 @@ fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> All
     AllReduceMethod::AllReduce(select::schedule(call, code, plan, count * T::BYTES, network))
 }
 
-/// What rounding may cost beside the stated worst case, where no value is larger than `magnitude`,
-/// errors included.
+/// Returns the largest rounding error beyond the stated worst case. No value, including its error,
+/// is larger than `magnitude`.
 fn allowance<T: Float>(op: OpArg, n_ranks: usize, magnitude: f64) -> f64 {
     match op {
         OpArg::Sum => rounding::<T>(n_ranks, n_ranks as f64 * magnitude),
@@ -247,7 +253,7 @@ fn allowance<T: Float>(op: OpArg, n_ranks: usize, magnitude: f64) -> f64 {
     }
 }
 
-/// What is wrong in these results, one line each.
+/// Returns everything that is wrong in these results, one line each.
 fn faults(rows: &[AccuracyRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for row in rows {
@@ -273,7 +279,7 @@ fn faults(rows: &[AccuracyRow]) -> Vec<String> {
     faults
 }
 
-/// In order, each once.
+/// Returns the values in order, without duplicates.
 fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
     let mut distinct = Vec::new();
     for one in all {
@@ -284,7 +290,7 @@ fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
     distinct
 }
 
-/// The colour of a pipeline, by its place in the library's list.
+/// Returns the colour of a pipeline, by its index in the library's list.
 #[cfg(feature = "plots")]
 fn colour(name: &str) -> plotters::style::RGBColor {
     let is_it = |known: &Pipeline| known.name == name;

@@ -1,25 +1,28 @@
-//! `foldwire bench`: a collective over sizes, timed as the OSU benchmarks do, with every preset and
-//! beside the MPI library's own.
+//! `foldwire bench`: times a collective over array sizes, as the OSU benchmarks do. It compares
+//! every preset with the MPI library's own collectives.
+//!
+//! An implementation is anything that can carry out the collective. Tables, CSV and JSON call it a
+//! contestant.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `problem` | one collective on arrays of one length: who has what, and the exact result |
-//! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
-//! | `sweep` | every schedule as a contestant, and the one that is chosen |
-//! | `best` | a contestant that chooses the best of several ways by trial |
-//! | `play` | from a rank's endpoint to results |
-//! | `at_once` | the same with several calls at once |
-//! | `overlap` | work beside calls |
-//! | `stage` | one rank's communicator, buffers and clock |
-//! | `alone` | one preset on threads, for those who want only its time |
-//! | `verdict` | how far a result is from the exact one |
-//! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
-//! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
-//! | `plot` | the picture: times over sizes |
-//! | `choose` | `foldwire choose`: automatic plans beside those that they choose from |
-//! | `guidelines` | `foldwire guidelines`: collectives beside each other |
-//! | `threads`, `mpi`, `job` | starting ranks, or being one that somebody else has started |
-//! | `libfabric`, `tcp` | how the ranks of a job are joined |
+//! | `problem` | one collective on arrays of one length: inputs, shares and the exact result |
+//! | `implementation` | the trait of all implementations, and presets as implementations |
+//! | `sweep` | every schedule as an implementation, and the schedule that a call chooses |
+//! | `best` | an implementation that chooses the fastest of several algorithms by trial |
+//! | `call_mode` | from a rank's endpoint to results, one call after the other |
+//! | `concurrent` | the same with several calls in progress at once |
+//! | `overlap` | computation that runs beside calls |
+//! | `runner` | one rank's communicator, buffers and clock |
+//! | `preset_run` | times of one preset on threads, for the validation of the cost model |
+//! | `result_check` | the distance of a result from the exact one |
+//! | `benchmark` | the loop that all ranks run: sizes × rounds × implementations |
+//! | `row`, `output` | results of an implementation at a size; all results, formatted |
+//! | `plot` | the plot of times over sizes |
+//! | `choose` | `foldwire choose`: automatic plans beside the plans that they choose from |
+//! | `guidelines` | `foldwire guidelines`: collectives compared with each other |
+//! | `threads`, `mpi`, `job` | start ranks, or run as a rank that a launcher started |
+//! | `libfabric`, `tcp` | join the ranks of a job |
 
 pub(crate) mod benchmark;
 #[cfg(any(test, feature = "mpi"))]
@@ -66,14 +69,15 @@ use implementation::{Implementation, PlanImplementation};
 use output::BenchResults;
 use sweep::ScheduleImplementation;
 
-/// What each rank gets depends on it, and calls at once have one list of lengths.
+/// All-to-all with uneven shares. Each rank receives other share lengths, but concurrent calls have
+/// only one list of lengths.
 const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_uneven: true };
 
-/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
-/// on stderr.
+/// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything
+/// else to stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, output that cannot be written, and results beyond their bound.
+/// Usage errors, calls that fail, output that cannot be written, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
         return Err(UsageError::new("--provider is for --backend libfabric").into());
@@ -89,7 +93,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if args.backend != BackendArg::Threads && args.latency.is_some() {
         return Err(UsageError::new(
-            "--latency is for --backend threads; over others the network is what it is",
+            "--latency is for --backend threads; other backends have the latency of their network",
         )
         .into());
     }
@@ -173,10 +177,10 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     .into()
 }
 
-/// The contestants that every backend has.
+/// Returns the implementations that every backend has.
 ///
 /// # Errors
-/// When the environment holds wrong settings.
+/// Fails if the environment holds wrong settings.
 fn presets<'a, X: Transport, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
@@ -194,7 +198,7 @@ fn presets<'a, X: Transport, T: Float>(
 
 type Implementations<'a, X, T> = Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>;
 
-/// The presets, and the user's own row, for an array of this shape.
+/// Returns the presets and the user's own plan, for an array of this shape.
 fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, UsageError> {
     let pools = Pools::new(args.threads)?;
     let preset = |preset: Preset| {
@@ -206,10 +210,10 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, U
     Ok(all.map(|plan| plan.of_shape(shape)).collect())
 }
 
-/// The communicators' settings, some of which the environment may hold.
+/// Returns the communicator's configuration, from the environment and the arguments.
 ///
 /// # Errors
-/// When what it holds is wrong.
+/// Fails if the environment or the file of speeds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
     let config = config_from_env()?.with_lanes(lanes(args));
     Ok(match (tune::speeds(args.speeds.as_deref())?, args.backend) {
@@ -219,10 +223,10 @@ fn config(args: &BenchArgs) -> Result<Config, UsageError> {
     })
 }
 
-/// Settings of the environment, and otherwise the usual ones.
+/// Returns the configuration from the environment, with defaults for the rest.
 ///
 /// # Errors
-/// When what it holds is wrong.
+/// Fails if the environment holds wrong settings.
 pub(crate) fn config_from_env() -> Result<Config, UsageError> {
     let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
     Config::from_env().map_err(wrong)
@@ -232,7 +236,7 @@ fn lanes(args: &BenchArgs) -> usize {
     args.lanes.unwrap_or(Config::default().lanes)
 }
 
-/// A bar on stderr, where that is a terminal and this is rank 0.
+/// Returns a progress bar on stderr for rank 0 on a terminal, and a hidden one otherwise.
 pub(crate) fn progress(rank: usize) -> ProgressBar {
     if rank == 0 {
         foldwire_workbench::progress::bar("measuring", 0)
@@ -241,10 +245,10 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
     }
 }
 
-/// Prints results; on rank 0 only.
+/// Prints results. Only rank 0 calls it.
 ///
 /// # Errors
-/// When they cannot be printed, or are beyond their bound.
+/// Fails if the results cannot be printed, or exceed their bound.
 fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
         let path = file.path();

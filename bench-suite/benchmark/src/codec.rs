@@ -1,11 +1,15 @@
-//! `foldwire codec`: codecs alone, on fields in files.
+//! `foldwire codec`: measures codecs alone, on fields in files.
 //!
-//! For each field, bound, codec, kernel level and number of threads: `measure` times encode,
-//! decode, fold and combine beside memcpy and a plain read of the same array, and checks every
-//! value that comes back; `report` makes tables and JSON of it. A broken promise (a value beyond
-//! its bound, a NaN that changed, a fold that differs from the combine, levels that disagree on a
-//! byte) fails the run after its results are shown. With `--plot`, `curve` measures sizes and
-//! errors over bounds and settings, which `plot` draws.
+//! A measurement has a field, bound, codec, kernel level and number of threads. `measure` times
+//! encode, decode, fold and combine, and beside them memcpy and a plain read of the same array. It
+//! also checks every decoded value. `report` makes tables and JSON. With `--plot`, `curve` measures
+//! sizes and errors over bounds and settings, and `plot` draws them.
+//!
+//! The run fails, after its results are shown, if a codec breaks a guarantee:
+//!
+//! - a value is beyond its bound, or a NaN changed;
+//! - a fold differs from the combine;
+//! - kernel levels encode different bytes.
 
 mod curve;
 mod measure;
@@ -36,10 +40,10 @@ use crate::peers::{DEFAULT_PATH, PeerTable};
 use curve::CurvePoint;
 use measure::{CodecBench, CodecMeasurements};
 
-/// The share of time lost to other programs above which speeds are not to be trusted.
+/// Largest fraction of time lost to other programs at which speeds are reliable.
 const LARGE_DISTURBANCE: f64 = 0.05;
 
-/// One line of results.
+/// Results of one measurement.
 #[derive(Debug, serde::Serialize)]
 struct CodecRow {
     field: String,
@@ -48,7 +52,7 @@ struct CodecRow {
     n_bytes: usize,
     #[serde(serialize_with = "report::as_text")]
     bound: Bound,
-    /// The bound in the unit of the data; 0 where the field has no range.
+    /// Bound in the unit of the data; 0 if the field has no range.
     bound_abs: f64,
     #[serde(serialize_with = "report::as_text")]
     codec: Coding,
@@ -59,12 +63,12 @@ struct CodecRow {
     measured: CodecMeasurements,
 }
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
 ///
-/// Errors of use; output that cannot be written; and, when everything is printed, any promise that
-/// the codec broke.
+/// Usage errors and output that cannot be written. Also, after everything is printed, guarantees
+/// that the codec broke.
 pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
     let peers = PeerTable::load(args.peers.as_deref())?;
@@ -138,7 +142,7 @@ fn dtype_of<T: Float>(_: &[T]) -> DType {
     T::DTYPE
 }
 
-/// Refuses what could only be left out, or would change nothing.
+/// Rejects named codecs that do not support the type, and options that have no effect.
 fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), UsageError> {
     let of_field = |error| UsageError::new(format!("{}: {error}", field.name));
     for coding in args.codings() {
@@ -169,7 +173,7 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
     }
 }
 
-/// Draws the curves, of several fields each into a file of its own.
+/// Draws the curves. Each of several fields has its own file.
 fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Result<()> {
     for (nth, Field { name, .. }) in fields.iter().enumerate() {
         if fields[..nth].iter().any(|known| known.name == *name) {
@@ -184,19 +188,19 @@ fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Res
     Ok(())
 }
 
-/// Share of the time that was waited for a processor; 0 where that is not known.
+/// Returns the fraction of time spent waiting for a processor; 0 if it is unknown.
 fn disturbance(before: Option<Duration>, after: Option<Duration>, elapsed: Duration) -> f64 {
     let waited = after.zip(before).map_or(Duration::ZERO, |(after, before)| after - before);
     waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
 }
 
-/// The levels asked for, once each, or the best.
-fn levels(asked: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageError> {
-    if asked.is_empty() {
+/// Returns the requested levels without duplicates, or the best available level.
+fn levels(requested: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageError> {
+    if requested.is_empty() {
         return Ok(available.last().copied().into_iter().collect());
     }
     let mut levels = Vec::new();
-    for arg in asked {
+    for arg in requested {
         let level = match arg {
             LevelArg::Scalar => Level::Scalar,
             LevelArg::Avx2 => Level::Avx2,
@@ -216,7 +220,7 @@ fn levels(asked: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageEr
     Ok(levels)
 }
 
-/// Gives files of one name, which are in different folders, their paths as names.
+/// Uses the paths as names for files in different folders that have the same name.
 fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
     let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
     for (at, field) in fields.iter_mut().enumerate() {
@@ -227,17 +231,17 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
     }
 }
 
-/// How fields are measured.
+/// Codecs, levels and threads to measure.
 struct CodecVariants {
     codings: Vec<Coding>,
     levels: Vec<Level>,
     threads: Vec<Threads>,
 }
 
-/// Pools of so many threads, once each.
-fn pools(asked: &[usize]) -> anyhow::Result<Vec<Threads>> {
+/// Returns pools of the requested numbers of threads, without duplicates.
+fn pools(requested: &[usize]) -> anyhow::Result<Vec<Threads>> {
     let mut numbers = Vec::new();
-    for &n_threads in asked {
+    for &n_threads in requested {
         if !numbers.contains(&n_threads) {
             numbers.push(n_threads);
         }
@@ -245,7 +249,7 @@ fn pools(asked: &[usize]) -> anyhow::Result<Vec<Threads>> {
     Ok(numbers.into_iter().map(threads::of).collect::<Result<_, _>>()?)
 }
 
-/// Takes the memory for measurements on a field, if there is as much.
+/// Allocates the memory for measurements on a field, if it is available.
 fn bench<'a, T: Float + Into<f64>>(
     field: &Field,
     values: &'a [T],
@@ -265,8 +269,8 @@ fn bench<'a, T: Float + Into<f64>>(
     Ok(CodecBench::new(values, &variants.codings, args.repeat))
 }
 
-/// The lattice of a codec, as collectives have it. Codecs other than ours have none but the
-/// bound's.
+/// Returns the quantization step that collectives use for a codec. A codec without a lattice gets
+/// the bound itself.
 fn quantum<T: Float>(
     coding: Coding,
     bound: Bound,
@@ -292,7 +296,7 @@ fn measure_field<T: Float + Into<f64>>(
     for (nth, &bound) in args.bound.iter().enumerate() {
         let bound_abs = bound.absolute(value_range)?;
         for &codec in &variants.codings {
-            // What keeps no bound is the same at each.
+            // A codec without a bound has the same result at every bound.
             let is_done = nth > 0 && codec.codec.loss() != Loss::Bound;
             for &level in &variants.levels {
                 for &threads in &variants.threads {
@@ -323,7 +327,7 @@ fn measure_field<T: Float + Into<f64>>(
     Ok(rows)
 }
 
-/// What is wrong in these results, one line each.
+/// Returns everything that is wrong in these results, one line each.
 fn faults(rows: &[CodecRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for (at, row) in rows.iter().enumerate() {
@@ -353,8 +357,8 @@ mod tests {
     fn the_best_level_is_the_default_and_each_comes_once() {
         let two = [Level::Scalar, Level::Avx2];
         assert_eq!(levels(&[], &two), Ok(vec![Level::Avx2]));
-        let asked = [LevelArg::Avx2, LevelArg::Scalar, LevelArg::Avx2];
-        assert_eq!(levels(&asked, &two), Ok(vec![Level::Avx2, Level::Scalar]));
+        let requested = [LevelArg::Avx2, LevelArg::Scalar, LevelArg::Avx2];
+        assert_eq!(levels(&requested, &two), Ok(vec![Level::Avx2, Level::Scalar]));
     }
 
     #[test]
@@ -386,7 +390,7 @@ mod tests {
         assert_eq!(disturbance(None, None, Duration::from_millis(800)), 0.0);
     }
 
-    /// A codec that breaks a promise is found out, and by level too.
+    /// Faults of a codec are found, and differences between levels too.
     #[test]
     fn broken_promises_are_faults() {
         let row = |level, digest, values_over_bound| CodecRow {

@@ -1,16 +1,16 @@
-//! What the `foldwire` command measures: each module is a subcommand.
+//! The measurements of the `foldwire` command. Each module is a subcommand.
 //!
 //! | module | what it measures |
 //! |---|---|
-//! | [`codec`](mod@codec) | codecs alone, beside memory and other compressors (peers) |
+//! | [`codec`](mod@codec) | codecs alone, compared with memory and with other compressors (peers) |
 //! | [`accuracy`] | errors of reductions over ranks |
-//! | [`bench`](mod@bench) | collectives over sizes; in its folder `choose` and `guidelines` |
+//! | [`bench`](mod@bench) | collectives over sizes; its folder also has `choose` and `guidelines` |
 //! | [`p2p`] | messages between two ranks, and the barrier |
-//! | [`sim`] | the cost model: what to expect of a cluster, and how far to trust it |
+//! | [`sim`] | the cost model: predictions for a cluster, and their validation |
 //! | [`tune`] | this machine's speeds, for automatic plans |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// What only plots show is not looked at without them.
+// Without plots, items that only plots use are unused.
 #![cfg_attr(not(feature = "plots"), allow(unused))]
 
 pub mod accuracy;

@@ -1,14 +1,15 @@
-//! `foldwire p2p`: messages between two ranks, and the barrier, beside the MPI library's own.
+//! `foldwire p2p`: measures messages between two ranks, and the barrier, beside the MPI library's
+//! own.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `contestant` | what takes part: messages of a plan, or anything else that can send |
-//! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
+//! | `implementation` | the trait of all implementations, and messages of a plan |
+//! | `benchmark` | the loop that all ranks run: sizes × rounds × implementations |
 //! | `output` | results for people and programs |
-//! | `threads`, `mpi`, `job` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `job` | start ranks, or run as a rank that a launcher started |
 //!
-//! What is timed is what the OSU benchmarks and Intel's time: osu_latency for `pingpong`, osu_bibw
-//! and the Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
+//! The measurements match those of the OSU benchmarks and of Intel's IMB: osu_latency for
+//! `pingpong`, osu_bibw and Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
 
 mod benchmark;
 mod implementation;
@@ -35,11 +36,11 @@ use crate::bench::tcp;
 use implementation::{MessageImplementation, PlanMessages};
 use output::P2pResults;
 
-/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
-/// on stderr.
+/// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything
+/// else to stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, output that cannot be written, and messages beyond their bound.
+/// Usage errors, calls that fail, output that cannot be written, and messages beyond their bound.
 pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
         return Err(UsageError::new("--provider is for --backend libfabric").into());
@@ -79,7 +80,7 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The contestants that every backend has.
+/// Returns the implementations that every backend has.
 fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn MessageImplementation<X> + 'a>> {
     let exact_below = args.exact_below.unwrap_or(0);
     let bounds = args.bound.iter().map(|&bound| {
@@ -90,8 +91,8 @@ fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn MessageImplementation<
     std::iter::once(raw).chain(bounds).map(|plan| Box::new(plan) as Box<_>).collect()
 }
 
-/// Refuses a lone rank, and arrays that do not fit in the memory of this machine, on which `n_here`
-/// of `size` ranks are.
+/// Rejects a single rank, and arrays that do not fit in this machine's memory. `n_here` of `size`
+/// ranks run on this machine.
 fn check(args: &P2pArgs, size: usize, n_here: usize) -> Result<(), UsageError> {
     if size < 2 {
         return Err(UsageError::new(
@@ -99,16 +100,16 @@ fn check(args: &P2pArgs, size: usize, n_here: usize) -> Result<(), UsageError> {
         ));
     }
     let longest = args.sizes.n_bytes().iter().copied().max().unwrap_or(0);
-    // What is sent, what is received, and what should be.
+    // The sent, the received and the expected values.
     room::check(3 * n_here as u128 * longest as u128).map_err(|error| {
         UsageError::new(format!("{error}; ask for smaller --sizes or fewer ranks"))
     })
 }
 
-/// Prints results; on rank 0 only.
+/// Prints results. Only rank 0 calls it.
 ///
 /// # Errors
-/// When they cannot be printed, or something has arrived that is beyond its bound.
+/// Fails if the results cannot be printed, or a received message exceeds its bound.
 fn show(args: &P2pArgs, results: &P2pResults) -> anyhow::Result<()> {
     if args.json {
         streams::write(&format!("{}\n", serde_json::to_string(results)?))?;

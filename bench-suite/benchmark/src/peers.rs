@@ -1,25 +1,24 @@
-//! Sizes and speeds of other compressors on the same fields, from a table that was measured
-//! elsewhere.
+//! Sizes and speeds of other compressors on the same fields, from a table measured elsewhere.
 //!
-//! The table is a CSV file with one row per field, relative bound and compressor. It is no part of
-//! the project: where it is not found, the comparison is left out.
+//! The table is a CSV file with one row per field, relative bound and compressor. It is not part of
+//! the project. Without it, reports omit the comparison.
 
 use std::path::Path;
 
 use foldwire_fields::usage::UsageError;
 use serde::Deserialize;
 
-/// Where the table is looked for when the user names none.
+/// Path of the table if the user names none.
 pub const DEFAULT_PATH: &str = "../shared/reference/peers.csv";
 
-/// One row: a compressor on a field at a bound.
+/// A row of the table: one compressor on one field at one bound.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct PeerResult {
     /// File name of the field.
     pub field: String,
     /// Bound as a fraction of the field's range.
     pub rel_bound: f64,
-    /// The same in the field's unit.
+    /// The same bound in the field's unit.
     pub abs_bound: f64,
     /// Name of the compressor.
     pub peer: String,
@@ -27,13 +26,13 @@ pub struct PeerResult {
     pub compressed_bytes: u64,
     /// Size in memory over compressed size.
     pub ratio: f64,
-    /// Compression in 1e9 bytes of the field per second, one thread.
+    /// Compression speed of one thread, in 1e9 bytes of the field per second.
     #[serde(rename = "compress_GBps")]
     pub compress_gbps: f64,
-    /// Decompression, likewise.
+    /// Decompression speed, likewise.
     #[serde(rename = "decompress_GBps")]
     pub decompress_gbps: f64,
-    /// Values that left the bound.
+    /// Number of values beyond the bound.
     pub points_over_bound: u64,
     /// Largest error over the bound.
     pub max_error_over_bound: f64,
@@ -42,16 +41,17 @@ pub struct PeerResult {
     pub psnr_db: Option<f64>,
 }
 
-/// The table.
+/// The table of other compressors.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PeerTable(Vec<PeerResult>);
 
 impl PeerTable {
-    /// Reads the table at `path`, or at [`DEFAULT_PATH`], where absence makes an empty table.
+    /// Reads the table at `path`, or at [`DEFAULT_PATH`]. Without a file at the default path the
+    /// table is empty.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] when the named file is missing, or any file found is no such table.
+    /// Returns a [`UsageError`] if the named file is missing, or a file is not such a table.
     pub fn load(path: Option<&Path>) -> Result<Self, UsageError> {
         match path {
             Some(path) => Self::read(path),
@@ -74,12 +74,13 @@ impl PeerTable {
         rows.map(Self).map_err(fault)
     }
 
-    /// Whether there is nothing to compare with.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The compressors that were measured on the field of this file name at this relative bound.
+    /// Returns the compressors that were measured on the field with this file name, at this
+    /// relative bound.
     pub fn of<'a>(
         &'a self,
         field: &'a str,
@@ -134,7 +135,7 @@ mod tests {
         assert!(missing.to_string().contains("/nowhere/peers.csv"));
     }
 
-    /// The table that the project is measured against; skipped where it is not there.
+    /// The table of reference results; skipped if it is absent.
     #[test]
     fn the_shared_table_is_read() {
         let path =

@@ -1,14 +1,14 @@
-//! `foldwire sim`: what a collective would take on a cluster that is not here.
+//! `foldwire sim`: predicts the time of a collective on a cluster.
 //!
-//! The model is [`foldwire_sim::cost`]; here it gets its numbers, and the results are shown.
+//! The model is [`foldwire_sim::cost`]. This module supplies its parameters and shows the results.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `speeds` | where speeds and ratio come from: this machine, a file, a publication |
-//! | `measure` | this machine's codec, primitive by primitive, and sums of the field |
+//! | `speeds` | sources of speeds and ratio: this machine, a file, a publication |
+//! | `measure` | speeds of this machine's codec primitives, and sizes of sums of the field |
 //! | `sweep` | ranks × presets |
-//! | `output`, `plot` | the table, JSON; the picture |
-//! | `validate` | predicted against measured time, between threads or on any fabric |
+//! | `output`, `plot` | the table and JSON; the plot |
+//! | `validate` | predicted and measured times, between threads or on any fabric |
 
 pub(crate) mod measure;
 mod output;
@@ -29,10 +29,10 @@ use foldwire_workbench::streams;
 use speeds::ModelSpeeds;
 use sweep::{Sweep, SweepSetting};
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
-/// Errors of use, and output and files that cannot be written.
+/// Usage errors, and output and files that cannot be written.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     let Some(collective) = args.collective else { return validate::run(args, &source) };
@@ -51,7 +51,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a preset has a codec whose speed is known here, raw or fz-light, in every call.
+/// Returns whether a preset uses only codecs with known speeds, raw or fz-light, in every call.
 fn is_priced(preset: Preset) -> bool {
     let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
     !plan.is_auto && matches!(plan.codec, CodecId::Raw | CodecId::FzLight)

@@ -1,14 +1,17 @@
-//! `foldwire tune`: how fast this machine computes by each codec, for automatic plans.
+//! `foldwire tune`: measures this machine's speed with each codec, for automatic plans.
 //!
-//! Codecs are measured primitive by primitive, as for the cost model (`sim/measure.rs`), by as many
-//! threads at once as ranks compute at once. What an automatic plan weighs is one number for each
-//! codec: bytes per second that a rank moves and reduces, half of the time for each. Along a ring a
-//! rank folds what it decodes later, and hands frames on, so that takes (1/fold + 1/decode) / 1.5 +
-//! 1/h seconds a byte, more where ranks share cores. The shape of the field is known, as automatic
-//! plans look for it.
+//! Each primitive of a codec is measured as for the cost model (`sim/measure.rs`), on as many
+//! threads as ranks compute at once. The measurement passes the field's shape to the codec, as
+//! automatic plans search for it.
 //!
-//! What a message costs whatever its size is told from all-reduces of a short array between two
-//! threads, which are one message each way: what they take longer than their bytes at that speed.
+//! An automatic plan uses one number for each codec: bytes per second of a rank that spends half of
+//! its time on data movement and half on reduction. In a ring, a rank folds frames, later decodes
+//! others, and forwards frames. So a byte takes (1/fold + 1/decode) / 1.5 + 1/h seconds, where h is
+//! the rate of forwarding. It takes longer if ranks share cores.
+//!
+//! The fixed cost of a message comes from all-reduces of a short array between two threads, with
+//! one message in each direction. It is the part of their time that the bytes at that speed do not
+//! explain.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -32,19 +35,20 @@ use serde::Serialize;
 use crate::bench::row::median;
 use crate::sim::measure::MeasurementTask;
 
-/// Bytes of a rank's array: more than its part of the caches.
+/// Bytes of a rank's array, more than the rank's part of the caches.
 const ARRAY_BYTES: usize = 8 << 20;
-/// Bytes of a frame, as backends have.
+/// Bytes of a frame, as in the backends.
 const FRAME_BYTES: usize = 260 << 10;
-/// Bytes of values per second in frames that ranks hand on: what all-reduces of 16 MiB between 4
-/// threads on 2 cores took longer than their codecs.
+/// Bytes of values per second in forwarded frames. Derived from the time of all-reduces of 16 MiB
+/// between 4 threads on 2 cores that their codecs did not explain.
 const HANDED_ON: f64 = 15e9;
 const FILE: &str = "speeds.toml";
-/// Bytes of the array whose messages are timed, calls in a row, and how often; the median counts.
+/// Bytes of the short array, calls in a measurement, and number of measurements, whose median is
+/// used.
 const SHORT_BYTES: usize = 1 << 10;
 const IN_A_ROW: u32 = 64;
 const ROUNDS: usize = 31;
-/// How often a rank goes over the array in one of those calls: it encodes, reduces and decodes it.
+/// Number of passes over the array in a short call: a rank encodes, reduces and decodes it.
 const WORKED: f64 = 3.0;
 
 /// A codec's speeds, in 1e9 bytes of values per second.
@@ -57,15 +61,15 @@ struct SpeedRow {
     combine: f64,
     /// Raw bytes over bytes of one operand.
     ratio: f64,
-    /// What automatic plans weigh; and what a message costs whatever its size, in µs.
+    /// Rate that automatic plans use, and fixed cost of a message in µs.
     moves_and_reduces: f64,
     message: f64,
 }
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
-/// Errors of use, and output and files that cannot be written.
+/// Usage errors, and output and files that cannot be written.
 pub fn run(args: &TuneArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     match source.dtype(args.dtype) {
@@ -99,7 +103,7 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         let costs = task.costs(&data)?;
         let share = busy as f64 / ranks as f64;
         let rate = share * moves_and_reduces(costs.speeds.fold, costs.speeds.decode);
-        // None costs less than an exact one.
+        // No codec's message costs less than an uncompressed one.
         let bytes_s = WORKED * SHORT_BYTES as f64 / (2.0 * rate);
         exact_s = if codec == CodecId::Raw { call_s } else { exact_s };
         let message_s = (call_s - bytes_s).max(exact_s);
@@ -148,9 +152,9 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
     Ok(streams::write(&format!("{about}\n{}", text(&rows)))?)
 }
 
-/// Seconds that an all-reduce of a short array takes between two threads by each codec.
+/// Returns the seconds of an all-reduce of a short array between two threads, for each codec.
 fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
-    // Nobody looks at the data for the bound.
+    // An absolute bound, so that no call scans the data for its value range.
     let step = bound.quantum::<T>(ValueRange::of(data.base())).map_or(0.0, Quantum::step);
     let bound = Bound::Absolute(if step > 0.0 { step / 2.0 } else { 1.0 });
     let plans: Vec<Plan> = Speeds::codecs()
@@ -181,20 +185,20 @@ fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64
     Ok(first.map_or(Vec::new(), |(_, times)| times.iter().map(|times| median(times)).collect()))
 }
 
-/// Bytes per second moved and reduced, of a ring that folds and decodes.
+/// Returns bytes per second of a ring, which folds, decodes and forwards frames.
 fn moves_and_reduces(fold: f64, decode: f64) -> f64 {
     ((fold.recip() + decode.recip()) / 1.5 + HANDED_ON.recip()).recip()
 }
 
-/// Where speeds are kept unless the user says otherwise, if the system has such a place.
+/// Returns the default file for speeds, if the system has a cache folder.
 fn default_file() -> Option<PathBuf> {
     foldwire_wave::default_cache().map(|folder| folder.join(FILE))
 }
 
-/// The speeds in a file, if the user names one.
+/// Returns the speeds in a file, if the user names one.
 ///
 /// # Errors
-/// Files that are missing, or hold something else.
+/// Fails if the file is missing or holds something else.
 pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> {
     let Some(path) = path else { return Ok(None) };
     let fault = |error: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! The picture of how errors are distributed: a panel for each pipeline, and what theories say.
+//! The plot of the distribution of errors: a panel for each pipeline, with the theories' densities.
 
 use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
@@ -10,13 +10,13 @@ use super::{AccuracyRow, AccuracySetting, colour};
 const PANEL: (u32, u32) = (460, 290);
 const TITLE: u32 = 42;
 const N_COLUMNS: usize = 3;
-/// Points of a curve.
+/// Number of points of a curve.
 const N_POINTS: usize = 121;
 
 const ZCCL: RGBColor = RGBColor(0, 114, 178);
 const UNIFORM: RGBColor = BLACK;
 
-/// The errors of those rows that have a histogram.
+/// A plot of the errors in rows that have a histogram.
 pub(super) struct ErrorDistributionPlot<'a> {
     pub(super) setting: &'a AccuracySetting,
     pub(super) rows: &'a [AccuracyRow],
@@ -35,13 +35,13 @@ impl ErrorDistributionPlot<'_> {
     }
 }
 
-/// The density of a normal distribution.
+/// Returns the density of a normal distribution.
 fn normal(deviation: f64, x: f64) -> f64 {
     let scaled = x / deviation;
     (-scaled * scaled / 2.0).exp() / (deviation * std::f64::consts::TAU.sqrt())
 }
 
-/// Left and right end of each bar, and its density.
+/// Returns the left end, the right end and the density of each bar.
 fn bars(histogram: &Histogram) -> impl Iterator<Item = (f64, f64, f64)> {
     let Histogram { reach, counts } = histogram;
     let width = 2.0 * reach / counts.len() as f64;

@@ -1,27 +1,27 @@
-//! The errors of a result, and what can be said of them.
+//! Errors of a result, and their statistics.
 
 use foldwire::Float;
 use serde::Serialize;
 
 use super::theory::SHARE;
 
-/// Bars of a histogram.
+/// Number of bars of a histogram.
 const N_BARS: usize = 41;
 
-/// Errors result − exact where the exact value is finite, in units of the bound.
+/// Errors (result − exact) of values with a finite exact value, in units of the bound.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Errors {
     all: Vec<f64>,
-    /// Values that are not finite in the reference, and came out as something else.
+    /// Values that are not finite in the exact result, and differ in the measured one.
     pub(super) mismatched_nonfinite: usize,
 }
 
-/// What of errors goes into a row, in units of the bound.
+/// Statistics of errors, in units of the bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct ErrorSummary {
-    /// Largest |error|; infinite where a result is not finite and should be.
+    /// Largest |error|; infinite if a result is not finite and should be.
     pub(super) worst: f64,
-    /// |error| of 95.44 % of the values is at most this.
+    /// Largest |error| of 95.44 % of the values.
     pub(super) line: f64,
     /// Mean error.
     pub(super) bias: f64,
@@ -29,23 +29,23 @@ pub(super) struct ErrorSummary {
     pub(super) deviation: f64,
 }
 
-/// How many errors are in each of some ranges of equal width around 0.
+/// Numbers of errors in ranges of equal width around 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Histogram {
-    /// Of the whole, to both sides.
+    /// Half-width of the whole histogram.
     pub(super) reach: f64,
     pub(super) counts: Vec<usize>,
 }
 
 impl Errors {
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub(super) fn new<T: Float>(result: &[T], exact: &[f64], bound: f64) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
         let mut errors = Self::default();
         for (value, &exact) in result.iter().zip(exact) {
             let value = value.to_f64();
-            // What is beyond the range of the type is infinite.
+            // An exact value beyond the range of the type is infinite in the type.
             let is_same = value == exact || value == T::from_f64(exact).to_f64();
             if exact.is_finite() {
                 let error = if is_same && value.is_infinite() { 0.0 } else { value - exact };
@@ -57,7 +57,7 @@ impl Errors {
         errors
     }
 
-    /// `None` if there is no error to speak of.
+    /// Returns the statistics; `None` if there are no errors.
     pub(super) fn summary(&self) -> Option<ErrorSummary> {
         let n = self.all.len() as f64;
         let mut magnitudes: Vec<f64> = self.all.iter().map(|error| error.abs()).collect();
@@ -70,13 +70,13 @@ impl Errors {
         Some(ErrorSummary { worst, line, bias, deviation: variance.sqrt() })
     }
 
-    /// The share of values with |error| of at most this.
+    /// Returns the fraction of values whose |error| is at most `line`.
     pub(super) fn share_within(&self, line: f64) -> f64 {
         let n_within = self.all.iter().filter(|error| error.abs() <= line).count();
         n_within as f64 / self.all.len().max(1) as f64
     }
 
-    /// Errors beyond `reach` count in the outermost bars.
+    /// Returns a histogram. The outermost bars also count errors beyond `reach`.
     pub(super) fn histogram(&self, reach: f64) -> Histogram {
         let mut counts = vec![0; N_BARS];
         for error in &self.all {

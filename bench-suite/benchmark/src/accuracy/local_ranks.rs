@@ -12,25 +12,25 @@ use foldwire_arguments::OpArg;
 use foldwire_arguments::coding::Coding;
 use foldwire_threads::{Endpoint, World, drive};
 
-/// Bytes of a frame, at most: those of a world of threads.
+/// Largest frame in bytes, as in the threads backend.
 pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;
-/// Bytes of a frame beside what it carries, and of a part in it beside its encoding, at most.
-const ROOM: usize = 512;
-const ROOM_OF_PART: usize = 64;
-/// Frames of a rank: those of its lane, and as many on links.
+/// Largest overhead in bytes of a frame, and of a part in a frame.
+const FRAME_OVERHEAD: usize = 512;
+const PART_OVERHEAD: usize = 64;
+/// Number of frames of a rank: its lane's, and as many on links.
 const N_FRAMES: usize = 2 * FRAMES_PER_LANE;
 
-/// The way to an all-reduce along a schedule.
+/// The calls that make an all-reduce along a schedule.
 #[derive(Clone, Copy)]
 pub(super) enum AllReduceMethod {
-    /// One call.
+    /// One all-reduce.
     AllReduce(&'static dyn Schedule),
-    /// A reduce and then a broadcast, along a schedule that has both and no all-reduce.
+    /// A reduce and then a broadcast, for schedules that support both but no all-reduce.
     Rooted(&'static dyn Schedule),
 }
 
 impl AllReduceMethod {
-    /// `None` if the schedule has neither.
+    /// Returns the method for a schedule; `None` if the schedule supports neither.
     pub(super) fn of(schedule: &'static dyn Schedule) -> Option<Self> {
         let has = |collective| schedule.supports(collective);
         if has(Collective::AllReduce) {
@@ -52,7 +52,7 @@ impl AllReduceMethod {
         }
     }
 
-    /// Parts of the array, and of those how many a message must have room for.
+    /// Returns the number of parts of the array, and the number of parts that a message must hold.
     fn parts(self, n_ranks: usize) -> (usize, usize) {
         let collective = match self {
             Self::AllReduce(_) => Collective::AllReduce,
@@ -62,36 +62,36 @@ impl AllReduceMethod {
         (self.schedule().n_parts(call), self.schedule().min_run(call))
     }
 
-    /// Bytes of frames that are just long enough for parts of arrays of `count` values: all ranks'
-    /// lie in one memory.
+    /// Returns the size of frames that just hold their parts of arrays of `count` values. Frames
+    /// are short because all ranks' frames share one memory.
     fn frame_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> usize {
         let (n_parts, run) = self.parts(n_ranks);
         let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
         let codec = coding.codec.instance::<T>(&params);
         let longest = codec.as_dyn().max_encoded_len(count.div_ceil(n_parts));
-        let part = longest.map_or(MAX_FRAME, |n_bytes| n_bytes + ROOM_OF_PART);
-        (ROOM + run * part).clamp(MIN_FRAME_BYTES, MAX_FRAME)
+        let part = longest.map_or(MAX_FRAME, |n_bytes| n_bytes + PART_OVERHEAD);
+        (FRAME_OVERHEAD + run * part).clamp(MIN_FRAME_BYTES, MAX_FRAME)
     }
 
-    /// Bytes that ranks take which go this way, with their operands, about and at most.
+    /// Returns approximately the most bytes that ranks and their operands take.
     pub(super) fn n_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> u128 {
         let frame = self.frame_bytes::<T>(coding, n_ranks, count) as u128;
         let (n_parts, run) = self.parts(n_ranks);
-        // In a pairwise exchange each rank sends to all others before it hears of any.
+        // In a pairwise exchange each rank sends to all others before it receives anything.
         let n_of_each = if n_parts == n_ranks && run == 1 { 2 * n_ranks } else { N_FRAMES };
         n_ranks as u128 * ((2 * count * T::BYTES) as u128 + n_of_each as u128 * frame)
     }
 }
 
-/// What came of an all-reduce.
+/// Result of an all-reduce.
 pub(super) struct ReductionOutcome<T> {
-    /// Of rank 0.
+    /// Result on rank 0.
     pub(super) result: Vec<T>,
-    /// On each operand.
+    /// Bound on each operand.
     pub(super) bound: f64,
-    /// The largest error that the library states, rounding aside.
+    /// Largest error that the library states, excluding rounding.
     pub(super) stated: f64,
-    /// Ranks whose result has other bits than that of rank 0.
+    /// Number of ranks whose result has other bits than rank 0's.
     pub(super) n_others: usize,
 }
 
@@ -103,8 +103,8 @@ pub(super) struct LocalRanks<T> {
 }
 
 impl<T: Float> LocalRanks<T> {
-    /// Ranks that reduce arrays of `count` values this way, one segment at a time each, so that
-    /// their frames take little memory.
+    /// Makes ranks that reduce arrays of `count` values. Each rank has one lane, so that its frames
+    /// take little memory.
     pub(super) fn new(
         method: AllReduceMethod,
         coding: Coding,
@@ -145,7 +145,7 @@ impl<T: Float> LocalRanks<T> {
                 let (bound, of_reduce) = finish(ranks.map(|(comm, array)| {
                     comm.start(foldwire::Call::reduce_in_place(array, op, root), &plan)
                 }))?;
-                // The same lattice, whatever the range of the result.
+                // Keep the same quantization step, regardless of the value range of the result.
                 let plan = if bound > 0.0 { plan.with_bound(Bound::Absolute(bound)) } else { plan };
                 let ranks = comms.iter_mut().zip(&mut *buffers);
                 let (_, of_broadcast) = finish(ranks.map(|(comm, array)| {
@@ -161,7 +161,7 @@ impl<T: Float> LocalRanks<T> {
     }
 }
 
-/// Drives a call of all ranks to its end; its bound on operands, and the worst case that it states.
+/// Runs a call on all ranks to completion. Returns its bound on operands and its stated worst case.
 fn finish<'a, T: Float>(
     calls: impl Iterator<Item = Result<Operation<'a, Endpoint, T>, Error>>,
 ) -> anyhow::Result<(f64, f64)> {
@@ -196,7 +196,7 @@ mod tests {
         assert!(AllReduceMethod::of(&ScatterAllGather).is_none());
     }
 
-    /// Where messages are n², each is short.
+    /// A schedule with n² messages has short ones.
     #[test]
     fn memory_is_bounded_by_every_route() {
         let coding = "fz-light".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What ranks have, and what its reduction is exactly.
+//! The ranks' inputs, and their exact reduction.
 
 use foldwire::Float;
 use foldwire_arguments::OpArg;
@@ -6,15 +6,16 @@ use foldwire_workbench::data::Data;
 use foldwire_workbench::input::exact_sum;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// An array for each rank.
+/// An input array for each rank.
 #[derive(Debug)]
 pub(super) struct RankArrays<T> {
     arrays: Vec<Vec<T>>,
 }
 
 impl<T: Float + Into<f64>> RankArrays<T> {
-    /// Each rank begins at a place of the data that its number and the seed decide. (At equal
-    /// distances sums would repeat, as often as ranks are more than the data are arrays long.)
+    /// Makes the inputs. Each rank's data begin at a random index, given by its number and the
+    /// seed. (With equally spaced starts, operands would repeat if there are more ranks than the
+    /// data have arrays.)
     pub(super) fn new(data: &Data<T>, n_ranks: usize, count: usize, seed: u64) -> Self {
         let whole = data.between(1);
         let place = |rank: usize| {
@@ -33,7 +34,7 @@ impl<T: Float + Into<f64>> RankArrays<T> {
         &self.arrays
     }
 
-    /// The exact reduction, rounded to `f64` once (a compensated sum).
+    /// Returns the exact reduction, rounded to `f64` once (a compensated sum).
     pub(super) fn exact(&self, op: OpArg) -> Vec<f64> {
         let n_ranks = self.arrays.len() as f64;
         match op {
@@ -45,7 +46,7 @@ impl<T: Float + Into<f64>> RankArrays<T> {
         }
     }
 
-    /// NaN wins, as in Foldwire.
+    /// Returns the minimum or maximum. As in Foldwire, the result is NaN if any operand is.
     fn extreme(&self, pick: fn(f64, f64) -> f64) -> Vec<f64> {
         let mut arrays = self.arrays.iter();
         let first = arrays.next().into_iter().flatten();
@@ -59,7 +60,7 @@ impl<T: Float + Into<f64>> RankArrays<T> {
         best
     }
 
-    /// The largest magnitude of a finite value.
+    /// Returns the largest magnitude of a finite value.
     pub(super) fn magnitude(&self) -> f64 {
         let magnitudes = self.arrays.iter().flatten().map(|value| value.to_f64().abs());
         magnitudes.filter(|value| value.is_finite()).fold(0.0, f64::max)
@@ -82,7 +83,7 @@ mod tests {
         assert!(arrays[0] != arrays[1] && arrays[1] != arrays[2]);
         assert_eq!(arrays, operands(1).arrays());
         assert_ne!(arrays, operands(2).arrays());
-        // Around the end, too.
+        // Values continue at the start of the data after the end.
         assert!(arrays.iter().flat_map(|x| x.windows(2)).all(|w| w[1] == (w[0] + 1.0) % 100.0));
     }
 

@@ -1,11 +1,11 @@
-//! Rows for people (a head and a table) and for programs (one JSON object).
+//! Rows for people (a header and a table) and for programs (one JSON object).
 
 use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
 
 use super::{AccuracyRow, AccuracySetting};
 
-/// Head and table.
+/// Returns header and table.
 pub(super) fn text(setting: &AccuracySetting, rows: &[AccuracyRow]) -> String {
     let AccuracySetting { op, codec, dtype, count, bound, seed, data } = setting;
     let mut text = format!(
@@ -50,7 +50,7 @@ pub(super) fn text(setting: &AccuracySetting, rows: &[AccuracyRow]) -> String {
     text
 }
 
-/// Three decimals, or fewer where there are digits enough.
+/// Formats three decimals, or one for large values.
 fn short(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.1}"),
@@ -58,7 +58,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// One JSON object.
+/// Returns one JSON object.
 pub(super) fn json(setting: &AccuracySetting, rows: &[AccuracyRow]) -> serde_json::Value {
     json!({ "setting": setting, "rows": rows })
 }

@@ -1,4 +1,4 @@
-//! The picture of errors over ranks: a panel for each schedule, both axes logarithmic.
+//! The plot of errors over ranks: a panel for each schedule, both axes logarithmic.
 
 use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
@@ -8,21 +8,21 @@ use super::{AccuracyRow, AccuracySetting, colour, distinct};
 
 const PANEL: (u32, u32) = (460, 330);
 const TITLE: u32 = 42;
-/// Entries of the legend side by side.
+/// Number of legend entries in a row.
 const N_COLUMNS: usize = 4;
-/// What is less is drawn as this: 0 has no place on the axis.
+/// Smaller values are drawn as this one, because a logarithmic axis has no 0.
 const LEAST: f64 = 1e-3;
 
-/// Colours of what is computed.
+/// Colours of computed curves.
 const STATED: RGBColor = BLACK;
 const ZCCL: RGBColor = RGBColor(0, 114, 178);
 const UNIFORM: RGBColor = RGBColor(60, 60, 60);
 
-/// What of a row is drawn.
+/// A value of a row that is drawn.
 type RowValue<'a> = &'a dyn Fn(&AccuracyRow) -> f64;
 type Curve = (String, Look, Vec<(f64, f64)>);
 
-/// Worst errors and 95.44 % lines, and what is stated and foretold.
+/// A plot of worst errors and 95.44 % lines, measured, stated and predicted.
 pub(super) struct ErrorGrowthPlot<'a> {
     pub(super) setting: &'a AccuracySetting,
     pub(super) rows: &'a [AccuracyRow],
@@ -37,7 +37,8 @@ impl ErrorGrowthPlot<'_> {
         self.schedules().len().min(2)
     }
 
-    /// Those of a panel, measured ones first. Pipelines of equal worst cases share a line.
+    /// Returns the curves of a panel, measured ones first. Pipelines of equal worst case share a
+    /// line.
     fn curves(&self, schedule: &str) -> Vec<Curve> {
         let rows = || self.rows.iter().filter(|row| row.schedule == schedule);
         let of = |pipeline: &str, value: RowValue| -> Vec<(f64, f64)> {
@@ -92,7 +93,7 @@ impl Plot for ErrorGrowthPlot<'_> {
         let (across, n) = (self.n_across(), self.schedules().len());
         let down = n.div_ceil(across.max(1)) as u32;
         let below = legend_height(self.legend().len(), N_COLUMNS);
-        // The legend needs its width also below one panel.
+        // The legend needs this width even below a single panel.
         ((PANEL.0 * across as u32).max(760), TITLE + PANEL.1 * down + below)
     }
 
@@ -113,7 +114,7 @@ impl Plot for ErrorGrowthPlot<'_> {
         let across = self.n_across().max(1);
         let ranks = || self.rows.iter().map(|row| row.ranks as f64);
         let first = ranks().fold(f64::INFINITY, f64::min);
-        // One number of ranks still needs an axis.
+        // An axis needs a range, even for one number of ranks.
         let last = ranks().fold(first * 1.01, f64::max);
         let curves: Vec<Vec<Curve>> = schedules.iter().map(|name| self.curves(name)).collect();
         let values = || curves.iter().flatten().flat_map(|(.., points)| points).map(|at| at.1);
@@ -140,7 +141,7 @@ impl Plot for ErrorGrowthPlot<'_> {
                 .axis_desc_style(font(12))
                 .light_line_style(RGBColor(240, 240, 240))
                 .draw()?;
-            // What is computed on top, and the first of what is measured above the others.
+            // Computed curves are on top, then measured curves, the first one above the others.
             let is_measured = |curve: &&Curve| curve.1.mark != Mark::Nothing;
             let measured = curves.iter().filter(is_measured).rev();
             let computed = curves.iter().filter(|curve| !is_measured(curve));

@@ -1,24 +1,24 @@
-//! What errors should be, in units of the bound ê on each of n operands.
+//! Predicted errors, in units of the bound ê on each of n operands.
 //!
-//! *ZCCL* (Huang et al., 2025): an operand's error is normal with 3σ = ê. So of a sum it has the
-//! variance n·σ², of an average σ²/n, of a minimum or maximum (2 − (n + 2)/2ⁿ)·σ², and 95.44 % of
-//! the values are within two deviations: (2/3)·√n·ê of a sum.
+//! *ZCCL* (Huang et al., 2025): an operand's error is normal with 3σ = ê. The variance is n·σ² for
+//! a sum, σ²/n for an average, and (2 − (n + 2)/2ⁿ)·σ² for a minimum or maximum. 95.44 % of the
+//! values are within two deviations, which is (2/3)·√n·ê for a sum.
 //!
-//! *Uniform* (docs/guarantees.md): the error of a quantiser of spacing Δ is uniform in ±Δ/2, where
-//! data vary by many Δ. So of a sum it has the variance n·Δ²/12, and is about normal; of a minimum
-//! or maximum it is that of one operand.
+//! *Uniform* (docs/guarantees.md): the error of a quantiser with step Δ is uniform in ±Δ/2, if data
+//! vary by many Δ. A sum has the variance n·Δ²/12, and is approximately normal. A minimum or
+//! maximum has the error of one operand.
 
 use foldwire_arguments::OpArg;
 use serde::Serialize;
 
-/// The share of a normal distribution within two deviations, as the paper rounds it.
+/// Fraction of a normal distribution within two deviations, as the paper rounds it.
 pub(super) const SHARE: f64 = 0.9544;
 
 /// A distribution of errors around 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Theory {
     pub(super) deviation: f64,
-    /// |error| of [`SHARE`] of the values is at most this.
+    /// Largest |error| of a fraction [`SHARE`] of the values.
     pub(super) line: f64,
 }
 
@@ -27,7 +27,7 @@ impl Theory {
         Self { deviation, line: 2.0 * deviation }
     }
 
-    /// ZCCL's, of `n` operands.
+    /// Returns ZCCL's theory for `n` operands.
     pub(super) fn zccl(op: OpArg, n: usize) -> Self {
         let n = n as f64;
         let variance = match op {
@@ -38,7 +38,7 @@ impl Theory {
         Self::normal(variance.sqrt() / 3.0)
     }
 
-    /// That of a lattice on which an operand errs by `half_step` at most.
+    /// Returns the theory for a quantiser whose error on an operand is at most `half_step`.
     pub(super) fn uniform(op: OpArg, n: usize, half_step: f64) -> Self {
         let one = half_step / 3.0_f64.sqrt();
         let n = (n as f64).sqrt();
@@ -59,12 +59,12 @@ mod tests {
         let line = |op, n| Theory::zccl(op, n).line;
         assert!((line(OpArg::Sum, 9) - 2.0).abs() < 1e-12);
         assert!((line(OpArg::Avg, 4) - 1.0 / 3.0).abs() < 1e-12);
-        // (2 − 4/4)·σ² and, of many, 2·σ².
+        // (2 − 4/4)·σ², and 2·σ² for many operands.
         assert!((Theory::zccl(OpArg::Min, 2).deviation - 1.0 / 3.0).abs() < 1e-12);
         assert!((Theory::zccl(OpArg::Max, 60).deviation - 2.0_f64.sqrt() / 3.0).abs() < 1e-12);
     }
 
-    /// 0.568·√n, as docs/guarantees.md has it.
+    /// 0.568·√n, as in docs/guarantees.md.
     #[test]
     fn a_uniform_error_adds_up_by_its_variance() {
         let of_sum = Theory::uniform(OpArg::Sum, 64, 1.0 - 1.0 / 64.0);

@@ -1,11 +1,12 @@
-//! The benchmark as every rank plays it: sizes × rounds × contestants, all ranks in step.
+//! The benchmark as every rank runs it: sizes × rounds × implementations, all ranks in step.
 //!
-//! For each size contestants get ready, run once and have their result checked, warm up, and then
-//! take turns: one run each a round, so that whatever disturbs the machine disturbs all alike. How
-//! many rounds there are follows from the times of the warm-up, which ranks tell each other, so
-//! that all of them do the same. Where ranks share memory and no link is given, each round ends
-//! with a copy of as many bytes by every rank at the same time: what a collective could hope for if
-//! it had nothing to do but to read and write one array.
+//! At each size every implementation prepares, runs once with its result checked, and warms up.
+//! Then the implementations alternate, with one run each per round, so that disturbances of the
+//! machine affect all of them alike. The number of rounds follows from the warm-up times. Ranks
+//! exchange these times, so that all of them run the same number.
+//!
+//! If ranks share memory and no link rate is given, each round ends with a copy of the same size by
+//! every rank at once. A collective that only read and wrote one array would take that long.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -29,39 +30,39 @@ use super::result_check::ResultCheck;
 use super::row::{self, CollectiveRow};
 use super::runner::{AnyCommunicator, Barrier, Runner, gather_json};
 
-/// Rounds of short calls end here, however little time they take.
+/// Largest number of rounds, however short they are.
 const MAX_ROUNDS: usize = 1000;
-/// What the memory is measured with: more than caches hold.
+/// Size of the array for the memcpy rate, larger than the caches.
 const MEMCPY_BYTES: usize = 64 << 20;
 
-/// What to measure.
+/// Parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) collective: Collective,
     pub(super) op: OpArg,
     pub(super) root: Rank,
     pub(super) in_place: bool,
-    /// Whether ranks' shares are of different lengths.
+    /// True if ranks' shares have different lengths.
     pub(super) is_uneven: bool,
-    /// Numbers of values.
+    /// Values in the array, for each size.
     pub(super) counts: Vec<usize>,
-    /// The lengths of ranks' shares of each.
+    /// Lengths of all ranks' shares, for each size.
     pub(super) shares: Vec<Vec<usize>>,
     pub(super) warmup: usize,
     pub(super) repeat: usize,
-    /// In seconds.
+    /// Shortest duration of all rounds together, in seconds.
     pub(super) min_time: f64,
     pub(super) check: bool,
-    /// Calls at once.
+    /// Number of calls in progress at once.
     pub(super) in_flight: usize,
-    /// How often a call is polled while its rank computes, if that is measured.
+    /// Number of polls of a call while its rank computes; `None` if overlap is not measured.
     pub(super) overlap: Option<usize>,
-    /// Whether links have a rate other than that of memory.
+    /// True if links have a rate below that of memory.
     pub(super) has_links: bool,
 }
 
 impl Settings {
-    /// What the user asked for, between `size` ranks, with values of `T`.
+    /// Takes the settings from the arguments, for `size` ranks and values of `T`.
     pub(super) fn new<T: Float>(args: &BenchArgs, size: usize) -> Result<Self, UsageError> {
         if args.root >= size {
             return Err(UsageError::new(format!(
@@ -109,8 +110,8 @@ impl Settings {
         })
     }
 
-    /// Refuses arrays that do not fit in the memory of this machine, on which `ranks` of `size`
-    /// are.
+    /// Rejects arrays that do not fit in this machine's memory. `ranks` are the ranks of `size`
+    /// that run on this machine.
     pub(super) fn check_room<T: Float>(
         &self,
         size: usize,
@@ -122,7 +123,7 @@ impl Settings {
             let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
             let [sent, received] = problem.buffer_lens();
             let n_buffers = if self.in_flight > 1 { 1 + self.in_flight } else { 1 };
-            // And an array that is copied, and its copy.
+            // The array for memcpy, and its copy.
             (n_buffers * (sent + received) + 2 * count) as u128 * T::BYTES as u128
         };
         let n_ranks = ranks.len();
@@ -135,7 +136,7 @@ impl Settings {
     }
 }
 
-/// How many values of `T` arrays of these sizes have.
+/// Returns the numbers of values of `T` in arrays of these sizes.
 pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
     let count = |&n_bytes: &usize| {
         n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
@@ -150,34 +151,34 @@ pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> 
     sizes.n_bytes().iter().map(count).collect()
 }
 
-/// What came of it; the same on every rank.
+/// Results of the benchmark, the same on every rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BenchmarkOutcome {
     pub(crate) rows: Vec<CollectiveRow>,
-    /// Who could not carry out which size.
+    /// One note for each implementation and size that was not supported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_out: Vec<String>,
-    /// Rank 0 alone, 1e9 bytes copied per second.
+    /// Rate of memcpy on rank 0 alone, in 1e9 bytes/s.
     pub(crate) memcpy_gbps: f64,
 }
 
-/// One rank's part in the benchmark.
+/// The benchmark on one rank.
 pub(super) struct Benchmark<'a, C: AnyCommunicator, T> {
     pub(super) comm: C,
     pub(super) barrier: &'a mut Barrier<'a, C>,
     pub(super) implementations: Vec<Box<dyn Implementation<C, T> + 'a>>,
     pub(super) settings: &'a Settings,
-    /// Whether a copy within memory is what calls may be compared with.
+    /// True if a copy within memory is a fair comparison for calls.
     pub(super) shares_memory: bool,
     pub(super) data: &'a Data<T>,
     pub(super) progress: &'a ProgressBar,
 }
 
 impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
-    /// Plays it, together with all other ranks.
+    /// Runs the benchmark, together with all other ranks.
     ///
     /// # Errors
-    /// When a call fails on any rank; all ranks get an error, or end by their time limit.
+    /// Fails if a call fails on any rank. All ranks get an error, or run into their timeout.
     pub(super) fn run(mut self) -> anyhow::Result<BenchmarkOutcome> {
         let memcpy_gbps = self.memcpy_rate()?;
         self.progress.set_length((self.settings.counts.len() * self.implementations.len()) as u64);
@@ -190,7 +191,7 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
         Ok(BenchmarkOutcome { rows, left_out, memcpy_gbps })
     }
 
-    /// Copies memory on rank 0 while the others wait.
+    /// Measures memcpy on rank 0 while the other ranks wait.
     fn memcpy_rate(&mut self) -> anyhow::Result<f64> {
         let mut rate = 0.0;
         if self.comm.rank() == Rank(0) {
@@ -202,7 +203,7 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
         Ok(gather_json(&mut self.comm, &rate)?[0])
     }
 
-    /// Measures one size.
+    /// Measures all implementations at one size.
     fn measure(
         &mut self,
         count: usize,
@@ -235,7 +236,7 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
             runs.push(ImplementationRun { implementation, record, warm: 0.0, work: None });
             progress.inc(1);
         }
-        // One round more than asked for, to know how long a round takes when all is warm.
+        // One more round than requested: the last one measures how long a warm round takes.
         for _ in 0..=settings.warmup {
             for run in &mut runs {
                 run.warm = runner.run(run.implementation.as_mut())?.0;
@@ -278,18 +279,19 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
     }
 }
 
-/// A contestant at a size.
+/// An implementation at one size, with its measurements.
 struct ImplementationRun<'p, 'a, C, T> {
     implementation: &'p mut Box<dyn Implementation<C, T> + 'a>,
     record: RankRecord,
-    /// Seconds of its last run that did not count, on this rank.
+    /// Seconds of the last warm-up run on this rank.
     warm: f64,
-    /// What is computed beside its calls, if anything is.
+    /// Computation beside the calls, if overlap is measured.
     work: Option<OverlapWork>,
 }
 
 impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
-    /// Takes up this work if it can, which is tried, and checked with these data.
+    /// Tries a run beside this work, checked against `check` if given. Keeps the work if the
+    /// implementation supports it.
     fn set_work(
         &mut self,
         work: OverlapWork,
@@ -312,13 +314,13 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
         Ok(())
     }
 
-    /// What a round may take, in seconds.
+    /// Returns the expected seconds of a round.
     fn round_time(&self) -> f64 {
-        // The call, the work, and both together.
+        // The call, the work, and both together, which take up to twice as long.
         if self.work.is_some() { 4.0 * self.warm } else { self.warm }
     }
 
-    /// A round that counts, of so many calls at once.
+    /// Runs a timed round of `n_calls` concurrent calls.
     fn run_round(&mut self, runner: &mut Runner<'_, C, T>, n_calls: f64) -> anyhow::Result<()> {
         let Self { implementation, record, work, .. } = self;
         let (time, completed) = runner.run(implementation.as_mut())?;
@@ -334,32 +336,33 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
     }
 }
 
-/// Each round's longest time, of the times of each rank.
+/// Returns the slowest rank's time in each round.
 pub(crate) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
     let n_rounds = ranks.first().map_or(0, Vec::len);
     (0..n_rounds).map(|round| ranks.iter().map(|r| r[round]).fold(0.0, f64::max)).collect()
 }
 
-/// Rounds that count.
+/// Returns the number of timed rounds.
 pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
     let enough = (min_time / round_time.max(1e-9)).ceil();
     repeat.max((enough as usize).min(MAX_ROUNDS))
 }
 
-/// One contestant's runs on one rank.
+/// Measurements of one implementation on one rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RankRecord {
-    /// Seconds, one a round.
+    /// Seconds per call, one entry for each round.
     pub(super) times: Vec<f64>,
-    /// Of the work alone, and of calls beside it; none unless that is measured.
+    /// Seconds of the work alone, and of calls beside it. Both are empty unless overlap is
+    /// measured.
     pub(super) works: Vec<f64>,
     pub(super) totals: Vec<f64>,
-    /// Of the last round.
+    /// Report of the last round.
     pub(super) report: Option<ReportSummary>,
     pub(super) result_check: Option<ResultCheck>,
 }
 
-/// What results need of a call's report.
+/// The parts of a call's report that the results need.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReportSummary {
     pub(super) raw_bytes: u64,

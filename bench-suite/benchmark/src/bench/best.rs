@@ -1,10 +1,12 @@
-//! The best of several ways to do the same, chosen for each size by trial.
+//! Chooses the fastest of several algorithms for each size by trial.
 //!
-//! Every candidate runs once, cold. Those that failed on any rank, or took more than twice as long
-//! as the fastest, are out. The rest take turns for some rounds, and the fastest three of them for
-//! more. Which is fastest is told first by the shortest round (of a round, the slowest rank's time
-//! counts), since one disturbance must not put a good one out, then by the median. Where runs are
-//! long there is no second heat. Since ranks tell each other their times, all of them choose alike.
+//! Every candidate runs once, cold. A candidate is discarded if it fails on any rank or takes more
+//! than twice as long as the fastest. The others alternate for some screening rounds. The fastest
+//! three alternate for more rounds, and the fastest of these is chosen.
+//!
+//! The time of a round is the slowest rank's. Screening compares the shortest rounds, because one
+//! disturbance must not discard a good candidate. The final comparison uses medians. Long runs skip
+//! the screening rounds. Ranks exchange their times, so all of them choose the same candidate.
 
 use foldwire::Float;
 
@@ -13,30 +15,31 @@ use super::problem::Problem;
 use super::row::median;
 use super::runner::{AnyCommunicator, Runner, gather_json};
 
-/// Cold times over the fastest one from which a candidate is out.
-const HOPELESS: f64 = 2.0;
-/// How many come into the final.
+/// Discard a candidate whose cold time exceeds the fastest one by this factor.
+const DISCARD_FACTOR: f64 = 2.0;
+/// Number of candidates in the final rounds.
 const N_FINALISTS: usize = 3;
-/// Seconds of the heat and of the final, about, and their least and most rounds.
-const TRIAL_TIME: f64 = 0.4;
-const HEAT_ROUNDS: (usize, usize) = (3, 50);
+/// Approximate seconds of the screening and of the final rounds, and least and most rounds of each.
+const ROUNDS_TIME: f64 = 0.4;
+const SCREENING_ROUNDS: (usize, usize) = (3, 50);
 const FINAL_ROUNDS: (usize, usize) = (9, 200);
-/// Seconds of a run that is hardly disturbed: the cold run is the heat, and the final is short.
-const LONG: f64 = 0.2;
-const LONG_FINAL_ROUNDS: (usize, usize) = (3, 3);
+/// Seconds of a run that is long enough for disturbances not to matter. Such runs are screened by
+/// their cold times, and have few final rounds.
+const LONG_RUN: f64 = 0.2;
+const LONG_RUN_ROUNDS: (usize, usize) = (3, 3);
 
-/// A way among others.
+/// An implementation that is one of several algorithms.
 pub(super) trait AlgorithmCandidate<C: AnyCommunicator, T: Float>:
     Implementation<C, T>
 {
-    /// What it is called among the others.
+    /// Returns the name of the algorithm.
     fn algorithm_name(&self) -> &str;
 
-    /// Whether it is for this problem; the same on all ranks.
+    /// Returns whether the algorithm supports this problem; the same on all ranks.
     fn suits(&self, problem: &Problem) -> bool;
 }
 
-/// Candidates, of which one is chosen.
+/// An implementation that delegates to the fastest of its candidates.
 pub(super) struct BestOf<A> {
     name: &'static str,
     title: &'static str,
@@ -54,9 +57,10 @@ impl<A> BestOf<A> {
 }
 
 impl<A> BestOf<A> {
-    /// Runs candidates in turn, given by expected time and index; answers with the time that
-    /// `sum_up` makes of the slowest rank's, and the index, the fastest first.
-    fn race<C: AnyCommunicator, T: Float>(
+    /// Runs candidates alternately. `field` holds their expected times and indices. Returns a time
+    /// for each candidate and its index, the fastest first. `sum_up` makes that time from the
+    /// slowest rank's times.
+    fn time_candidates<C: AnyCommunicator, T: Float>(
         &mut self,
         runner: &mut Runner<'_, C, T>,
         field: &[(f64, usize)],
@@ -67,7 +71,7 @@ impl<A> BestOf<A> {
         A: AlgorithmCandidate<C, T>,
     {
         let round_time: f64 = field.iter().map(|&(time, _)| time).sum();
-        let rounds = ((TRIAL_TIME / round_time) as usize).clamp(least, most);
+        let rounds = ((ROUNDS_TIME / round_time) as usize).clamp(least, most);
         let mut times = vec![Vec::new(); field.len()];
         for _ in 0..rounds {
             for (&(_, at), times) in field.iter().zip(&mut times) {
@@ -110,16 +114,16 @@ impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C
             cold.push((runner.largest(time)?, at));
         }
         let fastest = cold.iter().map(|&(time, _)| time).fold(f64::INFINITY, f64::min);
-        anyhow::ensure!(fastest.is_finite(), "no way of {} works", self.title);
-        cold.retain(|&(time, _)| time <= HOPELESS * fastest);
-        let (mut finalists, rounds) = if fastest < LONG {
-            (self.race(runner, &cold, HEAT_ROUNDS, shortest)?, FINAL_ROUNDS)
+        anyhow::ensure!(fastest.is_finite(), "no algorithm of {} works", self.title);
+        cold.retain(|&(time, _)| time <= DISCARD_FACTOR * fastest);
+        let (mut finalists, rounds) = if fastest < LONG_RUN {
+            (self.time_candidates(runner, &cold, SCREENING_ROUNDS, shortest)?, FINAL_ROUNDS)
         } else {
             cold.sort_by(|a, b| a.0.total_cmp(&b.0));
-            (cold, LONG_FINAL_ROUNDS)
+            (cold, LONG_RUN_ROUNDS)
         };
         finalists.truncate(N_FINALISTS);
-        self.chosen = self.race(runner, &finalists, rounds, median)?[0].1;
+        self.chosen = self.time_candidates(runner, &finalists, rounds, median)?[0].1;
         Ok(())
     }
 
@@ -151,7 +155,7 @@ mod tests {
     use foldwire_arguments::OpArg;
     use foldwire_workbench::data::Data;
 
-    /// Takes so many milliseconds on a rank, or fails there.
+    /// Sleeps for a number of milliseconds on each rank, or fails there.
     struct Sleeper {
         name: &'static str,
         ms: [Option<u64>; 2],

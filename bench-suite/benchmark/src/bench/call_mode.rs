@@ -1,4 +1,4 @@
-//! From one rank's endpoint to results: the same on every backend.
+//! The benchmark from one rank's endpoint to its results, the same on every backend.
 
 use foldwire::{Communicator, Float, Transport};
 use foldwire_arguments::BenchArgs;
@@ -10,21 +10,21 @@ use super::output::{BenchHead, BenchResults};
 use super::runner::{Barrier, barrier};
 use super::{config, presets, progress};
 
-/// What ranks know before they meet.
+/// Everything a rank knows before it joins the other ranks.
 #[derive(Clone, Copy)]
 pub(super) struct BenchInputs<'a, T> {
     pub(super) args: &'a BenchArgs,
     pub(super) settings: &'a Settings,
     pub(super) data: &'a Data<T>,
-    /// The backend's name, and whatever else says what it is.
+    /// Name and details of the backend, for people.
     pub(super) backend: &'a str,
 }
 
-/// What a backend adds to what all have.
+/// Additions of a backend to the common benchmark.
 pub(super) struct BackendExtras<'a, X: Transport, T> {
-    /// Its own barrier, if it has one.
+    /// The backend's own barrier, if it has one.
     pub(super) barrier: Option<Box<dyn FnMut() + 'a>>,
-    /// Contestants after the others, if calls are made one by one.
+    /// Additional implementations, for calls that run one after the other.
     pub(super) implementations: Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>,
 }
 
@@ -34,7 +34,7 @@ impl<X: Transport, T> Default for BackendExtras<'_, X, T> {
     }
 }
 
-/// The barrier of a backend that has its own.
+/// Adapts a backend's own barrier.
 pub(super) fn backend_barrier<'b, C>(mut wait: Box<dyn FnMut() + 'b>) -> Box<Barrier<'b, C>> {
     Box::new(move |_| {
         wait();
@@ -42,12 +42,12 @@ pub(super) fn backend_barrier<'b, C>(mut wait: Box<dyn FnMut() + 'b>) -> Box<Bar
     })
 }
 
-/// A way to make calls.
+/// How a benchmark makes its calls: one after the other, or several at once.
 pub(super) trait CallMode<T: Float + Into<f64>> {
-    /// This rank's part in the benchmark.
+    /// Runs this rank of the benchmark.
     ///
     /// # Errors
-    /// When a call fails on any rank.
+    /// Fails if a call fails on any rank.
     fn run_rank<'a, X: Transport + 'a>(
         inputs: BenchInputs<'a, T>,
         endpoint: X,
@@ -55,7 +55,7 @@ pub(super) trait CallMode<T: Float + Into<f64>> {
     ) -> anyhow::Result<BenchResults>;
 }
 
-/// One call after the other.
+/// Makes one call after the other.
 pub(super) struct SequentialCalls;
 
 impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {

@@ -1,11 +1,13 @@
-//! `foldwire choose`: what an automatic plan chooses, beside every plan that it could have chosen.
+//! `foldwire choose`: compares the choice of an automatic plan with every plan that it could have
+//! chosen.
 //!
-//! For each link, collective and size what could be chosen and the automatic plan take turns. Who
-//! comes first finds ranks awake, and who comes after a codec that computes much finds caches cold.
-//! So the order is another one each round: with a step that changes from 1 to n − 1, and n of them
-//! prime, each comes after each other equally often. What is found beyond half the tolerance is
-//! timed up to three times as long again, and all rounds count: a shared machine is disturbed more
-//! often than a choice is wrong.
+//! For each link, collective and size, the automatic plan and all fixed plans alternate. Their
+//! order matters: the first plan of a round finds all ranks awake, and a plan after a compute-heavy
+//! codec finds cold caches. So the order changes each round, by a step from 1 to n − 1. For a prime
+//! number n of plans, each plan comes after each other plan equally often.
+//!
+//! A result beyond half the tolerance is measured for up to three times as many rounds again, and
+//! all rounds count. On a shared machine, disturbances are more frequent than wrong choices.
 
 use std::time::{Duration, Instant};
 
@@ -30,39 +32,39 @@ use super::row::median;
 use super::runner::{Barrier, Runner, barrier, gather_json};
 use crate::tune;
 
-/// Calls after which an automatic plan has done its trials.
+/// Number of calls after which an automatic plan has finished its trial calls.
 const FIRST_CALLS: usize = 12;
-/// How many times as many rounds there are at most where it is doubtful what they say.
+/// Largest number of sets of rounds while the result is unclear.
 const MOST_SETS: usize = 4;
-/// By how much of raw's time a choice may be later than raw.
+/// Fraction of raw's time by which a choice may be slower than raw.
 const TOLERANCE_OF_RAW: f64 = 0.05;
 
-/// How long ranks compute before each call.
+/// Time that ranks compute before each call.
 const COMPUTED: Duration = Duration::from_micros(300);
 
-/// A size of a collective over a link.
+/// Results of a collective at one size over one link.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ChoiceRow {
     collective: &'static str,
-    /// Bytes per second; `None`: what the backend has.
+    /// Bytes per second; `None` for the backend's own rate.
     link_rate: Option<f64>,
-    /// The rate that the automatic plan reckoned with.
+    /// The link rate that the automatic plan assumed.
     taken_rate: Option<f64>,
     n_bytes: usize,
-    /// What the automatic plan took.
+    /// Codec and schedule that the automatic plan chose.
     codec: &'static str,
     schedule: &'static str,
-    /// Whether a sample told the ratio.
+    /// True if the automatic plan sampled the data to estimate the ratio.
     is_sampled: bool,
     rounds: usize,
-    /// What the model expected of each that it weighed, in seconds.
+    /// Seconds that the model expected for each codec that it considered.
     expected_s: Vec<(&'static str, f64)>,
     #[serde(flatten)]
     measured: ChoiceTimes,
 }
 
 impl ChoiceRow {
-    /// The link as the user named it, or the rate that the automatic plan reckoned with.
+    /// Returns the link as the user named it, or else the rate that the automatic plan assumed.
     fn link(&self, named: Option<&LinkRate>) -> String {
         match (named, self.taken_rate) {
             (Some(link), _) if self.link_rate.is_some() => link.to_string(),
@@ -72,10 +74,10 @@ impl ChoiceRow {
     }
 }
 
-/// How long the automatic plan took, beside the others.
+/// Times of the automatic plan and of the fixed plans.
 #[derive(Debug, Clone, Default, Serialize)]
 struct ChoiceTimes {
-    /// Medians, in seconds: of the automatic plan, and of the others by name.
+    /// Median seconds: of the automatic plan, and of each fixed plan by codec.
     time_s: f64,
     fixed_s: Vec<(&'static str, f64)>,
     best: &'static str,
@@ -84,22 +86,22 @@ struct ChoiceTimes {
 }
 
 impl ChoiceTimes {
-    /// Whether the automatic plan is surely soon enough: more rounds would say the same.
+    /// Returns whether the automatic plan is so clearly fast enough that more rounds are pointless.
     fn is_clear(&self, tolerance: f64) -> bool {
         self.times_best <= 1.0 + tolerance / 2.0 && self.times_raw <= 1.0 + TOLERANCE_OF_RAW / 2.0
     }
 }
 
-/// What could be chosen, and last the plan that chooses; with the time of each in every round.
+/// The fixed plans, then the automatic plan, and the times of each in every round.
 struct PlanComparison {
     implementations: Vec<PlanImplementation>,
     times: Vec<Vec<f64>>,
-    /// Of the automatic plan.
+    /// Last report of the automatic plan.
     report: foldwire::Report,
 }
 
 impl PlanComparison {
-    /// Plays so many rounds more.
+    /// Runs `n_rounds` more rounds.
     fn run_rounds<X: Transport>(
         &mut self,
         runner: &mut Runner<'_, Communicator<X>, f32>,
@@ -120,7 +122,7 @@ impl PlanComparison {
         Ok(())
     }
 
-    /// The same on every rank.
+    /// Returns the medians over all ranks; the same on every rank.
     fn compare<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<ChoiceTimes> {
         let medians =
             self.times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
@@ -137,14 +139,14 @@ impl PlanComparison {
     }
 }
 
-/// Ranks of the threads backend unless told otherwise.
+/// Default number of ranks of the threads backend.
 const DEFAULT_RANKS: usize = 4;
 
-/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
-/// on stderr.
+/// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything
+/// else to stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, and output that cannot be written.
+/// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
     args.check()?;
     match args.backend {
@@ -189,7 +191,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
     task.show("threads", &rows)
 }
 
-/// The user's request, the same for every rank.
+/// The user's request, the same on every rank.
 pub(super) struct ChooseTask<'a> {
     args: &'a ChooseArgs,
     links: Vec<LinkRate>,
@@ -200,11 +202,11 @@ pub(super) struct ChooseTask<'a> {
 }
 
 impl<'a> ChooseTask<'a> {
-    /// For `size` ranks, of which this process has `n_own`. Their speeds are the `usual` ones
-    /// unless the user tells others.
+    /// Takes the request from the arguments. This process runs `n_own` of the `size` ranks. Speeds
+    /// are the `usual` ones unless the user names a file.
     ///
     /// # Errors
-    /// Errors of use.
+    /// Usage errors.
     pub(super) fn new(
         args: &'a ChooseArgs,
         size: usize,
@@ -222,16 +224,16 @@ impl<'a> ChooseTask<'a> {
         let task = Self { args, links: args.links()?, counts, size, config, data };
         if task.n_rows() == 0 {
             let longest = args.longest;
-            let fault = format!("every size is on every link for longer than {longest} s");
+            let fault = format!("every size takes longer than {longest} s on every link");
             return Err(UsageError::new(format!("{fault}: give a larger --longest")).into());
         }
         Ok(task)
     }
 
-    /// Plays this process's rank, over links that are what they are.
+    /// Runs this process's rank, over the links of the backend.
     ///
     /// # Errors
-    /// When a call fails.
+    /// Fails if a call fails.
     #[cfg(any(feature = "mpi", feature = "libfabric", feature = "tcp"))]
     pub(super) fn run_rank<X: Transport>(&self, endpoint: X) -> anyhow::Result<Vec<ChoiceRow>> {
         let mut comm = Communicator::with_config(endpoint, self.config)?;
@@ -251,7 +253,7 @@ impl<'a> ChooseTask<'a> {
         Ok(rows)
     }
 
-    /// The numbers of values that links of this rate can bear.
+    /// Returns the numbers of values that a link of this rate transfers within `--longest`.
     fn counts_over(&self, link: &LinkRate) -> impl Iterator<Item = usize> {
         let rate = link.bytes_per_s().unwrap_or(f64::INFINITY);
         let is_bearable =
@@ -264,10 +266,10 @@ impl<'a> ChooseTask<'a> {
         n * self.args.collective.len()
     }
 
-    /// Prints what came of it.
+    /// Prints the results.
     ///
     /// # Errors
-    /// When it cannot be printed.
+    /// Fails if they cannot be printed.
     pub(super) fn show(&self, backend: &str, rows: &[ChoiceRow]) -> anyhow::Result<()> {
         let Self { args, size, data, .. } = self;
         let about = format!("{size} ranks over {backend}, {}, {}", args.bound, data.about());
@@ -279,14 +281,14 @@ impl<'a> ChooseTask<'a> {
     }
 }
 
-/// One rank's part over links of one rate.
+/// The measurement on one rank over links of one rate.
 struct LinkMeasurement<'a> {
     task: &'a ChooseTask<'a>,
     link: &'a LinkRate,
 }
 
 impl LinkMeasurement<'_> {
-    /// The same on every rank.
+    /// Measures all collectives and sizes. Every rank returns the same rows.
     fn measure<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
@@ -326,7 +328,7 @@ impl LinkMeasurement<'_> {
                 time += runner.run(implementation)?.0;
             }
         }
-        // Where nobody tells the rate of links, an automatic plan's first calls are trials.
+        // Without a known link rate, an automatic plan's first calls are trials.
         if runner.comm.config_mut().link_rate.or(runner.comm.transport().link_rate()).is_none()
             && let Some(auto) = implementations.last_mut()
         {
@@ -365,7 +367,7 @@ impl LinkMeasurement<'_> {
         })
     }
 
-    /// What could be chosen, and last the plan that chooses.
+    /// Returns the fixed plans, then the automatic plan.
     fn plans(&self) -> impl Iterator<Item = Plan> {
         let bound = self.task.args.bound;
         let fixed = Speeds::codecs().map(move |codec| match codec {
@@ -376,9 +378,11 @@ impl LinkMeasurement<'_> {
     }
 }
 
-/// Keeps this rank's core busy, as the program would whose call it is: after a call that rests on
-/// its links the next one would else find a core that has slept. (Dense took 1.19 ms for 1 MiB at 1
-/// Gbit/s after a raw call, and 0.85 after others.)
+/// Keeps this rank's core busy, as an application would.
+///
+/// After a call that mostly waits for its links, the core sleeps, and the next call would start on
+/// a sleeping core. For 1 MiB at 1 Gbit/s, dense took 1.19 ms after a raw call, and 0.85 ms after
+/// other calls.
 fn spin() {
     let began = Instant::now();
     while began.elapsed() < COMPUTED {

@@ -1,7 +1,7 @@
-//! `--in-flight N`: so many calls at once on a [`SharedCommunicator`], each with its own buffers.
+//! `--in-flight N`: N concurrent calls on a [`SharedCommunicator`], each with its own buffers.
 //!
-//! A run starts them all and waits for all; its time is divided by their number. Every one's result
-//! is checked.
+//! A run starts all calls and waits for all of them. Its time is divided by their number. The
+//! result of every call is checked.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -23,7 +23,8 @@ use super::problem::Problem;
 use super::runner::{AnyCommunicator, Runner, barrier};
 use super::{config, plans, progress};
 
-/// Several calls at once. Of `f32` only: each type would have the engine compiled once more.
+/// Makes several calls at once. It supports only `f32`, because the engine is compiled once more
+/// for each type.
 pub(super) struct ConcurrentCalls;
 
 impl CallMode<f32> for ConcurrentCalls {
@@ -84,12 +85,12 @@ impl<'a, X: Transport + 'a> AnyCommunicator for SharedCommunicator<'a, X> {
     }
 }
 
-/// A row of schedule × pipeline × codec, so many times at once.
+/// A plan that runs in several calls at once.
 struct ConcurrentImplementation<'a, T> {
     of: PlanImplementation,
     settings: &'a Settings,
     n_calls: usize,
-    /// Each call's.
+    /// Buffers of each call.
     send: Vec<Rc<[T]>>,
     recv: Vec<Vec<T>>,
 }
@@ -116,7 +117,7 @@ impl<'a, T: Float> ConcurrentImplementation<'a, T> {
             calls.push(begin(comm, problem, counts, send, recv, &self.of.plan)?);
         }
         if let Some(work) = work {
-            // One pass drives all of them.
+            // One pass makes progress on all calls.
             work.run(|| {
                 comm.progress();
             });

@@ -1,10 +1,12 @@
-//! `foldwire guidelines`: what one may expect of collectives beside each other, and where it is not
-//! so. Over MPI the library's own collectives are judged beside ours.
+//! `foldwire guidelines`: checks the performance of collectives against each other. Over MPI it
+//! checks the library's own collectives too.
 //!
-//! An all-reduce should take no longer than a reduce and a broadcast, a gather no longer than an
-//! all-gather, a shorter array no longer than a longer one: else a user had better call the others,
-//! and the choice of schedules is wrong. Source: J. L. Träff, W. D. Gropp, R. Thakur,
-//! "Self-consistent MPI performance guidelines", IEEE Trans. Parallel Distrib. Syst. 21 (2010).
+//! An all-reduce should take no longer than a reduce and a broadcast. A gather should take no
+//! longer than an all-gather, and a shorter array no longer than a longer one. If one does, users
+//! had better call the other collective, and the choice of schedules is wrong.
+//!
+//! Source: J. L. Träff, W. D. Gropp, R. Thakur, "Self-consistent MPI performance guidelines", IEEE
+//! Trans. Parallel Distrib. Syst. 21 (2010).
 
 use foldwire::{Collective, Communicator, Preset, Rank, Transport};
 use foldwire_arguments::sizes::Size;
@@ -22,10 +24,10 @@ use super::progress;
 use super::row::median;
 use super::runner::{Barrier, Runner, barrier, gather_json};
 
-/// A collective should take no longer than others, one after the other.
+/// A collective that should take no longer than other collectives, called one after the other.
 type Guideline = (Collective, &'static [Collective]);
 
-/// What is expected at each size.
+/// Guidelines that are checked at each size.
 const GUIDELINES: [Guideline; 9] = {
     use Collective::{
         AllGather, AllReduce, Broadcast, ExclusiveScan, Gather, Reduce, ReduceScatter, Scan,
@@ -40,7 +42,7 @@ const GUIDELINES: [Guideline; 9] = {
         (Gather, &[AllGather]),
         (Scatter, &[Broadcast]),
         (Broadcast, &[Scatter, AllGather]),
-        // Who has an exclusive scan adds its own value, in no time to speak of.
+        // A scan is an exclusive scan and one addition, whose time is negligible.
         (Scan, &[ExclusiveScan]),
     ]
 };
@@ -58,18 +60,18 @@ const COLLECTIVES: [Collective; 9] = [
     Collective::ExclusiveScan,
 ];
 
-/// Ranks unless told otherwise.
+/// Default number of ranks.
 const DEFAULT_RANKS: usize = 4;
 
-/// A guideline at a size.
+/// A guideline at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct GuidelineRow {
-    /// Or whoever else takes part.
+    /// Name of the preset or other implementation.
     preset: &'static str,
     n_bytes: usize,
-    /// What should take no longer …
+    /// The collective that should take no longer …
     what: String,
-    /// … than this.
+    /// … than these.
     than: String,
     what_s: f64,
     than_s: f64,
@@ -89,11 +91,11 @@ impl GuidelineRow {
     }
 }
 
-/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
-/// on stderr.
+/// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything
+/// else to stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, and output that cannot be written.
+/// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     match args.backend {
         BackendArg::Threads => {}
@@ -131,7 +133,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     show(args, &format!("{size} ranks over threads"), &ranks.swap_remove(0))
 }
 
-/// Prints comparisons; on rank 0 only.
+/// Prints comparisons. Only rank 0 calls it.
 pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> anyhow::Result<()> {
     if args.json {
         return Ok(streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?);
@@ -139,17 +141,17 @@ pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> 
     Ok(streams::write(&text(args, whom, rows))?)
 }
 
-/// Makes the contestant for a collective.
+/// Makes the implementation for a collective.
 type MakeImplementation<'a, X> =
     dyn FnMut(Collective) -> anyhow::Result<Box<dyn Implementation<Communicator<X>, f32>>> + 'a;
 
-/// Who is judged, by name.
+/// A named implementation to check.
 pub(super) struct JudgedImplementation<'a, X: Transport> {
     pub(super) name: &'static str,
     pub(super) make: Box<MakeImplementation<'a, X>>,
 }
 
-/// The presets that the user asks for.
+/// Returns the presets that the user requests.
 pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<JudgedImplementation<'a, X>> {
     let bound = args.bound;
     let implementation = |preset: Preset| JudgedImplementation {
@@ -161,7 +163,7 @@ pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<JudgedImpl
     args.presets().into_iter().map(implementation).collect()
 }
 
-/// One rank's part in what is measured.
+/// The measurement on one rank.
 pub(super) struct GuidelineMeasurement<'a, X: Transport> {
     pub(super) counts: &'a [usize],
     pub(super) data: &'a Data<f32>,
@@ -169,8 +171,8 @@ pub(super) struct GuidelineMeasurement<'a, X: Transport> {
 }
 
 impl<X: Transport> GuidelineMeasurement<'_, X> {
-    /// Times all collectives of all players, which take turns, and judges the medians; the same on
-    /// every rank.
+    /// Times all collectives of all implementations alternately, and checks the medians. Every rank
+    /// returns the same rows.
     pub(super) fn measure(
         mut self,
         args: &GuidelinesArgs,
@@ -179,7 +181,7 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
     ) -> anyhow::Result<Vec<GuidelineRow>> {
         let progress = progress(comm.rank().index());
         progress.set_length(self.counts.len() as u64);
-        // By player, size, and place among the collectives.
+        // Indexed by implementation, size and collective.
         let mut medians = vec![Vec::new(); self.implementations.len()];
         for &count in self.counts {
             progress.set_message(format!("{} bytes", count * size_of::<f32>()));
@@ -196,7 +198,7 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
         Ok(rows.flatten().collect())
     }
 
-    /// Median seconds of each player's collectives.
+    /// Returns median seconds, by implementation and collective.
     fn measure_size(
         &mut self,
         repeat: usize,
@@ -206,7 +208,7 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
     ) -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let mut times = vec![vec![Vec::new(); COLLECTIVES.len()]; self.implementations.len()];
-        // One round warms up.
+        // The first round warms up.
         for round in 0..=repeat {
             for (nth, collective) in COLLECTIVES.into_iter().enumerate() {
                 let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
@@ -231,7 +233,8 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
     }
 }
 
-/// What came of each guideline, and of the one that a shorter array takes no longer than a longer.
+/// Checks every guideline, and that no collective takes longer for a shorter array than for a
+/// longer one.
 fn judge(
     preset: &'static str,
     counts: &[usize],
@@ -301,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_takes_longer_than_its_parts_is_a_violation() {
-        // All take 10 µs of the shorter array and 20 of the longer, but for the gather.
+        // All take 10 µs for the shorter array and 20 for the longer, except the gather.
         let mut medians = vec![vec![10e-6; 9], vec![20e-6; 9]];
         let gather = COLLECTIVES.iter().position(|&c| c == Collective::Gather).unwrap();
         medians[0][gather] = 25e-6;

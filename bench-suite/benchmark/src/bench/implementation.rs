@@ -1,4 +1,4 @@
-//! What takes part in a benchmark: anything that can carry out the collective.
+//! Implementations: everything that can carry out a collective and take part in a benchmark.
 
 use std::task::Poll;
 use std::time::Instant;
@@ -17,28 +17,30 @@ use super::runner::{AnyCommunicator, Runner};
 /// One rank's buffers for a problem.
 #[derive(Debug)]
 pub(super) struct ProblemBuffers<T> {
-    /// This rank's contribution.
+    /// This rank's input.
     pub(super) send: Vec<T>,
-    /// Where its result goes; the whole array if input and result share a buffer.
+    /// Buffer for the result. It holds the whole array if input and result share a buffer.
     pub(super) recv: Vec<T>,
 }
 
-/// A way to carry out collectives, played by all ranks together.
+/// An implementation of collectives, run by all ranks together.
 pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
-    /// A short name in lower case, unique in a benchmark.
+    /// Returns a short name in lower case, unique in a benchmark.
     fn name(&self) -> &'static str;
 
-    /// The name in tables.
+    /// Returns the name for tables.
     fn title(&self) -> String;
 
-    /// Gets ready for the stage's problem, before the first run.
-    fn prepare(&mut self, _stage: &mut Runner<'_, C, T>) -> anyhow::Result<()> {
+    /// Prepares for the runner's problem, before the first run.
+    fn prepare(&mut self, _runner: &mut Runner<'_, C, T>) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// Carries out the problem once, from `buffers.send` (and, in one buffer, `buffers.recv`, which
-    /// holds it at its place) to `buffers.recv`. Calls `start` when it is ready, which waits for
-    /// all ranks and starts the clock, and notes when it has done.
+    /// Carries out the problem once, from `buffers.send` to `buffers.recv`.
+    ///
+    /// If input and result share a buffer, `buffers.recv` already holds the input. The
+    /// implementation calls `start` when it is ready. `start` waits for all ranks and starts the
+    /// clock. The returned value says when the run ended.
     fn run(
         &mut self,
         comm: &mut C,
@@ -47,18 +49,19 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
         start: &mut StartClock<'_, C>,
     ) -> anyhow::Result<CompletedRun>;
 
-    /// Why it cannot carry out the stage's problem, if it cannot; the same on all ranks.
-    fn refusal(&mut self, _stage: &mut Runner<'_, C, T>) -> anyhow::Result<Option<Error>> {
+    /// Returns why the implementation cannot carry out the runner's problem, if so; the same on all
+    /// ranks.
+    fn refusal(&mut self, _runner: &mut Runner<'_, C, T>) -> anyhow::Result<Option<Error>> {
         Ok(None)
     }
 
-    /// Its schedule, if it is there to show that.
+    /// Returns the schedule of an implementation that serves to compare schedules.
     fn swept_schedule(&self, _comm: &C, _problem: &Problem) -> Option<SweptSchedule> {
         None
     }
 
-    /// As [`run`](Self::run), with this work between start and end of the call; `None` if it has no
-    /// calls that can be started.
+    /// Runs like [`run`](Self::run), with `work` between the start and the completion of the call.
+    /// Returns `None` if the implementation has no nonblocking calls.
     fn run_beside(
         &mut self,
         _comm: &mut C,
@@ -70,64 +73,64 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
         Ok(None)
     }
 
-    /// Overwrites results that it holds itself.
+    /// Overwrites results in the implementation's own buffers, if it has any.
     fn clear_results(&mut self) {}
 
-    /// How many results a run has; those of the receive buffer if it is one.
+    /// Returns the number of results of a run. A single result is in the receive buffer.
     fn n_results(&self) -> usize {
         1
     }
 
-    /// Puts the nth result of several into the receive buffer.
+    /// Copies the `nth` of several results to the receive buffer.
     fn fetch(&mut self, _nth: usize, _buffers: &mut ProblemBuffers<T>) {}
 
-    /// What was chosen for this problem, if there was a choice.
+    /// Returns the algorithm that was chosen for this problem, if there was a choice.
     fn algorithm(&self) -> Option<String> {
         None
     }
 }
 
-/// A schedule beside others.
+/// One schedule in a comparison of schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SweptSchedule {
     pub(super) schedule: &'static str,
-    /// Whether a call whose plan names none takes it.
+    /// True if a call whose plan names no schedule takes this one.
     pub(super) is_chosen: bool,
 }
 
 /// Waits for all ranks, then starts the clock.
 pub(super) type StartClock<'a, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'a;
 
-/// What a run says of itself.
+/// A completed run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompletedRun {
-    /// When the clock stops.
+    /// Time at which the clock stops.
     pub(super) ended: Instant,
-    /// Foldwire's report.
+    /// Foldwire's report; `None` for other libraries.
     pub(super) report: Option<Report>,
-    /// Where the result begins in the receive buffer, if not where the problem says.
+    /// Start of the result in the receive buffer, if the problem's own place does not apply.
     pub(super) result_at: Option<usize>,
 }
 
-/// The name of a row that is no preset's.
+/// Name of a plan that is not a preset.
 const ROW: &str = "row";
 
-/// A row of schedule × pipeline × codec: a preset's, or another.
+/// A plan (schedule × pipeline × codec) as an implementation.
 #[derive(Debug)]
 pub(super) struct PlanImplementation {
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) plan: Plan,
-    /// The preset that it is, and its bound: with other lengths it may have another plan.
+    /// The preset of this plan and its bound. For other lengths the preset may have another plan.
     preset: Option<(Preset, Bound)>,
-    /// Who computes for each rank.
+    /// Threads that compute for each rank.
     pub(super) threads: Threads,
 }
 
 impl PlanImplementation {
     pub(super) fn preset(preset: Preset, collective: Collective, bound: Bound) -> Self {
         let title = match preset {
-            // Not to be taken for the MPI library, which may stand beside it.
+            // Distinct from the MPI library, which may be in the same table.
             Preset::Raw => "Foldwire raw",
             preset => preset.title(),
         };
@@ -137,18 +140,18 @@ impl PlanImplementation {
         Self { name: preset.0.name(), title, plan, preset: Some(preset), threads }
     }
 
-    /// The same on these threads, and without the promise of the same bits if asked for.
+    /// Sets the threads. With `as_published`, drops the guarantee of equal bits on all ranks.
     pub(super) fn with(self, threads: Threads, as_published: bool) -> Self {
         let plan = if as_published { self.plan.as_published() } else { self.plan };
         Self { plan, threads, ..self }
     }
 
-    /// The same for an array of this shape.
+    /// Returns the same plan for an array of this shape.
     pub(super) fn of_shape(self, shape: &[usize]) -> Self {
         Self { plan: self.plan.with_shape(shape), ..self }
     }
 
-    /// The plan for the problem.
+    /// Returns the plan for the problem.
     fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;
         let schedule = self.preset.map_or(self.plan.schedule, |(preset, bound)| {

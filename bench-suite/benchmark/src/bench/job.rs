@@ -1,5 +1,5 @@
-//! One rank of a job of processes, started by `foldwire launch`, mpirun or Slurm, that meet before
-//! a network joins them.
+//! One rank of a job of processes, which `foldwire launch`, mpirun or Slurm has started. The ranks
+//! connect through the bootstrap before a network backend joins them.
 
 use anyhow::Context;
 use foldwire::select::Speeds;
@@ -10,8 +10,8 @@ use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::{Settings, Source, choose, show};
 
-/// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
-/// name that results have for it.
+/// Runs this process's rank. `join` makes an endpoint from the bootstrapped group, and returns it
+/// with its name for the results.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     args: &BenchArgs,
     source: &Source,
@@ -19,13 +19,14 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
-    // All ranks find the same fault; one says so.
+    // All ranks detect the same error, and only rank 0 reports it.
     let settings = match Settings::new::<T>(args, size) {
         Err(_) if rank > 0 => return Ok(()),
         settings => settings?,
     };
-    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
-    // The others hear of it, since the ranks have met. How many share this memory is not known.
+    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
+    // The other ranks learn of this error, because the bootstrap has connected them. The number of
+    // ranks on this machine is unknown, so only this rank's memory is checked.
     settings.check_room::<T>(size, rank..rank + 1)?;
     let data = source.data::<T>(party.size());
     let (endpoint, backend) = join(party)?;
@@ -35,7 +36,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     if rank == 0 { show(args, &results) } else { Ok(()) }
 }
 
-/// The same in `foldwire choose`.
+/// Runs this process's rank of `foldwire choose`.
 pub(super) fn choose<X: Transport>(
     args: &ChooseArgs,
     join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
@@ -46,7 +47,7 @@ pub(super) fn choose<X: Transport>(
         Err(_) if rank > 0 => return Ok(()),
         task => task?,
     };
-    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
     let (endpoint, backend) = join(party)?;
     let rows = task.run_rank(endpoint).with_context(|| format!("rank {rank}"))?;
     if rank == 0 { task.show(&backend, &rows) } else { Ok(()) }

@@ -1,14 +1,14 @@
-//! How ranks are joined by libfabric.
+//! Joins ranks by libfabric.
 
 use foldwire_arguments::values::LinkRate;
 use foldwire_bootstrap::Party;
 use foldwire_libfabric::{Endpoint, Settings};
 
-/// Joins those who have met, by the environment and the command line; also gives the name that
-/// results have for it.
+/// Returns a function that joins the ranks of a bootstrapped group, with settings from the
+/// environment and the command line. It returns the endpoint and its name for the results.
 ///
 /// # Errors
-/// When the environment holds wrong settings.
+/// Fails if the environment holds wrong settings.
 pub(crate) fn joins(
     provider: Option<&str>,
     link: Option<&LinkRate>,

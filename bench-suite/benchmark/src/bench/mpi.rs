@@ -1,7 +1,8 @@
-//! One rank of a job of MPI's, and the MPI library's own collectives as contestants.
+//! One rank of an MPI job, and the MPI library's own collectives as implementations.
 //!
-//! The library takes part twice: as it is, on a communicator that nobody has told anything, and
-//! (unless `--mpi-best false`) at the best of its algorithms, chosen by trial for each size.
+//! The library takes part twice. `mpi-default` runs on a duplicated communicator without any
+//! tuning. `mpi-best` (unless `--mpi-best false`) runs the fastest of its algorithms, chosen by
+//! trial for each size.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -28,7 +29,7 @@ use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::runner::AnyCommunicator;
 use super::{Settings, Source, choose, config_from_env, guidelines, show};
 
-/// Plays this process's rank.
+/// Runs this process's rank.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &Source,
@@ -36,15 +37,15 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     if args.mpi_best
         && let Some((name, value)) = native::required_environment()
     {
-        // The library reads its environment when it starts, and no thread of ours may change it:
-        // start anew.
+        // The library reads its environment when it starts, and changing it in a process with
+        // threads is unsafe. So start this program anew.
         let program = env::current_exe().context("this program's own file is not known")?;
         let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).exec();
         return Err(error).context(format!("cannot start again; set {name}={value} yourself"));
     }
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    // All ranks find the same fault; one says so.
+    // All ranks detect the same error, and only rank 0 reports it.
     let settings = match Settings::new::<T>(args, world.size() as usize) {
         Err(_) if world.rank() > 0 => return Ok(()),
         settings => settings?,
@@ -53,7 +54,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
         Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
-            // Others may wait for this rank in a call of the library's, for ever.
+            // Other ranks may wait for this rank in an MPI call, which has no timeout.
             streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
             world.abort(1)
         }
@@ -67,7 +68,7 @@ fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
     settings: &Settings,
 ) -> anyhow::Result<BenchResults> {
     let (size, rank) = (world.size() as usize, world.rank() as usize);
-    // How many ranks share this machine's memory is not known.
+    // The number of ranks on this machine is unknown, so only this rank's memory is checked.
     settings.check_room::<T>(size, rank..rank + 1)?;
     let data = source.data::<T>(size);
     let mut options = foldwire_mpi::Options::default();
@@ -89,7 +90,7 @@ fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
     P::run_rank(inputs, endpoint, extras)
 }
 
-/// Plays this process's rank in `foldwire choose`.
+/// Runs this process's rank of `foldwire choose`.
 pub(super) fn choose(args: &ChooseArgs) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
@@ -109,7 +110,7 @@ pub(super) fn choose(args: &ChooseArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Plays this process's rank in `foldwire guidelines`.
+/// Runs this process's rank of `foldwire guidelines`.
 pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let counts = counts::<f32>(&args.sizes)?;
     let universe = mpi::initialize().context("MPI does not start")?;
@@ -151,7 +152,7 @@ fn measure_guidelines(
         .measure(args, &mut comm, &mut wait)
 }
 
-/// Every way that the library offers, on equal shares and on others.
+/// Collects every algorithm that the library offers, for equal shares and for others.
 fn best(
     world: &SimpleCommunicator,
     settings: &Settings,
@@ -175,7 +176,7 @@ fn best(
     Ok(BestOf::new(MPI_BEST, "MPI best", algorithms))
 }
 
-/// The library as it is.
+/// The library without tuning.
 struct LibraryDefault(Native);
 
 impl<C: AnyCommunicator, T: Float> Implementation<C, T> for LibraryDefault {
@@ -201,11 +202,11 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for LibraryDefault {
     }
 }
 
-/// The library, told what to do.
+/// The library with one of its algorithms selected.
 struct TunedImplementation {
     tuned: Tuned,
     name: String,
-    /// Whether it is for arrays that divide evenly.
+    /// True if the algorithm is for arrays that divide evenly among the ranks.
     is_even: bool,
 }
 
@@ -244,7 +245,7 @@ impl<C: AnyCommunicator, T: Float> AlgorithmCandidate<C, T> for TunedImplementat
     }
 }
 
-/// The problem as a call of MPI's.
+/// Returns the problem as a call of the MPI library.
 fn call(problem: &Problem) -> Result<Call, native::Error> {
     let op = match problem.op {
         OpArg::Sum | OpArg::Avg => Operation::Sum,
@@ -266,8 +267,8 @@ fn lend<'a, T: Float>(problem: &Problem, buffers: &'a mut ProblemBuffers<T>) -> 
     }
 }
 
-/// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter
-/// in place at the start.
+/// Finishes a call of the MPI library. MPI has no average, so the sum is divided here. An in-place
+/// reduce-scatter leaves its result at the start of the buffer.
 fn finish<T: Float>(problem: &Problem, buffers: &mut ProblemBuffers<T>) -> CompletedRun {
     let place = problem.result();
     let at_start = problem.in_place && problem.collective == Collective::ReduceScatter;

@@ -1,5 +1,5 @@
-//! Results for people (a head and a table, in the manner of the OSU benchmarks) and for programs
-//! (one JSON object).
+//! Results for people (a header and a table, in the style of the OSU benchmarks) and for programs
+//! (one JSON object, or CSV).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::call_mode::BenchInputs;
 use super::row::{self, CollectiveRow, MPI_BEST, MPI_DEFAULT};
 use super::sweep;
 
-/// What a line of `--csv` holds.
+/// Columns of `--csv`.
 const CSV_COLUMNS: [&str; 30] = [
     "collective",
     "backend",
@@ -48,7 +48,7 @@ const CSV_COLUMNS: [&str; 30] = [
     "spread_percent",
 ];
 
-/// What `--json` prints as one object, and `foldwire sim --validate` reads.
+/// Object that `--json` prints, and that `foldwire sim --validate` reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BenchResults {
     #[serde(flatten)]
@@ -57,38 +57,38 @@ pub(crate) struct BenchResults {
     pub(crate) outcome: BenchmarkOutcome,
 }
 
-/// What was measured, and how.
+/// Configuration of the benchmark.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BenchHead {
     pub(crate) collective: String,
     pub(crate) backend: String,
     pub(crate) ranks: usize,
     pub(crate) dtype: String,
-    /// `None` if nothing is reduced.
+    /// `None` if the collective does not reduce.
     pub(crate) op: Option<String>,
-    /// `None` if there is none.
+    /// `None` if the collective has no root.
     pub(crate) root: Option<usize>,
     pub(crate) in_place: bool,
     pub(crate) bound: String,
-    /// What the values are, for people.
+    /// Description of the values, for people.
     pub(crate) data: String,
     pub(crate) link: Option<String>,
-    /// In seconds, where links are given one.
+    /// Latency of links in seconds, if set.
     #[serde(default)]
     latency_s: Option<f64>,
     pub(crate) lanes: usize,
     pub(crate) frame_bytes: usize,
-    /// Whether frames carry them.
+    /// True if frames carry checksums.
     pub(crate) checksums: bool,
     kernels: String,
     checked: bool,
-    /// Calls at once.
+    /// Number of concurrent calls.
     #[serde(default = "one")]
     in_flight: usize,
-    /// Of the whole world, one after the other.
+    /// Number of launches of all ranks, one after the other.
     #[serde(default = "one")]
     launches: usize,
-    /// How often calls were polled beside work, if they were.
+    /// Number of polls of a call beside work, if overlap is measured.
     #[serde(default)]
     overlap_polls: Option<usize>,
 }
@@ -124,12 +124,12 @@ impl BenchHead {
         }
     }
 
-    /// Whether a copy within memory is what calls may be compared with.
+    /// Returns whether a copy within memory is a fair comparison for calls.
     pub(super) fn shares_memory(&self, settings: &Settings) -> bool {
         !self.checksums && !settings.has_links
     }
 
-    /// Lines that begin with `#`.
+    /// Returns lines that begin with `#`.
     fn text(&self, memcpy_gbps: f64) -> String {
         let mut what = format!(
             "# foldwire {}, {} ranks over {}, {}",
@@ -181,7 +181,8 @@ impl BenchHead {
 }
 
 impl BenchResults {
-    /// What several launches of the same have measured; one is left as it is.
+    /// Combines the results of several launches of the same benchmark. A single launch stays as it
+    /// is.
     pub(super) fn of_launches(mut launches: Vec<Self>) -> Option<Self> {
         if launches.len() < 2 {
             return launches.pop();
@@ -206,13 +207,12 @@ impl BenchResults {
         Some(all)
     }
 
-    /// One JSON object.
+    /// Returns one JSON object.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
 
-    /// The rows as comma-separated values, with a line of names: times in seconds, rates in 1e9
-    /// bytes/s.
+    /// Returns the rows as CSV with a header line: times in seconds, rates in 1e9 bytes/s.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
         let BenchHead { collective, backend, ranks, dtype, .. } = &self.head;
         let mut csv = csv::Writer::from_writer(Vec::new());
@@ -256,7 +256,7 @@ impl BenchResults {
         Ok(String::from_utf8(csv.into_inner()?)?)
     }
 
-    /// Head and table.
+    /// Returns header and table.
     pub(super) fn text(&self) -> String {
         let BenchmarkOutcome { rows, memcpy_gbps, .. } = &self.outcome;
         let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
@@ -275,7 +275,7 @@ impl BenchResults {
     }
 }
 
-/// One line a contestant and size; columns of MPI only where it takes part.
+/// Formats one line for each implementation and size. MPI has columns only if it takes part.
 fn table(rows: &[CollectiveRow]) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
     let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
@@ -372,7 +372,7 @@ pub(crate) mod tests {
     use super::super::row::tests::row;
     use super::*;
 
-    /// A preset's times, and another contestant's.
+    /// Results of a preset and of MPI.
     pub(crate) fn results() -> BenchResults {
         let rows = vec![row(RAW, 0.5), row(MPI_BEST, 0.25)];
         BenchResults {

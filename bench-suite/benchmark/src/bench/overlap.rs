@@ -1,26 +1,31 @@
-//! `--overlap`: how much of a call a rank can hide behind its own computation, as the OSU
-//! benchmarks measure it (osu_iallreduce).
+//! `--overlap`: measures how much of a call a rank can hide behind its own computation, like
+//! osu_iallreduce of the OSU benchmarks.
 //!
-//! The work is made to last by trial: all ranks run it at once, which takes longer where they share
-//! cores, and correct its length by the slowest rank's time.
+//! Three times are measured alternately:
 //!
-//! Three times are taken in turn. The call alone; a computation alone, by all ranks at once, that
-//! is made to take about as long; and the call started, the same computation, and the call waited
-//! for. The computation stops so many times to poll the call. What of the call is hidden is
-//! 100·(1 − (total − computation) / call) %, from 0 to 100. A call moves only while it is polled,
-//! and its work is the same cores': where links are as fast as memory there is little to hide.
+//! - the call alone;
+//! - a computation alone, on all ranks at once, that takes about as long as the call;
+//! - the call started, the same computation, and the wait for the call.
+//!
+//! The computation stops at regular points to poll the call. The hidden part of the call is 100·(1
+//! − (total − computation) / call) %, limited to 0 to 100. A call makes progress only while it is
+//! polled, and it computes on the same cores. So there is little to hide if links are as fast as
+//! memory.
+//!
+//! The length of the computation is found by trial. All ranks run it at once, which takes longer if
+//! they share cores. The slowest rank's time corrects the length.
 
 use std::hint::black_box;
 
-/// Dependent multiplications and additions in a unit of work: well under a microsecond.
+/// Dependent multiplications and additions in a unit of work, which takes well under a microsecond.
 const UNIT: usize = 64;
-/// Units at first.
+/// Units in the first trial.
 const FIRST_TRIAL: usize = 100;
-/// How often its length is corrected, and of how many runs the median counts for that.
+/// Number of corrections of the length, and number of runs whose median each correction uses.
 pub(super) const N_TRIALS: usize = 3;
 pub(super) const N_RUNS: usize = 3;
 
-/// Computation that touches no memory.
+/// Computation that does not access memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OverlapWork {
     n_units: usize,
@@ -28,12 +33,12 @@ pub(super) struct OverlapWork {
 }
 
 impl OverlapWork {
-    /// Work of any length.
+    /// Returns work of an arbitrary first length.
     pub(super) fn trial(n_polls: usize) -> Self {
         Self { n_units: FIRST_TRIAL, n_polls }
     }
 
-    /// The same of another length, where this one has taken `took` seconds and should `last`.
+    /// Returns work that should take `last` seconds, given that this work took `took` seconds.
     pub(super) fn lasting(self, last: f64, took: f64) -> Self {
         let n_units = self.n_units as f64 * last / took.max(1e-9);
         Self { n_units: (n_units.round() as usize).max(1), ..self }
@@ -59,7 +64,7 @@ fn compute(n_units: usize) {
     black_box(x);
 }
 
-/// What part of a call was hidden, in percent.
+/// Returns the hidden part of a call, in percent.
 pub(super) fn percent(call: f64, compute: f64, total: f64) -> f64 {
     (100.0 * (1.0 - (total - compute) / call.max(1e-12))).clamp(0.0, 100.0)
 }

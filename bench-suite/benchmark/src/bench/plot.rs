@@ -1,4 +1,4 @@
-//! The picture: times over sizes, one line a contestant, both axes logarithmic.
+//! The plot of times over sizes: one line for each implementation, both axes logarithmic.
 
 use foldwire_arguments::sizes::Size;
 use foldwire_workbench::plot::{self, COLOURS, FONT, Plot};
@@ -10,7 +10,8 @@ use super::row::CollectiveRow;
 
 const SIZE: (u32, u32) = (760, 460);
 
-/// A benchmark's results. An array of no bytes has no place on the axis, and is left out.
+/// A plot of a benchmark's results. It omits arrays of 0 bytes, which a logarithmic axis cannot
+/// show.
 pub(super) struct TimesPlot<'a> {
     pub(super) results: &'a BenchResults,
 }
@@ -20,7 +21,7 @@ impl TimesPlot<'_> {
         self.results.outcome.rows.iter().filter(|row| row.n_bytes > 0)
     }
 
-    /// The contestants, in the order in which they took their turns.
+    /// Returns one row of each implementation, in the order of their runs.
     fn contestants(&self) -> Vec<&CollectiveRow> {
         let mut contestants: Vec<&CollectiveRow> = Vec::new();
         for row in self.rows() {
@@ -32,7 +33,7 @@ impl TimesPlot<'_> {
     }
 }
 
-/// From the least to the greatest, with some room on both sides, as an axis wants it.
+/// Returns an axis range from the least to the greatest value, with a margin on both sides.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), x| (a.min(x), b.max(x)));
     if low <= high { low / 1.3..high * 1.3 } else { 1.0..2.0 }

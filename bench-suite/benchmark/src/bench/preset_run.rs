@@ -1,4 +1,4 @@
-//! One preset on threads, for those who want only its time: the validation of the cost model.
+//! Times of one preset on threads, for the validation of the cost model.
 
 use foldwire::{Bound, Float, Preset, Rank};
 use foldwire_arguments::OpArg;
@@ -9,7 +9,7 @@ use super::implementation::PlanImplementation;
 use super::problem::Problem;
 use super::runner::{Barrier, Runner, barrier};
 
-/// A collective over threads.
+/// A collective of one preset over threads.
 #[derive(Debug, Clone)]
 pub(crate) struct PresetRun {
     pub(crate) world: World,
@@ -21,8 +21,8 @@ pub(crate) struct PresetRun {
 }
 
 impl PresetRun {
-    /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one
-    /// buffer into another with rank 0 as root.
+    /// Returns the slowest rank's seconds in each of `n` runs, after an untimed run. Input and
+    /// result have separate buffers, and the root is rank 0.
     pub(crate) fn times<T: Float>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
         let ranks = self.world.clone().run(|mut comm| -> anyhow::Result<Vec<f64>> {
             let problem = Problem {

@@ -1,4 +1,4 @@
-//! One collective on arrays of one length: who has what, and what the result must be.
+//! One collective on arrays of one length: each rank's input and share, and the exact result.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use foldwire::{Call, Collective, Float, Rank, schedule};
 use foldwire_arguments::OpArg;
 use foldwire_workbench::data::Data;
 
-/// A collective between `size` ranks on an array of `count` values, as `rank` sees it.
+/// A collective of `size` ranks on an array of `count` values, from the view of `rank`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Problem {
     pub(super) collective: Collective,
     pub(super) op: OpArg,
     pub(super) root: Rank,
     pub(super) in_place: bool,
-    /// Whether shares grow with the rank: that of rank r is r parts of 1 + 2 + … + (size − 1), so
-    /// rank 0's is empty.
+    /// True if shares grow with the rank: rank r has r parts of 1 + 2 + … + (size − 1). Rank 0's
+    /// share is empty.
     pub(super) is_uneven: bool,
     pub(super) count: usize,
     pub(super) size: usize,
@@ -28,7 +28,7 @@ impl Problem {
         self.rank == self.root.index()
     }
 
-    /// A rank's share of the array.
+    /// Returns a rank's share of the array.
     fn share(&self, rank: usize) -> Range<usize> {
         if !self.is_uneven || self.size == 1 {
             return share(self.count, self.size, rank);
@@ -39,8 +39,8 @@ impl Problem {
         start(rank)..start(rank + 1)
     }
 
-    /// The call on these buffers. Of uneven shares: how long they are, and in an all-to-all how
-    /// long those are that come.
+    /// Returns the call on these buffers. For uneven shares, `counts` holds the lengths of all
+    /// shares, and `from_each` the lengths that an all-to-all receives from each rank.
     pub(super) fn call<'a, T: Float, S, R>(
         &self,
         [counts, from_each]: [&'a [usize]; 2],
@@ -64,7 +64,7 @@ impl Problem {
         call.with_op(self.op.into()).with_root(self.root)
     }
 
-    /// The lengths of all ranks' shares.
+    /// Returns the lengths of all ranks' shares.
     pub(super) fn counts(&self) -> Vec<usize> {
         (0..self.size).map(|rank| self.share(rank).len()).collect()
     }
@@ -73,7 +73,7 @@ impl Problem {
         self.share(self.rank)
     }
 
-    /// What this rank sends, as a range of the array.
+    /// Returns this rank's input, as a range of the array.
     pub(super) fn contribution(&self) -> Range<usize> {
         match self.collective {
             Collective::AllGather | Collective::Gather => self.own_share(),
@@ -82,7 +82,8 @@ impl Problem {
         }
     }
 
-    /// What this rank receives, as a range of the array; of an all-to-all, as places of its result.
+    /// Returns this rank's result, as a range of the array. For an all-to-all it is a range of the
+    /// receive buffer.
     pub(super) fn result(&self) -> Range<usize> {
         match self.collective {
             Collective::AllToAll => 0..self.size * self.own_share().len(),
@@ -93,18 +94,19 @@ impl Problem {
         }
     }
 
-    /// Values of this rank's buffers, for what it sends and for what it receives.
+    /// Returns the numbers of values in this rank's send and receive buffers.
     pub(super) fn buffer_lens(&self) -> [usize; 2] {
         let recv = if self.one_buffer() { self.count } else { self.result().len() };
         [self.contribution().len(), recv]
     }
 
-    /// Whether input and result share a buffer of the whole array.
+    /// Returns whether input and result share a buffer that holds the whole array.
     pub(super) fn one_buffer(&self) -> bool {
         self.in_place || self.collective == Collective::Broadcast
     }
 
-    /// Bus bandwidth over algorithm bandwidth, as nccl-tests define it (doc/PERFORMANCE.md there).
+    /// Returns bus bandwidth over algorithm bandwidth, as nccl-tests define it (doc/PERFORMANCE.md
+    /// there).
     pub(super) fn bus_factor(&self) -> f64 {
         let n = self.size as f64;
         match self.collective {
@@ -117,7 +119,7 @@ impl Problem {
         }
     }
 
-    /// The exact values of the result from place `first` of the array on, in f64.
+    /// Computes the exact result in f64, from index `first` of the array on.
     pub(super) fn exact<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let mut values = vec![T::from_f64(0.0); out.len()];
         match self.collective {
@@ -141,7 +143,7 @@ impl Problem {
                 let share = self.own_share();
                 let mut place = first;
                 while place < first + values.len() {
-                    // As far as the values of one rank go.
+                    // Up to the end of one rank's values.
                     let (source, offset) = (place / share.len(), place % share.len());
                     let end = (first + values.len()).min(place - offset + share.len());
                     let piece = &mut values[place - first..end - first];
@@ -163,8 +165,8 @@ impl Problem {
         out.iter_mut().zip(&values).for_each(|(out, value)| *out = value.to_f64());
     }
 
-    /// The largest partial result, by any order, of operands of at most `magnitude` each; 0 where
-    /// nothing is added or multiplied.
+    /// Returns the largest possible partial result, in any order of the operands, if each is at
+    /// most `magnitude`. Returns 0 if nothing is added or multiplied.
     pub(super) fn largest_partial(&self, magnitude: f64) -> f64 {
         match self.op {
             _ if !self.collective.reduces() => 0.0,
@@ -174,7 +176,8 @@ impl Problem {
         }
     }
 
-    /// The same of each value from place `first` on; of operands that are not finite by the others.
+    /// Computes the largest possible partial result of each value, from index `first` on. Operands
+    /// that are not finite are left out.
     pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let call = schedule::ProgramSpec::new(self.collective, self.size, self.root);
         let mut values = vec![T::from_f64(0.0); out.len()];
@@ -192,8 +195,8 @@ impl Problem {
         }
     }
 
-    /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement
-    /// rounds nothing.
+    /// Returns the largest rounding error in `T`, if each operand is at most `magnitude`.
+    /// Collectives that only move data do not round.
     pub(super) fn rounding<T: Float>(&self, magnitude: f64) -> f64 {
         if !self.collective.reduces() {
             return 0.0;
@@ -213,7 +216,7 @@ impl Problem {
     }
 }
 
-/// The operation on two values; NaN wins, as in Foldwire.
+/// Applies the operation to two values. As in Foldwire, the result is NaN if either value is.
 fn combine(op: OpArg, a: f64, b: f64) -> f64 {
     let ordered = |pick: fn(f64, f64) -> f64| {
         if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) }
@@ -284,7 +287,7 @@ mod tests {
         assert_eq!(moved(Collective::Broadcast), [4.0, 8.0, 16.0, 32.0, 1.0, 2.0, 4.0]);
         // Three values of rank 0, then two of rank 1, then two of rank 2.
         assert_eq!(moved(Collective::Gather), [1.0, 2.0, 4.0, 32.0, 1.0, 8.0, 16.0]);
-        // The first three values of each rank, which begin at 1, 4 and 16.
+        // The first three values of each rank, whose data begin at 1, 4 and 16.
         let mut exchanged = [0.0; 9];
         problem(Collective::AllToAll, 0).exact(&data, 0, &mut exchanged);
         assert_eq!(exchanged, [1.0, 2.0, 4.0, 4.0, 8.0, 16.0, 16.0, 32.0, 1.0]);

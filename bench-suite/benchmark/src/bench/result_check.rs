@@ -1,4 +1,4 @@
-//! How far a rank's result is from the exact one.
+//! Comparison of a rank's result with the exact one.
 
 use foldwire::Float;
 use foldwire_workbench::data::Data;
@@ -9,29 +9,28 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::problem::Problem;
 use super::runner::bits;
 
-/// Values that are compared at a time, so that exact results need not be stored.
+/// Number of values that are compared at a time, so that the exact result need not be stored.
 const PIECE: usize = 1 << 16;
 
 /// Errors of a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultCheck {
-    /// Largest |result − exact| of the values that are finite in exact arithmetic.
+    /// Largest |result − exact| over values that are finite in exact arithmetic.
     #[serde(with = "bits")]
     pub(super) max_error: f64,
-    /// Values that are NaN or infinite in exact arithmetic, and not the same in the result.
+    /// Values that are NaN or infinite in exact arithmetic, and differ in the result.
     pub(super) mismatched_nonfinite: usize,
-    /// Those of them that are NaN in exact arithmetic.
+    /// The part of `mismatched_nonfinite` that is NaN in exact arithmetic.
     pub(super) lost_nans: usize,
-    /// Values that are farther off than is allowed, if something says how far that is.
+    /// Values whose error exceeds the allowed one, if there is a limit.
     pub(super) n_beyond: usize,
-    /// Of all bits.
+    /// Hash of all bits of the result.
     pub(super) digest: u64,
 }
 
 impl ResultCheck {
-    /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
-    /// which it may be off by `allowed`. Sums that overflow the type by some order of the operands
-    /// may be infinite or NaN.
+    /// Compares this rank's `result` with the exact one, which it may differ from by `allowed`. A
+    /// value may be infinite or NaN if some order of the operands overflows the type.
     pub(super) fn of<T: Float + Into<f64>>(
         problem: &Problem,
         data: &Data<T>,
@@ -80,7 +79,7 @@ impl ResultCheck {
         result_check
     }
 
-    /// That of two results together.
+    /// Combines the errors of two results.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             max_error: self.max_error.max(other.max_error),
@@ -99,7 +98,8 @@ mod tests {
     use super::*;
     use foldwire_arguments::OpArg;
 
-    /// 3e38 + 3e38 − 3e38 is infinite, or not, by the order; what cannot overflow is judged.
+    /// 3e38 + 3e38 − 3e38 may be infinite, depending on the order. Sums that cannot overflow are
+    /// checked.
     #[test]
     fn sums_that_overflow_by_some_order_break_no_promise() {
         let problem = Problem {
@@ -112,7 +112,7 @@ mod tests {
             size: 3,
             rank: 0,
         };
-        // Each rank begins at the next value.
+        // Each rank's data begin one value later.
         let data = Data::new(vec![3e38_f32, 3e38, -3e38], 3, String::new());
         let inf = f32::INFINITY;
         let result_check = ResultCheck::of(&problem, &data, &[inf, f32::NAN, 3e38], Some(1e32));
@@ -139,7 +139,7 @@ mod tests {
             rank: 0,
         };
         let data = Data::new(vec![1.0_f32, f32::NAN, 3.0, 5.0], 2, String::new());
-        // Rank 1 begins at the third value.
+        // Rank 1's data begin at the third value.
         let mut result: Vec<f32> =
             [4.0, f32::NAN, 4.0, f32::NAN].into_iter().cycle().take(count).collect();
         let result_check = |result: &[f32], allowed| {

@@ -1,4 +1,4 @@
-//! One line of results: a contestant at a size, over all ranks.
+//! One row of results: an implementation at one size, over all ranks.
 
 use foldwire::Collective;
 use foldwire_arguments::OpArg;
@@ -10,14 +10,14 @@ use super::overlap;
 use super::problem::Problem;
 use super::result_check::ResultCheck;
 
-/// The contestant that sends values as they are.
+/// Name of the preset that sends values uncompressed.
 pub(super) const RAW: &str = "raw";
-/// The MPI library as it is.
+/// Name of the MPI library without tuning.
 pub(super) const MPI_DEFAULT: &str = "mpi-default";
-/// The MPI library at its best.
+/// Name of the MPI library with its fastest algorithm.
 pub(super) const MPI_BEST: &str = "mpi-best";
 
-/// A contestant at a size. Times are the slowest rank's.
+/// Results of an implementation at one size. Times are the slowest rank's.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CollectiveRow {
     /// Size of the array.
@@ -27,21 +27,21 @@ pub(crate) struct CollectiveRow {
     pub(crate) title: String,
     /// Median over rounds, in seconds.
     pub(crate) time_s: f64,
-    /// The fastest round's, and what 99 of 100 rounds do not exceed.
+    /// Seconds of the fastest round, and 99th percentile over rounds.
     #[serde(default)]
     pub(crate) min_s: f64,
     #[serde(default)]
     pub(crate) p99_s: f64,
-    /// Each round's seconds.
+    /// Seconds of each round.
     pub(crate) times_s: Vec<f64>,
-    /// Of several launches each one's median, of which the time is the median, and what part of it
-    /// lies between the least and the greatest, in percent.
+    /// Median of each launch, if there are several; `time_s` is the median of these. The spread is
+    /// the difference between the greatest and the least, in percent of `time_s`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) launches_s: Vec<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spread_percent: Option<f64>,
-    /// Where calls are run beside work, in seconds: the work alone, and both, started together; and
-    /// what of the call the work hides, in percent.
+    /// If overlap is measured: seconds of the work alone, seconds of the call with the work, and
+    /// the percentage of the call that the work hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work_s: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,45 +50,46 @@ pub(crate) struct CollectiveRow {
     pub(crate) overlap_percent: Option<f64>,
     /// Size / time, in 1e9 bytes/s.
     pub(crate) algbw_gbps: f64,
-    /// What each link carries, as nccl-tests define it.
+    /// Rate of each link, as nccl-tests define it.
     pub(crate) busbw_gbps: f64,
-    /// Bytes sent by all ranks together, before and after compression; of Foldwire only.
+    /// Bytes that all ranks together sent, before and after compression; only for Foldwire.
     pub(crate) raw_bytes: Option<u64>,
     pub(crate) wire_bytes: Option<u64>,
     pub(crate) ratio: Option<f64>,
     /// Absolute bound on each operand.
     pub(crate) bound_abs: Option<f64>,
-    /// The largest error that is allowed, rounding included; `None` where none can be given.
+    /// Largest allowed error, including rounding; `None` if there is no limit.
     pub(crate) bound_worst: Option<f64>,
-    /// The largest error on any rank; `None` unless checked.
+    /// Largest error on any rank; `None` unless checked.
     pub(crate) max_err: Option<f64>,
-    /// NaNs and infinities that came out otherwise and should not have; `None` unless checked.
+    /// Values that should be NaN or infinite and are not the same in the result; `None` unless
+    /// checked.
     pub(crate) mismatched_nonfinite: Option<usize>,
-    /// Minima or maxima of operands of which one is NaN that came out as numbers, where nobody
-    /// promises otherwise; `None` unless checked.
+    /// Minima or maxima that should be NaN but are numbers, from a library that does not guarantee
+    /// otherwise; `None` unless checked.
     #[serde(default)]
     pub(crate) nans_left_open: Option<usize>,
-    /// Values of all ranks together that are farther off than is allowed, or NaN or infinite where
-    /// they should not be; and ranks whose bits are not rank 0's where Foldwire promises that they
-    /// are. `None` unless checked.
+    /// Number of faults over all ranks; `None` unless checked. It counts values beyond the allowed
+    /// error, and values that should or should not be NaN or infinite. It also counts ranks whose
+    /// bits differ from rank 0's, if Foldwire guarantees equal bits.
     #[serde(default)]
     pub(crate) n_wrong: Option<usize>,
-    /// Mean over ranks, of the last round.
+    /// Mean over ranks, in the last round.
     pub(crate) encode_s: Option<f64>,
     pub(crate) fold_s: Option<f64>,
     pub(crate) decode_s: Option<f64>,
     pub(crate) wait_s: Option<f64>,
-    /// Time of that contestant / time, if it takes part.
+    /// Time of another implementation / this time, if that implementation takes part.
     pub(crate) speedup_raw: Option<f64>,
     pub(crate) speedup_mpi_default: Option<f64>,
     pub(crate) speedup_mpi_best: Option<f64>,
-    /// Time / that of a memcpy of as many bytes by all ranks at once, where they share memory.
+    /// This time / time of a memcpy of the same size by all ranks at once, if ranks share memory.
     #[serde(default)]
     pub(crate) times_memcpy: Option<f64>,
-    /// What was chosen, if there was a choice.
+    /// The chosen algorithm, if there was a choice.
     pub(crate) algorithm: Option<String>,
-    /// Where schedules are compared: its own, whether a call takes it by itself, and its time /
-    /// that of the best one.
+    /// If schedules are compared: the schedule, whether a call chooses it by default, and this time
+    /// / time of the fastest schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,10 +99,10 @@ pub(crate) struct CollectiveRow {
 }
 
 impl CollectiveRow {
-    /// The row of one contestant, from what each rank says.
+    /// Returns the row of one implementation, from the records of all ranks.
     ///
     /// # Panics
-    /// If there are no ranks, or they have run different numbers of rounds.
+    /// If there are no ranks, or ranks have run different numbers of rounds.
     pub(super) fn new(
         (contestant, title): (&str, String),
         n_bytes: usize,
@@ -139,7 +140,7 @@ impl CollectiveRow {
                 .as_ref()
                 .map(|result_checks| result_checks.iter().map(part).sum::<usize>())
         };
-        // With Foldwire NaN wins. MPI says nothing of NaN in minima and maxima.
+        // In Foldwire, a minimum or maximum with a NaN is NaN. MPI leaves it undefined.
         let leaves_nan_open = reports.is_none()
             && problem.collective.reduces()
             && matches!(problem.op, OpArg::Min | OpArg::Max);
@@ -161,7 +162,7 @@ impl CollectiveRow {
         });
         let n_beyond = sum_up(|v| v.n_beyond);
         let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_other);
-        // What is not Foldwire's has no error but rounding.
+        // Other libraries have no error except rounding.
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
             n_bytes,
@@ -204,8 +205,8 @@ impl CollectiveRow {
         }
     }
 
-    /// What several launches have measured. Errors are those of all of them, times medians; what is
-    /// said of bytes is the first one's.
+    /// Combines several launches: the largest error, the sum of faults, and medians of times. Byte
+    /// counts are the first launch's.
     ///
     /// # Panics
     /// If there is no launch.
@@ -253,13 +254,13 @@ impl CollectiveRow {
         }
     }
 
-    /// Notes which schedule it is there to show.
+    /// Sets the schedule, if schedules are compared.
     pub(super) fn set_schedule(&mut self, swept: Option<SweptSchedule>) {
         self.schedule = swept.map(|swept| swept.schedule.to_owned());
         self.is_chosen = swept.map(|swept| swept.is_chosen);
     }
 
-    /// Fills the speed-ups of the rows of one size. `memcpy` is the time of a copy by all ranks at
+    /// Sets the speed-ups in the rows of one size. `memcpy` is the time of a copy by all ranks at
     /// once.
     pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
@@ -275,23 +276,24 @@ impl CollectiveRow {
         }
     }
 
-    /// What others do with NaN and may, if the result was checked and they do.
+    /// Returns a note if another library's result has numbers where an operand is NaN, which MPI
+    /// permits.
     pub(super) fn note(&self) -> Option<String> {
         let n = self.nans_left_open.filter(|&n| n > 0)?;
         Some(format!(
-            "{}, {} bytes: {n} results of operands of which one is NaN are numbers; MPI leaves open what \
-             its minimum and maximum make of NaN",
+            "{}, {} bytes: {n} results are numbers although an operand is NaN; MPI leaves open \
+             what the minimum and maximum of NaN are",
             self.title, self.n_bytes
         ))
     }
 
-    /// What is wrong with the result, if it was checked and something is.
+    /// Returns a description of what is wrong with a checked result.
     pub(super) fn fault(&self) -> Option<String> {
         let (error, mismatched) = (self.max_err?, self.mismatched_nonfinite?);
         let fault = |what: String| format!("{}, {} bytes: {what}", self.title, self.n_bytes);
         match self.bound_worst {
             _ if mismatched > 0 => {
-                Some(fault(format!("{mismatched} NaNs or infinities came out otherwise")))
+                Some(fault(format!("{mismatched} NaNs or infinities differ from the exact result")))
             }
             Some(worst) if error > worst || error.is_nan() => {
                 Some(fault(format!("the error {error:e} exceeds the promised {worst:e}")))
@@ -304,7 +306,7 @@ impl CollectiveRow {
     }
 }
 
-/// The least value that so large a part of all does not exceed; 0 of none.
+/// Returns the least value that at least this part of all values does not exceed; 0 for no values.
 pub(crate) fn percentile(times: &[f64], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
@@ -312,7 +314,7 @@ pub(crate) fn percentile(times: &[f64], part: f64) -> f64 {
     times.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-/// The middle value, or the mean of the middle two; 0 of none.
+/// Returns the middle value, or the mean of the two middle values; 0 for no values.
 pub(crate) fn median(times: &[f64]) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
@@ -444,7 +446,7 @@ pub(super) mod tests {
         );
     }
 
-    /// MPI leaves it open, so its own results are noted; Foldwire promises that NaN wins.
+    /// MPI leaves it undefined, so its results get a note. Foldwire guarantees NaN.
     #[test]
     fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
         let of = |op, report: Option<ReportSummary>, lost_nans| {

@@ -1,5 +1,5 @@
-//! Where contestants run: one rank's communicator and buffers, the clock, and what ranks tell each
-//! other.
+//! Runs implementations: one rank's communicator and buffers, the clock, and the exchange of
+//! measurements between ranks.
 
 use std::time::Instant;
 
@@ -18,16 +18,16 @@ use super::problem::Problem;
 use super::result_check::ResultCheck;
 use super::row::median;
 
-/// One rank's end of those that take part, by whichever communicator.
+/// One rank's communicator, of any type.
 pub(crate) trait AnyCommunicator {
     fn rank(&self) -> Rank;
 
     fn size(&self) -> usize;
 
-    /// `data` becomes the sum of all ranks'.
+    /// Replaces `data` by its sum over all ranks.
     fn sum(&mut self, data: &mut [f32], plan: &Plan) -> Result<Report, Error>;
 
-    /// `all` becomes what all ranks have, by their ranks.
+    /// Gathers every rank's `mine` in `all`, in rank order.
     fn gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<Report, Error>;
 }
 
@@ -52,15 +52,15 @@ impl<X: Transport> AnyCommunicator for Communicator<X> {
 /// Waits until all ranks have called it.
 pub(crate) type Barrier<'b, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'b;
 
-/// A barrier over any transport: nobody knows the sum before everybody has given a value.
+/// A barrier over any transport: no rank knows a sum before all ranks have contributed.
 pub(crate) fn barrier<C: AnyCommunicator>(comm: &mut C) -> anyhow::Result<()> {
     let plan = Plan::raw().with_schedule(&RecursiveDoubling);
     comm.sum(&mut [0.0], &plan)?;
     Ok(())
 }
 
-/// Tells every rank what every rank says, in rank order. It travels as JSON, whose floats have
-/// their bits again if they are finite; for others there is [`bits`].
+/// Returns every rank's value, in rank order. Values travel as JSON, which preserves the bits of
+/// finite floats. For other floats there is [`bits`].
 pub(crate) fn gather_json<V: Serialize + DeserializeOwned>(
     comm: &mut dyn AnyCommunicator,
     mine: &V,
@@ -69,7 +69,7 @@ pub(crate) fn gather_json<V: Serialize + DeserializeOwned>(
     all.iter().map(|value| Ok(serde_json::from_slice(value)?)).collect()
 }
 
-/// All ranks' texts, with blanks behind those that are shorter than others.
+/// Returns all ranks' texts, padded with blanks to the longest.
 fn gather_padded(comm: &mut dyn AnyCommunicator, mut mine: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
     let mut lens = vec![[0; size_of::<u64>()]; comm.size()];
     comm.gather(&(mine.len() as u64).to_le_bytes(), lens.as_flattened_mut())?;
@@ -80,7 +80,8 @@ fn gather_padded(comm: &mut dyn AnyCommunicator, mut mine: Vec<u8>) -> Result<Ve
     Ok(all.chunks_exact(longest).map(<[u8]>::to_vec).collect())
 }
 
-/// Floats as their bits (`#[serde(with = "bits")]`): JSON has neither NaN nor infinities.
+/// Serialises floats as their bits (`#[serde(with = "bits")]`), since JSON has neither NaN nor
+/// infinities.
 pub(crate) mod bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -93,7 +94,7 @@ pub(crate) mod bits {
     }
 }
 
-/// One rank's place in a benchmark of one problem.
+/// One rank's communicator, barrier and buffers for one problem.
 pub(super) struct Runner<'a, C: AnyCommunicator, T> {
     pub(super) comm: &'a mut C,
     pub(super) barrier: &'a mut Barrier<'a, C>,
@@ -103,7 +104,7 @@ pub(super) struct Runner<'a, C: AnyCommunicator, T> {
 
 impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
     /// # Errors
-    /// When there is no memory for the buffers.
+    /// Fails if there is no memory for the buffers.
     pub(super) fn new(
         comm: &'a mut C,
         barrier: &'a mut Barrier<'a, C>,
@@ -117,7 +118,7 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(Self { comm, barrier, problem, buffers })
     }
 
-    /// This rank's time of one run, in seconds.
+    /// Runs the implementation once, and returns this rank's time in seconds.
     pub(super) fn run(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,
@@ -126,8 +127,8 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         run.context("the implementation did not run")
     }
 
-    /// As [`run`](Self::run), with this work between start and end of the call if there is any;
-    /// `None` if the contestant cannot do that.
+    /// Runs like [`run`](Self::run), with `work` between the start and the completion of the call
+    /// if given. Returns `None` if the implementation does not support that.
     fn run_with(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,
@@ -151,7 +152,7 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(completed.map(|completed| ((completed.ended - started).as_secs_f64(), completed)))
     }
 
-    /// This rank's seconds of this work, while all do it.
+    /// Returns this rank's seconds for the work, while all ranks compute.
     pub(super) fn work(&mut self, work: &OverlapWork) -> anyhow::Result<f64> {
         (self.barrier)(self.comm)?;
         let started = Instant::now();
@@ -159,7 +160,7 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Work that lasts about as long as a run, in which calls are polled so often.
+    /// Returns work that takes about as long as a run, and polls `n_polls` times.
     pub(super) fn work_like(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,
@@ -173,7 +174,7 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(work)
     }
 
-    /// The median of what the slowest rank takes for something.
+    /// Returns the median over several runs of the slowest rank's time.
     fn slowest(
         &mut self,
         mut run: impl FnMut(&mut Self) -> anyhow::Result<f64>,
@@ -186,8 +187,8 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(median(&times))
     }
 
-    /// This rank's seconds of this work alone, and of a run beside it; `None` if the contestant
-    /// cannot do that.
+    /// Returns this rank's seconds of the work alone, and of a run with the work. Returns `None` if
+    /// the implementation does not support that.
     pub(super) fn run_beside(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,
@@ -197,8 +198,8 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(self.run_with(implementation, Some(work))?.map(|(time, _)| [alone, time]))
     }
 
-    /// Runs into buffers that held nothing of an earlier result, beside this work if there is any,
-    /// and then looks at all results; `None` if the contestant cannot do that.
+    /// Runs with cleared buffers, and with `work` beside the call if given, then checks all
+    /// results. Returns `None` if the implementation does not support work beside calls.
     pub(super) fn check(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,
@@ -214,7 +215,7 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         let place = self.problem.result();
         let default = if self.problem.one_buffer() { place.start } else { 0 };
         let at = completed.result_at.unwrap_or(default);
-        // What is not Foldwire's has no error but rounding.
+        // Other libraries have no error except rounding.
         let worst_case = completed.report.map_or(Some(0.0), |report| report.worst_case);
         let rounding = self.problem.rounding::<T>(data.magnitude());
         let allowed = worst_case.map(|worst| worst + rounding);
@@ -227,15 +228,15 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(Some(result_check))
     }
 
-    /// This rank's time, in seconds, of a copy of its own while all others copy theirs.
+    /// Returns this rank's time of a copy in seconds, while all ranks copy.
     pub(super) fn copy(&mut self, memcpy: &mut Memcpy<'_, T>) -> anyhow::Result<f64> {
         (self.barrier)(self.comm)?;
         Ok(memcpy.run().as_secs_f64())
     }
 
-    /// The largest of all ranks' numbers.
+    /// Returns the largest of all ranks' numbers.
     pub(super) fn largest(&mut self, mine: f64) -> anyhow::Result<f64> {
-        // What fails takes for ever, and that is no number of JSON's.
+        // The time of a failed run is infinite, which JSON cannot represent.
         let all = gather_json(self.comm, &mine.to_bits())?;
         Ok(all.into_iter().map(f64::from_bits).fold(f64::NEG_INFINITY, f64::max))
     }

@@ -1,8 +1,8 @@
-//! `--schedule all`: every schedule as a contestant, beside the one that a call takes by itself.
+//! `--schedule all`: compares every schedule with the one that a call chooses by default.
 //!
-//! How much longer that one takes than the best is what the model of [`foldwire::select`] costs.
-//! The best is the least of several medians, so where schedules are alike chance makes that a
-//! little more than 1.
+//! The ratio of the chosen schedule's time to the best time is the cost of the model in
+//! [`foldwire::select`]. The best time is the least of several medians. So among equally fast
+//! schedules the ratio is a little above 1 by chance.
 
 use foldwire::codec::CodecId;
 use foldwire::op::OpCode;
@@ -20,13 +20,13 @@ use super::problem::Problem;
 use super::row::CollectiveRow;
 use super::runner::Runner;
 
-/// A schedule among all.
+/// One schedule of all that are compared.
 pub(super) struct ScheduleImplementation {
     schedule: &'static dyn Schedule,
     row: PlanImplementation,
-    /// The same that leaves the schedule open.
+    /// The same plan without a schedule.
     open: Plan,
-    /// The user's own choice, which comes before the model's.
+    /// The user's own rules, which take precedence over the model.
     select: &'static [select::SelectionRule],
 }
 
@@ -41,7 +41,7 @@ impl ScheduleImplementation {
         Self { schedule, row, open, select }
     }
 
-    /// What a call takes whose plan is the same but for the schedule.
+    /// Returns the schedule that a call chooses if its plan names none.
     fn chosen<X: Transport, T: Float>(&self, transport: &X, problem: &Problem) -> &dyn Schedule {
         let n_bytes = problem.count * T::BYTES;
         let mut plan = self.open;
@@ -67,7 +67,7 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
         Implementation::<Communicator<X>, T>::title(&self.row)
     }
 
-    /// Some schedules need frames for many parts.
+    /// Some schedules need frames that hold many parts.
     fn refusal(
         &mut self,
         runner: &mut Runner<'_, Communicator<X>, T>,
@@ -109,7 +109,8 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
     }
 }
 
-/// The chosen schedule of each size beside the best one; nothing where schedules are not compared.
+/// Formats the chosen and the best schedule for each size. Returns an empty string if schedules are
+/// not compared.
 pub(super) fn choices(rows: &[CollectiveRow]) -> String {
     let mut table = Table::new(&[
         ("size", "bytes", Align::Right),

@@ -1,4 +1,4 @@
-//! Ranks that are threads of this process.
+//! Ranks as threads of this process.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::output::BenchResults;
 use super::{Settings, Source, show};
 
-/// Ranks unless told otherwise.
+/// Default number of ranks.
 const DEFAULT_RANKS: usize = 4;
 
 /// Starts the ranks and runs the benchmark.
@@ -37,7 +37,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     show(args, &BenchResults::of_launches(launches).context("there is a launch")?)
 }
 
-/// The ranks that the user asked for, and their links.
+/// Returns the ranks that the user requested, with their links.
 pub(super) fn world(args: &BenchArgs) -> World {
     let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let latency = Duration::from_secs_f64(args.latency.unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Rate and distortion: how many bits a value takes, and how far it is off, over bounds and
-//! settings. Sizes and errors alone, so nothing is timed; every value is checked all the same.
+//! Rate and distortion: bits per value and errors, over bounds and settings. Nothing is timed, but
+//! every value is checked.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
@@ -13,9 +13,9 @@ use serde::Serialize;
 use super::measure::CodecBench;
 use super::report;
 
-/// Bounds of a curve, in units of the range of the values.
+/// Bounds of a curve, relative to the value range.
 const BOUNDS: [f64; 11] = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6];
-/// Settings of a curve.
+/// Number of settings of a curve.
 const N_SETTINGS: u16 = 8;
 
 /// A point of a codec's curve on a field.
@@ -23,25 +23,25 @@ const N_SETTINGS: u16 = 8;
 pub(super) struct CurvePoint {
     pub(super) field: String,
     pub(super) dtype: &'static str,
-    /// The codec as it was asked for, of which this is a curve.
+    /// The codec of the curve, as the user requested it.
     #[serde(serialize_with = "report::as_text")]
     pub(super) codec: Coding,
-    /// The bound, of a codec that keeps one; the setting, of one that goes by it.
+    /// Bound of a codec that keeps one, or setting of a codec that has settings.
     #[serde(serialize_with = "report::or_null")]
     pub(super) bound: Option<Bound>,
     pub(super) setting: Option<u16>,
-    /// Bits of the encoding for each value.
+    /// Encoded bits per value.
     pub(super) bits: f64,
-    /// `None` where nothing changed.
+    /// `None` if no value changed.
     pub(super) psnr_db: Option<f64>,
     /// Largest error in the unit of the data.
     pub(super) max_err: f64,
-    /// What of the codec's promises was broken.
+    /// Guarantees that the codec broke.
     #[serde(skip)]
     pub(super) faults: Vec<String>,
 }
 
-/// One way to encode.
+/// Parameters of one point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct CurveSetting {
     coding: Coding,
@@ -49,7 +49,7 @@ struct CurveSetting {
     setting: Option<u16>,
 }
 
-/// The ways of a codec, from coarse to fine for those that keep a bound.
+/// Returns the points of a codec's curve, from coarse to fine for a codec that keeps a bound.
 fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
     let exactly = CurveSetting { coding, bound: None, setting: None };
     let with_setting = |setting| CurveSetting {
@@ -63,7 +63,7 @@ fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
             let bounded = |bound| CurveSetting { bound: Some(Bound::Relative(bound)), ..exactly };
             BOUNDS.into_iter().map(bounded).collect()
         }
-        // A setting that was asked for is the only one.
+        // A requested setting is the only one.
         _ if coding.setting > 0 => vec![with_setting(coding.setting)],
         _ => {
             let is_one = |&setting: &u16| coding.codec.setting(T::DTYPE, setting).is_some();
@@ -80,7 +80,7 @@ fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
     }
 }
 
-/// So many points are measured on a field of these values.
+/// Returns the number of points for a field of these values.
 pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
     codings
         .iter()
@@ -89,10 +89,10 @@ pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
         .sum()
 }
 
-/// The curves of all codecs on a field.
+/// Measures the curves of all codecs on a field.
 ///
 /// # Errors
-/// A bound that is none for these values.
+/// Fails if a bound is invalid for these values.
 pub(super) fn of_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
@@ -129,7 +129,7 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     Ok(points)
 }
 
-/// What is wrong in these results, one line each.
+/// Returns everything that is wrong in these results, one line each.
 pub(super) fn faults(points: &[CurvePoint]) -> impl Iterator<Item = String> {
     points.iter().flat_map(|CurvePoint { field, codec, bound, faults, .. }| {
         let at = bound.map_or_else(String::new, |bound| format!(" at {bound}"));

@@ -1,9 +1,12 @@
-//! One field by one codec at one bound: every value checked, then every operation timed.
+//! Measurement of one codec on one field at one bound: checks every value, then times every
+//! operation.
 //!
-//! The field is one operand. The other is the field rotated by half its length, so that both have
-//! the same statistics and range but no two blocks are the same. `fold` receives the encoding of
-//! the other and adds the field, as the codec can; `refold` does so by decompressing, adding and
-//! compressing; `combine` adds the two encodings.
+//! The field is one operand. The other operand is the field rotated by half its length. So both
+//! have the same statistics and value range, but corresponding blocks differ.
+//!
+//! - `fold` adds the field to the encoding of the other operand, in the codec's own way.
+//! - `refold` does the same by decompressing, adding and compressing.
+//! - `combine` adds the two encodings.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -17,13 +20,14 @@ use foldwire_workbench::quality::{self, Quality};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Operands that codes leave head-room for, as in a group of this many ranks.
+/// Number of operands that codes leave headroom for, as in a group of this many ranks.
 const MAX_OPERANDS: u32 = 8;
 
-/// A timing covers at least this, by repetition: clocks and interrupts disturb shorter ones.
+/// Shortest duration of a timing, reached by repetition. Clocks and interrupts disturb shorter
+/// ones.
 const SHORTEST_TIMING: Duration = Duration::from_millis(2);
 
-/// What was found; speeds in 1e9 bytes of the field per second.
+/// Results of a measurement. Speeds are in 1e9 bytes of the field per second.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct CodecMeasurements {
     /// Size of the encoding.
@@ -33,36 +37,36 @@ pub(super) struct CodecMeasurements {
     pub(super) encode_gbps: f64,
     pub(super) decode_gbps: f64,
     pub(super) fold_gbps: f64,
-    /// By decompressing, adding and compressing.
+    /// Speed of decompressing, adding and compressing.
     pub(super) refold_gbps: f64,
     /// `None` for a codec that does not combine its encodings.
     pub(super) combine_gbps: Option<f64>,
     pub(super) memcpy_gbps: f64,
     pub(super) read_gbps: f64,
-    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed. By a codec
-    /// that keeps no bound as well.
+    /// Largest |x − decoded| of finite values over the bound, also for a codec that keeps no bound;
+    /// 0 if no value changed.
     pub(super) max_err_over_bound: f64,
-    /// `None` where nothing changed.
+    /// `None` if no value changed.
     pub(super) psnr_db: Option<f64>,
     pub(super) nrmse: Option<f64>,
     pub(super) verbatim_blocks: u64,
     pub(super) values_over_bound: usize,
-    /// NaNs and infinities of which a bit changed.
+    /// NaNs and infinities whose bits changed.
     pub(super) mismatched_nonfinite: usize,
-    /// What `combine` met.
+    /// Block pairs that `combine` processed.
     pub(super) paths: CombinePaths,
-    /// Sums of two operands beyond twice the bound and the rounding.
+    /// Sums of two operands that differ by more than twice the bound and rounding.
     #[serde(skip)]
     pub(super) sums_over_bound: usize,
-    /// `fold` gave other bytes than `combine`.
+    /// True if `fold` and `combine` returned different bytes.
     #[serde(skip)]
     pub(super) fold_differs: bool,
-    /// Of all bytes encoded, folded and combined: the same for every level.
+    /// Hash of all bytes that were encoded, folded and combined, the same for every level.
     #[serde(skip)]
     pub(super) digest: u64,
 }
 
-/// Pairs of blocks by what `combine` did with them.
+/// Numbers of block pairs, by the way `combine` processed them.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct CombinePaths {
     both_constant: u64,
@@ -72,7 +76,8 @@ pub(super) struct CombinePaths {
 }
 
 impl CombinePaths {
-    /// The shares of both constant, one, and neither; `None` where nothing was combined.
+    /// Returns the fractions of pairs with both, one or no constant block; `None` if nothing was
+    /// combined.
     pub(super) fn shares(self) -> Option<[f64; 3]> {
         let of = [self.both_constant, self.left + self.right, self.neither_constant];
         let all: u64 = of.iter().sum();
@@ -88,7 +93,7 @@ impl From<BlockStats> for CombinePaths {
 }
 
 impl CodecMeasurements {
-    /// The promises that were broken.
+    /// Returns the guarantees that were broken.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut count = |n: usize, what: &str| {
@@ -109,43 +114,43 @@ impl CodecMeasurements {
     }
 }
 
-/// A field and the buffers to measure with, all of whose pages are in place.
+/// A field and the buffers for measurements. All their pages are mapped.
 pub(super) struct CodecBench<'a, T> {
     values: &'a [T],
     rotated: Vec<T>,
     decoded: Vec<T>,
     memcpy: Memcpy<'a, T>,
-    /// Destination of everything that is encoded.
+    /// Destination of every encoding.
     scratch: Vec<u8>,
     n_rounds: usize,
 }
 
 impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
-    /// Most bytes that measuring by these codecs takes beside the field itself: three arrays as
-    /// long, the scratch, and encodings of both operands and their sum; `None` if one frame cannot
-    /// hold the values.
+    /// Returns the most bytes that measuring these codecs takes beside the field itself. These are
+    /// three arrays of the same length, the scratch buffer, and encodings of both operands and
+    /// their sum. Returns `None` if one frame cannot hold the values.
     pub(super) fn n_bytes(n_values: usize, codings: &[Coding]) -> Option<u128> {
         let longest = max_encoded_len::<T>(n_values, codings)?;
         Some(3 * (n_values * T::BYTES) as u128 + 4 * longest as u128)
     }
 
-    /// Takes the median of `n_rounds` timings of each operation.
+    /// Allocates the buffers. Each operation is timed `n_rounds` times, and the median is used.
     ///
     /// # Panics
     ///
-    /// When one frame cannot hold the values.
+    /// If one frame cannot hold the values.
     pub(super) fn new(values: &'a [T], codings: &[Coding], n_rounds: usize) -> Self {
         let mut rotated = values.to_vec();
         rotated.rotate_left(values.len() / 2);
         let max_len = max_encoded_len::<T>(values.len(), codings);
         let (decoded, memcpy) = (values.to_vec(), Memcpy::new(values));
-        // Not zeros: those would be promised, not written.
+        // Not zeros: the system maps zeroed memory only when it is first written.
         let scratch = vec![1; max_len.expect("the caller has checked the length")];
         Self { values, rotated, decoded, memcpy, scratch, n_rounds }
     }
 
-    /// Checks and times the codec at one bound (in the unit of the data), of these parameters
-    /// otherwise.
+    /// Checks and times the codec at one bound (in the unit of the data), with these other
+    /// parameters.
     pub(super) fn run(
         &mut self,
         coding: Coding,
@@ -160,7 +165,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         Ok(measured)
     }
 
-    /// As [`run`](Self::run), without the timing.
+    /// Checks the codec like [`run`](Self::run), but does not time it.
     pub(super) fn check_only(
         &mut self,
         coding: Coding,
@@ -172,7 +177,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         self.check(codec.as_dyn(), bound, &own, &other)
     }
 
-    /// Both operands, encoded.
+    /// Encodes both operands.
     fn encoded(&mut self, codec: &dyn Codec<T>) -> Result<[Vec<u8>; 2], CodecError> {
         let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
         let own = self.scratch[..n_bytes].to_vec();
@@ -295,12 +300,12 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     }
 }
 
-/// The codec of these parameters, and its own.
+/// Returns the codec with these parameters and its own setting.
 fn instance<T: Float>(coding: Coding, params: CodecParams) -> AnyCodec<T> {
     coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
 }
 
-/// The longest encoding by one of these codecs; `None` if that is too long for one of them.
+/// Returns the longest encoding by one of these codecs, or `None` if one frame cannot hold it.
 fn max_encoded_len<T: Float>(n_values: usize, codings: &[Coding]) -> Option<usize> {
     let mut lengths = codings.iter().filter(|coding| coding.is_for(T::DTYPE)).map(|coding| {
         let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
@@ -309,33 +314,35 @@ fn max_encoded_len<T: Float>(n_values: usize, codings: &[Coding]) -> Option<usiz
     lengths.try_fold(0, |longest, length| Some(longest.max(length?)))
 }
 
-/// The mean time of `work` over as many runs as make [`SHORTEST_TIMING`].
+/// Returns a function that times `work`, averaged over enough runs to last [`SHORTEST_TIMING`].
 fn repeated(mut work: impl FnMut()) -> impl FnMut() -> Duration {
     let once = (0..3).map(|_| memory::time(&mut work)).min().unwrap_or_default();
     let n_runs = SHORTEST_TIMING.as_nanos().div_ceil(once.as_nanos().max(1)) as u32;
     move || memory::time(|| (0..n_runs).for_each(|_| work())) / n_runs
 }
 
-/// |value − exact|, infinite where the value is not finite.
+/// Returns |value − exact|, or infinity if the value is not finite.
 fn error<T: Float>(exact: T, value: T) -> f64 {
     let value = value.to_f64();
     if value.is_finite() { (value - exact.to_f64()).abs() } else { f64::INFINITY }
 }
 
-/// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for
-/// the two operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| +
-/// 2·bound). What can be beyond the range of `T` may be infinite.
+/// Returns whether `sum` is x + y within twice the bound and rounding.
+///
+/// Rounding has three errors in `T`, of the two operands and of the sum, and one of the sum
+/// computed here. Together they are less than 4 u (|x| + |y| + 2·bound). A sum that may exceed the
+/// range of `T` may be infinite.
 fn is_sum<T: Float>(sum: T, x: T, y: T, bound: f64) -> bool {
     let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
     if !(x.is_finite() && y.is_finite()) {
         let exact = x + y;
         return sum == exact || (sum.is_nan() && exact.is_nan());
     }
-    // Halves of everything: sums of two of the largest values are beyond the range of f64.
+    // Everything is halved, because the sum of two very large values exceeds the range of f64.
     let exact = x / 2.0 + y / 2.0;
     let off = bound + 4.0 * T::UNIT_ROUNDOFF * (x.abs() / 2.0 + y.abs() / 2.0 + bound);
     if sum.is_infinite() {
-        // Of the right sign, unless anything is right.
+        // An infinite sum must have the right sign, unless every value is allowed.
         let is_beyond = exact.abs() + off >= quality::largest::<T>() / 2.0;
         return is_beyond
             && (sum.is_sign_positive() == exact.is_sign_positive() || off.is_infinite());
@@ -389,7 +396,8 @@ mod tests {
         assert!(is_sum(3.2_f32, 1.0, 2.0, 0.1));
         assert!(!is_sum(3.201_f32, 1.0, 2.0, 0.1));
         assert!(is_sum(f32::INFINITY, 3e38, 3e38, 0.1));
-        // Just within the range, and beyond it by what is allowed; and the other way around.
+        // The exact sum is just within the range, and the allowed error extends beyond it; and the
+        // converse.
         assert!(
             is_sum(f32::INFINITY, 2e38, 1.4e38, 1e37) && is_sum(3.3e38_f32, 2e38, 1.5e38, 1e37)
         );

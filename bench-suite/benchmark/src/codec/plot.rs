@@ -1,6 +1,7 @@
-//! The picture of rate and distortion on a field: PSNR over bits a value, a curve a codec. What is
-//! exact has no PSNR: an exact codec is a line upwards at its rate, and where another one loses
-//! nothing it has a mark at the top.
+//! The plot of rate and distortion on a field: PSNR over bits per value, one curve for each codec.
+//!
+//! Exact results have no PSNR. An exact codec is a vertical line at its rate. A lossy codec that
+//! loses nothing has a mark at the top.
 
 use foldwire_arguments::coding::Coding;
 use foldwire_workbench::plot::{FONT, Look, Plot, legend, legend_height};
@@ -10,10 +11,10 @@ use plotters::prelude::*;
 use super::curve::CurvePoint;
 
 const CHART: (u32, u32) = (760, 460);
-/// Entries of the legend side by side.
+/// Number of legend entries in a row.
 const N_COLUMNS: usize = 5;
 
-/// The points on one field.
+/// A plot of the points on one field.
 pub(super) struct DistortionPlot<'a> {
     pub(super) field: &'a str,
     pub(super) points: Vec<&'a CurvePoint>,
@@ -30,13 +31,14 @@ impl DistortionPlot<'_> {
         codecs
     }
 
-    /// Bits and PSNR of what has an error.
+    /// Returns bits and PSNR of the points that have an error.
     fn curve(&self, codec: Coding) -> Vec<(f64, f64)> {
         let points = self.of(codec);
         points.filter_map(|point| Some((point.bits, point.psnr_db?.max(0.0)))).collect()
     }
 
-    /// How the codecs are drawn; one with the curve of another before it is seen beneath that.
+    /// Returns the style of each codec. If curves coincide, the later one is wider and lies
+    /// beneath.
     fn looks(&self, codecs: &[Coding]) -> Vec<Look> {
         let curves: Vec<_> = codecs.iter().map(|&codec| self.curve(codec)).collect();
         let look = |(at, curve): (usize, &Vec<_>)| {
@@ -83,7 +85,7 @@ impl Plot for DistortionPlot<'_> {
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
         let looks = self.looks(&codecs);
-        // The first on top.
+        // The first codec is drawn last, on top.
         for (&codec, look) in codecs.iter().zip(&looks).rev() {
             look.draw(&mut chart, &self.curve(codec), scale)?;
             let exact = self.of(codec).filter(|point| point.psnr_db.is_none());

@@ -1,5 +1,5 @@
-//! What the user sees of the rows: one table of speeds, one of sizes and errors, and one beside
-//! other compressors where their sizes are known; and of curves a table of their points.
+//! Reports for the user: tables of speeds, of sizes and errors, and of the points of curves. A
+//! further table compares with other compressors, if their sizes are known.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
@@ -14,18 +14,18 @@ use super::CodecRow;
 use super::curve::CurvePoint;
 use crate::peers::PeerTable;
 
-/// The compressor that the project measures itself against: the same block size, no entropy coder.
+/// Compressor that the comparison refers to. It has the same block size and no entropy coder.
 const RIVAL: &str = "SZp-b32";
 
-/// Fields below this may stay in a processor's caches.
+/// Fields below this size may fit in a processor's caches.
 const CACHED_BYTES: usize = 16_000_000;
 
-/// For JSON: as it is written on the command line.
+/// Serialises a value as it is written on the command line.
 pub(super) fn as_text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
-/// The same of what may be absent.
+/// Serialises an optional value as it is written on the command line.
 pub(super) fn or_null<T: Display, S: Serializer>(
     value: &Option<T>,
     to: S,
@@ -33,7 +33,7 @@ pub(super) fn or_null<T: Display, S: Serializer>(
     value.as_ref().map(T::to_string).serialize(to)
 }
 
-/// All tables that are of something.
+/// Returns all tables that are not empty.
 pub(super) fn all(rows: &[CodecRow], points: &[CurvePoint], peers: &PeerTable) -> String {
     let tables = [
         (!rows.is_empty()).then(|| text(rows, peers)),
@@ -42,7 +42,7 @@ pub(super) fn all(rows: &[CodecRow], points: &[CurvePoint], peers: &PeerTable) -
     tables.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Rate and distortion.
+/// Formats the table of rate and distortion.
 fn curves(points: &[CurvePoint]) -> String {
     let mut table = Table::new(&[
         ("field", "", Align::Left),
@@ -80,7 +80,7 @@ fn psnr(psnr_db: Option<f64>, max_err: f64) -> String {
     }
 }
 
-/// Tables of speeds, sizes and errors.
+/// Formats the tables of speeds, of sizes and errors, and of other compressors.
 fn text(rows: &[CodecRow], peers: &PeerTable) -> String {
     let mut text = speeds(rows);
     text += "\n";
@@ -181,7 +181,8 @@ fn sizes(rows: &[CodecRow]) -> String {
     )
 }
 
-/// Ratios beside those of other compressors at the same relative bound; `None` if there are none.
+/// Formats compression ratios beside those of other compressors at the same relative bound; `None`
+/// if there are none.
 fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
     let compared: Vec<_> = rows
         .iter()
@@ -258,7 +259,7 @@ fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
     Some(text)
 }
 
-/// Three significant digits, in full where that is short.
+/// Formats three significant digits, in positional notation if that is short.
 fn significant(value: f64) -> String {
     if value == 0.0 || !(1e-4..1e6).contains(&value) {
         return scientific(value);
@@ -267,7 +268,7 @@ fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Field, type, bound and codec, as tables begin.
+/// Returns field, type, bound and codec, the first columns of tables.
 fn names(row: &CodecRow) -> [String; 4] {
     let bound = match row.codec.codec.loss() {
         Loss::Bound => row.bound.to_string(),
@@ -277,7 +278,7 @@ fn names(row: &CodecRow) -> [String; 4] {
     [stem(&row.field), row.dtype.to_owned(), bound, row.codec.to_string()]
 }
 
-/// The name without the extension, which the type says again.
+/// Returns the name without its extension, because the type has its own column.
 fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
@@ -286,12 +287,12 @@ fn is_same(a: &CodecRow, b: &CodecRow) -> bool {
     a.field == b.field && a.bound == b.bound && a.codec == b.codec
 }
 
-/// Whether no row before it is of the same field, bound and codec.
+/// Returns whether `row` is the first one of its field, bound and codec.
 fn is_first(rows: &[CodecRow], row: &CodecRow) -> bool {
     rows.iter().find(|other| is_same(other, row)).is_some_and(|first| std::ptr::eq(first, row))
 }
 
-/// The best level's encode speed at the field and bound of `row`.
+/// Returns the encode speed of the best level at the field and bound of `row`.
 fn fastest_encode(rows: &[CodecRow], row: &CodecRow) -> f64 {
     rows.iter()
         .filter(|other| is_same(other, row))

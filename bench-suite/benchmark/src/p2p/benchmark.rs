@@ -1,8 +1,10 @@
-//! The benchmark as every rank plays it: what × sizes × rounds × contestants, all ranks in step.
+//! The benchmark as every rank runs it: operations × sizes × rounds × implementations, all ranks in
+//! step.
 //!
-//! A measurement is so many messages in a row that the clock's resolution does not matter; how many
-//! follows from a few that are timed first, which ranks tell each other. Before the rounds and
-//! after them one message of each contestant is compared with what was sent, outside of the time.
+//! A measurement repeats a message until the resolution of the clock does not matter. The number of
+//! messages follows from a few timed ones, whose times the ranks exchange. One message of each
+//! implementation is compared with the sent values before the rounds, and one after them. Neither
+//! is timed.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -20,18 +22,18 @@ use super::output::{MessageRow, compare};
 use crate::bench::benchmark::counts;
 use crate::bench::runner::{Barrier, bits, gather_json};
 
-/// Seconds that a measurement takes, about.
+/// Approximate seconds of a measurement.
 const MEASUREMENT_S: f64 = 1e-3;
-/// Most messages of a measurement.
+/// Largest number of messages in a measurement.
 const MAX_IN_A_ROW: usize = 1000;
-/// Messages of these many bytes are short: some are timed to know how long one takes.
+/// Largest size in bytes of a short message. The time of a short message is estimated from several.
 const SHORT: usize = 64 << 10;
-/// Messages begin at so many places of the data, one after the other.
+/// Number of different offsets in the data at which messages begin. Messages cycle through them.
 const N_PLACES: usize = 32;
-/// Values from one place to the next: a cache line, so that no place is worse than another.
+/// Values between two offsets. They fill a cache line, so that all offsets are aligned alike.
 const STEP: usize = 16;
 
-/// One rank's part in the benchmark.
+/// The benchmark on one rank.
 pub(super) struct MessageBenchmark<'a, X: Transport> {
     pub(super) args: &'a P2pArgs,
     pub(super) comm: Communicator<X>,
@@ -42,10 +44,10 @@ pub(super) struct MessageBenchmark<'a, X: Transport> {
 }
 
 impl<X: Transport> MessageBenchmark<'_, X> {
-    /// Plays it, together with all other ranks. The rows are the same on all of them.
+    /// Runs the benchmark, together with all other ranks. All ranks return the same rows.
     ///
     /// # Errors
-    /// When a call fails on any rank; all ranks get an error, or end by their time limit.
+    /// Fails if a call fails on any rank. All ranks get an error, or run into their timeout.
     pub(super) fn run(mut self) -> anyhow::Result<Vec<MessageRow>> {
         let counts = counts::<f32>(&self.args.sizes)?;
         let mut problems = Vec::new();
@@ -71,7 +73,7 @@ impl<X: Transport> MessageBenchmark<'_, X> {
         Ok(rows)
     }
 
-    /// Measures messages of so many values, or what has none.
+    /// Measures an operation with messages of `count` values; `None` for the barrier.
     fn measure(&mut self, what: What, count: Option<usize>) -> anyhow::Result<Vec<MessageRow>> {
         let Self { args, comm, barrier, implementations, data, .. } = self;
         let mut runner = MessageRunner::new(what, count.unwrap_or(0), comm, *barrier, data)?;
@@ -107,16 +109,16 @@ impl<X: Transport> MessageBenchmark<'_, X> {
     }
 }
 
-/// One rank's buffers for messages of one length.
+/// One rank's communicator and buffers for messages of one length.
 struct MessageRunner<'a, X: Transport> {
     what: What,
     count: usize,
     comm: &'a mut Communicator<X>,
     barrier: &'a mut Barrier<'a, Communicator<X>>,
-    /// The values at all places.
+    /// Values at all offsets.
     send: Vec<f32>,
     recv: Vec<f32>,
-    /// Who receives from this rank, and from whom it receives.
+    /// Ranks that receive from and send to this rank.
     to: usize,
     from: usize,
     data: &'a Data<f32>,
@@ -141,7 +143,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         Ok(Self { what, count, comm, barrier, send, recv, to, from, data })
     }
 
-    /// Whether messages come to this rank.
+    /// Returns whether this rank receives messages.
     fn receives(&self) -> bool {
         match self.what {
             What::PingPong => self.comm.rank().index() < 2,
@@ -150,7 +152,8 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         }
     }
 
-    /// One message from that place and one to there, or one barrier.
+    /// Sends and receives one message, whose values begin at the offset number `place`, or runs one
+    /// barrier.
     fn exchange(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -181,8 +184,8 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         Ok(reports)
     }
 
-    /// Seconds of a message on this rank, of one from each of these places in a row. Of messages to
-    /// and fro rank 0 alone sees both ends; they are two.
+    /// Returns this rank's seconds per message, over one message from each of these places. A
+    /// ping-pong is two messages, and only rank 0 sees both ends of it.
     fn time(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -202,7 +205,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         })
     }
 
-    /// How many messages make a measurement.
+    /// Returns the number of messages in a measurement.
     fn in_a_row(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -214,8 +217,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         Ok(enough.clamp(1, MAX_IN_A_ROW))
     }
 
-    /// One message from that place, into a buffer that held nothing of an earlier one, and a look
-    /// at what has come.
+    /// Exchanges one message with a cleared receive buffer, and checks the received values.
     fn check(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -229,32 +231,33 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         }
         let mut want = memory::zeroed(self.count)?;
         self.data.fill(self.from, place * STEP, &mut want);
-        // What is not Foldwire's has no error.
+        // Other libraries have no error.
         let bound = reports.received.map_or(0.0, |report| report.bound);
         Ok(MessageCheck::new(&self.recv, &want, bound, reports.sent))
     }
 }
 
-/// Reports of a message that was sent and of one that has come.
+/// Reports of a sent and of a received message.
 #[derive(Default)]
 struct MessageReports {
     sent: Option<Report>,
     received: Option<Report>,
 }
 
-/// What has come of one message.
+/// Comparison of a received message with the sent one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct MessageCheck {
     n_wrong: usize,
-    /// Of finite values.
+    /// Largest error of finite values.
     max_err: f64,
     bound: f64,
-    /// Of the message that this rank has sent.
+    /// Report of the message that this rank sent.
     sent: Option<Report>,
 }
 
 impl MessageCheck {
-    /// Compares what has come with what was sent: the same bits, or finite values within the bound.
+    /// Compares received values with sent ones. Values are correct if they have the same bits, or
+    /// are finite and within the bound.
     fn new(got: &[f32], want: &[f32], bound: f64, sent: Option<Report>) -> Self {
         let mut check = Self { bound, sent, ..Self::default() };
         for (&got, &want) in got.iter().zip(want) {
@@ -265,7 +268,7 @@ impl MessageCheck {
             if want.is_finite() {
                 check.max_err = check.max_err.max(error);
             }
-            // Nothing is within a bound of 0 but the same bits, and no NaN is within any.
+            // With a bound of 0, only the same bits are correct. NaN is never within a bound.
             let is_within = want.is_finite() && bound > 0.0 && error <= bound;
             check.n_wrong += usize::from(!is_within);
         }
@@ -273,19 +276,20 @@ impl MessageCheck {
     }
 }
 
-/// One contestant's measurements on one rank.
+/// Measurements of one implementation on one rank.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RankMessageRecord {
-    /// Messages of a measurement.
+    /// Number of messages in a measurement.
     pub(super) in_a_row: usize,
-    /// Values of the messages that were looked at.
+    /// Number of wrong values in the checked messages.
     pub(super) n_wrong: usize,
     #[serde(with = "bits")]
     pub(super) max_err: f64,
     pub(super) bound: f64,
-    /// Bytes of those messages before and after compression, if anybody tells.
+    /// Bytes of the checked messages, before and after compression, if the implementation reports
+    /// them.
     pub(super) bytes: Option<[u64; 2]>,
-    /// Seconds of a message, one a round.
+    /// Seconds per message, one entry for each round.
     pub(super) times: Vec<f64>,
 }
 

@@ -1,18 +1,18 @@
-//! What takes part: anything that can send values from rank to rank, and wait for all ranks.
+//! Implementations: everything that can send values from rank to rank, and run a barrier.
 
 use foldwire::{Communicator, Incoming, Outgoing, Plan, Rank, Report, Transport};
 use foldwire_arguments::What;
 
-/// The contestant that sends values as they are.
+/// Name of the implementation that sends values uncompressed.
 pub(super) const RAW: &str = "raw";
-/// The MPI library's own calls.
+/// Name of the MPI library's own calls.
 pub(super) const MPI: &str = "mpi";
-/// What all messages travel with.
+/// Tag of all messages.
 const TAG: u32 = 0;
 
-/// Whoever sends and receives. What is Foldwire's gives a report of each call.
+/// An implementation of messages. Foldwire's implementations return a report of each call.
 pub(super) trait MessageImplementation<X: Transport> {
-    /// The name under which it takes part in this, if it does.
+    /// Returns the name for this operation, or `None` if the operation is not supported.
     fn name(&self, what: What) -> Option<&str>;
 
     /// Sends values to a rank.
@@ -23,7 +23,7 @@ pub(super) trait MessageImplementation<X: Transport> {
         to: usize,
     ) -> anyhow::Result<Option<Report>>;
 
-    /// Receives as many values from a rank.
+    /// Receives `data.len()` values from a rank.
     fn recv(
         &mut self,
         comm: &mut Communicator<X>,
@@ -31,7 +31,7 @@ pub(super) trait MessageImplementation<X: Transport> {
         from: usize,
     ) -> anyhow::Result<Option<Report>>;
 
-    /// Sends to a rank and receives from one, in no order.
+    /// Sends to a rank and receives from another, concurrently.
     fn send_recv(
         &mut self,
         comm: &mut Communicator<X>,
@@ -43,7 +43,7 @@ pub(super) trait MessageImplementation<X: Transport> {
     fn barrier(&mut self, comm: &mut Communicator<X>) -> anyhow::Result<()>;
 }
 
-/// The library's messages.
+/// Foldwire's messages with a plan.
 pub(super) struct PlanMessages {
     pub(super) name: String,
     pub(super) plan: Plan,
@@ -53,7 +53,7 @@ impl<X: Transport> MessageImplementation<X> for PlanMessages {
     fn name(&self, what: What) -> Option<&str> {
         match what {
             What::PingPong | What::SendRecv => Some(&self.name),
-            // No bound makes another barrier.
+            // The barrier does not depend on the bound, so only one plan runs it.
             What::Barrier => (self.name == RAW).then_some("foldwire"),
         }
     }

@@ -1,5 +1,5 @@
-//! One rank of a job of processes, started by `foldwire launch`, mpirun or Slurm, that meet before
-//! a network joins them.
+//! One rank of a job of processes, which `foldwire launch`, mpirun or Slurm has started. The ranks
+//! connect through the bootstrap before a network backend joins them.
 
 use anyhow::Context;
 use foldwire::{Communicator, Transport};
@@ -13,8 +13,8 @@ use super::{check, plans, show};
 use crate::bench::runner::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
 
-/// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
-/// name that results have for it.
+/// Runs this process's rank. `join` makes an endpoint from the bootstrapped group, and returns it
+/// with its name for the results.
 pub(super) fn run<X: Transport>(
     args: &P2pArgs,
     source: &Source,
@@ -22,13 +22,13 @@ pub(super) fn run<X: Transport>(
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
-    // How many ranks share this machine's memory is not known.
+    // The number of ranks on this machine is unknown, so only this rank's memory is checked.
     match check(args, size, 1) {
-        // All ranks find the same fault; one says so.
+        // All ranks detect the same error, and only rank 0 reports it.
         Err(_) if rank > 0 => return Ok(()),
         checked => checked?,
     }
-    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
     let data = source.data::<f32>(party.size());
     let (endpoint, backend) = join(party)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;

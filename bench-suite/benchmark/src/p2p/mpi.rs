@@ -1,4 +1,4 @@
-//! One rank of a job of MPI's, and the MPI library's own calls as a contestant.
+//! One rank of an MPI job, and the MPI library's own calls as an implementation.
 
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
@@ -18,13 +18,13 @@ use super::{check, plans, show};
 use crate::bench::runner::Barrier;
 use crate::bench::{config_from_env, progress};
 
-/// Plays this process's rank.
+/// Runs this process's rank.
 pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    // How many ranks share this machine's memory is not known.
+    // The number of ranks on this machine is unknown, so only this rank's memory is checked.
     match check(args, world.size() as usize, 1) {
-        // All ranks find the same fault; one says so.
+        // All ranks detect the same error, and only rank 0 reports it.
         Err(_) if world.rank() > 0 => return Ok(()),
         checked => checked?,
     }
@@ -32,7 +32,7 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
         Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
-            // Others may wait for this rank in a call of the library's, for ever.
+            // Other ranks may wait for this rank in an MPI call, which has no timeout.
             streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
             world.abort(1)
         }
@@ -64,7 +64,7 @@ fn run_rank(
     Ok(P2pResults { head, rows: benchmark.run()? })
 }
 
-/// The library itself: `MPI_Send` and `MPI_Recv`, `MPI_Sendrecv`, `MPI_Barrier`.
+/// The MPI library itself: `MPI_Send` and `MPI_Recv`, `MPI_Sendrecv`, `MPI_Barrier`.
 struct LibraryMessages(SimpleCommunicator);
 
 impl<X: Transport> MessageImplementation<X> for LibraryMessages {

@@ -1,5 +1,4 @@
-//! Results for people (a head and a table) and for programs (one JSON object, or lines of
-//! comma-separated values).
+//! Results for people (a header and a table) and for programs (one JSON object, or CSV).
 
 use foldwire::kernel::Level;
 use foldwire::{Communicator, Transport};
@@ -14,7 +13,7 @@ use super::implementation::{MPI, RAW};
 use crate::bench::benchmark::slowest;
 use crate::bench::row::{median, percentile};
 
-/// What a line of `--csv` holds.
+/// Columns of `--csv`.
 const CSV_COLUMNS: [&str; 16] = [
     "what",
     "backend",
@@ -34,7 +33,7 @@ const CSV_COLUMNS: [&str; 16] = [
     "speedup_mpi",
 ];
 
-/// What `--json` prints as one object.
+/// Object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct P2pResults {
     #[serde(flatten)]
@@ -42,14 +41,14 @@ pub(super) struct P2pResults {
     pub(super) rows: Vec<MessageRow>,
 }
 
-/// What was measured, and how.
+/// Configuration of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct P2pHead {
     backend: String,
     ranks: usize,
     link: Option<String>,
     exact_below: usize,
-    /// What the values are, for people.
+    /// Description of the values, for people.
     data: String,
     frame_bytes: usize,
     checksums: bool,
@@ -57,7 +56,7 @@ pub(super) struct P2pHead {
 }
 
 impl P2pHead {
-    /// `backend` is its name, and whatever else says what it is.
+    /// `backend` is the name and details of the backend.
     pub(super) fn new<X: Transport>(
         args: &P2pArgs,
         comm: &Communicator<X>,
@@ -76,7 +75,7 @@ impl P2pHead {
         }
     }
 
-    /// Lines that begin with `#`.
+    /// Returns lines that begin with `#`.
     fn text(&self) -> String {
         let link = self.link.as_ref().map_or_else(String::new, |link| format!(", links of {link}"));
         let checksums = if self.checksums { "with checksums" } else { "without checksums" };
@@ -92,42 +91,42 @@ impl P2pHead {
     }
 }
 
-/// A contestant at a size.
+/// Results of an implementation at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageRow {
     what: What,
-    /// Size of a message; `None` if there is none.
+    /// Size of a message; `None` for the barrier.
     n_bytes: Option<usize>,
     contestant: String,
-    /// Messages of a measurement.
+    /// Number of messages in a measurement.
     in_a_row: usize,
-    /// Seconds of a message: median over rounds, the fastest round's, what 99 of 100 rounds do not
-    /// exceed, and each round's.
+    /// Seconds per message: median over rounds, fastest round, 99th percentile over rounds, and all
+    /// rounds.
     time_s: f64,
     min_s: f64,
     p99_s: f64,
     times_s: Vec<f64>,
-    /// In 1e6 bytes/s.
+    /// Rate in 1e6 bytes/s.
     mb_per_s: Option<f64>,
-    /// Bytes of the messages that were looked at, of all ranks together, before and after
-    /// compression; of Foldwire only.
+    /// Bytes of the checked messages over all ranks, before and after compression; only for
+    /// Foldwire.
     raw_bytes: Option<u64>,
     wire_bytes: Option<u64>,
     ratio: Option<f64>,
-    /// Largest error of what has come, and what is allowed.
+    /// Largest error of the received values, and the allowed error.
     max_err: Option<f64>,
     bound_abs: Option<f64>,
     n_wrong: Option<usize>,
-    /// Time of that contestant / time, if it takes part.
+    /// Time of another implementation / this time, if that implementation takes part.
     speedup_raw: Option<f64>,
     speedup_mpi: Option<f64>,
 }
 
 impl MessageRow {
-    /// The row of one contestant, from what each rank says.
+    /// Returns the row of one implementation, from the records of all ranks.
     ///
     /// # Panics
-    /// If there are no ranks, or they have run different numbers of rounds.
+    /// If there are no ranks, or ranks have run different numbers of rounds.
     pub(super) fn new(
         what: What,
         n_bytes: Option<usize>,
@@ -140,7 +139,7 @@ impl MessageRow {
         let n_ways = if what == What::SendRecv { 2 } else { 1 };
         let rate = |n_bytes: usize| (n_ways * n_bytes) as f64 / time_s.max(1e-9) / 1e6;
         let sum = |which: usize| {
-            // Ranks that send nothing say nothing.
+            // Ranks that send nothing report nothing.
             let mut bytes = ranks.iter().filter_map(|rank| rank.bytes).map(|b| b[which]).peekable();
             bytes.peek().is_some().then(|| bytes.sum::<u64>())
         };
@@ -167,7 +166,7 @@ impl MessageRow {
         }
     }
 
-    /// What is wrong with what has come, if something is.
+    /// Returns a description of what is wrong with the received values, if anything is.
     pub(super) fn fault(&self) -> Option<String> {
         let n_wrong = self.n_wrong.filter(|&n| n > 0)?;
         let (what, contestant) = (self.what.name(), &self.contestant);
@@ -180,7 +179,7 @@ impl MessageRow {
     }
 }
 
-/// Fills the speed-ups of the rows of one size.
+/// Sets the speed-ups in the rows of one size.
 pub(super) fn compare(rows: &mut [MessageRow]) {
     let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
     let [raw, mpi] = [RAW, MPI].map(time);
@@ -191,7 +190,7 @@ pub(super) fn compare(rows: &mut [MessageRow]) {
 }
 
 impl P2pResults {
-    /// The rows as comma-separated values, with a line of names.
+    /// Returns the rows as CSV with a header line.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
         let mut csv = csv::Writer::from_writer(Vec::new());
         csv.write_record(CSV_COLUMNS)?;
@@ -220,13 +219,13 @@ impl P2pResults {
         Ok(String::from_utf8(csv.into_inner()?)?)
     }
 
-    /// Head and table.
+    /// Returns header and table.
     pub(super) fn text(&self) -> String {
         format!("{}\n{}", self.head.text(), table(&self.rows))
     }
 }
 
-/// One line a contestant and size; the column of MPI only where it takes part.
+/// Formats one line for each implementation and size. MPI has a column only if it takes part.
 fn table(rows: &[MessageRow]) -> String {
     let has_mpi = rows.iter().any(|row| row.speedup_mpi.is_some());
     let mut columns = vec![

@@ -1,4 +1,4 @@
-//! Ranks that are threads of this process.
+//! Ranks as threads of this process.
 
 use foldwire::Communicator;
 use foldwire_arguments::P2pArgs;
@@ -13,7 +13,7 @@ use super::{check, plans, show};
 use crate::bench::runner::{Barrier, barrier};
 use crate::bench::{config_from_env, progress};
 
-/// Ranks unless told otherwise.
+/// Default number of ranks.
 const DEFAULT_RANKS: usize = 2;
 
 /// Starts the ranks and runs the benchmark.

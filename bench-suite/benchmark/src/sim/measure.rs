@@ -1,16 +1,19 @@
-//! This machine's codec, primitive by primitive, as the engine calls it; and what sums of the field
-//! become.
+//! Speeds of this machine's codec primitives, as the engine calls them, and sizes of sums of the
+//! field.
 //!
-//! *Speeds.* Segments are as long as the engine's. Own values and output stream over arrays as
-//! large as those of all ranks that share the core. A frame that a rank works on was just written
-//! by another, so frames come from a small pool, and between batches another thread writes them
-//! anew: they are in its cache, or on their way to memory. As many threads as will compute at the
-//! same time do the same side by side, so that they share the memory as ranks would. Incoming
-//! frames are sums of as many operands as ranks have when a sum is on its way. The time is the
-//! median of some passes.
+//! *Speeds.* The measurement imitates an engine:
 //!
-//! *Ratio.* Rank r begins at r/n of the field, as in `foldwire bench`. Segments of ranks 0, 1, …
-//! are folded one after the other; sizes are noted at powers of two.
+//! - Segments are as long as the engine's.
+//! - Local input and output are as large as the arrays of all ranks that share the core.
+//! - A rank's frames were just written by another rank. So frames come from a small pool, and
+//!   another thread rewrites them between batches. They are in its cache, or on the way to memory.
+//! - The number of threads is that of ranks that compute at once, so that they share the memory.
+//! - Received frames are partial sums, with as many operands as in a real call.
+//!
+//! The time is the median of several passes.
+//!
+//! *Ratio.* Rank r's data begin at r/n of the field, as in `foldwire bench`. Segments of ranks 0,
+//! 1, … are folded one after the other. Sizes are recorded at powers of two.
 
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex, MutexGuard};
@@ -26,36 +29,36 @@ use foldwire_sim::cost::{Costs, Speeds, Wire};
 use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of the arrays that are streamed over, each, at least and at most.
+/// Least and greatest size in bytes of each array.
 const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];
-/// Frames under way, which is also how many are worked on in a batch.
+/// Number of frames in a pool, and number of segments in a batch.
 const POOL: usize = 16;
-/// Spare frames, which were in use a moment ago.
+/// Number of destination buffers, which are reused and so remain in the cache.
 const SPARES: usize = 4;
-/// Passes over the arrays; the median counts.
+/// Number of timed passes over the arrays, whose median is used.
 const PASSES: usize = 5;
-/// Most values that are folded to learn the ratio, all operands together.
+/// Most values that are folded to measure the ratio, all operands together.
 const FOLDED: usize = 1 << 29;
 
-/// What is to be measured.
+/// Parameters of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MeasurementTask {
     pub(crate) codec: CodecId,
     pub(crate) bound: Bound,
     /// Ranks whose values are added up.
     pub(crate) size: usize,
-    /// Whether they are added up, or only moved.
+    /// True if values are added up, false if they only move.
     pub(crate) reduces: bool,
     /// Bytes of a frame.
     pub(crate) frame_bytes: usize,
     /// Threads that compute at the same time.
     pub(crate) busy: usize,
-    /// Bytes of the arrays of all ranks that share one of the cores.
+    /// Bytes of the arrays of all ranks that share a core.
     pub(crate) array_bytes: usize,
 }
 
 impl MeasurementTask {
-    /// Values of a full segment.
+    /// Returns the number of values in a full segment.
     fn n_values<T: Float>(&self, codec: &dyn Codec<T>) -> usize {
         let fits = |n: usize| {
             codec.max_encoded_len(n).is_some_and(|len| len + HEADER_BYTES <= self.frame_bytes)
@@ -71,10 +74,10 @@ impl MeasurementTask {
         self.codec.instance(&params.with_shape(data.shape()))
     }
 
-    /// Sizes of sums of 1 to `size` operands.
+    /// Measures the sizes of sums of 1 to `size` operands.
     ///
     /// # Errors
-    /// What the codec says.
+    /// Errors of the codec.
     pub(crate) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
         let data = &data.between(self.size);
         let codec = self.codec(data);
@@ -114,14 +117,14 @@ impl MeasurementTask {
         Ok(Wire::measured(fixed, widths))
     }
 
-    /// Speeds of one of the threads that compute at the same time.
+    /// Measures the speeds of one of the threads that compute at the same time.
     ///
     /// # Errors
-    /// What the codec says.
+    /// Errors of the codec.
     pub(crate) fn costs<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
         let data = &data.between(self.size);
-        // Where one thread computes, another stands in for the rank or network that its frames come
-        // from.
+        // A single computing thread needs a second thread, which writes its frames in place of a
+        // rank or network.
         let n_threads = self.busy.max(2);
         let barrier = Barrier::new(n_threads);
         let pools = (0..n_threads).map(|_| self.pools(data).map(Mutex::new));
@@ -145,7 +148,7 @@ impl MeasurementTask {
             };
             threads.into_iter().map(join).take(self.busy).collect()
         });
-        // Each did the same work: the mean time, not the mean speed.
+        // All threads did the same work, so times are averaged, not speeds.
         let mean = |of: fn(&PrimitiveTimes) -> f64| {
             threads.iter().map(of).sum::<f64>() / threads.len() as f64
         };
@@ -171,7 +174,7 @@ impl MeasurementTask {
     }
 }
 
-/// Seconds per byte of values (checksum: per byte on the wire).
+/// Seconds per byte of values (checksum: per byte of the frame).
 #[derive(Debug, Clone, Copy)]
 struct PrimitiveTimes {
     encode: f64,
@@ -188,22 +191,22 @@ struct PrimitiveTimes {
     sample: f64,
 }
 
-/// A frame's bytes and how many are used.
+/// Bytes of a frame, and the number of bytes in use.
 type EncodedFrame = (Vec<u8>, usize);
 
-/// Frames of one thread that another writes.
+/// Frames of one thread that another thread rewrites.
 struct FramePools {
-    /// Own values, encoded.
+    /// Encoded local input.
     singles: Vec<EncodedFrame>,
     /// Partial sums.
     partials: Vec<EncodedFrame>,
-    /// What is decoded at the end.
+    /// Frames that are decoded at the end.
     finals: Vec<EncodedFrame>,
 }
 
 impl FramePools {
-    /// Writes a byte of every cache line anew, as it is, which moves the line to the cache of this
-    /// core.
+    /// Rewrites one byte of every cache line with its own value. This moves the line to the cache
+    /// of this core.
     fn rewrite(&mut self) {
         const LINE: usize = 64;
         let Self { singles, partials, finals } = self;
@@ -231,8 +234,8 @@ impl MeasurementTask {
             }
             Ok((sum, len))
         };
-        // On its way a sum has 1 to size − 1 operands before it is folded; more than 32 hardly
-        // change its width.
+        // A partial sum has 1 to size − 1 operands before it is folded. More than 32 operands
+        // hardly change its size.
         let most = self.size.min(32);
         let partial = |i: usize| 1 + i * most.saturating_sub(1) / POOL;
         let last = if self.reduces { most } else { 1 };
@@ -244,7 +247,7 @@ impl MeasurementTask {
     }
 }
 
-/// A thread's place among those that measure together.
+/// A thread's view of the threads that measure together.
 struct ThreadContext<'a> {
     thread: usize,
     barrier: &'a Barrier,
@@ -253,7 +256,8 @@ struct ThreadContext<'a> {
 }
 
 impl ThreadContext<'_> {
-    /// Seconds of `n` pieces of work in the median pass: each is given its number and the frames.
+    /// Returns the seconds of `n` calls of `work` in the median pass. `work` receives its index and
+    /// the frames.
     fn time(&self, n: usize, work: &mut dyn FnMut(usize, &mut FramePools)) -> f64 {
         let next = (self.thread + 1) % self.pools.len();
         let mut pass = || {
@@ -294,7 +298,7 @@ struct ThreadArrays<T: Float> {
 }
 
 impl<T: Float> ThreadArrays<T> {
-    /// A thread that does not compute has no arrays.
+    /// Allocates the arrays. A thread that does not compute has empty ones.
     fn new(task: &MeasurementTask, data: &Data<T>, thread: usize, computes: bool) -> Self {
         let codec = task.codec(data);
         let n = task.n_values(codec.as_dyn());
@@ -350,7 +354,7 @@ impl<T: Float> ThreadArrays<T> {
             checked_bytes += len;
             black_box(xxh3_64(&frame[..*len]));
         });
-        // Of the first pass, which is not timed, and the others.
+        // The untimed first pass and the timed passes all counted bytes.
         let checked_per_byte = checked_bytes as f64 / (PASSES + 1) as f64 / n_bytes;
         let in_place = |frame: &mut [u8], local: &[T]| {
             codec.homomorphic()?.fold_in_place(&Op::Sum, frame, local)
@@ -376,7 +380,7 @@ impl<T: Float> ThreadArrays<T> {
                 black_box(codec.fold(&Op::Sum, &frame[..*len], &local[at(i)], dst).expect(CHECKED));
             }
         });
-        // A codec that cannot combine frames is never asked to.
+        // The engine never combines frames of a codec that does not support it, so any value does.
         let combine = codec.homomorphic().map_or(refold, |codec| {
             timed(&mut |i, pools| {
                 let (frame, len) = &mut pools.partials[i % POOL];

@@ -1,4 +1,4 @@
-//! Predictions for people (a head and a table) and for programs (one JSON object).
+//! Predictions for people (a header and a table) and for programs (one JSON object).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::speeds::ModelSpeeds;
 use super::sweep::{Sweep, SweepSetting};
 
-/// Head and table.
+/// Returns header and table.
 pub(super) fn text(
     setting: &SweepSetting,
     speeds: &ModelSpeeds,
@@ -84,7 +84,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// One JSON object.
+/// Returns one JSON object.
 pub(super) fn json(
     setting: &SweepSetting,
     speeds: &ModelSpeeds,
@@ -99,7 +99,7 @@ pub(super) fn json(
         link: &'a str,
         latency_s: f64,
         overhead_s: f64,
-        /// `null`: all messages leave at once.
+        /// `null` if all messages leave at once.
         eager_bytes: Option<u32>,
         checksums: bool,
         ranks_per_node: usize,

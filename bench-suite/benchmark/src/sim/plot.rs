@@ -1,4 +1,4 @@
-//! The picture: speed-up over raw by ranks, one line a preset.
+//! The plot of speed-up over raw by ranks, one line for each preset.
 
 use foldwire::Preset;
 use foldwire_workbench::plot::{self, COLOURS, FONT, Plot};
@@ -10,7 +10,7 @@ use super::sweep::{Sweep, SweepSetting};
 
 const SIZE: (u32, u32) = (760, 460);
 
-/// A sweep; the time instead of the speed-up if raw did not take part.
+/// A plot of a sweep. It shows times instead of speed-ups if raw did not take part.
 pub(super) struct SweepPlot<'a> {
     pub(super) setting: &'a SweepSetting,
     pub(super) sweep: &'a Sweep,
@@ -33,7 +33,7 @@ impl Plot for SweepPlot<'_> {
             _ => row.time_s * 1e3,
         };
         let first = setting.ranks.iter().copied().min().unwrap_or(1) as f64;
-        // One number of ranks still needs an axis.
+        // An axis needs a range, even for one number of ranks.
         let last = (setting.ranks.iter().copied().max().unwrap_or(1) as f64).max(first * 1.01);
         let top = sweep.rows.iter().map(value).fold(0.0, f64::max) * 1.08;
         let font = |size: u32| (FONT, size * scale);

@@ -1,8 +1,9 @@
-//! Where the model's speeds come from: this machine, a file, or a publication.
+//! Sources of the model's speeds: this machine, a file, or a publication.
 //!
-//! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of
-//! memory must be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a
-//! ratio that of the field is measured; without speeds for raw it has those of memory.
+//! A file is TOML or JSON. It must hold encode, decode and combine of the codec, and copy and add
+//! of memory. Other speeds are derived from these ([`cost::Speeds::of_parts`]). If the file has no
+//! ratio, the ratio of the field is measured. If it has no speeds for raw, raw uses those of
+//! memory.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -21,20 +22,20 @@ use serde::{Deserialize, Serialize};
 use super::measure::MeasurementTask;
 use super::sweep::SweepSetting;
 
-/// Largest frame whose primitives and ratio are measured: of these some hundred are needed.
+/// Largest frame for measurements, which need some hundred frames.
 const MAX_FRAME: usize = 16 << 20;
-/// Operands of the sums that speeds are measured on, at most.
+/// Largest number of operands in the sums that speeds are measured on.
 const MOST_OPERANDS: usize = 64;
 
-/// Speeds in 1e9 bytes of values per second, as they stand in a file.
+/// Speeds in 1e9 bytes of values per second, as written in a file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpeedsFile {
-    /// Whose speeds these are.
+    /// Description of the machine and the source.
     about: String,
     memory: MemorySpeeds,
-    /// What raw is charged with in place of `memory`: an MPI library works on one thread, however
-    /// many the codec has.
+    /// Speeds of raw, in place of `memory`. An MPI library uses one thread, however many the codec
+    /// has.
     raw: Option<MemorySpeeds>,
     codec: CodecSpeeds,
     /// Pairs of (operands, raw bytes over compressed bytes); measured on the field if empty.
@@ -46,9 +47,9 @@ struct SpeedsFile {
 #[serde(deny_unknown_fields)]
 struct MemorySpeeds {
     copy: f64,
-    /// Adding one array to another.
+    /// Addition of one array to another.
     add: f64,
-    /// Looking at values for their extent; no time if left out.
+    /// Scan of values for their value range; takes no time if absent.
     look: Option<f64>,
     checksum: Option<f64>,
 }
@@ -86,16 +87,16 @@ impl SpeedsFile {
         ];
         let speeds = must.into_iter().chain(may.into_iter().flatten());
         let numbers = speeds.chain(ratio.iter().map(|&(_, ratio)| ratio));
-        anyhow::ensure!(numbers.into_iter().all(|x| x > 0.0), "speeds and ratios are above 0");
+        anyhow::ensure!(numbers.into_iter().all(|x| x > 0.0), "speeds and ratios must be above 0");
         let ascends = ratio.is_sorted_by(|a, b| a.0 < b.0) && ratio.iter().all(|&(k, _)| k > 0);
-        anyhow::ensure!(ascends, "operands of ratios ascend from 1");
+        anyhow::ensure!(ascends, "the operands of ratios must ascend from 1");
         Ok(file)
     }
 
-    /// Of values of so many bytes.
+    /// Returns the costs of raw, for values of `value_bytes` bytes.
     fn raw(&self, value_bytes: usize) -> Costs {
         let MemorySpeeds { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
-        // Values are added in the received frame; what is stored as well is copied from it.
+        // Values are added in the received frame. Storing the result also copies it.
         let speeds = cost::Speeds {
             fold: add,
             fold_store: (add.recip() + copy.recip()).recip(),
@@ -129,7 +130,7 @@ impl SpeedsFile {
         let widths = self.ratio.iter().map(|&(k, ratio)| (k, value_bytes as f64 / ratio)).collect();
         let wire = if self.ratio.is_empty() { measured } else { Wire::measured(0, widths) };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
-        // A sample costs a tenth of a look at everything.
+        // A sample costs a tenth of a scan of all values.
         Costs { speeds: speeds.times(1e9), wire, look, sample: look * 10.0 }
     }
 }
@@ -137,11 +138,11 @@ impl SpeedsFile {
 /// Costs of both codecs for any number of ranks.
 #[derive(Debug)]
 pub(super) struct ModelSpeeds {
-    /// Whose speeds these are.
+    /// Description of the machine and the source.
     pub(super) about: String,
     raw: Costs,
     lossy: Costs,
-    /// Bytes of sums by the number of ranks, where measured.
+    /// Sizes of sums for each number of ranks, if measured.
     wires: Vec<(usize, Wire)>,
 }
 
@@ -160,12 +161,12 @@ pub(super) struct SpeedsInGbps {
     copy: f64,
 }
 
-/// Values of some type that codecs are measured on.
+/// Values of any type that codecs are measured on.
 pub(super) trait MeasuredValues {
-    /// As [`Task::wire`].
+    /// Calls [`MeasurementTask::wire`].
     fn wire(&self, task: &MeasurementTask) -> anyhow::Result<Wire>;
 
-    /// As [`Task::costs`].
+    /// Calls [`MeasurementTask::costs`].
     fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs>;
 }
 
@@ -180,10 +181,10 @@ impl<T: Float> MeasuredValues for Data<T> {
 }
 
 impl ModelSpeeds {
-    /// What the user asked for. Measuring takes seconds.
+    /// Returns the requested speeds. Measuring takes seconds.
     ///
     /// # Errors
-    /// Files that are missing or no such table.
+    /// Fails if the file is missing or invalid.
     pub(super) fn new(
         args: &SimArgs,
         setting: &SweepSetting,
@@ -223,7 +224,7 @@ impl ModelSpeeds {
         let measures_ratio = file.as_ref().is_none_or(|file| file.ratio.is_empty());
         if measures_ratio && args.frame > MAX_FRAME {
             return Err(UsageError::new(format!(
-                "--frame {} is more than is measured here; take 16M at most, or --speeds of a file that tells the ratio",
+                "--frame {} is too large to measure; use 16M at most, or --speeds with a file that holds the ratio",
                 Size(args.frame)
             ))
             .into());
@@ -267,7 +268,7 @@ impl ModelSpeeds {
         Ok(Self { about, raw, lossy, wires })
     }
 
-    /// What the plan's codec costs between `size` ranks.
+    /// Returns the costs of the plan's codec between `size` ranks.
     pub(super) fn costs(&self, plan: &Plan, size: usize) -> Costs {
         let mut costs = if plan.codec.is_exact() { &self.raw } else { &self.lossy }.clone();
         let wire = self.wires.iter().find(|&&(known, _)| known == size);
@@ -277,12 +278,12 @@ impl ModelSpeeds {
         costs
     }
 
-    /// Whether the ratio came with the speeds; else it is that of the field.
+    /// Returns whether the ratio came with the speeds. If not, it was measured on the field.
     pub(super) fn has_ratio(&self) -> bool {
         self.wires.is_empty()
     }
 
-    /// Both codecs' speeds.
+    /// Returns both codecs' speeds.
     pub(super) fn in_gbps(&self) -> [SpeedsInGbps; 2] {
         let of = |codec: CodecId, costs: &Costs| {
             let speeds = costs.speeds.times(1e-9);
@@ -304,7 +305,7 @@ impl ModelSpeeds {
 }
 
 impl SpeedsInGbps {
-    /// One line.
+    /// Returns the speeds as one line.
     pub(super) fn text(&self) -> String {
         let Self { codec, encode, decode, fold, fold_store, combine, reduce, refold, recode, copy } =
             self;

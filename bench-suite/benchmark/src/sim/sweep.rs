@@ -1,4 +1,4 @@
-//! Ranks × presets: one prediction each, side by side on the cores of this machine.
+//! Ranks × presets: one prediction each, in parallel on the cores of this machine.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use serde::Serialize;
 
 use super::speeds::ModelSpeeds;
 
-/// A prediction for values of one type, so that what follows is compiled once for all types.
+/// A prediction for values of one type. With a pointer, the rest is compiled once for all types.
 type PredictFn = fn(&Case, &Cluster, &Costs) -> Result<Prediction, CostError>;
 
-/// What all predictions have in common.
+/// Parameters that all predictions share.
 #[derive(Debug, Clone)]
 pub(super) struct SweepSetting {
     pub(super) collective: Collective,
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
-    /// Of all presets, in place of their own.
+    /// Schedule of all presets, in place of their own.
     pub(super) schedule: Option<Named>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
@@ -79,14 +79,14 @@ pub(super) struct SweepRow {
     pub(super) preset: Preset,
     pub(super) schedule: &'static str,
     pub(super) time_s: f64,
-    /// Time of raw over this.
+    /// Time of raw over this time.
     pub(super) speedup_raw: Option<f64>,
-    /// Bytes of the messages of all ranks.
+    /// Bytes of all ranks' messages.
     pub(super) wire_bytes: u64,
     pub(super) n_messages: u64,
-    /// Of the time, how much the busiest rank computes.
+    /// Fraction of the time that the busiest rank computes.
     pub(super) computing: f64,
-    /// Of the time, how much the busiest link sends; `None` where links take no time.
+    /// Fraction of the time that the busiest link sends; `None` if links take no time.
     pub(super) sending: Option<f64>,
     pub(super) n_events: u64,
 }
@@ -95,17 +95,17 @@ fn name<S: serde::Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(preset.name())
 }
 
-/// All of them, in the order of ranks and presets.
+/// All predictions, in the order of ranks and presets.
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) rows: Vec<SweepRow>,
-    /// Events of all predictions over the seconds that they took, added up.
+    /// Events of all predictions, per second of their total duration.
     pub(super) events_per_s: f64,
 }
 
 impl Sweep {
     /// # Errors
-    /// [`CostError`].
+    /// Errors of the cost model ([`CostError`]).
     pub(super) fn run(setting: &SweepSetting, speeds: &ModelSpeeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
@@ -116,7 +116,7 @@ impl Sweep {
             progress.inc(1);
             Ok((row, started.elapsed().as_secs_f64()))
         };
-        // The largest take longest: they go first, so that no core is idle at the end.
+        // The largest predictions take longest. They run first, so that no core is idle at the end.
         let mut results =
             cases.par_iter().rev().with_max_len(1).map(run).collect::<Result<Vec<_>, _>>()?;
         results.reverse();
@@ -160,7 +160,7 @@ fn one(
     })
 }
 
-/// Tells each row how it compares with raw on as many ranks.
+/// Sets each row's speed-up over raw on the same number of ranks.
 fn compare(rows: &mut [SweepRow]) {
     let raw: Vec<(usize, f64)> = rows
         .iter()

@@ -1,10 +1,10 @@
-//! `foldwire sim --validate`: predicted against measured time.
+//! `foldwire sim --validate`: compares predicted with measured times.
 //!
-//! | file | where the measured times come from |
+//! | file | source of the measured times |
 //! |---|---|
-//! | `threads` | runs between threads of this process, made for it |
-//! | `fabric` | results that `foldwire bench` wrote, on any fabric |
-//! | `results` | reading those |
+//! | `threads` | runs between threads of this process |
+//! | `fabric` | results of `foldwire bench` on any fabric |
+//! | `results` | parser of these results |
 
 mod fabric;
 mod results;
@@ -19,7 +19,7 @@ use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Runs the comparison that the user asked for: results on stdout, everything else on stderr.
+/// Runs the requested comparison. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
 /// Calls that fail, results that cannot be compared, and output that cannot be written.
@@ -55,21 +55,21 @@ struct ValidationRow {
     n_bytes: usize,
     link: String,
     latency_s: f64,
-    /// What waking up costs.
+    /// Cost of waking up.
     wake_s: f64,
     /// Median of the runs.
     measured_s: f64,
     /// Fastest and slowest run.
     measured_range_s: [f64; 2],
     predicted_s: f64,
-    /// Predicted over measured, less 1.
+    /// Predicted / measured − 1.
     error: f64,
 }
 
 /// All configurations, and what they have in common.
 #[derive(Debug)]
 struct Comparison {
-    /// For people: lines before the table.
+    /// Lines before the table, for people.
     head: Vec<String>,
     /// The same for programs.
     about: Map<String, Value>,
@@ -77,14 +77,14 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// The median and the largest error, whatever their sign.
+    /// Returns the median and the largest error, regardless of sign.
     fn errors(&self) -> (f64, f64) {
         let mut errors: Vec<f64> = self.rows.iter().map(|row| row.error.abs()).collect();
         errors.sort_unstable_by(f64::total_cmp);
         (errors[errors.len() / 2], errors[errors.len() - 1])
     }
 
-    /// One JSON object.
+    /// Returns one JSON object.
     fn json(&self) -> serde_json::Result<String> {
         #[derive(Serialize)]
         struct ValidationJson<'a> {
@@ -104,7 +104,7 @@ impl Comparison {
         })
     }
 
-    /// Head, table and the last line.
+    /// Returns header, table and summary.
     fn text(&self) -> String {
         let head: String = self.head.iter().map(|line| format!("# {line}\n")).collect();
         let (median, largest) = self.errors();
@@ -152,8 +152,8 @@ fn table(rows: &[ValidationRow]) -> String {
     table.render()
 }
 
-/// The seconds x with which `predicted(x)`, which grows with x, is `measured`; 0 if it is more even
-/// then.
+/// Finds the seconds x at which the increasing `predicted(x)` equals `measured`. Returns 0 if
+/// `predicted(0)` is already larger.
 fn bisect(measured: f64, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let (mut low, mut high) = (0.0, measured);
     for _ in 0..40 {

@@ -1,14 +1,14 @@
-//! Predicted times of what `foldwire bench` has measured, on any fabric.
+//! Predictions of times that `foldwire bench` measured, on any fabric.
 //!
-//! What the fabric's software takes of cores comes from results of their own, never from those that
-//! are compared: raw exchanges, which the fabric carries as they are. Three times give three
-//! numbers, each so that the model gives the time that was measured:
+//! The CPU cost of the fabric's software comes from separate results, never from the results that
+//! are compared. These are raw exchanges, which the fabric carries unchanged. Three measured times
+//! determine three parameters, each so that the model reproduces the time:
 //!
-//! | raw time | between | gives |
+//! | raw time | between | determines |
 //! |---|---|---|
-//! | one value | ranks that have a core each | what a message takes at each end, after the latency that the user states |
-//! | a long array | the same | what a byte takes at each end |
-//! | one value | all ranks of a machine, if it has fewer cores | what waking up takes |
+//! | one value | ranks with a core each | time of a message at each end, beyond the latency that the user states |
+//! | a long array | the same | time of a byte at each end |
+//! | one value | all ranks of a machine, if it has fewer cores | time of waking up |
 //!
 //! Speeds of the codec are this machine's, measured as for the comparison between threads.
 
@@ -28,10 +28,10 @@ use super::super::measure::MeasurementTask;
 use super::results::{FabricResults, PresetTimes};
 use super::{Comparison, ValidationRow, bisect};
 
-/// Predicts what is in the files.
+/// Predicts the results in the files.
 ///
 /// # Errors
-/// Files that cannot be compared, and calls that the library refuses.
+/// Fails if the files cannot be compared, or the library rejects a call.
 pub(super) fn compare(
     args: &SimArgs,
     files: &[PathBuf],
@@ -90,23 +90,23 @@ fn read(files: &[PathBuf]) -> Result<Vec<FabricResults>, UsageError> {
     files.iter().map(|path| FabricResults::read(path)).collect()
 }
 
-/// What the fabric is taken to be.
+/// Parameters of the fabric.
 #[derive(Debug, Clone, Copy)]
 struct FabricModel {
-    /// Seconds on the way.
+    /// Seconds of a message on the network.
     latency: f64,
     /// Bytes up to which a message leaves at once.
     eager: Option<u32>,
-    /// Seconds of a core that a message takes, at each end.
+    /// Seconds of CPU time for a message, at each end.
     overhead: f64,
-    /// And each of its bytes.
+    /// Seconds of CPU time for each of its bytes, at each end.
     per_byte: f64,
-    /// Seconds of a core that waking up takes.
+    /// Seconds of CPU time for waking up.
     wake: f64,
 }
 
 impl FabricModel {
-    /// This one, with what the files tell.
+    /// Returns these parameters, adjusted to the results in the files.
     fn measured(
         self,
         files: &[FabricResults],
@@ -119,12 +119,12 @@ impl FabricModel {
         };
         let all: Vec<(&FabricResults, &PresetTimes)> = files.iter().flat_map(of_file).collect();
         let has_core = |ranks: usize| ranks.min(machine.host.ranks_per_node) <= machine.host.cores;
-        let (apart, together): (Vec<_>, Vec<_>) =
+        let (with_core, sharing_cores): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(results, _)| has_core(results.ranks));
         let n_bytes = |(_, times): &&(&FabricResults, &PresetTimes)| times.n_bytes;
         let (call, long) = match (
-            apart.iter().min_by_key(n_bytes),
-            apart.iter().max_by_key(n_bytes),
+            with_core.iter().min_by_key(n_bytes),
+            with_core.iter().max_by_key(n_bytes),
         ) {
             (Some(&call), Some(&long)) if call.1.n_bytes < long.1.n_bytes => (call, long),
             _ => {
@@ -141,10 +141,10 @@ impl FabricModel {
         let long = machine.timed_case(long)?;
         let with = |per_byte| Self { per_byte, ..found };
         let found = long.solve(|per_byte| long.predicted(with(per_byte))).map(with)?;
-        let Some(&crowd) = together.iter().min_by_key(n_bytes) else { return Ok(found) };
-        let crowd = machine.timed_case(crowd)?;
+        let Some(&shared) = sharing_cores.iter().min_by_key(n_bytes) else { return Ok(found) };
+        let shared = machine.timed_case(shared)?;
         let with = |wake| Self { wake, ..found };
-        crowd.solve(|wake| crowd.predicted(with(wake))).map(with)
+        shared.solve(|wake| shared.predicted(with(wake))).map(with)
     }
 
     fn row(self, results: &FabricResults, times: &PresetTimes, predicted_s: f64) -> ValidationRow {
@@ -164,11 +164,11 @@ impl FabricModel {
     }
 }
 
-/// This machine, in place of those that ranks run on.
+/// This machine, which stands in for the machines of the ranks.
 struct LocalMachine<'a> {
     source: &'a Source,
     host: Host,
-    /// What has been measured.
+    /// Measurements so far.
     known: Vec<(DType, MeasurementTask, Costs)>,
 }
 
@@ -222,7 +222,7 @@ impl LocalMachine<'_> {
     }
 }
 
-/// A time that was measured, and all that a prediction of it needs but the fabric.
+/// A measured time, and everything that its prediction needs except the fabric.
 struct TimedCase<'r> {
     results: &'r FabricResults,
     times: &'r PresetTimes,
@@ -262,7 +262,7 @@ impl TimedCase<'_> {
         Ok(predict::<T>(&case, &Cluster { network, host }, &self.costs)?.seconds)
     }
 
-    /// The number with which the prediction is the time that was measured.
+    /// Finds the parameter at which the prediction equals the measured time.
     fn solve(&self, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
         bisect(self.times.median, predicted)
     }

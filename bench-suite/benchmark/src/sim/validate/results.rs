@@ -1,4 +1,4 @@
-//! What `foldwire bench --json` has written, as far as a prediction needs it.
+//! Parser of `foldwire bench --json`, as far as predictions need it.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -21,34 +21,34 @@ pub(super) struct FabricResults {
     pub(super) root: usize,
     pub(super) in_place: bool,
     pub(super) bound: Bound,
-    /// What the values are, for people.
+    /// Description of the values, for people.
     pub(super) data: String,
     pub(super) link: LinkRate,
     pub(super) lanes: usize,
     pub(super) frame_bytes: usize,
     pub(super) checksums: bool,
-    /// Of presets; those of the MPI library's own collectives are left out.
+    /// Times of presets, without the MPI library's own collectives.
     pub(super) times: Vec<PresetTimes>,
 }
 
-/// Times of a preset at a size.
+/// Times of a preset at one size.
 #[derive(Debug, Clone)]
 pub(super) struct PresetTimes {
     pub(super) preset: Preset,
     pub(super) n_bytes: usize,
-    /// Seconds, the median.
+    /// Median, in seconds.
     pub(super) median: f64,
-    /// The fastest and the slowest.
+    /// Fastest and slowest, in seconds.
     pub(super) range: [f64; 2],
 }
 
-/// How to get a file that can be read.
+/// Instruction for making a readable file.
 const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
 
 impl FabricResults {
     /// # Errors
-    /// Files that are missing, no results of the benchmark, or of calls that the model does not
-    /// tell apart from others.
+    /// Fails if the file is missing, is not a result of the benchmark, or holds calls that the
+    /// model does not distinguish from others.
     pub(super) fn read(path: &Path) -> Result<Self, UsageError> {
         let fault = |error: String| UsageError::new(format!("{}: {error}", path.display()));
         let unread = |error| fault(format!("{error}; {SOURCE}"));
@@ -63,7 +63,7 @@ impl FabricResults {
         let collective = collective
             .ok_or_else(|| format!("`{}` is no collective; {SOURCE}", head.collective))?;
         if head.ranks == 0 {
-            return Err(format!("nobody took part; {SOURCE}"));
+            return Err(format!("the results are of 0 ranks; {SOURCE}"));
         }
         if let Some(op) = head.op.filter(|op| op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
@@ -72,12 +72,14 @@ impl FabricResults {
         let dtype =
             dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
         let link = head.link.ok_or_else(|| {
-            format!("the rate of the links is not in it; {SOURCE} (`--link none`: no limit)")
+            format!(
+                "the file does not hold the rate of the links; {SOURCE} (`--link none`: no limit)"
+            )
         })?;
         let times: Vec<PresetTimes> =
             outcome.rows.iter().filter_map(PresetTimes::of_preset).collect();
         if times.is_empty() {
-            return Err(format!("no times of presets in it; {SOURCE}"));
+            return Err(format!("the file holds no times of presets; {SOURCE}"));
         }
         Ok(Self {
             collective,
@@ -98,7 +100,7 @@ impl FabricResults {
 }
 
 impl PresetTimes {
-    /// `None` if the row is no preset's, or one's that cannot be predicted.
+    /// Returns the times of a row; `None` if it is not a preset, or cannot be predicted.
     fn of_preset(row: &CollectiveRow) -> Option<Self> {
         let mut presets = Preset::ALL.iter().copied().filter(|preset| is_priced(*preset));
         let preset = presets.find(|preset| preset.name() == row.contestant)?;
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
     use crate::bench::output::tests::results;
 
-    /// What the benchmark writes: of a reduction to rank 1, with a preset's row and one of MPI's.
+    /// Output of the benchmark for a reduction to rank 1, with rows of a preset and of MPI.
     fn text() -> String {
         let mut bench = results();
         bench.head.link = Some("1gbit".into());
@@ -143,7 +145,7 @@ mod tests {
             ("\"sum\"", "\"min\"", "only those of sums"),
             ("\"1gbit\"", "null", "--link none"),
             ("\"1gbit\"", "\"1\"", "no link rate"),
-            ("\"ranks\":2", "\"ranks\":0", "nobody"),
+            ("\"ranks\":2", "\"ranks\":0", "0 ranks"),
             ("\"raw\"", "\"mpi-default\"", "no times of presets"),
             ("\"lanes\"", "\"tracks\"", "foldwire bench"),
         ] {

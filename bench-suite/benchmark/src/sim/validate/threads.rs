@@ -1,10 +1,12 @@
-//! Predicted against measured time between threads of this process.
+//! Predicted and measured times between threads of this process.
 //!
-//! Speeds are measured with as many threads busy as ranks can compute at the same time. Two numbers
-//! of the threads backend are found from calls of one value, which are no part of the comparison:
-//! what a message costs, from all ranks of a world driven by one thread; and what waking up costs,
-//! from a call of one value in the very world whose calls are then predicted. No number is fitted
-//! to the times that are compared.
+//! Speeds are measured with as many busy threads as ranks compute at once. Two parameters of the
+//! threads backend come from calls of one value, which are not part of the comparison:
+//!
+//! - the cost of a message, from a world whose ranks are all driven by one thread;
+//! - the cost of waking up, from a call in the same world whose calls are then predicted.
+//!
+//! No parameter is fitted to the times that are compared.
 
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -27,15 +29,15 @@ use super::super::measure::MeasurementTask;
 use super::{Comparison, ValidationRow, bisect};
 use crate::bench::preset_run::PresetRun;
 
-/// Timed runs of each configuration.
+/// Number of timed runs of each configuration.
 const RUNS: usize = 9;
-/// Calls of one value in a row.
+/// Number of consecutive calls of one value.
 const SMALL_CALLS: usize = 200;
 
-/// One world and what is run in it.
+/// One world, and the calls that run in it.
 struct ValidationCase {
     ranks: usize,
-    /// As on the command line.
+    /// Link rate, as on the command line.
     link: &'static str,
     latency: Duration,
     n_bytes: usize,
@@ -47,8 +49,8 @@ const fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// What is compared: ranks from as many as cores to several a core, links from slower than the
-/// codec to as fast as memory, with latency and without, and the other collectives.
+/// The configurations. They cover one to several ranks per core, links from slower than the codec
+/// to as fast as memory, with and without latency, and other collectives.
 const CASES: [ValidationCase; 12] = {
     use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
     use Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Raw, Zccl};
@@ -77,10 +79,10 @@ const CASES: [ValidationCase; 12] = {
     ]
 };
 
-/// Runs and predicts every configuration.
+/// Measures and predicts every configuration.
 ///
 /// # Errors
-/// Calls that fail.
+/// Fails if a call fails.
 pub(super) fn compare<T: Float>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
     let cores = available_parallelism()?.get();
     let message = message_cost()?;
@@ -110,8 +112,8 @@ pub(super) fn compare<T: Float>(args: &SimArgs, source: &Source) -> anyhow::Resu
     Ok(Comparison { head, about, rows })
 }
 
-/// What sending and receiving a small message cost together, in seconds: one thread drives all
-/// ranks.
+/// Returns the seconds that sending and receiving a small message take together. One thread drives
+/// all ranks.
 fn message_cost() -> anyhow::Result<f64> {
     const RANKS: usize = 8;
     let mut comms = World::new(RANKS).communicators();
@@ -216,8 +218,8 @@ impl ValidationCase {
         })
     }
 
-    /// The cluster with what waking up costs in this world: so much that a call of one value is
-    /// predicted as it is measured.
+    /// Returns the cluster with the cost of waking up in this world. With that cost, the prediction
+    /// for a call of one value equals its measured time.
     fn with_wake(&self, cluster: Cluster) -> anyhow::Result<Cluster> {
         let plan = Plan::raw().with_schedule(&RecursiveDoubling);
         let times = self.world()?.run(|mut comm| -> Result<Vec<Duration>, foldwire::Error> {
