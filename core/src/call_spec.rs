@@ -99,12 +99,12 @@ impl CallSpec<'_> {
     /// Those of an array of so many values that goes round a ring, to measure links before a call.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_round(&self, n_values: usize) -> CallSpec<'static> {
-        let look = self.of_look(n_values);
+        let exchange = self.of_look(n_values);
         CallSpec {
             schedule: &Ring,
-            call: ProgramSpec { collective: Collective::AllGather, ..look.call }.by(&Ring),
-            plan: Plan { division: Division::Blocks, ..look.plan },
-            ..look
+            call: ProgramSpec { collective: Collective::AllGather, ..exchange.call }.by(&Ring),
+            plan: Plan { division: Division::Blocks, ..exchange.plan },
+            ..exchange
         }
     }
 

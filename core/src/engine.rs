@@ -60,7 +60,7 @@ use lane::{Lane, LaneTurn};
 pub(crate) type Compiled = core::convert::Infallible;
 
 /// Calls of one segment of at most so many values make all the steps in a poll that they can.
-const SHORT: usize = 1024;
+const SHORT_CALL_VALUES: usize = 1024;
 
 /// Everything about a call that does not change while it runs.
 #[derive(Clone, Copy)]
@@ -207,12 +207,12 @@ impl<'a> Engine<'a> {
         n_lanes: usize,
         report: Report,
         now: Duration,
-        on: &mut Lanes<F>,
+        lanes: &mut Lanes<F>,
     ) -> Self {
-        on.begin(n_lanes.min(program.layout.n_rounds()));
+        lanes.begin(n_lanes.min(program.layout.n_rounds()));
         Self {
             n_lanes,
-            is_short: on.lanes.len() == 1 && is_short(&report),
+            is_short: lanes.lanes.len() == 1 && is_short(&report),
             report,
             program,
             has_begun: false,
@@ -301,21 +301,21 @@ impl<'a> Engine<'a> {
         let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
         // What the lane before passed since the last look is not counted in this one's.
-        let mut is_look_due = false;
+        let mut is_nudge_due = false;
         let (program, report) = (&self.program, &mut self.report);
         let Lanes { lanes: all, record } = &mut *lanes;
         for lane in all {
-            if core::mem::take(&mut is_look_due) {
+            if core::mem::take(&mut is_nudge_due) {
                 transport.nudge();
             }
             loop {
                 let (on, record) = ((program, n_lanes), record.as_mut());
                 match lane.turn(on, transport, compute, notices, report, record)? {
-                    LaneTurn::Stepped => (moved, is_look_due) = (true, true),
+                    LaneTurn::Stepped => (moved, is_nudge_due) = (true, true),
                     LaneTurn::Waiting => finished = false,
                     LaneTurn::Done => break,
                 }
-                if !(self.is_short && is_look_due && finished) {
+                if !(self.is_short && is_nudge_due && finished) {
                     finished = false;
                     break;
                 }
@@ -400,7 +400,7 @@ impl<F: FrameBuffer> Question for LanesWaiting<'_, F> {
 
 /// Whether a call makes all the steps in a poll that it can.
 const fn is_short(report: &Report) -> bool {
-    report.segment as usize <= SHORT
+    report.segment as usize <= SHORT_CALL_VALUES
 }
 
 /// A transport's error as ours.

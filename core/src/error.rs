@@ -211,7 +211,7 @@ pub enum Error {
         step: usize,
     },
     /// Another rank gave up this call or one before it, or has gone on to another group.
-    #[error("rank {rank} gave the operation up: {}", reason.told(*culprit))]
+    #[error("rank {rank} gave the operation up: {}", reason.description(*culprit))]
     Aborted {
         /// That rank. It may have heard itself of a third one.
         rank: Rank,

@@ -78,7 +78,7 @@ pub(crate) struct Node<'a, X: Transport> {
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     use_: ChannelUse,
-    left: LeftoverFrames,
+    leftover: LeftoverFrames,
 }
 
 /// The use of a channel.
@@ -118,7 +118,7 @@ impl<'a, X: Transport> Node<'a, X> {
             channels: RefCell::new(vec![
                 Channel {
                     use_: ChannelUse::Free,
-                    left: LeftoverFrames::Nothing
+                    leftover: LeftoverFrames::Nothing
                 };
                 n_channels
             ]),
@@ -193,28 +193,28 @@ impl<'a, X: Transport> Node<'a, X> {
         epoch: u64,
     ) -> Result<Rc<[Rc<CallSlot<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
-        let row = Rc::new(call_slot::CallSlots::new());
+        let shared = Rc::new(call_slot::CallSlots::new());
         let call_slot = |&channel: &usize| {
             let port = Port::new(
                 Rc::clone(self),
                 channel,
                 members.cloned(),
                 #[cfg(feature = "std")]
-                row.stopper.clone(),
+                shared.stopper.clone(),
             );
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch as u16);
-            let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
+            let Channel { use_, leftover } = &mut self.channels.borrow_mut()[channel];
             *use_ = ChannelUse::Used;
             if self.config.messages && Some(&channel) == channels.last() {
-                *left = LeftoverFrames::Messages.max(*left);
+                *leftover = LeftoverFrames::Messages.max(*leftover);
             }
             let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
-            let (node, row) = (Rc::clone(self), Rc::clone(&row));
-            Ok(Rc::new(CallSlot { node, channel, epoch, comm, is_taken, row }))
+            let (node, shared) = (Rc::clone(self), Rc::clone(&shared));
+            Ok(Rc::new(CallSlot { node, channel, epoch, comm, is_taken, shared }))
         };
         let call_slots: Rc<[_]> = channels.iter().map(call_slot).collect::<Result<_, Error>>()?;
-        row.call_slots.get_or_init(|| Rc::downgrade(&call_slots));
+        shared.call_slots.get_or_init(|| Rc::downgrade(&call_slots));
         Ok(call_slots)
     }
 
@@ -245,7 +245,7 @@ impl<'a, X: Transport> Node<'a, X> {
             // A call that looks once more, or a user's operation that looks at another call.
             return progress.map(|()| false);
         }
-        let _end = EndOfPass(self);
+        let _end = PassGuard(self);
         let (mut moved, mut finished) = (false, false);
         // Calls may be added and dropped meanwhile.
         let mut next = 0;
@@ -281,7 +281,7 @@ impl<'a, X: Transport> Node<'a, X> {
     pub(crate) fn pass_with<'c>(&self, own: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
         let passed = self.pass();
         let is_nested = self.in_pass.replace(true);
-        let end = (!is_nested).then(|| EndOfPass(self));
+        let end = (!is_nested).then(|| PassGuard(self));
         let mut moved = matches!(passed, Ok(true));
         for call in own {
             // An error of the transport's shows in each call.
@@ -321,10 +321,10 @@ impl<'a, X: Transport> Node<'a, X> {
 
     /// Takes a channel back from a communicator made in this epoch, if it was not shrunk away.
     fn release(&self, channel: usize, epoch: u64, comm: Option<&Communicator<Port<'a, X>>>) {
-        let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
+        let Channel { use_, leftover } = &mut self.channels.borrow_mut()[channel];
         *use_ = ChannelUse::Free;
         if comm.is_none_or(Communicator::is_poisoned) {
-            *left = LeftoverFrames::Segments;
+            *leftover = LeftoverFrames::Segments;
         }
         // Groups of survivors came of it.
         let n_later = comm.map_or(0, |comm| comm.epoch().wrapping_sub(epoch as u16));
@@ -342,7 +342,9 @@ pub(crate) struct ChannelOffer<'a, X: Transport> {
 impl<X: Transport> ChannelOffer<'_, X> {
     /// In ascending order, with what may be left on them.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, LeftoverFrames)> {
-        self.channels.iter().map(|&channel| (channel, self.node.channels.borrow()[channel].left))
+        self.channels
+            .iter()
+            .map(|&channel| (channel, self.node.channels.borrow()[channel].leftover))
     }
 
     /// Chooses channels for so many calls, and one for messages if they have one. `left` says what
@@ -399,9 +401,9 @@ pub(crate) struct ChannelChoice {
 }
 
 /// Ends a pass, also one that a user's operation unwinds from.
-struct EndOfPass<'n, 'a, X: Transport>(&'n Node<'a, X>);
+struct PassGuard<'n, 'a, X: Transport>(&'n Node<'a, X>);
 
-impl<X: Transport> Drop for EndOfPass<'_, '_, X> {
+impl<X: Transport> Drop for PassGuard<'_, '_, X> {
     fn drop(&mut self) {
         self.0.is_fresh.set(false);
         self.0.in_pass.set(false);

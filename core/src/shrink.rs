@@ -158,14 +158,14 @@ impl<X: Transport> RunningShrink<X> {
         let comm = self.comm.as_mut().ok_or(Error::Finished)?;
         comm.transport.progress().map_err(transport_error)?;
         let n_changes = self.agreement.n_changes();
-        let mut moved = self.listen() | self.speak();
+        let mut moved = self.receive_views() | self.send_views();
         if !self.agreement.is_decided() {
             moved |= self.decide()?;
         } else if self.fence(&mut moved)? {
             return Ok(Progress::Finished);
         }
         moved |= self.agreement.n_changes() != n_changes;
-        self.mind_the_time(moved)?;
+        self.check_time(moved)?;
         if self.agreement.is_too_late() {
             // Nobody would hear this rank: it would be a group of its own.
             return Err(Error::TooManyGroups { max: MAX_EPOCHS });
@@ -180,7 +180,7 @@ impl<X: Transport> RunningShrink<X> {
     }
 
     /// Takes in views. Whether there was one.
-    fn listen(&mut self) -> bool {
+    fn receive_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let mut moved = false;
         for from in self.agreement.others().iter() {
@@ -230,7 +230,7 @@ impl<X: Transport> RunningShrink<X> {
     }
 
     /// Sends our view to whom it is owed, as far as there is room. Whether anything was sent.
-    fn speak(&mut self) -> bool {
+    fn send_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let checksum = comm.checksum();
         let mut moved = false;
@@ -282,7 +282,7 @@ impl<X: Transport> RunningShrink<X> {
 
     /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does
     /// not help.
-    fn mind_the_time(&mut self, moved: bool) -> Result<(), Error> {
+    fn check_time(&mut self, moved: bool) -> Result<(), Error> {
         let Some(comm) = &self.comm else { return Ok(()) };
         let now = comm.transport.now();
         // Views of others may come and go; what counts is who has not answered ours.

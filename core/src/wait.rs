@@ -9,9 +9,9 @@
 use core::time::Duration;
 
 /// Longest rest between two looks at the clock.
-const REST: Duration = Duration::from_millis(20);
+const MAX_REST: Duration = Duration::from_millis(20);
 /// A gap between two looks counts for the limit divided by this at most.
-const PARTS: u32 = 4;
+const GAPS_PER_LIMIT: u32 = 4;
 
 /// How long a call, or an exchange of messages, may take.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +33,14 @@ impl Limits {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     /// When it was last looked for something; `None` before the first time.
-    looked: Option<Duration>,
+    last_poll: Option<Duration>,
     waited: Duration,
 }
 
 impl Wait {
     /// Something moved.
     pub(crate) fn restart(&mut self, now: Duration) {
-        *self = Self { looked: Some(now), waited: Duration::ZERO };
+        *self = Self { last_poll: Some(now), waited: Duration::ZERO };
     }
 
     /// How long nothing had moved when it was last looked.
@@ -51,10 +51,10 @@ impl Wait {
     /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each
     /// is long enough.
     pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {
-        let gap = now.saturating_sub(self.looked.unwrap_or(now));
+        let gap = now.saturating_sub(self.last_poll.unwrap_or(now));
         // Not rounded down: so many of the longest gaps exceed the limit.
-        let longest = (limit / PARTS).saturating_add(Duration::from_nanos(1));
-        self.looked = Some(now);
+        let longest = (limit / GAPS_PER_LIMIT).saturating_add(Duration::from_nanos(1));
+        self.last_poll = Some(now);
         self.waited = self.waited.saturating_add(gap.min(longest));
         self.waited
     }
@@ -62,7 +62,7 @@ impl Wait {
 
 /// How long to rest before the next look, so that a gap never counts for less than it took.
 pub(crate) fn rest(limit: Duration) -> Duration {
-    REST.min(limit / PARTS)
+    MAX_REST.min(limit / GAPS_PER_LIMIT)
 }
 
 #[cfg(test)]
@@ -92,7 +92,10 @@ mod tests {
             let mut wait = Wait::default();
             let mut waited = (0..).map(|n| wait.look(n * (limit + LIMIT), limit));
             let n_looks = waited.position(|waited| waited > limit).map(|n| n as u32);
-            assert!(n_looks == Some(PARTS) || limit < LIMIT && n_looks.is_some(), "{n_looks:?}");
+            assert!(
+                n_looks == Some(GAPS_PER_LIMIT) || limit < LIMIT && n_looks.is_some(),
+                "{n_looks:?}"
+            );
         }
     }
 }

@@ -135,10 +135,10 @@ fn compile(
     }
     let segment = program.layout.segment(step.part, 0);
     let header = |from, content: SlotContent| {
-        let place =
+        let fields =
             MessageFields { from, part: step.part.0, round: 0, n_values: segment.len as u32 };
         let as_floats = content.codec != program.rules.codec();
-        program.template_of(step.part).filled(&place, content.operands, as_floats)
+        program.template_of(step.part).filled(&fields, content.operands, as_floats)
     };
     let received = match (step.from, contents[Slot::In.index()]) {
         (Some(from), Some(content)) => {

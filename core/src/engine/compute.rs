@@ -32,16 +32,16 @@ pub(crate) struct Computing<'c> {
 
 /// The frames of a lane behind the room for their headers.
 pub(crate) struct Payloads<'f> {
-    rooms: [&'f mut [u8]; Slot::COUNT],
+    buffers: [&'f mut [u8]; Slot::COUNT],
     n_bytes: [usize; Slot::COUNT],
 }
 
 impl<'f> Payloads<'f> {
     pub(super) const fn new(
-        rooms: [&'f mut [u8]; Slot::COUNT],
+        buffers: [&'f mut [u8]; Slot::COUNT],
         n_bytes: [usize; Slot::COUNT],
     ) -> Self {
-        Self { rooms, n_bytes }
+        Self { buffers, n_bytes }
     }
 
     /// How many bytes are in each slot.
@@ -70,16 +70,16 @@ impl<'f> Payloads<'f> {
 
     /// What is in a slot.
     pub(super) fn of(&self, slot: Slot) -> Result<&[u8], Error> {
-        self.rooms[slot.index()].get(..self.n_bytes[slot.index()]).ok_or(misuse())
+        self.buffers[slot.index()].get(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
 
     pub(super) fn of_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
-        self.rooms[slot.index()].get_mut(..self.n_bytes[slot.index()]).ok_or(misuse())
+        self.buffers[slot.index()].get_mut(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
 
     /// All the room in a slot.
-    pub(super) fn room(&mut self, slot: Slot) -> &mut [u8] {
-        self.rooms[slot.index()]
+    pub(super) fn buffer(&mut self, slot: Slot) -> &mut [u8] {
+        self.buffers[slot.index()]
     }
 
     /// What is in a slot, and all the room in another.
@@ -108,8 +108,8 @@ impl<'f> Payloads<'f> {
     }
 
     fn disjoint<const N: usize>(&mut self, slots: [Slot; N]) -> Result<[&mut [u8]; N], Error> {
-        let rooms =
-            self.rooms.get_disjoint_mut(slots.map(Slot::index)).map_err(|_| Error::Internal)?;
-        Ok(rooms.map(|room| &mut **room))
+        let buffers =
+            self.buffers.get_disjoint_mut(slots.map(Slot::index)).map_err(|_| Error::Internal)?;
+        Ok(buffers.map(|buffer| &mut **buffer))
     }
 }

@@ -186,7 +186,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
         if let Some(to) = step.to {
             let n_values = run.n_values();
-            let n_bytes = self.address(program, &step, n_values)?;
+            let n_bytes = self.write_header(program, &step, n_values)?;
             self.send(to, n_bytes, n_values * compute.coding.bytes_per_value(), transport, report)?;
         }
         let held = self.slots.keep_held(&step)?;
@@ -292,7 +292,7 @@ impl<F: FrameBuffer> Lane<F> {
 
     /// Writes the header of the message in `Out`; of one that is passed on, only who sends it. How
     /// many bytes are to be sent.
-    fn address(
+    fn write_header(
         &mut self,
         program: &Program<'_>,
         step: &Step,
@@ -307,9 +307,9 @@ impl<F: FrameBuffer> Lane<F> {
             frame::readdress(message, program.rank);
         } else {
             let (n_values, as_floats) = (n_values as u32, content.codec != program.rules.codec());
-            let place = MessageFields { from: program.rank, part, round, n_values };
+            let fields = MessageFields { from: program.rank, part, round, n_values };
             let template = program.template_of(step.part);
-            let header = template.filled(&place, content.operands, as_floats);
+            let header = template.filled(&fields, content.operands, as_floats);
             header.write(message, program.checksum).ok_or(misuse())?;
         }
         Ok(message.len())
@@ -327,11 +327,11 @@ impl<F: FrameBuffer> Lane<F> {
         message: &[u8],
     ) -> Result<(CodecId, u32), Error> {
         let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
-        let place = MessageFields { from: rank, part, round, n_values };
+        let fields = MessageFields { from: rank, part, round, n_values };
         let need = self.operands(program, step);
         // Most are as a peer writes them that makes the same call.
         if let Some(operands) = frame::operands_of(message).filter(|n| need.contains(n))
-            && let header = program.template_of(step.part).filled(&place, operands, false)
+            && let header = program.template_of(step.part).filled(&fields, operands, false)
             && header.is_of(message, program.checksum)
         {
             return Ok((program.rules.codec(), operands));
@@ -384,7 +384,7 @@ impl<F: FrameBuffer> Lane<F> {
 
     /// How many ranks' values are in what the rank has for a step: in its first part, and in the
     /// others.
-    fn own_operands(&self, step: &Step) -> [u32; 2] {
+    fn used_operands(&self, step: &Step) -> [u32; 2] {
         let held = self.slots.content(Slot::Held).filter(|_| step.uses_held());
         let used = held.map(|held| held.last(step.n_parts).unwrap_or(held));
         used.map_or([1, 1], |used| [used.first_operands, used.operands])
@@ -394,7 +394,7 @@ impl<F: FrameBuffer> Lane<F> {
     /// nobody's.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = if step.store { program.n_operands() } else { program.most_operands() };
-        let [first, others] = self.own_operands(step);
+        let [first, others] = self.used_operands(step);
         let own = if step.own && !step.before { first.max(others) } else { 0 };
         let most = all.saturating_sub(own);
         if step.store { most..=most } else { 1..=most }
@@ -403,7 +403,7 @@ impl<F: FrameBuffer> Lane<F> {
     /// An error unless a value of every rank went into what the rank has.
     fn check_complete(&self, program: &Program<'_>, step: &Step) -> Result<(), Error> {
         let (ours, rank) = (u64::from(program.n_operands()), self.last_source(program));
-        let theirs = self.own_operands(step);
+        let theirs = self.used_operands(step);
         check_fields(rank, &theirs.map(|theirs| (Field::Operands, ours, theirs.into())))
     }
 

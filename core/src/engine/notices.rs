@@ -72,7 +72,7 @@ pub(crate) struct Notices {
     /// Who has answered in this call, and is not asked again.
     answered: RankSet,
     /// Who asked last about a call that this rank had not begun, and so waits for it there.
-    ahead: Option<Rank>,
+    waiting_ahead: Option<Rank>,
     /// Who has asked, and is to be answered when this rank has come to the call of this number.
     owed: Option<(RankSet, u32)>,
 }
@@ -129,9 +129,9 @@ impl Notices {
     ) -> Result<bool, Error> {
         self.own = Some(transport.rank());
         self.calls.insert(*ours);
-        (self.answered, self.ahead) = (RankSet::EMPTY, None);
+        (self.answered, self.waiting_ahead) = (RankSet::EMPTY, None);
         if let Some((rank, notice)) = self.earliest {
-            self.weigh(rank, &ReceivedNotice::Message(notice), ours)?;
+            self.apply(rank, &ReceivedNotice::Message(notice), ours)?;
         }
         let heard = listens && self.listen_in_turn(transport, ours)?;
         self.answer(transport, ours, checksum);
@@ -149,13 +149,13 @@ impl Notices {
     ) -> Result<bool, Error> {
         // All before any is heard: of ranks heard of in this very pass no lane has looked since,
         // and several lanes may wait for one rank.
-        if let Some(error) = awaited.iter().find_map(|&rank| self.departure(rank)) {
+        if let Some(error) = awaited.iter().find_map(|&rank| self.departure_error(rank)) {
             return Err(error);
         }
         let mut look_again = false;
         for &rank in awaited {
             if let Some(heard) = hear(transport, rank, ours)? {
-                self.weigh(rank, &heard, ours)?;
+                self.apply(rank, &heard, ours)?;
                 look_again = true;
             }
         }
@@ -171,9 +171,9 @@ impl Notices {
     ) -> Result<bool, Error> {
         let mut any = false;
         for _ in 0..N_OTHERS.min(transport.size() - 1) {
-            let rank = self.next_in_turn(transport);
+            let rank = self.next_in_rotation(transport);
             if let Some(heard) = hear(transport, rank, ours)? {
-                self.weigh(rank, &heard, ours)?;
+                self.apply(rank, &heard, ours)?;
                 any = true;
             }
         }
@@ -189,13 +189,13 @@ impl Notices {
         lost: Rank,
     ) -> Poll<Option<Error>> {
         while let Poll::Ready(heard) = listen(transport, lost, ours) {
-            let told = match heard {
-                Ok(Some(heard)) => self.weigh(lost, &heard, ours).err(),
-                Ok(None) => return Poll::Ready(self.departure(lost)),
+            let notice_error = match heard {
+                Ok(Some(heard)) => self.apply(lost, &heard, ours).err(),
+                Ok(None) => return Poll::Ready(self.departure_error(lost)),
                 Err(error) => Some(error),
             };
-            if told.is_some() {
-                return Poll::Ready(told);
+            if notice_error.is_some() {
+                return Poll::Ready(notice_error);
             }
         }
         Poll::Pending
@@ -228,7 +228,7 @@ impl Notices {
 
     /// A rank that is known to wait for this one in a collective call that it has not begun.
     pub(crate) const fn asked_by(&self) -> Option<Rank> {
-        self.ahead
+        self.waiting_ahead
     }
 
     /// Answers those that asked about this call or one before it, as far as there is room.
@@ -255,7 +255,7 @@ impl Notices {
     }
 
     /// What a message means for this call.
-    fn weigh(
+    fn apply(
         &mut self,
         rank: Rank,
         heard: &ReceivedNotice,
@@ -267,19 +267,19 @@ impl Notices {
                 self.left.insert(rank);
                 return Ok(());
             }
-            ReceivedNotice::Left => return Err(left(rank)),
+            ReceivedNotice::Left => return Err(left_error(rank)),
             ReceivedNotice::Message(message) => message,
         };
         let is_ahead = is_later(message.call.sequence, ours.sequence);
         match message.content {
             // A call that was given up ends those from it on; those before it can be finished.
             NoticeBody::GaveUp { .. } if is_ahead => self.keep(rank, *message),
-            NoticeBody::GaveUp { .. } => return Err(self.told(rank, message)),
+            NoticeBody::GaveUp { .. } => return Err(self.notice_error(rank, message)),
             NoticeBody::Asks(_) | NoticeBody::Answers => {
                 if let NoticeBody::Asks(past) = message.content {
                     let sequence = message.call.sequence;
                     if !is_later(ours.sequence, sequence) && self.calls.of(sequence).is_none() {
-                        self.ahead = Some(rank);
+                        self.waiting_ahead = Some(rank);
                     }
                     for theirs in past.before(message.call.sequence) {
                         if let Some(call) = self.calls.of(theirs.sequence) {
@@ -338,28 +338,28 @@ impl Notices {
 
     /// Why nothing more comes from a rank that is waited for, if it has said so before the last
     /// look for its messages.
-    fn departure(&mut self, rank: Rank) -> Option<Error> {
+    fn departure_error(&mut self, rank: Rank) -> Option<Error> {
         if self.gave_up.contains(rank) {
-            Some(self.count_differently(rank))
+            Some(self.miscount_error(rank))
         } else {
-            self.left.contains(rank).then(|| left(rank))
+            self.left.contains(rank).then(|| left_error(rank))
         }
     }
 
     /// The error of a call that waits for `rank`, which has given up a later one. Of several
     /// notices only the earliest call's is kept. If ranks disagreed there, that is why the others
     /// gave up.
-    fn count_differently(&mut self, rank: Rank) -> Error {
+    fn miscount_error(&mut self, rank: Rank) -> Error {
         match self.earliest {
             Some((first, notice)) if first == rank || notice.is_disagreement() => {
-                self.told(first, &notice)
+                self.notice_error(first, &notice)
             }
             _ => Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped },
         }
     }
 
     /// What a notice of `rank` means here. If ranks disagree, with whom this one does.
-    fn told(&mut self, rank: Rank, notice: &NoticeMessage) -> Error {
+    fn notice_error(&mut self, rank: Rank, notice: &NoticeMessage) -> Error {
         let NoticeBody::GaveUp { reason, culprit, said } = notice.content else {
             return Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped };
         };
@@ -381,7 +381,7 @@ impl Notices {
     }
 
     /// Another rank; there is one.
-    fn next_in_turn<X: Transport>(&mut self, transport: &X) -> Rank {
+    fn next_in_rotation<X: Transport>(&mut self, transport: &X) -> Rank {
         let (own, size) = (transport.rank().index(), transport.size());
         let after = |rank: usize| if rank + 1 < size { rank + 1 } else { 0 };
         let next = if self.next < size { self.next } else { 0 };
@@ -392,7 +392,7 @@ impl Notices {
 }
 
 /// The error that a rank belongs to another group.
-const fn left(rank: Rank) -> Error {
+const fn left_error(rank: Rank) -> Error {
     Error::Aborted { rank, culprit: rank, reason: AbortReason::Left }
 }
 

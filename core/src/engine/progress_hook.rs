@@ -65,7 +65,7 @@ mod tests {
                     since = 0;
                 }
             }
-            assert!(n_looks >= 25, "{n_looks} progress_hook");
+            assert!(n_looks >= 25, "{n_looks} nudges");
         }
     }
 

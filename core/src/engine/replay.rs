@@ -50,9 +50,9 @@ impl Replay {
         sequence: u32,
         report: &Report,
         now: Duration,
-        on: &mut Lanes<F>,
+        lanes: &mut Lanes<F>,
     ) {
-        on.begin(1);
+        lanes.begin(1);
         (self.sequence, self.started, self.report) = (sequence, now, *report);
         (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
     }

@@ -231,15 +231,15 @@ impl<F: FrameBuffer> Slots<F> {
     /// The frames behind the room for their headers, and what is in them.
     #[inline]
     fn payloads(&mut self) -> Payloads<'_> {
-        let mut rooms: [&mut [u8]; Slot::COUNT] = Default::default();
-        for (room, frame) in rooms.iter_mut().zip(&mut self.frames) {
+        let mut buffers: [&mut [u8]; Slot::COUNT] = Default::default();
+        for (buffer, frame) in buffers.iter_mut().zip(&mut self.frames) {
             if let Some(bytes) =
                 frame.as_mut().and_then(|frame| frame.as_mut().get_mut(HEADER_BYTES..))
             {
-                *room = bytes;
+                *buffer = bytes;
             }
         }
-        Payloads::new(rooms, self.n_bytes)
+        Payloads::new(buffers, self.n_bytes)
     }
 
     /// Carries a primitive out on one segment of a run, after those before it.
@@ -256,18 +256,18 @@ impl<F: FrameBuffer> Slots<F> {
         let written = primitive.target().filter(|_| !primitive.is_in_place());
         let mut begin = 0;
         let mut n_bytes = [0; Slot::COUNT];
-        let mut rooms: [&mut [u8]; Slot::COUNT] = Default::default();
+        let mut buffers: [&mut [u8]; Slot::COUNT] = Default::default();
         let frames = self.frames.iter_mut().zip(self.contents).zip(self.n_bytes);
         for (slot, ((frame, content), n_used)) in frames.enumerate() {
             let Some(frame) = frame else { continue };
-            let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
+            let buffer = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
             let range = if written.is_some_and(|written| written.index() == slot) {
                 begin = if place == 0 { 0 } else { n_used };
-                bundle::free(room, n_parts, begin)
+                bundle::free(buffer, n_parts, begin)
             } else if let Some(content) = content.filter(|content| content.n_parts >= run.n_parts())
             {
                 let n_there = usize::from(content.n_parts);
-                let bundle = room.get(..n_used).ok_or(misuse())?;
+                let bundle = buffer.get(..n_used).ok_or(misuse())?;
                 let index = if n_there == n_parts {
                     place
                 } else if step.uses_held() {
@@ -281,33 +281,33 @@ impl<F: FrameBuffer> Slots<F> {
             };
             let range = range.ok_or(misuse())?;
             n_bytes[slot] = range.len();
-            rooms[slot] = room.get_mut(range).ok_or(misuse())?;
+            buffers[slot] = buffer.get_mut(range).ok_or(misuse())?;
         }
-        let (mut payloads, segment) = (Payloads::new(rooms, n_bytes), run.segment(place));
+        let (mut payloads, segment) = (Payloads::new(buffers, n_bytes), run.segment(place));
         core::task::ready!(payloads.compute(primitive, compute, &segment, report, pace))?;
         let n_bytes = payloads.n_bytes();
         if let Some(to) = written {
-            let room = self.room(to)?;
+            let buffer = self.buffer(to)?;
             let range = begin..begin + n_bytes[to.index()];
-            let end = bundle::end_segment(room, n_parts, place, range);
+            let end = bundle::end_segment(buffer, n_parts, place, range);
             self.n_bytes[to.index()] = end.ok_or(misuse())?;
         }
         Poll::Ready(Ok(()))
     }
 
     /// What is in a frame behind the room for its header.
-    fn room(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
+    fn buffer(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
         let frame = self.frames[slot.index()].as_mut().ok_or(Error::Internal)?;
         frame.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())
     }
 
     fn payload_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
         let n_bytes = self.n_bytes[slot.index()];
-        self.room(slot)?.get_mut(..n_bytes).ok_or(misuse())
+        self.buffer(slot)?.get_mut(..n_bytes).ok_or(misuse())
     }
 
     /// A slot's payload, and all the room in another.
-    fn payload_and_room(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+    fn payload_and_buffer(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
         let [Some(src), Some(dst)] = frames.map_err(|_| Error::Internal)? else {
@@ -324,7 +324,7 @@ impl<F: FrameBuffer> Slots<F> {
         if content.n_parts > step.n_parts {
             let n_there = usize::from(content.n_parts);
             let places = step.places(n_there).ok_or(Error::Internal)?;
-            let (src, dst) = self.payload_and_room(from, to)?;
+            let (src, dst) = self.payload_and_buffer(from, to)?;
             let n_bytes = bundle::copy(src, n_there, places, dst);
             self.n_bytes[to.index()] = n_bytes.ok_or(misuse())?;
             return Ok(());
@@ -353,8 +353,8 @@ impl<F: FrameBuffer> Slots<F> {
         let n_parts = self.n_parts(from);
         let places = step.places(n_held + n_parts).ok_or(Error::Internal)?;
         let held = (self.n_bytes[Slot::Held.index()], n_held);
-        let (src, room) = self.payload_and_room(from, Slot::Held)?;
-        let n_bytes = bundle::join(room, held, (src, n_parts), places);
+        let (src, buffer) = self.payload_and_buffer(from, Slot::Held)?;
+        let n_bytes = bundle::join(buffer, held, (src, n_parts), places);
         self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
         Ok(())
     }

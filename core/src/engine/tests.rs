@@ -20,7 +20,7 @@ use std::vec::Vec;
 
 /// Is asked for everything twice in vain.
 #[derive(Default)]
-struct Slow {
+struct SlowCompute {
     n_asked: usize,
     done: Vec<Primitive>,
     /// Where in the input each was done.
@@ -31,7 +31,7 @@ struct Slow {
     n_quick: usize,
 }
 
-impl Compute for Slow {
+impl Compute for SlowCompute {
     fn compute(
         &mut self,
         primitive: Primitive,
@@ -52,7 +52,7 @@ impl Compute for Slow {
     }
 }
 
-impl Slow {
+impl SlowCompute {
     fn raw(&mut self) -> Computing<'_> {
         static RAW: Coding = Coding::raw(DType::F32);
         Computing { work: self, coding: &RAW }
@@ -115,7 +115,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     let mut lanes = Lanes::default();
     let mut engine =
         engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 4000, &Pairwise, &mut lanes);
-    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let (mut slow, mut notices) = (SlowCompute::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
     for _ in 0..8 {
@@ -137,7 +137,7 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
     let mut lanes = Lanes::default();
     let mut engine =
         engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
-    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let (mut slow, mut notices) = (SlowCompute::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut polls = (0..6).map(|_| {
         let found = engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
@@ -157,7 +157,7 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     let mut lanes = Lanes::default();
     let call = ProgramSpec::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
     let mut engine = engine(call, 8000, &Binomial, &mut lanes);
-    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let (mut slow, mut notices) = (SlowCompute::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut n_polls = 1;
     while engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices)

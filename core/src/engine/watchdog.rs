@@ -14,7 +14,7 @@ use heapless::Vec;
 
 /// How long what a rank sent before is looked for, if the network does not say that nothing more
 /// will come.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LOST_RANK_GRACE: Duration = Duration::from_secs(1);
 
 /// Most ranks that are listened to in every poll: those that lanes wait for, and one more.
 pub(crate) const MAX_AWAITED: usize = MAX_LANES + 1;
@@ -105,7 +105,7 @@ impl Watchdog {
         }
         notices.listen_in_turn(transport, ours)?;
         let now = transport.now();
-        let is_over = now.saturating_sub(loss.since) >= LAST_WORDS.min(limits.stall)
+        let is_over = now.saturating_sub(loss.since) >= LOST_RANK_GRACE.min(limits.stall)
             || limits.deadline.is_some_and(|deadline| now >= deadline);
         if is_over { Err(loss.error) } else { Ok(Progress::Waiting) }
     }

@@ -30,8 +30,8 @@ fn floats<T: Element>(bytes: &[u8]) -> Result<&[T], Error> {
 }
 
 /// Room for `n` values at the beginning of a frame's.
-pub(crate) fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> {
-    let bytes = room.get_mut(..n * T::BYTES).ok_or_else(misuse)?;
+pub(crate) fn floats_mut<T: Element>(buffer: &mut [u8], n: usize) -> Result<&mut [T], Error> {
+    let bytes = buffer.get_mut(..n * T::BYTES).ok_or_else(misuse)?;
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }
 
@@ -281,7 +281,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         match primitive {
             Primitive::EncodeOwn { to, codec } => {
                 let own = Source::Own(buffers.own(segment)?);
-                written = by(codec).encode_paced(own, payloads.room(to), pace)?;
+                written = by(codec).encode_paced(own, payloads.buffer(to), pace)?;
             }
             Primitive::Transcode { from, to, codecs } => {
                 let (src, dst) = payloads.to(from, to)?;
@@ -351,7 +351,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             }
             Primitive::EncodeStored { to, codec } => {
                 let stored = Source::Partial(buffers.output(segment)?);
-                written = by(codec).encode_paced(stored, payloads.room(to), pace)?;
+                written = by(codec).encode_paced(stored, payloads.buffer(to), pace)?;
             }
             Primitive::Divide => {
                 T::divide(buffers.output(segment)?, divisor, codec.weight());

@@ -87,17 +87,17 @@ impl AbortReason {
     }
 
     /// What happened, where `culprit` is to blame.
-    pub(super) fn told(self, culprit: Rank) -> impl fmt::Display {
-        Told { reason: self, culprit }
+    pub(super) fn description(self, culprit: Rank) -> impl fmt::Display {
+        AbortDescription { reason: self, culprit }
     }
 }
 
-struct Told {
+struct AbortDescription {
     reason: AbortReason,
     culprit: Rank,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for AbortDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let culprit = self.culprit;
         match self.reason {

@@ -42,9 +42,9 @@ impl Template {
     }
 
     /// The whole header of a message, but for a checksum.
-    pub(crate) fn filled(&self, place: &MessageFields, operands: u32, as_floats: bool) -> Self {
+    pub(crate) fn filled(&self, message: &MessageFields, operands: u32, as_floats: bool) -> Self {
         let mut head = self.0;
-        let MessageFields { from, part, round, n_values } = *place;
+        let MessageFields { from, part, round, n_values } = *message;
         let fields =
             [(PART_AT, part), (PART_AT + 4, round), (PART_AT + 8, n_values), (FROM_AT, from.0)];
         for (at, field) in fields.into_iter().chain([(OPERANDS_AT, operands)]) {
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    fn place(header: &Header) -> MessageFields {
+    fn fields_of(header: &Header) -> MessageFields {
         let &Header { from, part, round, n_values, .. } = header;
         MessageFields { from, part, round, n_values }
     }
@@ -122,7 +122,7 @@ mod tests {
             let mut bytes = expected.clone();
             header.emit(&mut expected, checksum);
             let template = Template::new(&header.call);
-            let filled = template.filled(&place(&header), header.operands, as_floats);
+            let filled = template.filled(&fields_of(&header), header.operands, as_floats);
             assert_eq!(filled.write(&mut bytes, checksum), Some(()));
             assert_eq!(bytes, expected);
             assert_eq!(filled.write(&mut bytes[..HEADER_BYTES - 1], checksum), None);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_header_knows_its_messages_and_no_others() {
         let header = header();
-        let filled = Template::new(&header.call).filled(&place(&header), 8, false);
+        let filled = Template::new(&header.call).filled(&fields_of(&header), 8, false);
         for checksum in [false, true] {
             let mut message = vec![7; HEADER_BYTES + 12];
             header.emit(&mut message, checksum);

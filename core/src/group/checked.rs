@@ -60,7 +60,7 @@ impl<X: Transport> Checked<X> {
     }
 
     /// The frame, if it is one; otherwise it goes back.
-    fn whole(&mut self, mut frame: X::Frame, n_bytes: usize) -> Result<X::Frame, Failure> {
+    fn checked_frame(&mut self, mut frame: X::Frame, n_bytes: usize) -> Result<X::Frame, Failure> {
         let is_whole = |bytes: &[u8]| {
             bytes.len() >= self.capacity && bytes.as_ptr().align_offset(FRAME_ALIGN) == 0
         };
@@ -110,7 +110,7 @@ impl<X: Transport> Checked<X> {
     }
 
     /// For a rank that does not exist, this one: that something is under way is said at least.
-    fn known(&self, peer: Rank) -> Rank {
+    fn known_rank(&self, peer: Rank) -> Rank {
         if peer.index() < self.size { peer } else { self.rank }
     }
 
@@ -161,7 +161,7 @@ impl<X: Transport> Transport for Checked<X> {
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
         match self.inner.poll_frame() {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(frame)) => Poll::Ready(self.whole(frame, 0)),
+            Poll::Ready(Ok(frame)) => Poll::Ready(self.checked_frame(frame, 0)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
         }
     }
@@ -185,7 +185,7 @@ impl<X: Transport> Transport for Checked<X> {
         match self.inner.poll_recv(from, tag) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok((frame, n_bytes))) => {
-                Poll::Ready(self.whole(frame, n_bytes).map(|frame| (frame, n_bytes)))
+                Poll::Ready(self.checked_frame(frame, n_bytes).map(|frame| (frame, n_bytes)))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
         }
@@ -205,11 +205,11 @@ impl<X: Transport> Transport for Checked<X> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        self.inner.undelivered().map(|peer| self.known(peer))
+        self.inner.undelivered().map(|peer| self.known_rank(peer))
     }
 
     fn undelivered_of(&self, channel: usize) -> Option<Rank> {
-        self.inner.undelivered_of(channel).map(|peer| self.known(peer))
+        self.inner.undelivered_of(channel).map(|peer| self.known_rank(peer))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

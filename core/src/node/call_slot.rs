@@ -26,7 +26,7 @@ pub(crate) struct CallSlot<'a, X: Transport> {
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
     /// A call is under way.
     pub(crate) is_taken: Cell<bool>,
-    pub(super) row: Rc<CallSlots<'a, X>>,
+    pub(super) shared: Rc<CallSlots<'a, X>>,
 }
 
 /// What the seats of one communicator have in common.
@@ -54,12 +54,12 @@ impl<'a, X: Transport> CallSlot<'a, X> {
     /// or because it was dropped, the others are told on all seats without a call.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
         self.is_taken.set(false);
-        if own.is_poisoned() && self.row.failure.get().is_none() {
-            self.row.failure.set(Some(error.copied()));
+        if own.is_poisoned() && self.shared.failure.get().is_none() {
+            self.shared.failure.set(Some(error.copied()));
         }
-        let Some(failure) = self.row.failure.get() else { return };
+        let Some(failure) = self.shared.failure.get() else { return };
         refuse(own, failure.as_ref());
-        let call_slots = self.row.call_slots.get().and_then(Weak::upgrade);
+        let call_slots = self.shared.call_slots.get().and_then(Weak::upgrade);
         for call_slot in call_slots.iter().flat_map(|call_slots| call_slots.iter()) {
             if !call_slot.is_taken.get()
                 && let Ok(mut comm) = call_slot.comm.try_borrow_mut()
@@ -83,17 +83,17 @@ impl<'a, X: Transport> CallSlot<'a, X> {
     /// What ends all calls of the communicator.
     #[cfg(feature = "std")]
     pub(crate) fn stopper(&self) -> Stopper {
-        self.row.stopper.clone()
+        self.shared.stopper.clone()
     }
 
     /// Why the communicator has failed, if an error is why.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.row.failure.get().flatten()
+        self.shared.failure.get().flatten()
     }
 
     /// Whatever has failed, survivors go on.
     pub(crate) fn forget_failure(&self) {
-        self.row.failure.set(None);
+        self.shared.failure.set(None);
     }
 }
 

@@ -35,7 +35,7 @@ use core::time::Duration;
 /// Epochs that are less than this apart can be ordered by the 16 bits that frames say.
 pub(super) const WINDOW: u64 = 1 << 15;
 /// Messages taken from one link in one look.
-const PER_LOOK: usize = 16;
+const MESSAGES_PER_PASS: usize = 16;
 
 /// Links being flushed, before their communicator is used.
 pub(crate) struct Flush<'a, X: Transport> {
@@ -46,12 +46,12 @@ pub(crate) struct Flush<'a, X: Transport> {
 }
 
 /// A flush, and the node that drives it.
-struct Flushing<'f, 'a, X: Transport> {
+struct FlushDriver<'f, 'a, X: Transport> {
     flush: &'f mut Flush<'a, X>,
     node: &'f Node<'a, X>,
 }
 
-impl<X: Transport> Advance for Flushing<'_, '_, X> {
+impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
     type Output = ();
 
     fn advance(&mut self) -> Result<Progress, Error> {
@@ -81,7 +81,7 @@ struct FlushedLink {
     outer: Rank,
     /// With how many tags a flush was sent, and has come: the same number, or one more.
     n_sent: usize,
-    n_come: usize,
+    n_received: usize,
 }
 
 impl<'a, X: Transport> Flush<'a, X> {
@@ -99,7 +99,13 @@ impl<'a, X: Transport> Flush<'a, X> {
                 let is_due = || is_due(call_slot.channel) || node.is_due(call_slot, outer);
                 if outer != node.rank() && is_due() {
                     let peer = Rank::new(peer);
-                    links.push(FlushedLink { call_slot: at, peer, outer, n_sent: 0, n_come: 0 });
+                    links.push(FlushedLink {
+                        call_slot: at,
+                        peer,
+                        outer,
+                        n_sent: 0,
+                        n_received: 0,
+                    });
                 }
             }
         }
@@ -111,7 +117,7 @@ impl<'a, X: Transport> Flush<'a, X> {
 
     /// Drives all calls of the node until the links are clear.
     pub(crate) fn wait(mut self, node: &Node<'a, X>) -> Result<(), Error> {
-        handle::wait(&mut Flushing { flush: &mut self, node })
+        handle::wait(&mut FlushDriver { flush: &mut self, node })
     }
 
     /// As a future's.
@@ -120,7 +126,7 @@ impl<'a, X: Transport> Flush<'a, X> {
         node: &Node<'a, X>,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        handle::poll_task(&mut Flushing { flush: self, node }, context)
+        handle::poll_task(&mut FlushDriver { flush: self, node }, context)
     }
 
     fn advance(&mut self) -> Result<Progress, Error> {
@@ -165,7 +171,7 @@ impl<'a, X: Transport> Flush<'a, X> {
             return Ok(Progress::Moved);
         }
         self.listen()?;
-        self.mind_the_time(now)?;
+        self.check_time(now)?;
         Ok(Progress::Waiting)
     }
 
@@ -178,7 +184,7 @@ impl<'a, X: Transport> Flush<'a, X> {
         };
         let is_clear = |rank: &Rank| {
             let mut links = self.links.iter().filter(|link| link.call_slot == 0);
-            *rank != transport.rank() && links.all(|link| link.peer != *rank || link.n_come > 0)
+            *rank != transport.rank() && links.all(|link| link.peer != *rank || link.n_received > 0)
         };
         let clear: Vec<Rank> =
             (0..transport.size()).map(Rank::new).filter(|rank| is_clear(rank)).collect();
@@ -186,9 +192,9 @@ impl<'a, X: Transport> Flush<'a, X> {
         notices.listen(transport, &ours, &clear).map(drop)
     }
 
-    fn mind_the_time(&mut self, now: Duration) -> Result<(), Error> {
+    fn check_time(&mut self, now: Duration) -> Result<(), Error> {
         let waits = self.links.iter().find(|link| !link.is_clear());
-        let (rank, step) = waits.map_or((Rank(0), 0), |link| (link.peer, link.n_come));
+        let (rank, step) = waits.map_or((Rank(0), 0), |link| (link.peer, link.n_received));
         if self.limits.deadline.is_some_and(|deadline| now >= deadline) {
             return Err(Error::Deadline { rank, step });
         }
@@ -221,7 +227,7 @@ impl<X: Transport> Drop for Flush<'_, X> {
 
 impl FlushedLink {
     const fn is_clear(&self) -> bool {
-        self.n_sent == Tag::COUNT && self.n_come == Tag::COUNT
+        self.n_sent == Tag::COUNT && self.n_received == Tag::COUNT
     }
 
     /// Sends what there is room for, and takes what has come; returns whether anything moved.
@@ -231,22 +237,22 @@ impl FlushedLink {
         epoch: u64,
     ) -> Result<bool, Error> {
         let mut moved = false;
-        if self.n_sent <= self.n_come && self.n_sent < Tag::COUNT {
+        if self.n_sent <= self.n_received && self.n_sent < Tag::COUNT {
             moved = self.send(comm, epoch)?;
         }
-        for _ in 0..PER_LOOK {
+        for _ in 0..MESSAGES_PER_PASS {
             // The next tag has its turn when this one was sent with. Both links may be full: what
             // was left is taken before there is room to send.
-            if self.n_come > self.n_sent || self.n_come == Tag::COUNT {
+            if self.n_received > self.n_sent || self.n_received == Tag::COUNT {
                 break;
             }
-            let received = comm.transport.poll_recv(self.peer, nth(self.n_come));
+            let received = comm.transport.poll_recv(self.peer, nth_tag(self.n_received));
             let Poll::Ready((frame, n_bytes)) = received.map_err(transport_error)? else { break };
             let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
             // Nobody wants what is not the other's flush.
             let header = Header::parse(message, comm.checksum());
             let expected = header_of(comm, self.peer, comm.rank(), epoch);
-            self.n_come += usize::from(header == Ok(expected));
+            self.n_received += usize::from(header == Ok(expected));
             comm.transport.recycle(frame);
             moved = true;
         }
@@ -258,7 +264,7 @@ impl FlushedLink {
         comm: &mut Communicator<Port<'_, X>>,
         epoch: u64,
     ) -> Result<bool, Error> {
-        let tag = nth(self.n_sent);
+        let tag = nth_tag(self.n_sent);
         if comm.transport.poll_ready(self.peer, tag).map_err(transport_error)?.is_pending() {
             return Ok(false);
         }
@@ -275,7 +281,7 @@ impl FlushedLink {
 }
 
 /// The tag that has the nth turn.
-const fn nth(n: usize) -> Tag {
+const fn nth_tag(n: usize) -> Tag {
     if n == 0 { Tag::CONTROL } else { Tag(n as u16 - 1) }
 }
 

@@ -134,14 +134,23 @@ impl Rules {
         let wire = if links.stays_floats { CodecId::Raw } else { self.codec };
         let done = Vec::new();
         let is_complete = links.is_complete;
-        let mut list =
-            List { rules: self, step, held, takes, uses_held, over_own, wire, is_complete, done };
+        let mut list = PrimitiveList {
+            rules: self,
+            step,
+            held,
+            takes,
+            uses_held,
+            over_own,
+            wire,
+            is_complete,
+            done,
+        };
         match (links.received, used) {
             (None, None) => list.own(),
-            (None, Some(held)) => list.leave(Slot::Held, held.codec),
-            (Some(codec), _) if !step.own => list.pass(codec),
-            (Some(codec), None) => list.meet_own(codec),
-            (Some(codec), Some(held)) => list.meet_held(codec, held.codec),
+            (None, Some(held)) => list.finish(Slot::Held, held.codec),
+            (Some(codec), _) if !step.own => list.received_alone(codec),
+            (Some(codec), None) => list.received_with_own(codec),
+            (Some(codec), Some(held)) => list.received_with_held(codec, held.codec),
         }
         list.done
     }
@@ -159,7 +168,7 @@ impl Rules {
 }
 
 /// The list of a step while it is written.
-struct List<'s> {
+struct PrimitiveList<'s> {
     rules: Rules,
     step: &'s Step,
     held: Option<SlotContent>,
@@ -175,7 +184,7 @@ struct List<'s> {
     done: Primitives,
 }
 
-impl List<'_> {
+impl PrimitiveList<'_> {
     fn push(&mut self, primitive: Primitive) {
         let pushed = self.done.push(primitive);
         debug_assert!(pushed.is_ok(), "no step has more than {MAX_PRIMITIVES} primitives");
@@ -261,10 +270,10 @@ impl List<'_> {
     }
 
     /// A received payload alone.
-    fn pass(&mut self, received: CodecId) {
+    fn received_alone(&mut self, received: CodecId) {
         let Step { keep, to, .. } = *self.step;
         if !self.rules.recodes {
-            return self.leave_as_it_is(Slot::In, received);
+            return self.finish_unchanged(Slot::In, received);
         }
         let codec = self.rules.codec;
         if to.is_some() && self.step.store && received == codec {
@@ -285,40 +294,40 @@ impl List<'_> {
     }
 
     /// A received payload, and own values.
-    fn meet_own(&mut self, received: CodecId) {
+    fn received_with_own(&mut self, received: CodecId) {
         let Step { keep, store, to, .. } = *self.step;
         let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
         let leaves_encoded = to.is_some() && self.wire == codec;
         if self.step.before {
-            return self.store_and_meet_own(received);
+            return self.store_and_add_own(received);
         }
         if received == CodecId::Raw || keeps_frames && !encodes_own && received.is_in_place() {
             self.push(Primitive::FoldInPlace);
-            self.leave(Slot::In, received);
+            self.finish(Slot::In, received);
         } else if encodes_own {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
             self.combine(Slot::Spare);
         } else if keeps_frames && store {
             self.push(Primitive::FoldStore);
-            self.leave_stored(Slot::Out);
+            self.finish_stored(Slot::Out);
         } else if keeps_frames {
             self.push(Primitive::Fold);
-            self.leave(Slot::Out, codec);
+            self.finish(Slot::Out, codec);
         } else if leaves_encoded && !keep {
             self.push(Primitive::Refold);
-            self.leave(Slot::Out, codec);
+            self.finish(Slot::Out, codec);
         } else if store && !self.step.stores_as_sent() && !keep {
             self.push(Primitive::ReduceStore);
         } else {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec: CodecId::Raw });
             self.push(Primitive::Reduce { into: Slot::Spare });
-            self.leave(Slot::Spare, CodecId::Raw);
+            self.finish(Slot::Spare, CodecId::Raw);
         }
     }
 
     /// A received payload, which is stored, and own values, of which the sum is sent. Where input
     /// and output are the same memory, own values must be read first.
-    fn store_and_meet_own(&mut self, received: CodecId) {
+    fn store_and_add_own(&mut self, received: CodecId) {
         let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
         if encodes_own {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
@@ -332,13 +341,13 @@ impl List<'_> {
     }
 
     /// A received payload, and what is held.
-    fn meet_held(&mut self, received: CodecId, held: CodecId) {
+    fn received_with_held(&mut self, received: CodecId, held: CodecId) {
         let codec = self.rules.codec;
         match [received, held].map(|codec| codec == CodecId::Raw) {
             [true, true] => self.combine_in_place(Slot::Held, received),
             [false, true] if !self.rules.keeps_frames => {
                 self.push(Primitive::Reduce { into: Slot::Held });
-                self.leave(Slot::Held, CodecId::Raw);
+                self.finish(Slot::Held, CodecId::Raw);
             }
             [false, true] => {
                 self.transcode(Slot::Held, Slot::Spare, [held, codec]);
@@ -360,17 +369,17 @@ impl List<'_> {
             self.combine_in_place(with, codec);
         } else {
             self.push(Primitive::Combine { with });
-            self.leave(Slot::Out, codec);
+            self.finish(Slot::Out, codec);
         }
     }
 
     fn combine_in_place(&mut self, with: Slot, codec: CodecId) {
         self.push(Primitive::CombineInPlace { with });
-        self.leave(Slot::In, codec);
+        self.finish(Slot::In, codec);
     }
 
     /// The value of the step is this payload; floats leave by the wire's codec.
-    fn leave(&mut self, at: Slot, codec: CodecId) {
+    fn finish(&mut self, at: Slot, codec: CodecId) {
         let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
         let stores_decoded =
@@ -382,7 +391,7 @@ impl List<'_> {
         let as_sent = self.step.as_sent || must_stay;
         let keeps_sent = keep && as_sent && moves_on && !self.rules.recodes;
         if is_encoded || to.is_none() && !stores_decoded && !keeps_sent {
-            return self.leave_as_it_is(at, codec);
+            return self.finish_unchanged(at, codec);
         }
         self.transcode(at, Slot::Out, [codec, wire]);
         if stores_decoded {
@@ -405,12 +414,12 @@ impl List<'_> {
         }
     }
 
-    fn leave_as_it_is(&mut self, at: Slot, codec: CodecId) {
+    fn finish_unchanged(&mut self, at: Slot, codec: CodecId) {
         self.store(at, codec);
-        self.leave_stored(at);
+        self.finish_stored(at);
     }
 
-    fn leave_stored(&mut self, at: Slot) {
+    fn finish_stored(&mut self, at: Slot) {
         match (self.step.keep, self.step.to.is_some()) {
             (false, false) => {}
             (true, false) => self.hold(at),

@@ -13,9 +13,9 @@ fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
 /// What rank 1 sends of a part.
 fn of_rank_1(program: &Program<'_>, part: u32, n_values: usize) -> Vec<u8> {
     let (from, round, n_values) = (Rank(1), 0, n_values as u32);
-    let place = MessageFields { from, part, round, n_values };
+    let fields = MessageFields { from, part, round, n_values };
     let mut message = vec![0; HEADER_BYTES + 4 * n_values as usize];
-    let header = program.template.filled(&place, 1, false);
+    let header = program.template.filled(&fields, 1, false);
     header.write(&mut message, program.checksum).expect("there is room");
     message
 }
@@ -27,7 +27,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
     for checksum in [false, true] {
         let mut transport = Memory::new(2, 8);
         let mut lanes = Lanes::default();
-        let quick = || Slow { is_quick: true, ..Slow::default() };
+        let quick = || SlowCompute { is_quick: true, ..SlowCompute::default() };
         let (mut first, mut notices) = (quick(), Notices::default());
         let mut engine = engine(call, 20, &Pairwise, &mut lanes);
         lanes.record = Some(Compiled::default());
@@ -79,7 +79,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
     let mut lanes = Lanes::default();
     let mut engine = engine(call, 20, &RecursiveDoubling, &mut lanes);
     lanes.record = Some(Compiled::default());
-    let mut first = Slow { is_quick: true, ..Slow::default() };
+    let mut first = SlowCompute { is_quick: true, ..SlowCompute::default() };
     for expected in [Progress::Moved, Progress::Finished] {
         let found = engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
         assert_eq!(found, Ok(expected));
@@ -95,7 +95,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
         let mut replay = Replay::default();
         replay.begin(1, &program.report(1), Duration::ZERO, &mut lanes);
         transport.puts(1, &of_rank_1(&program, 0, 20));
-        let mut again = Slow { n_quick, ..Slow::default() };
+        let mut again = SlowCompute { n_quick, ..SlowCompute::default() };
         let on = (&program, &compiled);
         let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
         let is_replayed = matches!(found, Ok(Replayed::Finished));

@@ -19,24 +19,24 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "a few of them, in a test")]
-enum Outcome {
+enum RankOutcome {
     Busy,
     Done(u16, View),
     Excluded,
     Dead,
 }
 
-struct Node {
+struct SimulatedRank {
     agreement: Agreement,
     /// Fences of this epoch.
     fences: RankSet,
-    outcome: Outcome,
+    outcome: RankOutcome,
 }
 
 /// Ranks and their links, each in order; a seed decides what happens next.
 struct Network {
     random: Random,
-    nodes: Vec<Node>,
+    ranks: Vec<SimulatedRank>,
     /// From a to b at a · size + b.
     ballots: Vec<VecDeque<Ballot>>,
     fences: Vec<VecDeque<(u16, View)>>,
@@ -45,30 +45,30 @@ struct Network {
 impl Network {
     fn new(seed: u64, size: usize) -> Self {
         let all = RankSet::first(size);
-        let node = |rank| Node {
+        let node = |rank| SimulatedRank {
             agreement: Agreement::new(Rank::new(rank), all, (0, 0), (rank % 3) as u8),
             fences: RankSet::EMPTY,
-            outcome: Outcome::Busy,
+            outcome: RankOutcome::Busy,
         };
         Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-            nodes: (0..size).map(node).collect(),
+            ranks: (0..size).map(node).collect(),
             ballots: vec![VecDeque::new(); size * size],
             fences: vec![VecDeque::new(); size * size],
         }
     }
 
     fn size(&self) -> usize {
-        self.nodes.len()
+        self.ranks.len()
     }
 
     fn is_busy(&self, rank: usize) -> bool {
-        self.nodes[rank].outcome == Outcome::Busy
+        self.ranks[rank].outcome == RankOutcome::Busy
     }
 
     /// Does something to a rank's agreement; a new epoch makes its fences void.
     fn touch(&mut self, rank: usize, act: impl FnOnce(&mut Agreement)) {
-        let node = &mut self.nodes[rank];
+        let node = &mut self.ranks[rank];
         let epoch = node.agreement.epoch();
         act(&mut node.agreement);
         if node.agreement.epoch() != epoch {
@@ -77,7 +77,7 @@ impl Network {
     }
 
     fn speak(&mut self, rank: usize) {
-        let (size, agreement) = (self.size(), &mut self.nodes[rank].agreement);
+        let (size, agreement) = (self.size(), &mut self.ranks[rank].agreement);
         for to in agreement.owed().iter() {
             self.ballots[rank * size + to.index()].push_back(agreement.ballot(to));
             agreement.settle(to);
@@ -87,7 +87,7 @@ impl Network {
         }
         match agreement.decide() {
             None => {}
-            Some(Decision::Excluded(_)) => self.nodes[rank].outcome = Outcome::Excluded,
+            Some(Decision::Excluded(_)) => self.ranks[rank].outcome = RankOutcome::Excluded,
             Some(Decision::Group) => {
                 let fence = (agreement.epoch(), *agreement.view());
                 for to in fence.1.members.without(Rank::new(rank)).iter() {
@@ -103,7 +103,7 @@ impl Network {
         if let Some(ballot) = self.ballots[link].pop_front() {
             self.touch(to, |agreement| agreement.hear(Rank::new(from), &ballot));
         }
-        let node = &mut self.nodes[to];
+        let node = &mut self.ranks[to];
         if node.agreement.is_decided()
             && node.agreement.view().members.contains(Rank::new(from))
             && let Some((epoch, view)) = self.fences[link].pop_front()
@@ -117,11 +117,11 @@ impl Network {
     }
 
     fn finish(&mut self, rank: usize) {
-        let node = &mut self.nodes[rank];
+        let node = &mut self.ranks[rank];
         let agreement = &node.agreement;
         let needed = agreement.view().members.without(Rank::new(rank));
         if agreement.is_decided() && node.fences == needed {
-            node.outcome = Outcome::Done(agreement.epoch(), *agreement.view());
+            node.outcome = RankOutcome::Done(agreement.epoch(), *agreement.view());
         }
     }
 
@@ -139,7 +139,7 @@ impl Network {
         }
         self.deliver(from, rank);
         match chaos.map(|one_in| self.random.below(one_in)) {
-            Some(0) => return self.nodes[rank].outcome = Outcome::Dead,
+            Some(0) => return self.ranks[rank].outcome = RankOutcome::Dead,
             Some(1 | 2) => self.run_out_of_patience(rank),
             Some(3) => {
                 let lost = self.random.below(size);
@@ -163,11 +163,11 @@ impl Network {
     }
 
     fn groups(&self) -> Vec<(usize, u16, View)> {
-        let done = |(rank, node): (usize, &Node)| match node.outcome {
-            Outcome::Done(epoch, view) => Some((rank, epoch, view)),
+        let done = |(rank, node): (usize, &SimulatedRank)| match node.outcome {
+            RankOutcome::Done(epoch, view) => Some((rank, epoch, view)),
             _ => None,
         };
-        self.nodes.iter().enumerate().filter_map(done).collect()
+        self.ranks.iter().enumerate().filter_map(done).collect()
     }
 
     /// What must hold at any time.
@@ -231,7 +231,7 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
         // Whoever is done has left properly.
         for &rank in &lost {
             if network.is_busy(rank) {
-                network.nodes[rank].outcome = Outcome::Dead;
+                network.ranks[rank].outcome = RankOutcome::Dead;
             }
         }
         for _ in 0..2 * size {
@@ -245,8 +245,8 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
             }
         }
         network.check(seed);
-        let outcomes: Vec<Outcome> = network.nodes.iter().map(|node| node.outcome).collect();
-        assert!(!outcomes.contains(&Outcome::Busy), "seed {seed}: {outcomes:?}");
+        let outcomes: Vec<RankOutcome> = network.ranks.iter().map(|node| node.outcome).collect();
+        assert!(!outcomes.contains(&RankOutcome::Busy), "seed {seed}: {outcomes:?}");
         if dies_first {
             let alive = |rank: &usize| !lost.contains(rank);
             let groups = network.groups();
