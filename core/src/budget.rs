@@ -1,7 +1,7 @@
-//! From the bound that the caller sets to the lattice of each operand, and to the worst case of the
-//! result.
+//! Error budget: from the caller's bound to the lattice of each operand, and to the largest error
+//! of the result.
 //!
-//! The formulas, and why they hold, are in docs/guarantees.md.
+//! The formulas and their proofs are in docs/guarantees.md.
 
 use crate::bound::{Bound, BoundError, Quantum, Scope, ValueRange, rounding, underflow};
 use crate::call_spec::CallSpec;
@@ -15,8 +15,8 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::ProgramSpec;
 
-/// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
-/// by their number (docs/guarantees.md).
+/// Returns how many operands' errors can add up in a value of the result. `None` if their number
+/// does not bound the error (docs/guarantees.md).
 fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
     let &CallSpec { schedule, call, op, ref plan, .. } = spec;
     let n = call.size as f64;
@@ -25,11 +25,11 @@ fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
     let n_encodings = schedule.n_encodings(call) as f64;
     let sum = match keeps_frames {
         true => n_operands,
-        // Own operands err as well that are never encoded.
+        // Operands that are rounded first have an error even if they are never encoded.
         false if spec.rounds_first => n_encodings.max(n_operands),
         false => n_encodings,
     };
-    // What ranks pass on they may encode anew, each time with an error if that changes values.
+    // Ranks may encode again what they pass on. That adds an error each time if it changes values.
     let is_stable = plan.codec.is_stable();
     let recodes = !is_stable && Rules::of_plan(call.collective, plan, op).recodes();
     let n_passed = if recodes { n - 1.0 } else { 0.0 };
@@ -43,8 +43,8 @@ fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
     })
 }
 
-/// The bound on each operand that keeps `bound` on the result, rounding included; 0 for constant
-/// data with a bound relative to their range, where rounding alone shows.
+/// Returns the bound on each operand that keeps `bound` on the result, rounding included. Returns 0
+/// for constant data with a bound relative to their range, where only rounding shows.
 fn operand_bound<T: Float>(
     bound: Bound,
     n_errors: Option<f64>,
@@ -56,14 +56,14 @@ fn operand_bound<T: Float>(
     let on_result = bound.absolute(value_range)?;
     let (n, magnitude) = (call.size, value_range.map_or(0.0, ValueRange::magnitude));
     let largest = if op == OpCode::Sum { n as f64 * magnitude } else { magnitude };
-    // Errors make partial results larger, which shows where digits are few.
+    // Errors enlarge partial results, which matters if the type has few digits.
     let reach = if T::IS_NARROW { largest + on_result } else { largest };
     let rounding = match op {
         OpCode::None => return Ok(on_result),
         OpCode::Avg => rounding::<T>(n, reach) + underflow::<T>(n),
         _ => rounding::<T>(n, reach),
     };
-    // Of partial sums as well, in any order. One rank adds nothing.
+    // Covers partial sums as well, in any order. One rank adds nothing.
     let largest = largest + on_result.max(rounding);
     if op == OpCode::Sum && n > 1 && largest > T::MAX.to_f64() {
         return Err(BoundError::Overflow { largest, max: T::MAX.to_f64() }.into());
@@ -78,13 +78,13 @@ fn operand_bound<T: Float>(
     Ok(left / n_errors.max(1.0))
 }
 
-/// What [`resolve`] finds.
+/// Result of [`resolve`].
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) quantum: Quantum,
-    /// On each operand.
+    /// Bound on each operand.
     pub(crate) bound: f64,
-    /// Of the result; `None` if there is none.
+    /// Largest error of the result; `None` if it has no bound.
     pub(crate) worst_case: Option<f64>,
 }
 
@@ -95,8 +95,8 @@ impl Budget {
     }
 }
 
-/// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
-/// encoded may be the sum of several operands, each within the bound.
+/// Returns quantum, bound on each operand, and largest error for a call whose data have this value
+/// range. An encoded value may be the sum of several operands, each within the bound.
 pub(crate) fn resolve(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
@@ -112,12 +112,12 @@ pub(crate) fn resolve(
         DType::F64 => resolve_as::<f64>(spec, value_range),
         DType::F16 => resolve_as::<f16>(spec, value_range),
         DType::Bf16 => resolve_as::<bf16>(spec, value_range),
-        // Calls on integers have an exact codec.
+        // Calls on integers use an exact codec.
         _ => Err(Error::Internal),
     }
 }
 
-/// As [`resolve`], for values on a lattice of this type's.
+/// Same as [`resolve`], with a lattice for values of this type.
 fn resolve_as<T: Float>(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
@@ -128,8 +128,8 @@ fn resolve_as<T: Float>(
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
     };
-    // Operands that are rounded first err each on its own; else what is encoded does, which may be
-    // the sum of some.
+    // Each operand that is rounded first has its own error. Otherwise each encoded value has one,
+    // and it may be the sum of several operands.
     let (n_in_one, n_apart) = if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
     let halves = if spec.rounds_first { plan.rounding.halves() } else { 1.0 };
     let bound = match (plan.bound, plan.scope) {
@@ -140,13 +140,14 @@ fn resolve_as<T: Float>(
         }
     };
     let mut quantum = Quantum::with_spacing::<T>(bound / halves, plan.spacing)?;
-    // Values that are rounded first are not looked at one by one.
+    // Values that are rounded first are not checked one by one.
     if let Some(value_range) =
         value_range.filter(|_| plan.codec.has_lattice() && !spec.rounds_first)
     {
         quantum = quantum.suited::<T>(value_range);
     }
-    // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
+    // Operands of an average are weighted, and the weighted lattice must have normal numbers as
+    // well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
@@ -156,14 +157,14 @@ fn resolve_as<T: Float>(
     Ok(Budget { quantum, bound: bound / n_in_one, worst_case })
 }
 
-/// What a call asks of each operand before the extent of the data is known, rounding apart: the
-/// bound, divided among the errors that can add up if it is on the result. Ranks that ask for the
-/// same have the same quantum, and the same error, for the same extent.
+/// Returns the bound that a call requires of each operand before the value range is known, not
+/// counting rounding. A bound on the result is divided among the errors that can add up. Ranks with
+/// the same requirement get the same quantum and the same error for the same value range.
 pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
     let plan = &spec.plan;
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
-    // Of ranks that round otherwise the lattices differ, too.
+    // Ranks that round differently also have different lattices.
     let factor = if spec.rounds_first { factor / plan.rounding.halves() } else { factor };
     match plan.scope {
         Scope::PerOperand if sampled => (StepQuantity::Sample, factor),
@@ -176,7 +177,7 @@ pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
     }
 }
 
-/// Finds what is wrong with what a plan says of codec and bound, whatever the data.
+/// Checks the codec and the bound of a plan, whatever the data.
 pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Error> {
     let Plan { codec, setting, .. } = plan.for_values(dtype);
     if codec.setting(dtype, setting).is_none() {
@@ -205,8 +206,8 @@ mod tests {
     use crate::schedule::Collective;
     use crate::transport::Rank;
 
-    /// The table of docs/guarantees.md, section 2, and what is below it of codecs that are not
-    /// stable: all-gathers then have n − 1 terms, and what is reduced n − 1 more.
+    /// Covers the table of docs/guarantees.md, section 2, and the text below it on codecs that are
+    /// not stable: all-gathers then have n − 1 terms, and reductions n − 1 more.
     #[test]
     fn what_is_encoded_anew_on_its_way_errs_each_time_if_that_changes_it() {
         let stable = Plan::foldwire(Bound::Absolute(1e-3)).with_pipeline(PER_HOP);
@@ -242,7 +243,7 @@ mod tests {
         let of = |bound| {
             operand_bound::<f32>(Bound::Absolute(bound), Some(2.0), call, OpCode::Sum, value_range)
         };
-        // Beside the sum of two such operands.
+        // Largest bound that fits on top of the sum of two such operands.
         let left = f64::from(f32::MAX) - 2f64.powi(127);
         assert!(of(left).is_ok());
         let more = of(left * (1.0 + 1e-9));
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn a_grid_is_for_codecs_with_a_lattice_that_round_values_themselves() {
         let value_range = Some(ValueRange { min: 0.0, max: 1000.0, grid: 1.0, increment: 1.0 });
-        // That is 0.01, on a lattice whose step is below 0.02.
+        // This is a bound of 0.01, so the step of a lattice is below 0.02.
         let plan = Plan::foldwire(Bound::Relative(1e-5));
         for (codec, rounds_first, takes_grid) in [
             (CodecId::FzLight, false, true),

@@ -1,4 +1,4 @@
-//! A call whose arguments were checked and whose schedule was chosen: all but its values.
+//! Specification of a call: checked arguments and a chosen schedule, without the values.
 
 use crate::bound::Quantum;
 use crate::codec::{CodecParams, ErasedCodec};
@@ -16,69 +16,70 @@ use crate::schedule::{self, Collective, ProgramSpec, RecursiveDoubling, Schedule
 use crate::select::Choice;
 use crate::transport::Rank;
 
-/// Of so many own values on the strides of an array are looked for whose shape is not told: below,
-/// that takes longer than it saves.
+/// Search for strides only in arrays of at least this many values, when the caller gave no shape.
+/// For smaller arrays the search takes longer than it saves.
 pub(crate) const FINDS_FROM: usize = 1 << 18;
-/// How ranks exchange what they saw of their data if a bound refers to it:
-/// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) of `f64` by the raw codec.
+/// Schedule by which ranks exchange value ranges, if a bound refers to them: an all-reduce of
+/// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) `f64` values with the raw codec.
 pub static RANGE_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
 
-/// What a call is, whatever its values.
+/// Specification of a call, whatever its values.
 #[derive(Clone, Copy)]
 pub(crate) struct CallSpec<'s> {
-    /// The one chosen, whatever the plan says.
+    /// The chosen schedule; overrides the plan's.
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: ProgramSpec,
     pub(crate) op: OpCode,
-    /// As far as it applies to this call.
+    /// The plan, as far as it applies to this call.
     pub(crate) plan: Plan,
-    /// Why, of an automatic plan.
+    /// Reason for the choice of an automatic plan.
     pub(crate) choice: Option<Choice>,
-    /// Whether ranks should look at samples of their data and choose anew.
+    /// True if ranks should scan samples of their data and choose again.
     pub(crate) asks: bool,
     pub(crate) dtype: DType,
     pub(crate) lanes: u8,
-    /// As [`Cut::shortest`](crate::layout::Cut::shortest).
+    /// See [`Cut::shortest`](crate::layout::Cut::shortest).
     pub(crate) shortest: u16,
     pub(crate) shares: Shares<'s>,
     pub(crate) window: Window,
-    /// Whether own values are rounded where results will be, before the first is moved.
+    /// True if this rank's input is rounded into the result buffer before anything is sent.
     pub(crate) rounds_first: bool,
 }
 
 impl CallSpec<'_> {
-    /// Those of one call on arrays that follow each other in the buffers and end there, of which
-    /// each could be a call of these terms.
+    /// Returns the spec of one call on several arrays that follow each other in the buffers and end
+    /// at `ends`. Each array could be a call with this spec.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> CallSpec<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
         CallSpec { plan, shares: Shares::Arrays(ends), ..*self }
     }
 
-    /// Its codec, made from these parameters.
+    /// Returns the call's codec with these parameters.
     pub(crate) fn codec(&self, params: &CodecParams) -> ErasedCodec {
         ErasedCodec::new(self.dtype, self.plan.codec, params)
     }
 
-    /// What an average is divided by, else 1.
+    /// Returns the divisor of an average, or 1.
     pub(crate) const fn divisor(&self) -> u32 {
         if matches!(self.op, OpCode::Avg) { self.call.size as u32 } else { 1 }
     }
 
-    /// Whether the shape of so many own values is looked for in them.
+    /// Returns whether to search for the shape of a local input of this many values.
     pub(crate) fn finds_shape_in(&self, n_own: usize) -> bool {
         let plan = &self.plan;
         plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= FINDS_FROM
     }
 
-    /// The pass over own values that the call itself begins with.
+    /// Returns the rounding pass over the local input with which the call begins, if it has one.
     pub(crate) fn pass(&self, quantum: Quantum, rank: Rank) -> Option<RoundingPass> {
-        // One rank moves nothing.
+        // A single rank sends nothing, so nothing need be rounded.
         let quantum = if self.call.size > 1 { quantum } else { Quantum::LOSSLESS };
         self.rounds_first.then(|| RoundingPass::new(quantum, self.plan.rounding, rank))
     }
 
-    /// Those of the look at its data: an exact all-reduce of so many values that each rank saw.
+    /// Returns the spec of the value-range exchange: an exact all-reduce of this many values per
+    /// rank.
     pub(crate) fn of_look(&self, n_values: usize) -> CallSpec<'static> {
         CallSpec {
             schedule: RANGE_SCHEDULE,
@@ -96,7 +97,8 @@ impl CallSpec<'_> {
         }
     }
 
-    /// Those of an array of so many values that goes round a ring, to measure links before a call.
+    /// Returns the spec of an array of this many values that goes around a ring, to measure links
+    /// before a call.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_round(&self, n_values: usize) -> CallSpec<'static> {
         let exchange = self.of_look(n_values);
@@ -108,7 +110,7 @@ impl CallSpec<'_> {
         }
     }
 
-    /// What peers are told of the call itself.
+    /// Returns the header that peers receive for the call itself.
     pub(crate) fn own_header(&self, quantum: Quantum) -> CallHeader {
         match self.plan.codec.setting(self.dtype, self.plan.setting) {
             Some(setting @ 1..) => self.header(StepQuantity::Setting, setting.into()),
@@ -116,8 +118,8 @@ impl CallSpec<'_> {
         }
     }
 
-    /// What peers are told of the call, in a look at the extent of its data as well. The
-    /// communicator counts it.
+    /// Returns the header that peers receive for the call, or for its value-range exchange. The
+    /// communicator numbers it.
     pub(crate) fn header(&self, measure: StepQuantity, step: f64) -> CallHeader {
         CallHeader {
             context: 0,
@@ -141,7 +143,7 @@ impl CallSpec<'_> {
 
 #[cfg(test)]
 impl CallSpec<'static> {
-    /// Those of an all-reduce of `f32` by the ring.
+    /// Returns the spec of an all-reduce of `f32` by the ring.
     pub(crate) fn of_test(plan: Plan, op: OpCode, size: usize) -> Self {
         Self {
             schedule: &Ring,

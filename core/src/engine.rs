@@ -1,16 +1,15 @@
-//! The one state machine that runs any schedule through any pipeline with any codec over any
-//! transport.
+//! State machine that runs any schedule through any pipeline with any codec over any transport.
 //!
-//! The array is processed in rounds ([`Layout`]); a [`Lane`] runs the whole program for its rounds,
-//! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
-//! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane,
-//! or of a short call all that it can, and looks at the network within steps and between them
-//! ([`ProgressHook`]).
+//! The array is processed in rounds ([`Layout`]). A [`Lane`] runs the whole program for its rounds,
+//! one step at a time. Lanes run side by side, each with its own tag: while one lane's frame is on
+//! the wire, another lane folds (ZCCL's PIPE-fZ-light). [`Engine::poll`] makes at most one step per
+//! lane, or all possible steps of a short call. The engine polls the network between steps, and
+//! also within them ([`ProgressHook`]).
 //!
-//! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for
-//! a free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a
-//! time limit covers a peer that is alive but silent. On any error the engine tells every other
-//! rank, and each that waits ends as well.
+//! The engine cannot hang. A lane waits only for a frame from a known peer, for credit on a link,
+//! or for a free frame. While it waits, the engine also receives abort notices ([`Notices`]), and a
+//! time limit covers a peer that is alive but silent. On any error the engine notifies every other
+//! rank, so every waiting rank ends as well.
 
 #[cfg(feature = "alloc")]
 mod compiled;
@@ -55,11 +54,11 @@ use heapless::Vec;
 pub(crate) use lane::misuse;
 use lane::{Lane, LaneTurn};
 
-/// Without an allocator nothing is compiled.
+/// Placeholder: without an allocator, nothing is compiled.
 #[cfg(not(feature = "alloc"))]
 pub(crate) type Compiled = core::convert::Infallible;
 
-/// Calls of one segment of at most so many values make all the steps in a poll that they can.
+/// A call of one segment with at most this many values makes all possible steps in one poll.
 const SHORT_CALL_VALUES: usize = 1024;
 
 /// Everything about a call that does not change while it runs.
@@ -67,46 +66,46 @@ const SHORT_CALL_VALUES: usize = 1024;
 pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: ProgramSpec,
-    /// Arrays that every message carries a segment of each of; 1 in other calls than a group's.
+    /// Number of arrays: each message carries a segment of every one. 1 except in a group call.
     pub(crate) n_arrays: u16,
     pub(crate) rules: Rules,
-    /// What peers are told of the call, and must say as well. A look at the extent of the data has
-    /// that of the call it belongs to.
+    /// Call header that peers receive, and must match. A value-range exchange uses the header of
+    /// the call that it belongs to.
     pub(crate) header: CallHeader,
-    /// The same as its messages begin with it.
+    /// The header in the encoded form with which messages begin.
     pub(crate) template: Template,
     pub(crate) layout: Layout<'a>,
     pub(crate) checksum: bool,
     pub(crate) rank: Rank,
-    /// Steps of this rank's.
+    /// Number of steps in this rank's program.
     pub(crate) n_steps: usize,
 }
 
 impl Program<'_> {
-    /// How many ranks' values a value of this rank's result combines.
+    /// Returns the number of ranks whose values are combined in a value of this rank's result.
     fn n_operands(&self) -> u32 {
         if self.call.collective.reduces() { self.call.n_operands(self.rank) as u32 } else { 1 }
     }
 
-    /// How many ranks' values any rank's result combines, at most.
+    /// Returns the largest number of ranks whose values are combined in any rank's result.
     const fn most_operands(&self) -> u32 {
         if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
     }
 
-    /// What peers are told of the call in a message of this part: where they do not know how long
-    /// the part is, that in place of the length of the array.
+    /// Returns the call header for messages of this part. If the peers do not know the part's
+    /// length, the header holds that length in place of the array's.
     fn header_of(&self, part: Part) -> CallHeader {
         let len = self.layout.told_len(part);
         CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
     }
 
-    /// The same where lengths of shares live longer.
+    /// Returns the same program with the share lengths of another lifetime.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_shares<'s>(&self, shares: Shares<'s>) -> Program<'s> {
         Program { layout: self.layout.of_shares(shares), ..*self }
     }
 
-    /// Whether it is the same but for the call's number.
+    /// Returns whether the programs differ only in the call's number.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_alike(&self, other: &Program<'_>) -> bool {
         let header = |program: &Program<'_>| program.header.numbered(0);
@@ -116,13 +115,14 @@ impl Program<'_> {
             && self.n_arrays == other.n_arrays
     }
 
-    /// A step of this rank's program. Several arrays that are moved as a whole are a run of parts.
+    /// Returns a step of this rank's program. Several arrays that move as a whole form a run of
+    /// parts.
     fn step(&self, index: usize) -> Step {
         let step = self.schedule.step(self.call, self.rank, index);
         if self.n_arrays > 1 { Step { n_parts: self.n_arrays, ..step } } else { step }
     }
 
-    /// What a report of the call begins with.
+    /// Returns a report with the fields that are known before the call runs.
     pub(crate) fn report(&self, n_lanes: usize) -> Report {
         Report {
             schedule: self.schedule.name(),
@@ -134,21 +134,21 @@ impl Program<'_> {
         }
     }
 
-    /// As the call of this number.
+    /// Returns the same program with another call number.
     pub(crate) const fn numbered(mut self, sequence: u32) -> Self {
         self.header = self.header.numbered(sequence);
         self.template = self.template.numbered(sequence);
         self
     }
 
-    /// What messages of a part begin with.
+    /// Returns the header template for messages of this part.
     fn template_of(&self, part: Part) -> Template {
         let is_told = self.layout.told_len(part).is_some();
         if is_told { Template::new(&self.header_of(part)) } else { self.template }
     }
 }
 
-/// The first pair that differs, as an error.
+/// Fails for the first pair of values that differ.
 pub(crate) fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
     match fields.iter().find(|(_, ours, theirs)| ours != theirs) {
         Some(&(field, ours, theirs)) => {
@@ -159,7 +159,7 @@ pub(crate) fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(
     }
 }
 
-/// An error unless `rank` itself sent the message that came from it.
+/// Fails unless the message from `rank` names `rank` as its sender.
 pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
     check_fields(rank, &[(Field::Source, u64::from(rank.0), u64::from(header.from.0))])
 }
@@ -167,9 +167,9 @@ pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
 /// A running call.
 pub(crate) struct Engine<'a> {
     program: Program<'a>,
-    /// Lanes of every rank; one that has nothing to do is not here.
+    /// Number of lanes on every rank. Lanes without work on this rank are not created.
     n_lanes: usize,
-    /// A poll makes all steps that it can.
+    /// True if a poll makes all possible steps.
     is_short: bool,
     has_begun: bool,
     started: Duration,
@@ -177,11 +177,11 @@ pub(crate) struct Engine<'a> {
     pub(crate) report: Report,
 }
 
-/// The lanes of the call under way; none if there is none. They are large, and stay where they are
-/// while calls move.
+/// Lanes of the running call; empty if there is none. They are large, so they stay in place while
+/// calls move.
 pub(crate) struct Lanes<F> {
     lanes: Vec<Lane<F>, MAX_LANES>,
-    /// Where the steps of the call under way are compiled, if they are.
+    /// Record of the running call's steps, if they are being compiled.
     pub(crate) record: Option<Compiled>,
 }
 
@@ -192,7 +192,7 @@ impl<F> Default for Lanes<F> {
 }
 
 impl<F: FrameBuffer> Lanes<F> {
-    /// So many lanes, at the beginning of a program.
+    /// Creates this many lanes, at the start of a program.
     fn begin(&mut self, n_lanes: usize) {
         self.record = None;
         self.lanes.clear();
@@ -201,7 +201,7 @@ impl<F: FrameBuffer> Lanes<F> {
 }
 
 impl<'a> Engine<'a> {
-    /// Begins a call on these lanes, of which no other call has anything.
+    /// Begins a call on these lanes, which no other call uses.
     pub(crate) fn new<F: FrameBuffer>(
         program: Program<'a>,
         n_lanes: usize,
@@ -221,14 +221,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The program, on how many lanes it runs, and the report, of a call that has not begun.
+    /// Returns the program, the number of lanes and the report of a call that has not begun.
     pub(crate) fn into_program(self) -> (Program<'a>, usize, Report) {
         (self.program, self.n_lanes, self.report)
     }
 
-    /// Advances every lane by at most one step; of a short call the one lane as far as it goes.
-    /// Once a rank is found lost, lanes only take what it sent before: that, or what it told, may
-    /// say why.
+    /// Advances every lane by at most one step, or the single lane of a short call as far as
+    /// possible. Once a rank is lost, lanes only receive what it sent before: its messages or
+    /// notices may give the reason.
     pub(crate) fn poll<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -249,13 +249,15 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// A step has failed: an error, unless a rank is lost, of which more may be known in a moment.
+    /// Records that a step has failed. Returns the error, unless it says that a rank is lost: then
+    /// the reason may arrive in a moment.
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         self.watchdog.lose(error, now)
     }
 
-    /// Takes what a lost rank sent before, of which a lane may be without while another's is on its
-    /// way: an error if that says more than that the rank is gone. Whether all of it has come.
+    /// Receives what the lost rank sent before. One lane's message may still be in transit when
+    /// another lane finds the rank lost. Fails if a message says more than that the rank is gone.
+    /// Returns whether everything has arrived.
     fn take_last<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -281,7 +283,7 @@ impl<'a> Engine<'a> {
         Ok(has_all)
     }
 
-    /// As [`poll`](Self::poll) while nobody is lost.
+    /// Same as [`poll`](Self::poll), while no rank is lost.
     fn advance<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -293,14 +295,14 @@ impl<'a> Engine<'a> {
         transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
-            // What was sent before a notice that has just come is found only by another look.
+            // Only another poll finds what was sent before a notice that has just arrived.
             if notices.begin(transport, &ours, checksum, true)? {
                 transport.progress().map_err(transport_error)?;
             }
         }
         let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
-        // What the lane before passed since the last look is not counted in this one's.
+        // True if the previous lane made a step. Nudge then: each lane's hook counts from 0.
         let mut is_nudge_due = false;
         let (program, report) = (&self.program, &mut self.report);
         let Lanes { lanes: all, record } = &mut *lanes;
@@ -331,13 +333,13 @@ impl<'a> Engine<'a> {
         self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)
     }
 
-    /// How long to rest before the next poll, if nothing comes before.
+    /// Returns how long to rest before the next poll, if nothing arrives earlier.
     pub(crate) fn rest(&self, limits: Limits) -> Duration {
         self.watchdog.rest(limits)
     }
 
-    /// Gives every frame back, and tells all other ranks that this one has given up: for this
-    /// error, or because its caller wanted it.
+    /// Recycles every frame, and notifies all other ranks that this rank aborts the call. The
+    /// reason is `error`, or without one that the caller dropped the call.
     pub(crate) fn abort<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -353,16 +355,16 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// The lanes of a call, while none moves.
+/// Lanes of a call in which no lane moves.
 struct LanesWaiting<'l, F> {
     lanes: &'l Lanes<F>,
     program: &'l Program<'l>,
-    /// Who still has to take what was sent, once all lanes are done.
+    /// Rank that still has to take what was sent, and the step, once all lanes are done.
     to_deliver: Option<(Rank, usize)>,
 }
 
 impl<F: FrameBuffer> LanesWaiting<'_, F> {
-    /// The ranks that are waited for, and the steps.
+    /// Returns the ranks that are waited for, each with the step.
     fn all(&self) -> impl Iterator<Item = (Rank, usize)> {
         let lanes = self.lanes.lanes.iter();
         lanes.filter_map(|lane| lane.waits_for(self.program)).chain(self.to_deliver)
@@ -374,8 +376,8 @@ impl<F: FrameBuffer> Waiter for LanesWaiting<'_, F> {
         self.all().map(|(rank, _)| rank).collect()
     }
 
-    /// A lane that lacks a free frame may get it when another lane's peer moves: that peer is to
-    /// blame.
+    /// Returns the rank to blame. A lane that lacks a free frame may get one when another lane's
+    /// peer moves, so that peer is blamed.
     fn blamed(&self) -> (Rank, usize) {
         let own = self.program.rank;
         let mut all = self.all();
@@ -398,12 +400,12 @@ impl<F: FrameBuffer> Question for LanesWaiting<'_, F> {
     }
 }
 
-/// Whether a call makes all the steps in a poll that it can.
+/// Returns whether a call makes all possible steps in one poll.
 const fn is_short(report: &Report) -> bool {
     report.segment as usize <= SHORT_CALL_VALUES
 }
 
-/// A transport's error as ours.
+/// Converts a transport's error.
 pub(crate) fn transport_error<E: TransportError>(error: E) -> Error {
     Error::Transport { kind: error.kind(), peer: error.peer() }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in a call, as small values that say which rank and how much.
+//! Errors of calls: small values that say which rank is concerned, and by how much.
 
 use crate::bound::BoundError;
 use crate::codec::{CodecError, CodecId, DecodeError};
@@ -15,132 +15,142 @@ pub use disagreement::{Field, Value};
 pub use frame::FrameError;
 pub use reason::AbortReason;
 
-/// Why a call failed.
+/// Reason why a call failed.
 ///
-/// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and
-/// repeat it. They are found before anything is sent, but for a bound on the result that turns out
-/// too small for the data, which all ranks find together. Every other error of a call ends the
-/// communicator: all other ranks are told, on a tag of its own
-/// ([`Tag::CONTROL`](crate::Tag::CONTROL)), and later calls return [`Error::Poisoned`].
+/// *Usage errors* ([`is_usage`](Self::is_usage)) leave nothing running: correct the call and repeat
+/// it. They are found before anything is sent, with one exception. A bound on the result may turn
+/// out too small for the data; all ranks find that together ([`Error::Bound`]).
+///
+/// Every other error of a call ends the communicator. This rank notifies all other ranks, on
+/// [`Tag::CONTROL`](crate::Tag::CONTROL), so that their calls end too. Later calls return
+/// [`Error::Poisoned`]. The ranks that are left can go on with
+/// [`Communicator::shrink`](crate::Communicator::shrink).
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bound cannot be used.
+    /// The error bound cannot be used.
     #[error(transparent)]
     Bound(#[from] BoundError),
-    /// A root that is no rank of the communicator.
+    /// The root is not a rank of the communicator.
     #[error("root {root} does not exist; the communicator has {size} ranks")]
     Root {
-        /// The root given.
+        /// The given root.
         root: Rank,
-        /// Ranks there are.
+        /// Number of ranks.
         size: usize,
     },
-    /// A peer that is no rank of the communicator.
+    /// The peer is not a rank of the communicator.
     #[error("rank {rank} does not exist; the communicator has {size} ranks")]
     Peer {
-        /// The rank given.
+        /// The given rank.
         rank: Rank,
-        /// Ranks there are.
+        /// Number of ranks.
         size: usize,
     },
-    /// A rank sends itself what it does not receive in the same exchange, or the other way around.
+    /// A rank sends itself a message that it does not receive in the same exchange, or the reverse.
     #[error("a message to itself with tag {tag} needs a send and a receive in one exchange")]
     ToItself {
-        /// The tag.
+        /// Tag of the message.
         tag: u32,
     },
-    /// A buffer of the wrong length.
+    /// A buffer has the wrong length.
     #[error("the {buffer} buffer has {have} values, {need} are needed here")]
     Length {
-        /// Which buffer.
+        /// The buffer.
         buffer: Buffer,
-        /// Values needed.
+        /// Number of values needed.
         need: usize,
-        /// Values there.
+        /// Number of values in the buffer.
         have: usize,
     },
-    /// The schedule cannot do this collective; or not with lengths that only two ranks know, as
-    /// `all_to_all_v` has them, because by it ranks pass on what is others'.
+    /// The schedule does not support this collective. Or it does not support lengths that only two
+    /// ranks know, as in `all_to_all_v`, because its ranks pass on other ranks' data.
     #[error("schedule {schedule} has no {}; choose another or leave the choice open", collective.name())]
     Unsupported {
-        /// The schedule's name.
+        /// Name of the schedule.
         schedule: &'static str,
-        /// The collective asked for.
+        /// The requested collective.
         collective: Collective,
     },
-    /// The codec keeps no bound: what it loses its setting says.
-    #[error("codec {} keeps no bound; leave it out, or choose another codec", codec.name())]
+    /// The codec keeps no error bound: its setting determines the loss.
+    #[error(
+        "codec {} keeps no error bound; leave the bound out, or choose another codec",
+        codec.name()
+    )]
     NoBound {
-        /// The codec asked for.
+        /// The requested codec.
         codec: CodecId,
     },
-    /// The codec has no such setting.
+    /// The codec does not have this setting.
     #[error("codec {} has no setting {setting} for {dtype}; 0 is its default", codec.name())]
     Setting {
-        /// The codec asked for.
+        /// The requested codec.
         codec: CodecId,
-        /// Of the values.
+        /// Element type of the values.
         dtype: DType,
-        /// The setting asked for.
+        /// The requested setting.
         setting: u16,
     },
-    /// So many low bits are not dropped: a bit of the fraction must be left.
-    #[error("{n_bits} low bits are too many to drop of {dtype}; {most} is the most")]
+    /// Too many low bits to drop: at least one bit of the fraction must be left.
+    #[error("cannot drop {n_bits} low bits of {dtype} values; the most is {most}")]
     TooManyBits {
-        /// The type of the values.
+        /// Element type of the values.
         dtype: DType,
-        /// How many were to be dropped.
+        /// The requested number of bits.
         n_bits: u32,
-        /// The most there can be.
+        /// Largest allowed number of bits.
         most: u32,
     },
-    /// [`Call::of`](crate::Call::of) was given shares or buffers that the collective does not have.
-    #[error("no {} has such shares, or such buffers on this rank", collective.name())]
+    /// [`Call::of`](crate::Call::of) received shares or buffers that the collective does not have.
+    #[error("{} does not take such shares, or such buffers on this rank", collective.name())]
     NoSuchCall {
-        /// The collective asked for.
+        /// The requested collective.
         collective: Collective,
     },
-    /// There is no average of the ranks up to one: divide a sum.
-    #[error("a {} has no average; divide a sum by the number of ranks before", collective.name())]
+    /// A prefix reduction has no average. Divide a sum instead.
+    #[error(
+        "{} has no average; use a sum, and divide it by the number of ranks in it",
+        collective.name()
+    )]
     NoAverage {
-        /// The collective asked for.
+        /// The requested collective.
         collective: Collective,
     },
-    /// An average of integers would have to be rounded: divide a sum, or average floats.
+    /// Integers have no average, because it would have to be rounded. Divide a sum, or average
+    /// floats.
     #[error("{dtype} values have no average; divide their sum, or make them floats")]
     NoIntegerAverage {
-        /// Their type.
+        /// Element type of the values.
         dtype: DType,
     },
-    /// The codec has no lattice that values could be rounded to without bias, or of which it were
-    /// known what rounding loses.
+    /// The codec has no lattice. Unbiased rounding and error feedback need one: to round to, and to
+    /// know what rounding loses.
     #[error(
         "codec {} has no lattice to round to; choose another, or round to nearest, without \
          feedback",
         codec.name()
     )]
     NoLattice {
-        /// The codec asked for.
+        /// The requested codec.
         codec: CodecId,
     },
-    /// Unbiased rounding in a call that has no room for rounded values: see
-    /// [`Rounding`](crate::Rounding) for those that have.
+    /// The call has no buffer for values that are rounded without bias.
+    /// [`Rounding`](crate::Rounding) lists the calls that have one.
     #[error(
-        "this call has no room for values rounded without bias: all-reduces and all-gathers have, \
-         and reduce-scatters in place or to the front; neither prepared calls nor messages"
+        "this call has no buffer for values rounded without bias; all-reduce, all-gather and \
+         reduce-scatter in place or to the front have one, prepared calls and messages do not"
     )]
     NoRoomToRound,
-    /// Error feedback carries errors from call to call, so no bound on the result of one can be
-    /// kept.
+    /// Error feedback was requested together with a bound on the result. Feedback carries errors
+    /// from call to call, so the result of a single call has no bound.
     #[error("with error feedback a call's result has no bound; bound the operands")]
     FeedbackOnResult,
     /// Frames are too small for even a single value.
     #[error("a frame has {have} bytes, {need} are needed")]
     FrameTooSmall {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Number of bytes in a frame.
         have: usize,
     },
     /// The transport's pool has too few frames for the lanes.
@@ -148,34 +158,34 @@ pub enum Error {
         "the transport has {have} frames, {lanes} lanes need {need}: enlarge its pool, or set Config::lanes lower on all ranks"
     )]
     TooFewFrames {
-        /// Lanes of the communicator.
+        /// Number of lanes of the communicator.
         lanes: usize,
-        /// Frames that they can need at the same time.
+        /// Number of frames that they can need at the same time.
         need: usize,
-        /// Frames there.
+        /// Number of frames in the pool.
         have: usize,
     },
-    /// Two ranks called with different arguments.
+    /// Two ranks made calls with different arguments.
     #[error(
         "rank {rank} disagrees on the {field}: {} there, {} here",
         theirs.beside(*ours), ours.beside(*theirs)
     )]
     Mismatch {
-        /// Who disagrees.
+        /// The rank that disagrees.
         rank: Rank,
-        /// On what.
+        /// The argument on which it disagrees.
         field: Field,
-        /// What this rank says.
+        /// This rank's value.
         ours: Value,
-        /// What the other says.
+        /// The other rank's value.
         theirs: Value,
     },
-    /// A message that is none of ours, or was damaged.
+    /// A message is not a Foldwire message, or was damaged.
     #[error("message from rank {rank}: {error}")]
     Frame {
-        /// Who sent it.
+        /// The sender of the message.
         rank: Rank,
-        /// What is wrong.
+        /// The defect of the message.
         error: FrameError,
     },
     /// A segment could not be encoded, decoded or combined.
@@ -184,96 +194,100 @@ pub enum Error {
     /// The transport failed.
     #[error("the transport{} failed: {kind}", ToPeer(*peer))]
     Transport {
-        /// What kind of failure.
+        /// Kind of failure.
         kind: TransportErrorKind,
         /// The peer concerned, if any.
         peer: Option<Rank>,
     },
-    /// The library contradicts itself: a defect of it, or of a schedule or codec that is not its
-    /// own. Please report it.
-    #[error("a defect of Foldwire, or of a schedule or codec of yours; please report it")]
+    /// The library contradicts itself. This is a defect of Foldwire, or of a custom schedule or
+    /// codec. Please report it.
+    #[error(
+        "internal error: a defect of Foldwire, or of a custom schedule or codec; please report it"
+    )]
     Internal,
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {
-        /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to
-        /// blame.
+        /// The rank that this rank waits for. It is this rank itself if it has too few frames; then
+        /// no peer is to blame.
         rank: Rank,
-        /// The step of our program; while survivors form a group, the tag whose fence is missing.
+        /// Step of this rank's program. While survivors form a group, the tag whose fence is
+        /// missing.
         step: usize,
     },
-    /// The call took longer than the caller allowed it.
+    /// The call did not finish before its deadline.
     #[error("the deadline passed: waiting for rank {rank} in step {step}")]
     Deadline {
-        /// Whom we wait for; this rank itself if for nobody.
+        /// The rank that this rank waits for, or this rank itself if it waits for no peer.
         rank: Rank,
-        /// The step of our program.
+        /// Step of this rank's program.
         step: usize,
     },
-    /// Another rank gave up this call or one before it, or has gone on to another group.
+    /// Another rank aborted this call or an earlier one, or went on to another group.
     #[error("rank {rank} gave the operation up: {}", reason.description(*culprit))]
     Aborted {
-        /// That rank. It may have heard itself of a third one.
+        /// The rank that sent the notice. It may itself have learned of the failure from a third
+        /// rank.
         rank: Rank,
-        /// Where it began: the rank that gave up first, or that the first to give up blames.
+        /// Origin of the failure: the rank that aborted first, or the rank that it blames.
         culprit: Rank,
-        /// What happened there.
+        /// The failure at `culprit`.
         reason: AbortReason,
     },
     /// An earlier call on this communicator failed.
     #[error("an earlier call failed; shrink the communicator, or make a new one")]
     Poisoned,
-    /// So many calls are under way on the communicator as it was made for.
+    /// As many calls are running as the communicator was made for.
     #[error("{max} calls are under way already: wait for one, or make the communicator for more")]
     TooManyCalls {
-        /// Calls that it was made for.
+        /// Number of calls that the communicator was made for.
         max: usize,
     },
-    /// The transport has no channels left for the calls of another communicator.
+    /// The transport has too few free channels for another communicator.
     #[error(
         "calls need {need} channels, {have} are free: drop other communicators, or use a transport with more channels and frames"
     )]
     TooFewChannels {
-        /// Channels that the communicator needs.
+        /// Number of channels that the communicator needs.
         need: usize,
-        /// Those that are free on all of its ranks, and for which there are frames.
+        /// Number of channels that are free on all of its ranks and have frames.
         have: usize,
     },
-    /// The communicator was made without a channel for messages that are under way.
+    /// The communicator was made without a channel for messages in progress.
     #[error("messages under way need a channel: make communicators with Config::messages")]
     NoMessages,
-    /// So many messages that are sent, or received, are under way on the communicator as there may
-    /// be.
+    /// As many messages are already being sent, or received, as the communicator allows.
     #[error("{max} messages are under way already: wait for one")]
     TooManyMessages {
-        /// Most there may be, each way.
+        /// Largest number in each direction.
         max: usize,
     },
-    /// The survivors go on without this rank.
+    /// The survivors went on without this rank.
     #[error(
         "rank {rank} and others went on without this rank, which came late or could not be reached"
     )]
     Excluded {
-        /// One of those that go on.
+        /// One of the survivors.
         rank: Rank,
     },
-    /// Survivors of so many ranks cannot agree. The communicator that was to be shrunk is gone.
-    #[error("a transport of {size} ranks cannot be shrunk, only up to {max}")]
+    /// The transport has too many ranks for its survivors to agree on a group. The communicator
+    /// that was to be shrunk is gone.
+    #[error("cannot shrink a transport of {size} ranks; the most is {max}")]
     TooManyRanks {
-        /// Ranks of the transport.
+        /// Number of ranks of the transport.
         size: usize,
-        /// Most there may be.
+        /// Largest number of ranks that can agree.
         max: usize,
     },
-    /// Survivors have given up so many groups before one was formed, or a rank says so, that the
-    /// next one's [`epoch`](crate::Communicator::epoch) would be taken for an earlier one.
+    /// Survivors gave up too many groups before one was formed, or a rank claims so. The next
+    /// group's [`epoch`](crate::Communicator::epoch) would count as an earlier one.
     #[error("survivors gave up {max} groups before one was formed; make a new transport")]
     TooManyGroups {
-        /// Most there may be.
+        /// Largest number of groups.
         max: u16,
     },
-    /// A prepared call is started on buffers of another kind (in place, apart, read only), or on
-    /// another communicator.
+    /// A prepared call was started on buffers of another kind (in place, separate, read only), or
+    /// on another communicator.
     #[error(
         "the call was prepared for buffers of another kind or another communicator; prepare it anew"
     )]
@@ -284,8 +298,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the call itself was wrong: nothing is under way, and it can be repeated on the same
-    /// communicator.
+    /// Returns whether the call itself was wrong. Then nothing is running, and the call can be
+    /// repeated on the same communicator.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(
@@ -329,7 +343,7 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// The peer that a failure concerns, if any, as a sentence has it.
+/// Formats the peer that a failure concerns, if any, as part of a sentence.
 struct ToPeer(Option<Rank>);
 
 impl fmt::Display for ToPeer {
@@ -338,17 +352,17 @@ impl fmt::Display for ToPeer {
     }
 }
 
-/// A buffer of the caller's.
+/// One of the caller's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Buffer {
     /// Values to send.
     Send,
-    /// Room for the result.
+    /// Buffer for the result.
     Recv,
-    /// The lengths of ranks' shares: one for each rank.
+    /// Lengths of the ranks' shares: one for each rank.
     Counts,
-    /// What error feedback keeps: one for each of the rank's own values.
+    /// State of error feedback: one entry for each value of this rank's input.
     Feedback,
 }
 

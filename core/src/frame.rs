@@ -1,10 +1,11 @@
-//! The header in front of every message: what call it belongs to, which segment it is, a checksum.
+//! Header of every message: the call and the segment that it belongs to, and a checksum.
 //!
-//! [`Header::emit`] writes it before the payload that a codec has put behind it; [`Header::parse`]
-//! checks it once, after which the payload's length is trusted and its content is the codec's to
-//! check. The header says enough of the call for ranks that disagree to get an error instead of
-//! garbage, and who sent it, so that a frame on the wrong link is none of ours. Layout:
-//! docs/format.md. A rank that passes a frame on puts its own number into it ([`readdress`]).
+//! [`Header::emit`] writes the header in front of the payload that a codec has put behind it.
+//! [`Header::parse`] checks it once. After that the payload's length is trusted, and the codec
+//! checks its content. The header describes the call, so that ranks that disagree get an error
+//! instead of garbage. It also names the sender, so that a frame on the wrong link is refused. A
+//! rank that passes a frame on writes its own number into the header ([`readdress`]). Layout:
+//! docs/format.md.
 
 mod fields;
 mod template;
@@ -18,7 +19,7 @@ use crate::transport::{MAX_LANES, Rank};
 pub(crate) use template::{MessageFields, Template, operands_of};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of the header, a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN) so that
+/// Bytes of the header. It is a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN), so that
 /// payloads are aligned too.
 pub const HEADER_BYTES: usize = 64;
 /// Version of the message format.
@@ -30,39 +31,40 @@ const FROM_AT: usize = 48;
 const CHECKSUM_AT: usize = 56;
 /// The element type shares its byte with the collective.
 const DTYPE_AT: u32 = 4;
-/// Bits of a pipeline's code, and of that and the division's; the measure shares their byte.
+/// Bits of a pipeline's code. The division and the measure ([`MEASURE_AT`]) share its byte.
 const PIPELINE_BITS: u32 = 3;
 const MEASURE_AT: u32 = 4;
-/// In the same byte: the payload is raw, though the call's codec is another.
+/// Flag in the same byte: the payload is raw, although the call uses another codec.
 const AS_FLOATS: u8 = 1 << 7;
-/// The byte of flags also holds the number of lanes, less one, and the schedule.
+/// Flag in a byte that also holds the number of lanes, less one, and the schedule.
 const HAS_CHECKSUM: u8 = 1;
 const LANES_AT: u32 = 1;
 const SCHEDULE_AT: u32 = 4;
 
-/// What a message is for.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// A segment.
+    /// A segment of a call's array.
     Data = 0,
-    /// The sender gave the operation up.
+    /// The sender aborted the operation.
     Abort = 1,
-    /// Whom the sender counts among the survivors.
+    /// The ranks that the sender counts among the survivors.
     View = 2,
     /// The last message on its link before those of the survivors' group.
     Fence = 3,
-    /// What call the sender makes, in the hope that the receiver makes the same.
+    /// The call that the sender makes, so that the receiver can compare it with its own.
     Call = 4,
-    /// A segment of an array that one rank sends another; its part is the tag.
+    /// A segment of an array that one rank sends to another. Its part is the tag.
     Message = 5,
-    /// The sender has room for the rest of an array that the receiver has begun to send it.
+    /// The sender has space for the rest of an array that the receiver has begun to send to it.
     Grant = 6,
-    /// What came before it on its link was of communicators that had the channel before.
+    /// All earlier messages on its link belong to communicators that had the channel before.
     Flush = 7,
 }
 
-/// What stands for a message where a [collective](CallHeader::collective) is said as a number.
+/// Number of a point-to-point message, where a [collective](CallHeader::collective) is given as a
+/// number.
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl MessageKind {
@@ -77,35 +79,35 @@ impl MessageKind {
         Self::Flush,
     ];
 
-    /// What a message is for, as it says itself; nothing else of it is checked.
+    /// Returns the purpose that a message claims. Nothing else in it is checked.
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
         Self::ALL.get(usize::from(*message.get(3)?)).copied()
     }
 }
 
-/// What a header's `step` is.
+/// Meaning of a header's `step`.
 ///
-/// A call's own messages have the spacing of the lattice. Before it is known, ranks exchange what
-/// they saw of their data; those messages have what is asked of each operand instead.
+/// Messages of the call itself carry the spacing of the lattice. Before it is known, ranks exchange
+/// value ranges. The messages of that exchange carry the bound required of each operand instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StepQuantity {
     /// The spacing of the lattice.
     Lattice = 0,
-    /// A look at a sample, for a bound in units of the range.
+    /// Scan of a sample, for a bound in units of the value range.
     Sample = 1,
-    /// A look at all data, for a bound in units of the range.
+    /// Scan of all data, for a bound in units of the value range.
     Range = 2,
-    /// The same for a bound on the result.
+    /// Scan of all data, for a bound on the result in units of the value range.
     ResultRange = 3,
-    /// A look at all data, for a bound on the result in units of the data.
+    /// Scan of all data, for a bound on the result in units of the data.
     Result = 4,
-    /// A digest of the lengths and lattices of a group's arrays, in one of its own messages.
+    /// Digest of the lengths and lattices of a group's arrays, in one of the group's own messages.
     Group = 5,
     /// The codec's setting.
     Setting = 6,
-    /// Bytes of an array that measures links before the call, or 0 where ranks meet for that.
+    /// Bytes of an array that measures links before the call, or 0 when ranks meet for that.
     Links = 7,
 }
 
@@ -121,7 +123,7 @@ impl StepQuantity {
         Self::Links,
     ];
 
-    /// What kind of bound it belongs to.
+    /// Returns the kind of bound, in words.
     const fn name(self) -> &'static str {
         match self {
             Self::Lattice => "absolute",
@@ -130,22 +132,21 @@ impl StepQuantity {
             Self::ResultRange => "on the result, relative to the range",
             Self::Result => "on the result, absolute",
             Self::Group => "of each array of a group",
-            Self::Setting => "none, but a codec's setting",
-            Self::Links => "not yet asked: it measures links",
+            Self::Setting => "none, only a codec setting",
+            Self::Links => "none yet, while links are measured",
         }
     }
 }
 
-/// What all messages of one call have in common.
+/// Fields that all messages of one call have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
-    /// Which calls of the sender's: the channel of the tags that their messages travel with, 0
-    /// where calls are made one after the other.
+    /// Channel of the tags that the call's messages use. 0 if calls are made one after another.
     pub context: u8,
-    /// Which of the communicators that had the channel: 0 for that of all ranks of a transport; of
-    /// those after it, the later has the larger number, modulo 2¹⁶.
+    /// Number of the communicator among those that had the channel, modulo 2¹⁶. 0 for the
+    /// communicator of all ranks of a transport; later ones have larger numbers.
     pub epoch: u16,
-    /// Number of the call on this communicator. A look at the extent of the data counts as a call.
+    /// Number of the call on this communicator. A value-range exchange counts as a call.
     pub sequence: u32,
     /// The collective.
     pub collective: Collective,
@@ -155,36 +156,36 @@ pub struct CallHeader {
     pub op: OpCode,
     /// The codec.
     pub codec: CodecId,
-    /// How the array is divided among parts.
+    /// Division of the array among parts.
     pub division: Division,
-    /// What the pipeline does ([`Pipeline::code`](crate::pipeline::Pipeline::code)).
+    /// Code of the pipeline ([`Pipeline::code`](crate::pipeline::Pipeline::code)).
     pub pipeline: u8,
-    /// The schedule ([`schedule::code`](crate::schedule::code)).
+    /// Code of the schedule ([`schedule::code`](crate::schedule::code)).
     pub schedule: u8,
-    /// Lanes, 1…[`MAX_LANES`].
+    /// Number of lanes, 1…[`MAX_LANES`].
     pub lanes: u8,
-    /// The root, 0 where there is none.
+    /// The root, or 0 if there is none.
     pub root: u32,
-    /// Values in the logical array.
+    /// Number of values in the logical array.
     pub count: u64,
-    /// What `step` is.
+    /// Meaning of `step`.
     pub measure: StepQuantity,
-    /// The lattice's step; 0 if there is none. Or what is asked of each operand.
+    /// Spacing of the lattice, or 0 if there is none. Other meanings: see [`StepQuantity`].
     pub step: f64,
 }
 
 impl CallHeader {
-    /// As the call of this number.
+    /// Returns the header with this call number.
     pub(crate) const fn numbered(self, sequence: u32) -> Self {
         Self { sequence, ..self }
     }
 
-    /// How many epochs another one is before this one's; negative if it is after it. Epochs wrap.
+    /// Returns how many epochs `epoch` is before this one; negative if it is after it. Epochs wrap.
     pub(crate) const fn age_of(&self, epoch: u16) -> i16 {
         self.epoch.wrapping_sub(epoch).cast_signed()
     }
 
-    /// What stands for a call in messages that are of a group and of no call.
+    /// Returns the placeholder in messages that belong to a group and to no call.
     #[must_use]
     pub const fn of_no_call(context: u8, epoch: u16) -> Self {
         Self {
@@ -207,28 +208,30 @@ impl CallHeader {
     }
 }
 
-/// One message's header. All kinds of messages have the same fields, so that whatever reads, checks
-/// or shows bytes does so in one way; each kind leaves some of them as they are in
-/// [`CallHeader::of_no_call`], and is read only if it does.
+/// Header of one message.
+///
+/// All kinds of messages have the same fields, so that one function can read, check or show them
+/// all. Each kind leaves some fields as in [`CallHeader::of_no_call`], and is accepted only if they
+/// are so.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
-    /// What the message is for.
+    /// Purpose of the message.
     pub kind: MessageKind,
     /// The call it belongs to.
     pub call: CallHeader,
-    /// The payload is raw, though the call's codec is another.
+    /// True if the payload is raw, although the call uses another codec.
     pub as_floats: bool,
-    /// Who sent it: a member of the group. In a view and a fence, a rank of the transport.
+    /// The sender: a member of the group. In a view or a fence, a rank of the transport.
     pub from: Rank,
     /// Part of the array.
     pub part: u32,
     /// Round of the segment in its part.
     pub round: u32,
-    /// Values in the segment.
+    /// Number of values in the segment.
     pub n_values: u32,
-    /// Bytes of payload: what follows the header.
+    /// Number of payload bytes after the header.
     pub n_bytes: u32,
-    /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a
+    /// Number of ranks whose values are combined in the segment. 1 if nothing is reduced, 0 in a
     /// notice.
     pub operands: u32,
 }
@@ -237,8 +240,8 @@ impl Header {
     /// Writes the header in front of the `n_bytes` of payload in `frame`.
     ///
     /// # Panics
-    /// If `frame` is shorter than header and payload, there are no or too many lanes, or a
-    /// raw call's payload is said to be floats.
+    /// If `frame` is shorter than header and payload, if the number of lanes or the schedule's code
+    /// is out of range, or if a raw call's payload is marked as floats.
     pub fn emit(&self, frame: &mut [u8], checksum: bool) {
         let (head, payload) = frame.split_at_mut(HEADER_BYTES);
         let payload = &payload[..self.n_bytes as usize];
@@ -277,11 +280,11 @@ impl Header {
         }
     }
 
-    /// Reads and checks the header of a message. With `want_checksum` a message must have a
-    /// checksum; one that is there must match in any case.
+    /// Reads and checks the header of a message. With `want_checksum`, a message without a checksum
+    /// is an error. A checksum that is there must always match.
     ///
     /// # Errors
-    /// [`FrameError`] if the bytes are no message of ours.
+    /// [`FrameError`] if the bytes are not a Foldwire message.
     pub fn parse(message: &[u8], want_checksum: bool) -> Result<Self, FrameError> {
         let Some((head, payload)) = message.split_first_chunk::<HEADER_BYTES>() else {
             return Err(FrameError::Length { need: HEADER_BYTES, have: message.len() });
@@ -348,8 +351,8 @@ impl Header {
     }
 }
 
-/// Puts `from` into the header of a message that was parsed. What it costs does not depend on the
-/// payload, of whose checksum the message's is a sum.
+/// Writes `from` into the header of a message that was parsed. The cost does not depend on the
+/// payload, because the checksum is the XOR of the header's and the payload's.
 ///
 /// # Panics
 /// If `frame` is shorter than a header.
@@ -365,13 +368,12 @@ pub fn readdress(frame: &mut [u8], from: Rank) {
     }
 }
 
-/// xxh3 of the header ⊕ xxh3 of the payload: both are covered, neither is copied.
+/// Returns xxh3 of the header ⊕ xxh3 of the payload. Both are covered, and neither is copied.
 fn checksum_of(head: &[u8], payload: &[u8]) -> u64 {
     xxh3_64(head) ^ xxh3_64(payload)
 }
 
-/// The [context](CallHeader::context) of a message, as it says itself; nothing else of it is
-/// checked.
+/// Returns the [context](CallHeader::context) that a message claims. Nothing else in it is checked.
 #[must_use]
 pub fn context_of(message: &[u8]) -> Option<u8> {
     message.get(CONTEXT_AT).copied()
@@ -439,7 +441,7 @@ mod tests {
         let floats = Header { as_floats: true, ..header };
         floats.emit(&mut bytes, true);
         assert_eq!(Header::parse(&bytes, true), Ok(floats));
-        // Of a raw call that says nothing, so nothing says it.
+        // A raw call always sends floats, so its messages must not have the flag.
         let raw = CallHeader { codec: CodecId::Raw, ..header.call };
         Header { call: raw, ..header }.emit(&mut bytes, false);
         bytes[9] |= AS_FLOATS;

@@ -1,9 +1,10 @@
-//! Which ranks of a transport form a communicator: a [`Transport`] between some of another's ranks.
+//! Ranks of a transport that form a communicator: a [`Transport`] between some ranks of another
+//! one.
 //!
-//! At first that is all of them, and nothing is translated. A communicator of survivors has a set
-//! of members; they are numbered `0..n` in the order of the transport's ranks.
+//! At first the group has all ranks, and nothing is translated. A communicator of survivors has a
+//! set of members. They are numbered `0..n` in the order of the transport's ranks.
 //!
-//! Cost: none for all ranks; for a set, a walk over at most 64 words for each call.
+//! Cost: none for all ranks; for a set, a walk over at most 64 words per call.
 
 mod checked;
 mod rank_set;
@@ -21,36 +22,36 @@ use core::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Group<X> {
     inner: Checked<X>,
-    /// The members; `None`: all ranks.
+    /// The members; `None` means all ranks.
     members: Option<RankSet>,
 }
 
 impl<X: Transport> Group<X> {
-    /// A group of all ranks.
+    /// Creates a group of all ranks.
     ///
     /// # Errors
-    /// If what the transport says of itself breaks its contract.
+    /// If the properties that the transport reports break its contract.
     pub(crate) fn all(transport: X) -> Result<Self, Error> {
         Ok(Self { inner: Checked::new(transport)?, members: None })
     }
 
-    /// A group of some of the transport's ranks, its own among them.
+    /// Restricts the group to some of the transport's ranks, its own included.
     pub(crate) fn among(self, members: RankSet) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need`
-    /// if that cannot be told.
+    /// Returns how many of `need` frames the pool has for a rank that holds none and has sent none.
+    /// Returns `need` if that is unknown.
     pub(crate) fn n_available(&mut self, need: usize) -> usize {
         self.inner.n_available(need)
     }
 
-    /// What is between all of the transport's ranks.
+    /// Returns the transport between all ranks.
     pub(crate) const fn whole(&self) -> &Checked<X> {
         &self.inner
     }
 
-    /// What is between all of the transport's ranks.
+    /// Returns the transport between all ranks.
     pub(crate) const fn whole_mut(&mut self) -> &mut Checked<X> {
         &mut self.inner
     }
@@ -67,18 +68,19 @@ impl<X: Transport> Group<X> {
         self.inner.into_inner()
     }
 
-    /// The members, as the transport's ranks; of no use for transports of more than [`MAX_RANKS`].
+    /// Returns the members as ranks of the transport. Useless if it has more than [`MAX_RANKS`]
+    /// ranks.
     pub(crate) fn members(&self) -> RankSet {
         self.members.unwrap_or_else(|| RankSet::first(self.inner.size().min(MAX_RANKS)))
     }
 
-    /// A member's rank in the transport. What is no member keeps its number, for the transport to
-    /// refuse if it is out of range.
+    /// Returns a member's rank in the transport. A rank that is not a member keeps its number, so
+    /// that the transport refuses it if it is out of range.
     pub(crate) fn outer(&self, rank: Rank) -> Rank {
         self.members.and_then(|members| members.nth(rank.index())).unwrap_or(rank)
     }
 
-    /// A rank of the transport's as a member.
+    /// Returns the member with this rank in the transport.
     pub(crate) fn member(&self, outer: Rank) -> Option<Rank> {
         match &self.members {
             None => Some(outer),
@@ -86,7 +88,7 @@ impl<X: Transport> Group<X> {
         }
     }
 
-    /// The failure, its peer as a member.
+    /// Returns the failure with its peer as a member.
     fn error(&self, failure: Failure) -> Failure {
         Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }

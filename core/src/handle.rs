@@ -1,8 +1,7 @@
-//! What a caller has of something under way, and how it is driven: polled, waited for, or awaited
-//! as a future.
+//! Handles to running operations, and how to drive them: poll, wait, or await as a future.
 //!
-//! Calls, exchanges of messages and shrinks say what a step of theirs is ([`Advance`]); what their
-//! callers do with that is here, once.
+//! Calls, exchanges of messages and shrinks define a step of progress ([`Advance`]). This module
+//! builds the caller's interface on top, once for all of them.
 
 use crate::error::Error;
 use crate::wait::Limits;
@@ -12,108 +11,112 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
-/// What an advance came to.
+/// Result of an advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Something moved; advance again at once.
     Moved,
-    /// It waits for others.
+    /// It waits for other ranks.
     Waiting,
-    /// [`Advance::output`] is what came of it.
+    /// It has finished, and [`Advance::output`] returns the result.
     Finished,
 }
 
-/// Something under way that goes on when it is advanced.
+/// A running operation that makes progress when it is advanced.
 pub trait Advance {
-    /// What comes of it.
+    /// The result of the operation.
     type Output;
 
     /// Does a bounded amount of work.
     ///
     /// # Errors
-    /// Why it failed; [`Error::Finished`] once it has returned its result.
+    /// The reason why it failed. [`Error::Finished`] once it has returned its result.
     fn advance(&mut self) -> Result<Progress, Error>;
 
-    /// What came of it, once, right after it has finished. A report is large: it is not part of
-    /// what every step comes to.
+    /// Returns the result, once, right after the operation has finished. It is separate from
+    /// [`advance`](Self::advance) because a report is large.
     ///
     /// # Errors
-    /// Why nothing came of it after all.
+    /// The reason why there is no result after all.
     fn output(&mut self) -> Result<Self::Output, Error>;
 
-    /// Rests until something comes, or until it is time to look.
+    /// Rests until something arrives, or until the next poll is due.
     fn idle(&mut self);
 
-    /// Whether `waker` will be woken when something comes.
+    /// Registers `waker`. Returns whether it will be woken when something arrives.
     fn register(&mut self, waker: &Waker) -> bool;
 }
 
-/// Something under way that must end in time.
+/// A running operation with time limits.
 pub trait Limited: Advance {
-    /// How long it may take.
+    /// Returns its time limits.
     fn limits(&mut self) -> &mut Limits;
 
-    /// The transport's clock.
+    /// Returns the time on the transport's clock.
     fn now(&self) -> Duration;
 }
 
-/// Something under way: an [`Operation`](crate::Operation), an [`Exchange`](crate::Exchange) or a
+/// A running operation: an [`Operation`](crate::Operation), an [`Exchange`](crate::Exchange) or a
 /// [`Shrink`](crate::Shrink).
 ///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor will do:
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor works:
 /// the transport wakes the task ([`Transport::register`](crate::Transport::register)), or the task
-/// asks to be polled again at once.
+/// requests an immediate poll.
 #[must_use = "nothing moves unless it is polled or waited for"]
 pub struct Handle<U>(pub(crate) U);
 
 impl<U: Advance> Handle<U> {
-    /// Advances it by a bounded amount of work.
+    /// Advances the operation by a bounded amount of work.
     ///
     /// # Errors
-    /// Why it failed. Its communicator is then unusable, here and on all other ranks, but after
-    /// [`Error::Bound`]: all ranks find that the bound on the result is too small for the data.
-    /// [`Error::Finished`] once the result has been returned.
+    /// The reason why it failed. Its communicator is then unusable, here and on all other ranks.
+    /// The exception is [`Error::Bound`]: all ranks find that the bound on the result is too small
+    /// for the data, and the communicator stays usable. [`Error::Finished`] once the result has
+    /// been returned.
     pub fn poll(&mut self) -> Poll<Result<U::Output, Error>> {
         let step = self.0.advance();
         ready(&mut self.0, step)
     }
 
-    /// Drives it to its end.
+    /// Drives the operation to its end.
     ///
     /// # Errors
-    /// As [`poll`](Self::poll).
+    /// Same as [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<U::Output, Error> {
         wait(&mut self.0)
     }
 
-    /// Gives it up, as dropping it unfinished does. After a call or an exchange the other ranks get
-    /// [`Error::Aborted`], the communicator is poisoned, and the caller's buffers hold a part of
-    /// the result, or none. Nothing happens if the result has been returned.
+    /// Cancels the operation, as dropping it unfinished does. After a call or an exchange, the
+    /// other ranks get [`Error::Aborted`], and the communicator is poisoned. The caller's buffers
+    /// hold a part of the result, or none. Nothing happens if the result has been returned.
     pub fn cancel(self) {
         drop(self);
     }
 }
 
 impl<U: Limited> Handle<U> {
-    /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
-    /// [`Config::timeout`](crate::Config::timeout) says. Time before the first poll does not count,
-    /// and of the time between two polls a quarter of `timeout` at most. With
-    /// [`Config::NEVER`](crate::Config::NEVER) it never does.
+    /// Sets the time without any progress after which the operation fails with [`Error::Stalled`].
+    /// It overrides [`Config::timeout`](crate::Config::timeout).
+    ///
+    /// The time before the first poll does not count. A gap between two polls counts as at most a
+    /// quarter of `timeout`. With [`Config::NEVER`](crate::Config::NEVER) the operation never
+    /// stalls.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.0.limits().stall = timeout;
         self
     }
 
-    /// Fails with [`Error::Deadline`] unless finished in `left` from now, whatever
-    /// [`Config::deadline`](crate::Config::deadline) says. The deadline is this rank's own; the
-    /// others learn of it as of any other failure.
+    /// Sets the time from now in which the operation must finish, or else it fails with
+    /// [`Error::Deadline`]. It overrides [`Config::deadline`](crate::Config::deadline).
+    ///
+    /// The deadline applies to this rank only. The other ranks learn of it as of any other failure.
     pub fn with_deadline(mut self, left: Duration) -> Self {
         self.0.limits().deadline = Some(self.0.now().saturating_add(left));
         self
     }
 }
 
-/// Nothing under way is ever pinned, whatever its elements and frames are.
+/// No operation is ever pinned, whatever its elements and frames are.
 impl<U> Unpin for Handle<U> {}
 
 impl<U: Advance> Future for Handle<U> {
@@ -130,7 +133,7 @@ impl<U: fmt::Debug> fmt::Debug for Handle<U> {
     }
 }
 
-/// Drives it to its end.
+/// Drives an operation to its end.
 pub(crate) fn wait<A: Advance>(call_state: &mut A) -> Result<A::Output, Error> {
     loop {
         match call_state.advance()? {
@@ -141,14 +144,14 @@ pub(crate) fn wait<A: Advance>(call_state: &mut A) -> Result<A::Output, Error> {
     }
 }
 
-/// As [`Future::poll`]: has the task woken when something comes, or polls it again at once.
+/// Same as [`Future::poll`]: the task is woken when something arrives, or polled again at once.
 pub(crate) fn poll_task<A: Advance>(
     call_state: &mut A,
     context: &Context<'_>,
 ) -> Poll<Result<A::Output, Error>> {
     let mut step = call_state.advance();
     if matches!(step, Ok(Progress::Waiting)) && call_state.register(context.waker()) {
-        // What came before it was registered is found now.
+        // Find what arrived before the waker was registered.
         step = call_state.advance();
         if matches!(step, Ok(Progress::Waiting)) {
             return Poll::Pending;

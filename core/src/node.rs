@@ -1,18 +1,19 @@
 //! One transport for several communicators and calls at once.
 //!
-//! A [`Node`] owns the transport. A communicator of it has *channels* of the transport's tags to
-//! itself, one for each call that it may have under way, and reaches the network through a
-//! [`Port`]: a transport of one channel, between the communicator's members. Each (peer, tag) has
-//! credit of its own, and frames are set aside for every channel in use. So calls cannot be in each
-//! other's way, in whatever order ranks start them.
+//! A [`Node`] owns the transport. Each of its communicators has *channels* of the transport's tags,
+//! one for each call that it may run at the same time. It reaches the network through a [`Port`]: a
+//! transport of one channel, between the communicator's members. Each (peer, tag) has its own
+//! credit, and frames are reserved for every channel in use. So calls cannot block each other, in
+//! whatever order ranks start them.
 //!
-//! Whoever waits drives all: a port's `progress` also advances the calls that the node knows.
+//! A waiting rank drives all calls: a port's `progress` also advances the node's other calls.
 //!
-//! A communicator that is dropped gives its channels back, and another takes them, in a later epoch
-//! than any of its members knows of. The links of a channel may hold what the first one left:
-//! messages that nobody received, or segments of a call that failed. Messages are told by their
-//! epoch, so their channel is for messages again. All others are flushed first (`flush.rs`), as is
-//! a channel that was in use for so many epochs that their numbers wrap.
+//! A communicator that is dropped releases its channels. Another communicator takes them, in a
+//! later epoch than any that its members know. The links of a channel may still hold frames of the
+//! first communicator: messages that no rank received, or segments of a call that failed. Messages
+//! are told apart by their epoch, so a channel of messages is used for messages again. All other
+//! channels are flushed first (`flush.rs`). So is a channel that was in use for so many epochs that
+//! their numbers wrap.
 
 mod call_slot;
 mod flush;
@@ -38,37 +39,36 @@ use core::cell::{Cell, RefCell};
 use core::task::Waker;
 use core::time::Duration;
 
-/// A call under way that somebody else may advance.
+/// A running call that other code may advance.
 pub(crate) trait Drive {
-    /// Advances it by a bounded amount of work. Whether it moved.
+    /// Advances the call by a bounded amount of work. Returns whether it moved.
     fn drive(&mut self) -> bool;
 
-    /// Whether there is nothing more to do.
+    /// Returns whether there is nothing more to do.
     fn is_finished(&self) -> bool;
 
-    /// The channel that it takes.
+    /// Returns the channel that the call uses.
     fn channel(&self) -> usize;
 
-    /// Gives it up.
+    /// Aborts the call.
     fn abandon(&mut self);
 }
 
-/// What all communicators over one transport share.
+/// State that all communicators over one transport share.
 pub(crate) struct Node<'a, X: Transport> {
     transport: RefCell<Checked<X>>,
     pub(crate) config: Config,
     channels: RefCell<Vec<Channel>>,
-    /// The latest epoch that any channel has been in. Messages say so much of it as they have room
-    /// for.
+    /// The latest epoch that any channel has been in. Messages contain only its low 16 bits.
     epoch: Cell<u64>,
-    /// The epoch in which this rank and another of the transport's last flushed a channel.
+    /// Epoch in which this rank and another of the transport last flushed a channel.
     flushed: RefCell<BTreeMap<(usize, Rank), u64>>,
     calls: RefCell<Vec<Weak<RefCell<dyn Drive + 'a>>>>,
-    /// A pass over all calls is under way.
+    /// True if a pass over all calls is running.
     in_pass: Cell<bool>,
-    /// The transport has made progress just now, for the call that is being driven.
+    /// True if the transport has made progress just now, for the call that is being driven.
     is_fresh: Cell<bool>,
-    /// Something moved that whoever is about to rest may not have seen.
+    /// True if something moved that code about to rest may not have seen.
     has_moved: Cell<bool>,
     #[cfg(feature = "std")]
     wakers: alloc::sync::Arc<wakers::Wakers>,
@@ -85,17 +85,17 @@ struct Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChannelUse {
     Free,
-    /// Ranks are agreeing on who may use it.
+    /// Ranks are agreeing on the communicator that may use it.
     Offered,
     Used,
 }
 
-/// Frames that a channel's links may hold, of communicators that have ended.
+/// Frames of ended communicators that a channel's links may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LeftoverFrames {
-    /// No data.
+    /// No data frames.
     Nothing,
-    /// Messages.
+    /// Point-to-point messages.
     Messages,
     /// Segments of calls that failed.
     Segments,
@@ -106,8 +106,8 @@ impl<'a, X: Transport> Node<'a, X> {
         let transport = Checked::new(transport)?;
         let lanes = config.lanes.clamp(1, MAX_LANES);
         let config = Config { lanes, ..config };
-        // Channels for which the pool has frames. Of a pool that does not say how many it has, the
-        // first call finds out whether there are enough for one.
+        // Number of channels for which the pool has frames. If the pool does not report its size,
+        // the first call checks that it has enough for one channel.
         let n_channels = transport
             .n_frames()
             .map_or(1, |n_frames| n_frames / (lanes * FRAMES_PER_LANE))
@@ -141,7 +141,8 @@ impl<'a, X: Transport> Node<'a, X> {
         self.transport.borrow().size()
     }
 
-    /// Whether calls are being driven: then this is a user's operation, or the transport.
+    /// Returns whether calls are being driven. Then the caller is a user's operation, or the
+    /// transport.
     pub(crate) const fn is_in_pass(&self) -> bool {
         self.in_pass.get()
     }
@@ -150,30 +151,30 @@ impl<'a, X: Transport> Node<'a, X> {
         self.transport.borrow().now()
     }
 
-    /// Whether a rank of the transport's shares this one's node.
+    /// Returns whether a rank of the transport is on this rank's node.
     pub(crate) fn is_near(&self, rank: Rank) -> bool {
         self.transport.borrow().distance(rank) < Distance::Network
     }
 
-    /// The latest epoch of any channel, as far as this rank knows.
+    /// Returns the latest epoch of any channel that this rank knows.
     pub(crate) const fn epoch(&self) -> u64 {
         self.epoch.get()
     }
 
-    /// Whether the link to `peer`, a rank of the transport's, on a seat's channel may hold frames
-    /// of epochs that this seat's epoch cannot be told from.
+    /// Returns whether the link to `peer`, a rank of the transport, needs a flush on a call slot's
+    /// channel. It does if it may hold frames of epochs that cannot be told from the call slot's.
     fn is_due(&self, call_slot: &CallSlot<'a, X>, peer: Rank) -> bool {
         let flushed =
             || self.flushed.borrow().get(&(call_slot.channel, peer)).copied().unwrap_or(0);
         call_slot.epoch >= flush::WINDOW && call_slot.epoch - flushed() >= flush::WINDOW
     }
 
-    /// The link to `peer` on a seat's channel holds no frames of earlier epochs.
+    /// Records that the link to `peer` on a call slot's channel holds no frames of earlier epochs.
     fn note_flush(&self, call_slot: &CallSlot<'a, X>, peer: Rank) {
         self.flushed.borrow_mut().insert((call_slot.channel, peer), call_slot.epoch);
     }
 
-    /// Offers the channels that are free to a communicator that is to be made.
+    /// Offers the free channels to a communicator that is about to be made.
     pub(crate) fn offer(self: &Rc<Self>) -> ChannelOffer<'a, X> {
         let mut channels = self.channels.borrow_mut();
         let free =
@@ -183,9 +184,9 @@ impl<'a, X: Transport> Node<'a, X> {
         ChannelOffer { node: Rc::clone(self), channels: free }
     }
 
-    /// Communicators between `members`, all of the transport's ranks unless given, one on each of
-    /// these channels, which were offered, from this epoch on. The last one is for messages, if
-    /// they have a channel.
+    /// Creates the call slots of a communicator between `members`, or between all ranks of the
+    /// transport. Each call slot has one of these channels, which were offered, from this epoch on.
+    /// The last one is for messages, if they have a channel.
     pub(crate) fn call_slots(
         self: &Rc<Self>,
         channels: &[usize],
@@ -218,12 +219,12 @@ impl<'a, X: Transport> Node<'a, X> {
         Ok(call_slots)
     }
 
-    /// Has this call driven with the others from now on.
+    /// Adds a call that is driven with the others from now on.
     pub(crate) fn add(&self, call: Weak<RefCell<dyn Drive + 'a>>) {
         self.calls.borrow_mut().push(call);
     }
 
-    /// Gives up the call on this seat, if there is one.
+    /// Aborts the call on this call slot, if there is one.
     pub(crate) fn give_up(&self, call_slot: &CallSlot<'a, X>) {
         let calls = self.calls.borrow().clone();
         for call in calls.iter().filter_map(Weak::upgrade) {
@@ -236,25 +237,25 @@ impl<'a, X: Transport> Node<'a, X> {
         }
     }
 
-    /// Moves the network along, and advances all calls by a bounded amount of work each. Whether
-    /// something moved; an error if the transport as a whole has failed, which each call finds as
-    /// well.
+    /// Makes the network progress, and advances all calls by a bounded amount of work each. Returns
+    /// whether something moved. Fails if the transport as a whole has failed, which each call finds
+    /// as well.
     pub(crate) fn pass(&self) -> Result<bool, Failure> {
         let progress = self.transport.borrow_mut().progress();
         if self.in_pass.replace(true) {
-            // A call that looks once more, or a user's operation that looks at another call.
+            // A nested pass: a call polls once more, or a user's operation polls another call.
             return progress.map(|()| false);
         }
         let _end = PassGuard(self);
         let (mut moved, mut finished) = (false, false);
-        // Calls may be added and dropped meanwhile.
+        // Calls may be added and dropped in the loop.
         let mut next = 0;
         loop {
             let call = self.calls.borrow().get(next).cloned();
             let Some(call) = call else { break };
             next += 1;
             let Some(call) = call.upgrade() else { continue };
-            // One that is being driven already is left alone.
+            // Skip a call that is already being driven.
             if let Ok(mut call) = call.try_borrow_mut()
                 && !call.is_finished()
             {
@@ -276,7 +277,7 @@ impl<'a, X: Transport> Node<'a, X> {
         progress.map(|()| moved)
     }
 
-    /// Makes a pass, and advances calls of the caller's own, which borrow what they are of. Whether
+    /// Makes a pass, and advances the caller's own calls, which borrow their data. Returns whether
     /// something moved.
     pub(crate) fn pass_with<'c>(&self, own: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
         let passed = self.pass();
@@ -284,7 +285,7 @@ impl<'a, X: Transport> Node<'a, X> {
         let end = (!is_nested).then(|| PassGuard(self));
         let mut moved = matches!(passed, Ok(true));
         for call in own {
-            // An error of the transport's shows in each call.
+            // Each call finds an error of the transport itself.
             self.is_fresh.set(passed.is_ok());
             moved |= call.drive();
         }
@@ -292,14 +293,15 @@ impl<'a, X: Transport> Node<'a, X> {
         moved
     }
 
-    /// Rests until something comes, `budget` at most, unless something moved since the last rest.
+    /// Rests until something arrives, for at most `budget`. Does not rest if something moved since
+    /// the last rest.
     pub(crate) fn idle(&self, budget: Duration) {
         if !self.has_moved.replace(false) {
             self.transport.borrow_mut().idle(budget);
         }
     }
 
-    /// As [`Transport::register`], for as many wakers as there are.
+    /// Same as [`Transport::register`], for any number of wakers.
     #[cfg(feature = "std")]
     pub(crate) fn register(&self, waker: &Waker) -> bool {
         self.wakers.add(waker);
@@ -307,48 +309,49 @@ impl<'a, X: Transport> Node<'a, X> {
         self.transport.borrow_mut().register(&all)
     }
 
-    /// Nobody can be woken: a list of wakers that others wake needs a lock.
+    /// Returns false: without `std` there is no lock for a list of wakers that other threads wake.
     #[cfg(not(feature = "std"))]
     pub(crate) fn register(&self, _: &Waker) -> bool {
         false
     }
 
-    /// Wakes all that wait: what they wait for may have been driven to its end by another.
+    /// Wakes all waiting tasks, because another task may have finished their operations.
     fn wake(&self) {
         #[cfg(feature = "std")]
         self.wakers.wake_all();
     }
 
-    /// Takes a channel back from a communicator made in this epoch, if it was not shrunk away.
+    /// Takes a channel back from a communicator made in this epoch. `comm` is `None` if it was
+    /// shrunk.
     fn release(&self, channel: usize, epoch: u64, comm: Option<&Communicator<Port<'a, X>>>) {
         let Channel { use_, leftover } = &mut self.channels.borrow_mut()[channel];
         *use_ = ChannelUse::Free;
         if comm.is_none_or(Communicator::is_poisoned) {
             *leftover = LeftoverFrames::Segments;
         }
-        // Groups of survivors came of it.
+        // Groups of survivors that followed have taken later epochs.
         let n_later = comm.map_or(0, |comm| comm.epoch().wrapping_sub(epoch as u16));
         self.epoch.set(self.epoch.get().max(epoch + u64::from(n_later)));
     }
 }
 
-/// Free channels that no other communicator is offered while this lives. Those that were not taken
-/// are free again after.
+/// Free channels that are offered to one communicator while this lives. When it is dropped, the
+/// channels that were not taken are free again.
 pub(crate) struct ChannelOffer<'a, X: Transport> {
     node: Rc<Node<'a, X>>,
     channels: Vec<usize>,
 }
 
 impl<X: Transport> ChannelOffer<'_, X> {
-    /// In ascending order, with what may be left on them.
+    /// Iterates over the channels in ascending order, with what may be left on them.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, LeftoverFrames)> {
         self.channels
             .iter()
             .map(|&channel| (channel, self.node.channels.borrow()[channel].leftover))
     }
 
-    /// Chooses channels for so many calls, and one for messages if they have one. `left` says what
-    /// a channel's links may hold, and `None` of a channel that not all members offer. Channels
+    /// Chooses channels for this many calls, and one for messages if they have one. `left` returns
+    /// what a channel's links may hold, or `None` if not all members offer the channel. Channels
     /// that need no flush come first.
     pub(crate) fn choose(
         &self,
@@ -361,7 +364,7 @@ impl<X: Transport> ChannelOffer<'_, X> {
         };
         let had_messages = offered(LeftoverFrames::Messages);
         let needs_one = self.node.config.messages;
-        // Calls would have to flush a channel that had messages.
+        // Calls would have to flush a channel that had messages, so messages take it.
         let for_messages = had_messages.first().filter(|_| needs_one);
         let rest = &had_messages[usize::from(for_messages.is_some())..];
         let mut chosen = offered(LeftoverFrames::Nothing);
@@ -392,15 +395,15 @@ impl<X: Transport> Drop for ChannelOffer<'_, X> {
     }
 }
 
-/// Channels for a communicator.
+/// Channels chosen for a communicator.
 pub(crate) struct ChannelChoice {
-    /// The channels of calls, then that of messages.
+    /// Channels of calls, then the channel of messages.
     pub(crate) channels: Vec<usize>,
-    /// The members flush these channels first.
+    /// Channels that the members flush first.
     pub(crate) due: Vec<usize>,
 }
 
-/// Ends a pass, also one that a user's operation unwinds from.
+/// Ends a pass when dropped, even if a user's operation unwinds.
 struct PassGuard<'n, 'a, X: Transport>(&'n Node<'a, X>);
 
 impl<X: Transport> Drop for PassGuard<'_, '_, X> {

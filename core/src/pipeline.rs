@@ -1,8 +1,8 @@
-//! Where data is compressed, decompressed and reduced along a schedule.
+//! Pipelines: where data is compressed, decompressed and reduced along a schedule.
 //!
-//! A pipeline is a row of three choices, which is all the engine asks of it:
+//! A pipeline makes three choices, which are all that the engine needs:
 //!
-//! | pipeline | a frame that is only passed on | partial reductions are kept as | a rank's own values enter as |
+//! | pipeline | a frame that is only passed on | partial reductions are kept as | local input is combined as |
 //! |---|---|---|---|
 //! | [`RAW`] | forwarded | frames | floats |
 //! | [`PER_HOP`] | decoded and encoded again | floats | floats |
@@ -10,53 +10,53 @@
 //! | [`HOMOMORPHIC`] | forwarded | frames | a frame, encoded first |
 //! | [`FUSED`] | forwarded | frames | floats |
 //!
-//! Adding one: a constant here and its line in [`ALL`].
+//! To add a pipeline, define a constant here and add it to [`ALL`].
 
 use crate::codec::CodecId;
 use crate::op::OpCode;
 
-/// What happens to a frame that a rank passes on unchanged.
+/// Treatment of a frame that a rank passes on unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarding {
-    /// The same bytes go on.
+    /// The same bytes are forwarded.
     Forward,
-    /// Decoded, and encoded again.
+    /// The frame is decoded and encoded again.
     Recode,
 }
 
-/// In which form a rank keeps a partial reduction between two steps.
+/// Form in which a rank keeps a partial reduction between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partial {
-    /// Floats: each received frame is decoded and added, and the sum encoded when it is sent.
+    /// Floats: each received frame is decoded and added. The sum is encoded when it is sent.
     Floats,
     /// A frame: received frames are folded or combined into it.
     Frame,
 }
 
-/// How a rank's own values enter a reduction with a frame.
+/// Form in which a rank combines its own input with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandForm {
-    /// As they are, in the same pass.
+    /// Floats as they are, in the same pass.
     Floats,
-    /// Encoded first; then frame ⊕ frame.
+    /// A frame: the input is encoded first, then frame ⊕ frame.
     Encoded,
 }
 
-/// Where data is compressed, decompressed and reduced.
+/// Choice of where data is compressed, decompressed and reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// The name in lower case.
     pub name: &'static str,
-    /// What happens to frames that are passed on.
+    /// Treatment of frames that are passed on.
     pub passing: Forwarding,
-    /// The form of partial reductions.
+    /// Form of partial reductions.
     pub partial: Partial,
-    /// How own values enter.
+    /// Form in which local input is combined.
     pub own: OperandForm,
 }
 
 impl Pipeline {
-    /// The three choices as a number, for a frame's header.
+    /// Returns the three choices as a number, for a frame's header.
     #[must_use]
     pub const fn code(&self) -> u8 {
         matches!(self.passing, Forwarding::Recode) as u8
@@ -64,25 +64,26 @@ impl Pipeline {
             | (matches!(self.own, OperandForm::Encoded) as u8) << 2
     }
 
-    /// Whether partial reductions are frames with this codec and operation. Products and user
-    /// operations are not defined on codes, and some codecs cannot combine frames; then every
-    /// pipeline keeps floats.
+    /// Returns whether partial reductions are frames with this codec and operation. Products and
+    /// user operations are not defined on the codes of lossy codecs, and some codecs cannot combine
+    /// frames. Then every pipeline keeps floats.
     #[must_use]
     pub fn keeps_frames(&self, codec: CodecId, op: OpCode) -> bool {
         let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
         self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
     }
 
-    /// Whether frames that are passed on are encoded anew, with this codec and operation
-    /// ([`OpCode::None`] if nothing is reduced). A sum that was kept as a frame goes on as it is:
-    /// encoded anew as one operand it might leave the lattice, and its owner would hold other bits.
+    /// Returns whether frames that are passed on are encoded again, with this codec and operation
+    /// ([`OpCode::None`] if nothing is reduced). A sum that was kept as a frame is forwarded
+    /// unchanged. If it were encoded again as one operand, it might leave the lattice, and its
+    /// owner would hold other bits.
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
         self.passing == Forwarding::Recode && !codec.is_free() && !is_sum
     }
 
-    /// Whether own values are encoded before they are combined, with this codec and operation.
+    /// Returns whether local input is encoded before it is combined, with this codec and operation.
     #[must_use]
     pub fn encodes_own(&self, codec: CodecId, op: OpCode) -> bool {
         self.own == OperandForm::Encoded && self.keeps_frames(codec, op) && !codec.is_free()
@@ -106,7 +107,7 @@ pub const PER_HOP: Pipeline = Pipeline {
     own: OperandForm::Floats,
 };
 
-/// C-Coll and ZCCL: what only moves is compressed once and forwarded; what is reduced is
+/// C-Coll and ZCCL: data that only moves is compressed once and forwarded. Data that is reduced is
 /// decompressed, reduced and compressed (Huang et al., ZCCL).
 pub const COMPRESS_ONCE: Pipeline = Pipeline {
     name: "compress-once",
@@ -124,8 +125,8 @@ pub const HOMOMORPHIC: Pipeline = Pipeline {
     own: OperandForm::Encoded,
 };
 
-/// Foldwire's own: a received frame and the rank's own floats go through one pass into the next
-/// frame. The integers, and so the bytes, are those of [`HOMOMORPHIC`].
+/// Foldwire's own pipeline: one pass turns a received frame and the local floats into the next
+/// frame. The integers, and so the bytes, equal those of [`HOMOMORPHIC`].
 pub const FUSED: Pipeline = Pipeline {
     name: "fused",
     passing: Forwarding::Forward,

@@ -1,43 +1,44 @@
-//! What a step computes: the one place that says it.
+//! Primitives: the one definition of what a step computes.
 //!
-//! [`Rules`] are what codec, pipeline, operation and collective say of every step of a call.
-//! [`Rules::primitives`] makes of a step, and of what its lane holds, a short list of
+//! [`Rules`] combine codec, pipeline, operation and collective for all steps of a call.
+//! [`Rules::primitives`] turns a step, and the content that its lane holds, into a short list of
 //! [`Primitive`]s. The engine carries the list out on frames; the cost model of `foldwire-sim`
 //! prices it.
 //!
-//! A payload names its codec: the call's, or raw, which are floats as they are. Sums that are not
-//! complete are *kept* by one of the two, as the pipeline says, and *travel* by the call's codec;
-//! but floats stay floats between ranks of a node
-//! ([`ProgramSpec::is_near`](crate::schedule::ProgramSpec::is_near)).
+//! A payload has a codec: the call's, or raw, which means plain floats. Partial sums are *kept* in
+//! one of the two, as the pipeline says, and *sent* in the call's codec. But floats stay floats
+//! between ranks of a node ([`ProgramSpec::is_near`](crate::schedule::ProgramSpec::is_near)).
 //!
-//! | what happens | sums are kept by the codec, own floats (fused) | the same, own values encoded (homomorphic) | sums are floats (compress-once, per-hop) |
+//! | action | sums kept in the call's codec, local floats (fused) | the same, local input encoded (homomorphic) | sums kept as floats (compress-once, per-hop) |
 //! |---|---|---|---|
-//! | own values leave | encode | encode | encode |
-//! | a payload meets own values | fold | encode, combine | encode (raw), reduce |
-//! | … and the result leaves | fold | encode, combine | refold |
-//! | … and is stored | fold-store | encode, combine, store | reduce-store |
-//! | … and both | fold-store | encode, combine, store | refold, store |
-//! | … and leaves, and what came is stored | fold, store | encode, combine, store | refold, store |
-//! | a payload meets what is held | combine | combine | reduce |
-//! | what is held leaves | nothing | nothing | transcode; and back, if it is needed again |
-//! | a payload passes | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |
-//! | … and is stored | store (per-hop: store, encode what was stored; averages: transcode, store) | store | store (per-hop: the same) |
-//! | own values stand for what others decode | encode, store | encode, store | encode, store |
-//! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
-//! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
-//! | what is kept is put behind, before or among what is held | join | join | join |
-//! | what is kept is put in place of the last of what is held | replace | replace | replace, or nothing |
+//! | send local input | encode | encode | encode |
+//! | combine a payload with local input | fold | encode, combine | encode (raw), reduce |
+//! | … and send the result | fold | encode, combine | refold |
+//! | … and store it | fold-store | encode, combine, store | reduce-store |
+//! | … and do both | fold-store | encode, combine, store | refold, store |
+//! | … and send it, but store the payload | fold, store | encode, combine, store | refold, store |
+//! | combine a payload with the held content | combine | combine | reduce |
+//! | send the held content | nothing | nothing | transcode; and back, if it is needed again |
+//! | pass a payload on | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |
+//! | … and store it | store (per-hop: store, encode what was stored; averages: transcode, store) | store | store (per-hop: the same) |
+//! | store local input as other ranks decode it | encode, store | encode, store | encode, store |
+//! | send a payload and keep it | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
+//! | hold local input | encode | encode | encode (reductions, per-hop: raw) |
+//! | put a kept payload behind, before or among the held content | join | join | join |
+//! | put a kept payload in place of the last of the held content | replace | replace | replace, or nothing |
 //!
-//! Floats that meet floats are added in place of what was received: in a raw call, and between
-//! ranks of a node. If they leave it, they are transcoded then; where one that is held there meets
-//! what came from another node, and sums are kept by the codec, it is transcoded before.
+//! Floats are added to received floats in place: in a raw call, and between ranks of a node. If the
+//! sum then leaves the node, it is transcoded. If held floats meet a payload from another node, and
+//! sums are kept in the call's codec, the floats are transcoded first.
 //!
-//! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
-//! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
-//! [`Primitive::Move`], [`Primitive::Join`]) is done to all of them at once. Where more is held
-//! than the step concerns, its parts are where it says ([`Step::places`]): the last ones, the
-//! first, or the last of each row; and leave as a copy. What is in a slot says nothing of which:
-//! but for the last ones, all parts there are of as many ranks' values.
+//! For a step on a run of parts, the list applies to each segment of the run in turn. A slot then
+//! holds a segment of each part. Primitives that do not look at values ([`Primitive::Copy`],
+//! [`Primitive::Move`], [`Primitive::Join`]) apply to all segments at once.
+//!
+//! If a lane holds more parts than the step uses, the step says where its parts are
+//! ([`Step::places`]): they are the last ones, the first ones, or the last of each row. They are
+//! sent as a copy. A slot does not record which parts it holds. So unless a step uses the last
+//! parts, all parts in the slot combine the same number of ranks' values.
 
 mod rules;
 
@@ -47,23 +48,23 @@ use crate::codec::CodecId;
 use crate::schedule::Step;
 use heapless::Vec;
 
-/// Most primitives of a step.
+/// Largest number of primitives of a step.
 pub const MAX_PRIMITIVES: usize = 8;
 
-/// What a step computes, in order.
+/// Primitives of a step, in order.
 pub type Primitives = Vec<Primitive, MAX_PRIMITIVES>;
 
-/// The places of a lane; a frame fits each. After a step, what is in `Out` is sent if the step
-/// sends, what is in `Held` stays as [`held_after`] says, and all else is forgotten.
+/// Slots of a lane, each for one frame. After a step, the content of `Out` is sent if the step
+/// sends, the content of `Held` stays as [`held_after`] says, and everything else is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// What the step received.
+    /// The payload that the step received.
     In,
-    /// What an earlier step kept.
+    /// The payload that an earlier step kept.
     Held,
-    /// What will be sent.
+    /// The payload to send.
     Out,
-    /// Scratch.
+    /// Scratch space.
     Spare,
 }
 
@@ -71,42 +72,42 @@ impl Slot {
     /// Number of slots.
     pub const COUNT: usize = 4;
 
-    /// This slot as an array index.
+    /// Returns this slot as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// What is in a slot.
+/// Content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotContent {
-    /// What it is encoded by: the call's codec, or raw for floats.
+    /// Codec of the content: the call's, or raw for floats.
     pub codec: CodecId,
-    /// How many ranks' values are combined in its last part, and in all others but the first.
+    /// Number of ranks' values combined in its last part, and in all parts except the first.
     pub operands: u32,
-    /// How many in its first part.
+    /// Number of ranks' values combined in its first part.
     pub first_operands: u32,
-    /// It is a message as it was received, header and all.
+    /// True if it is a message exactly as it was received, header included.
     pub as_received: bool,
-    /// Segments, one for each part of a run.
+    /// Number of segments, one for each part of a run.
     pub n_parts: u16,
 }
 
 impl SlotContent {
-    /// So many parts, all alike, that this rank made.
+    /// Creates the content of this many equal parts, made by this rank.
     #[must_use]
     pub const fn new(codec: CodecId, operands: u32, n_parts: u16) -> Self {
         Self { codec, operands, first_operands: operands, as_received: false, n_parts }
     }
 
-    /// The same as a message that was received.
+    /// Returns the same content as a received message.
     #[must_use]
     pub const fn received(self) -> Self {
         Self { as_received: true, ..self }
     }
 
-    /// Its last parts; `None` if there are not so many.
+    /// Returns its last `n_parts` parts; `None` if there are fewer.
     #[must_use]
     pub fn last(self, n_parts: u16) -> Option<Self> {
         if n_parts == self.n_parts {
@@ -115,7 +116,7 @@ impl SlotContent {
         (n_parts < self.n_parts).then_some(Self::new(self.codec, self.operands, n_parts))
     }
 
-    /// What is left without its last parts.
+    /// Returns what is left without its last `n_parts` parts.
     #[must_use]
     fn without_last(self, n_parts: u16) -> Option<Self> {
         let n_parts = self.n_parts.checked_sub(n_parts).filter(|left| *left > 0)?;
@@ -123,8 +124,8 @@ impl SlotContent {
         Some(Self { operands, as_received: false, n_parts, ..self })
     }
 
-    /// Both, one behind the other; `None` if they are of other codecs, or there is no telling how
-    /// many ranks' values are in which part.
+    /// Returns both contents, one behind the other. `None` if their codecs differ, or if the result
+    /// could not record how many ranks' values are combined in which part.
     fn followed_by(self, next: Self) -> Option<Self> {
         let is_alike = next.codec == self.codec
             && next.first_operands == next.operands
@@ -133,7 +134,7 @@ impl SlotContent {
         Some(Self { operands: next.operands, as_received: false, n_parts, ..self })
     }
 
-    /// Each part combined with another, by a codec.
+    /// Returns each part combined with a part of `other`, in this codec.
     fn combined_with(self, other: Self, codec: CodecId) -> Option<Self> {
         Some(Self {
             codec,
@@ -145,120 +146,120 @@ impl SlotContent {
     }
 }
 
-/// What is in each slot.
+/// Contents of all slots.
 pub type SlotContents = [Option<SlotContent>; Slot::COUNT];
 
-/// What is held after a step that leaves this in the slots: what it keeps, and what lies beside the
-/// parts that it used up.
+/// Returns what is held after a step that leaves these slot contents: the content that it keeps,
+/// and the parts beside those that it used up.
 #[must_use]
 pub fn held_after(step: &Step, contents: &SlotContents) -> Option<SlotContent> {
     let held = contents[Slot::Held.index()]?;
     if step.keep || !step.uses_held() { Some(held) } else { held.without_last(step.n_parts) }
 }
 
-/// One thing that a lane does with a segment: own values, or what its slots hold, into a slot or
+/// One action of a lane on a segment: it takes local input or slot contents, and writes a slot or
 /// the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive {
-    /// Own values → payload.
+    /// Local input → payload.
     EncodeOwn {
-        /// Where to.
+        /// Slot to write.
         to: Slot,
-        /// By which codec.
+        /// Codec of the payload.
         codec: CodecId,
     },
-    /// Payload → payload of another codec, or encoded anew.
+    /// Payload → payload of another codec, or encoded again.
     Transcode {
-        /// A payload.
+        /// Slot to read.
         from: Slot,
-        /// Where to.
+        /// Slot to write.
         to: Slot,
-        /// The codecs of the two.
+        /// Codecs of the two payloads.
         codecs: [CodecId; 2],
     },
-    /// Payload → the same payload again; of more parts than the step's, those.
+    /// Payload → the same payload again. If it has more parts than the step, only the step's.
     Copy {
-        /// A payload.
+        /// Slot to read.
         from: Slot,
-        /// Where to.
+        /// Slot to write.
         to: Slot,
     },
-    /// What is in one slot is in another from now on; nothing is computed.
+    /// Content of a slot → another slot, without computation.
     Move {
-        /// Anything.
+        /// Slot to empty.
         from: Slot,
-        /// Where to.
+        /// Slot to fill.
         to: Slot,
     },
-    /// What is in a slot → behind what is in `Held`, or where else the step puts it.
+    /// Content of a slot → behind the content of `Held`, or wherever else the step puts it.
     Join {
-        /// Segments of the same codec.
+        /// Slot with segments of the same codec.
         from: Slot,
     },
-    /// What is in a slot → in place of as many of the last in `Held`.
+    /// Content of a slot → in place of the same number of last segments in `Held`.
     Replace {
-        /// Segments of the same codec.
+        /// Slot with segments of the same codec.
         from: Slot,
     },
-    /// `In` ⊕ own values → `Out`, by the call's codec.
+    /// `In` ⊕ local input → `Out`, in the call's codec.
     Fold,
-    /// `In` ⊕ own values → `In` itself, by a codec that can.
+    /// `In` ⊕ local input → `In` itself, for a codec that supports it.
     FoldInPlace,
-    /// As `Fold`, and the result into the output.
+    /// Same as `Fold`, and the result also goes to the output.
     FoldStore,
-    /// As `Fold`, through floats: decompress, operate, compress.
+    /// Same as `Fold`, through floats: decompress, reduce, compress.
     Refold,
-    /// `In` ⊕ another payload → `Out`, by the call's codec.
+    /// `In` ⊕ another payload → `Out`, in the call's codec.
     Combine {
-        /// The other.
+        /// Slot of the other payload.
         with: Slot,
     },
-    /// `In` ⊕ another payload → `In` itself, by a codec that can.
+    /// `In` ⊕ another payload → `In` itself, for a codec that supports it.
     CombineInPlace {
-        /// The other.
+        /// Slot of the other payload.
         with: Slot,
     },
     /// `In`, decoded, ⊕ floats → the same floats.
     Reduce {
-        /// The floats.
+        /// Slot of the floats.
         into: Slot,
     },
-    /// Own values ⊕ `In`, decoded → output.
+    /// Local input ⊕ decoded `In` → output.
     ReduceStore,
     /// Payload → output.
     Store {
-        /// A payload.
+        /// Slot to read.
         from: Slot,
-        /// Its codec.
+        /// Codec of the payload.
         codec: CodecId,
-        /// Own values of the segment have been read, so that where results overwrite them their
-        /// memory is in the caches.
+        /// True if the segment's local input has been read. Then its memory is in the caches when
+        /// results overwrite it.
         over_own: bool,
     },
-    /// As `Store`, but of a sum that will be an average the sum.
+    /// Same as `Store`, but an average's sum is stored undivided.
     StoreWhole {
-        /// A payload.
+        /// Slot to read.
         from: Slot,
-        /// Its codec.
+        /// Codec of the payload.
         codec: CodecId,
-        /// As of `Store`.
+        /// Same as in `Store`.
         over_own: bool,
     },
     /// Sums in the output → averages.
     Divide,
-    /// Own values → output, as they are.
+    /// Local input → output, unchanged.
     StoreOwn,
-    /// What was stored of `In` → payload, encoded anew.
+    /// Values that were stored from `In` → payload, encoded again.
     EncodeStored {
-        /// Where to.
+        /// Slot to write.
         to: Slot,
-        /// By which codec.
+        /// Codec of the payload.
         codec: CodecId,
     },
 }
 
 impl Primitive {
-    /// The slot that is written; `None` if that is the output.
+    /// Returns the slot that is written; `None` if it is the output.
     #[must_use]
     pub const fn target(self) -> Option<Slot> {
         match self {
@@ -279,7 +280,7 @@ impl Primitive {
         }
     }
 
-    /// Whether it writes to a frame that may be empty so far.
+    /// Returns whether it writes a frame in `slot` that may be empty before.
     pub(crate) const fn needs_frame(self, slot: Slot) -> bool {
         let is_written = match self.target() {
             Some(target) => target.index() == slot.index(),
@@ -288,8 +289,8 @@ impl Primitive {
         is_written && !matches!(self, Self::Move { .. })
     }
 
-    /// Whether it computes on segments, so that it asks what the frames of a lane hold, and not
-    /// only moves them.
+    /// Returns whether it computes on segments. Otherwise it only moves what the frames of a lane
+    /// hold.
     #[cfg(feature = "alloc")]
     pub(crate) const fn computes(self) -> bool {
         !matches!(
@@ -298,14 +299,14 @@ impl Primitive {
         )
     }
 
-    /// Whether it changes what is in its target, and leaves it where it is.
+    /// Returns whether it changes the content of its target in place.
     #[must_use]
     pub const fn is_in_place(self) -> bool {
         matches!(self, Self::FoldInPlace | Self::CombineInPlace { .. } | Self::Reduce { .. })
     }
 
-    /// What is in the slots after it was done for a run of `n_parts`; `None` if a slot that it
-    /// reads does not hold what it needs, or what it would overwrite is still needed.
+    /// Returns the slot contents after it has run on `n_parts` parts. `None` if a slot that it
+    /// reads lacks the content it needs, or if it would overwrite content that is still needed.
     #[must_use]
     pub fn after(self, mut contents: SlotContents, n_parts: u16) -> Option<SlotContents> {
         let of = |slot: Slot| contents[slot.index()]?.last(n_parts);

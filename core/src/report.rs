@@ -1,4 +1,4 @@
-//! What a finished call says about itself.
+//! Report of a finished call.
 
 use crate::codec::{BlockStats, CodecId};
 use crate::select::Choice;
@@ -6,58 +6,61 @@ use core::fmt;
 use core::ops::AddAssign;
 use core::time::Duration;
 
-/// One rank's account of a call. More fields may come: start from [`Report::default`] to make one.
+/// One rank's report of a call: how it was carried out, bytes, times and error bounds.
+///
+/// Fields may be added. To make a report, start from [`Report::default`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Who talked to whom: the name of the schedule; empty of messages between two ranks.
+    /// Name of the schedule; empty for messages between two ranks.
     pub schedule: &'static str,
-    /// How values became bytes: of several messages by different codecs, of the first that was not
-    /// raw. Exact calls of an [automatic plan](crate::Plan::auto) have the raw codec here.
+    /// Codec that encoded the values. For several messages with different codecs, this is the first
+    /// that is not raw. Exact calls of an [automatic plan](crate::Plan::auto) report the raw codec.
     pub codec: CodecId,
-    /// Segments that are under way side by side: as many as there are, and no more than the
-    /// communicator's [`lanes`](crate::Config::lanes). 0 of messages between two ranks, whose
-    /// segments follow one another.
+    /// Number of segments that are processed side by side. It is at most the communicator's
+    /// [`lanes`](crate::Config::lanes), and at most the number of segments. 0 for messages between
+    /// two ranks, whose segments follow one another.
     pub lanes: u8,
-    /// Threads that share the work on one: the communicator's
-    /// [`threads`](crate::Config::threads), if it is long enough for its codec, and of an automatic
-    /// plan no more than this rank's share of the cores of its node.
+    /// Number of threads that share the work on one segment. It is the communicator's
+    /// [`threads`](crate::Config::threads) if the segment is long enough for its codec, and 1
+    /// otherwise. With an automatic plan it is at most this rank's share of the node's cores.
     pub threads: u16,
-    /// Most values of a segment: all that fit a frame for certain, or fewer, so that all lanes have
-    /// as many. 0 of messages between two ranks.
+    /// Largest number of values in a segment. It is what certainly fits a frame, or less, so that
+    /// all lanes have equal work. 0 for messages between two ranks.
     pub segment: u32,
-    /// Bytes of the values that this rank sent, uncompressed.
+    /// Uncompressed size of the values that this rank sent, in bytes.
     pub raw_bytes: u64,
-    /// Bytes of the messages that this rank sent, headers included.
+    /// Size of the messages that this rank sent, headers included, in bytes.
     pub wire_bytes: u64,
-    /// Messages sent.
+    /// Number of messages that this rank sent.
     pub n_messages: u64,
-    /// Time in encoding (and copying raw values into frames). Of steps on fewer than 1024 values
-    /// this and the next two are not taken: to look at the clock costs as much as they do.
+    /// Time spent encoding, and copying raw values into frames. `encode`, `fold` and `decode` omit
+    /// steps on fewer than 1024 values, where reading the clock costs as much as the step.
     pub encode: Duration,
-    /// Time in combining frames with frames or values, and in storing what is decoded on the way.
+    /// Time spent combining frames with frames or values, including storing what is decoded on the
+    /// way.
     pub fold: Duration,
-    /// Time in decoding into values, as a step of its own.
+    /// Time spent decoding into values, as a separate step.
     pub decode: Duration,
-    /// From start to finish.
+    /// Time from the start of the call to its end.
     pub total: Duration,
-    /// The absolute bound on each operand; 0 for the raw codec.
+    /// Absolute error bound on each operand; 0 for the raw codec.
     pub bound: f64,
-    /// The largest error that a value of the result can have, rounding in the element type aside
-    /// (docs/guarantees.md): 0 for exact codecs, `None` where no bound can be given (products and
-    /// user operations by lossy codecs).
+    /// Largest error that a value of the result can have, not counting rounding in the element type
+    /// (docs/guarantees.md). 0 for exact codecs. `None` if there is no bound (products and user
+    /// operations with lossy codecs).
     pub worst_case: Option<f64>,
-    /// The plan did not ask for the same bits on all ranks
+    /// True if the plan did not require the same bits on all ranks
     /// ([`Plan::as_published`](crate::Plan::as_published)).
     pub as_published: bool,
-    /// Why an [automatic plan](crate::Plan::auto) has chosen this codec; `None` of other plans.
+    /// Reason why an [automatic plan](crate::Plan::auto) chose this codec; `None` for other plans.
     pub plan: Option<Choice>,
-    /// What the codec did to this rank's blocks: exceptions, and the paths of `combine`.
+    /// Statistics of this rank's blocks in the codec: exceptions, and the paths taken by `combine`.
     pub blocks: BlockStats,
 }
 
 impl Default for Report {
-    /// Of a call that did nothing, and so exactly.
+    /// Returns the report of a call that did nothing, and therefore has no error.
     fn default() -> Self {
         Self {
             schedule: "",
@@ -82,13 +85,13 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Raw bytes divided by wire bytes; 1 if nothing was sent.
+    /// Returns the ratio of raw bytes to wire bytes; 1 if nothing was sent.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         if self.wire_bytes == 0 { 1.0 } else { self.raw_bytes as f64 / self.wire_bytes as f64 }
     }
 
-    /// Time in which this rank computed nothing.
+    /// Returns the time in which this rank computed nothing.
     #[must_use]
     pub fn waiting(&self) -> Duration {
         [self.encode, self.fold, self.decode].into_iter().fold(self.total, Duration::saturating_sub)
@@ -96,9 +99,9 @@ impl Report {
 }
 
 impl AddAssign for Report {
-    /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger
-    /// bounds, most lanes, threads and values of a segment, and the schedule and codec of the
-    /// first, and the first choice.
+    /// Adds bytes, messages, times and blocks, as for consecutive calls. Keeps the larger bounds,
+    /// and the largest numbers of lanes, threads and values of a segment. Keeps the first schedule
+    /// and codec, and the first choice.
     fn add_assign(&mut self, other: Self) {
         if self.schedule.is_empty() {
             (self.schedule, self.codec) = (other.schedule, other.codec);
@@ -110,7 +113,7 @@ impl AddAssign for Report {
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;
         self.n_messages += other.n_messages;
-        // A transport's clock may say anything.
+        // Saturate, because a transport's clock is not trusted.
         self.encode = self.encode.saturating_add(other.encode);
         self.fold = self.fold.saturating_add(other.fold);
         self.decode = self.decode.saturating_add(other.decode);

@@ -1,16 +1,16 @@
-//! After a failure: a communicator of the survivors.
+//! Shrink: forms a communicator of the survivors after a failure.
 //!
-//! [`Shrink`] does it in two phases, as often as it takes.
+//! [`Shrink`] has two phases, which are repeated as often as necessary.
 //!
-//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent
+//! 1. *Agreement*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent
 //!    it (`agreement.rs`).
-//! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a
-//!    member's. That the fences have come shows that all members decided the same; and after them
-//!    no frame of a failed call is left between them (`fences.rs`).
+//! 2. *Fencing*: tag by tag, each member sends a fence to every other member, and drops what
+//!    arrives before the other's fence. Once the fences have arrived, all members have decided the
+//!    same, and no frame of a failed call is left between them (`fences.rs`).
 //!
-//! Cost: n² messages of 64 + n/8 bytes or twice that, and n² for each lane that was used; no more
-//! time than a few round trips if the transport tells who is lost, and once `patience` if a lost
-//! rank is silent.
+//! Cost: n² messages of 64 + n/8 bytes, or twice that, and n² for each lane that was used. This
+//! takes a few round trips if the transport reports lost ranks. A lost rank that is silent costs
+//! one `patience` more.
 //!
 //! Source: `MPIX_Comm_shrink` of ULFM (Bland et al., 2013). The fences are a flush as in group
 //! communication.
@@ -34,74 +34,79 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 use fences::{Fences, SizeMismatch};
 
-/// Messages taken from one link in one poll, so that it stays bounded.
+/// Most messages taken from one link in one poll, so that a poll stays bounded.
 const MESSAGES_PER_POLL: usize = 16;
-/// Most epochs from the group that failed to the one that is formed: half of all that a message can
-/// say, since the other half is earlier.
+/// Most epochs from the group that failed to the one that is formed. It is half of the range in a
+/// message, because the other half counts as earlier.
 const MAX_EPOCHS: u16 = u16::MAX / 2;
-/// How often fences may fail to come before it is an error.
+/// Number of times that fences must fail to arrive before that is an error.
 const MAX_STALLS: u32 = 3;
 
-/// A communicator of survivors being formed; see [`Communicator::shrink`]. Dropping it unfinished
-/// leaves the group: the others go on without this rank.
+/// A running shrink; see [`Communicator::shrink`]. Dropping it unfinished leaves the group: the
+/// other ranks go on without this rank.
 pub type Shrink<X> = Handle<RunningShrink<X>>;
 
-/// A communicator of survivors being formed.
+/// State of a running shrink.
 pub struct RunningShrink<X: Transport> {
-    /// The communicator that has failed; none once this has ended.
+    /// The communicator that failed; `None` once the shrink has ended.
     comm: Option<Communicator<X>>,
     agreement: Agreement,
-    /// Of the view decided.
+    /// Fences of the decided view.
     fences: Fences,
     patience: Duration,
-    /// Since members were last given reason to answer, or a fence last moved.
+    /// Time since members last had a reason to answer, or a fence last moved.
     silence: Wait,
-    /// Changes of the view when that was.
+    /// Number of changes of the view at that time.
     n_changes: u32,
-    /// How often fences did not come.
+    /// Number of times that fences did not arrive.
     n_stalls: u32,
 }
 
 impl<X: Transport> Communicator<X> {
-    /// A communicator of the ranks that call this, after a failure or without one: the survivors.
+    /// Creates a communicator of the ranks that call this, after a failure or without one: the
+    /// survivors.
     ///
-    /// Ranks are numbered anew, `0..size`, in the old order;
-    /// [`transport_rank`](Self::transport_rank) tells who is who. Ranks that have ended are left
-    /// out, as are those that do not answer for `patience`. So `patience` should cover how much
-    /// later the others may call this; it should be the same everywhere, and well above the
-    /// network's round trip. If all answer it is never waited for. It begins with the first poll,
-    /// and of the time between two polls a quarter of `patience` counts at most: who was busy
-    /// otherwise hears what came meanwhile before it leaves anybody out. With
-    /// [`Config::NEVER`](crate::Config::NEVER) only ranks that are known to be lost are left out.
+    /// Ranks are numbered anew, `0..size`, in the old order.
+    /// [`transport_rank`](Self::transport_rank) returns the rank in the transport. Ranks that have
+    /// ended are left out, and so are ranks that do not answer for `patience`. A communicator that
+    /// was shrunk can be shrunk again.
     ///
-    /// A communicator that was shrunk can be shrunk again.
+    /// `patience` should cover how much later the other ranks may call this. It should be the same
+    /// everywhere, and well above the network's round trip. If all ranks answer, it costs no time.
+    /// It starts with the first poll, and a gap between two polls counts as at most a quarter of
+    /// it. So a rank that was busy receives what arrived meanwhile before it leaves others out.
+    /// With [`Config::NEVER`](crate::Config::NEVER), only ranks that are known to be lost are left
+    /// out.
     ///
-    /// What holds: no two communicators that overlap have other members, or else they are told
-    /// apart and a call between them is [`Error::Mismatch`], [`Error::Aborted`] or
-    /// [`Error::Stalled`], never a wrong result. What does not: a network that falls in two may
-    /// give two communicators, a whole one for each side. If only one may go on, look at
-    /// [`size`](Self::size): only one can have more than half of the ranks. More: docs/failures.md.
+    /// Guaranteed: two communicators that overlap either have the same members or are told apart. A
+    /// call between two that are told apart fails with [`Error::Mismatch`], [`Error::Aborted`] or
+    /// [`Error::Stalled`], and never returns a wrong result.
+    ///
+    /// Not guaranteed: a network that splits in two may give two communicators, a whole one on each
+    /// side. If only one may go on, check [`size`](Self::size): only one can have more than half of
+    /// the ranks. More: docs/failures.md.
     ///
     /// # Errors
-    /// Ranks are numbered as in this communicator.
+    /// Errors use the rank numbers of this communicator.
     ///
-    /// - [`Error::Excluded`]: the others go on without this rank.
-    /// - [`Error::Stalled`]: ranks answer, but fences do not come, `step` being the tag of one; or
-    ///   [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::Excluded`]: the other ranks go on without this rank.
+    /// - [`Error::Stalled`]: ranks answer, but fences do not arrive; `step` is the tag of one. This
+    ///   rank has then left the group.
+    /// - [`Error::Transport`]: the transport failed. This rank has then left the group.
     /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which
-    ///   it does only if it breaks the protocol.
-    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
+    ///   breaks the protocol.
+    /// - [`Error::TooManyRanks`]: the transport has more than [`MAX_RANKS`] ranks.
     /// - [`Error::TooManyGroups`]: members gave up 2¹⁵ − 1 groups before one was formed, or a
-    ///   member says so that breaks the protocol.
+    ///   member that breaks the protocol claims so.
     ///
-    /// The communicator is gone after any of them, and its transport with it.
+    /// After any of these errors the communicator is gone, and its transport with it.
     ///
     /// # Examples
     /// ```
     /// use foldwire::{Communicator, Error, Op, Plan, Transport};
     /// use std::time::Duration;
     ///
-    /// /// The sum of those that are left. Each contribution counts once; lost ones do not.
+    /// /// Returns the sum over the survivors. A lost rank does not contribute.
     /// fn sum_of_survivors<X: Transport>(
     ///     mut comm: Communicator<X>,
     ///     own: &[f32],
@@ -127,7 +132,7 @@ impl<X: Transport> Communicator<X> {
         self.start_shrink(patience)?.wait()
     }
 
-    /// Starts what [`shrink`](Self::shrink) does.
+    /// Starts a [`shrink`](Self::shrink).
     ///
     /// # Errors
     /// [`Error::TooManyRanks`].
@@ -167,25 +172,25 @@ impl<X: Transport> RunningShrink<X> {
         moved |= self.agreement.n_changes() != n_changes;
         self.check_time(moved)?;
         if self.agreement.is_too_late() {
-            // Nobody would hear this rank: it would be a group of its own.
+            // No rank would accept this rank's views, so it would form a group of its own.
             return Err(Error::TooManyGroups { max: MAX_EPOCHS });
         }
         Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
 
-    /// The communicator, once all fences are through.
+    /// Returns the communicator, once all fences have arrived.
     fn finish(&mut self) -> Result<Communicator<X>, Error> {
         let comm = self.comm.take().ok_or(Error::Finished)?;
         Ok(comm.of_survivors(self.agreement.view().members, self.agreement.epoch()))
     }
 
-    /// Takes in views. Whether there was one.
+    /// Receives views. Returns whether any message arrived.
     fn receive_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let mut moved = false;
         for from in self.agreement.others().iter() {
             if self.fences.has_all_of(from, &self.agreement) {
-                // What comes now may be for the communicator that is about to be.
+                // Messages from now on may be for the communicator that is about to exist.
                 continue;
             }
             for _ in 0..MESSAGES_PER_POLL {
@@ -194,7 +199,7 @@ impl<X: Transport> RunningShrink<X> {
                     Poll::Pending => break,
                     Poll::Ready(Ok((frame, n_bytes))) => {
                         let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
-                        // A damaged view is as good as none: it is sent again, or its sender is
+                        // A damaged view counts as none: it is sent again, or its sender counts as
                         // silent.
                         if let Ok(header) = Header::parse(message, false) {
                             if header.kind == MessageKind::View
@@ -207,8 +212,8 @@ impl<X: Transport> RunningShrink<X> {
                                 && header.call.epoch == self.agreement.epoch()
                                 && let Some(message) = NoticeMessage::read(&header, message)
                             {
-                                // It is done already, and has given up its first call, or asks
-                                // about it.
+                                // The sender has already finished, and aborts its first call or
+                                // asks about it.
                                 comm.notices.keep(from, message);
                             }
                         }
@@ -216,8 +221,8 @@ impl<X: Transport> RunningShrink<X> {
                         moved = true;
                     }
                     Poll::Ready(Err(_)) => {
-                        // While fences are awaited, a rank that is done may end; those that it sent
-                        // are here.
+                        // A rank that has finished may end while others wait for fences. The fences
+                        // that it sent are already here.
                         if !self.agreement.is_decided() {
                             self.agreement.remove(from);
                         }
@@ -229,7 +234,8 @@ impl<X: Transport> RunningShrink<X> {
         moved
     }
 
-    /// Sends our view to whom it is owed, as far as there is room. Whether anything was sent.
+    /// Sends this rank's view to the ranks that need it, as far as there are credit and frames.
+    /// Returns whether anything was sent.
     fn send_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let checksum = comm.checksum();
@@ -251,7 +257,7 @@ impl<X: Transport> RunningShrink<X> {
         moved
     }
 
-    /// Goes on to fences if all members agree. Whether they do.
+    /// Goes on to fencing if all members agree. Returns whether they do.
     fn decide(&mut self) -> Result<bool, Error> {
         match self.agreement.decide() {
             None => Ok(false),
@@ -259,7 +265,7 @@ impl<X: Transport> RunningShrink<X> {
             Some(Decision::Group) => {
                 self.fences = Fences::with(0);
                 if let Some(comm) = &mut self.comm {
-                    // What was heard of an earlier epoch's group.
+                    // Forget notices of an earlier epoch's group.
                     comm.notices = Notices::default();
                 }
                 Ok(true)
@@ -267,7 +273,7 @@ impl<X: Transport> RunningShrink<X> {
         }
     }
 
-    /// Sends and takes fences. Whether all have been, on all tags.
+    /// Sends and receives fences. Returns whether all were sent and have arrived, on all tags.
     fn fence(&mut self, moved: &mut bool) -> Result<bool, Error> {
         let Some(comm) = &mut self.comm else { return Ok(false) };
         let checksum = comm.checksum();
@@ -280,12 +286,12 @@ impl<X: Transport> RunningShrink<X> {
         })
     }
 
-    /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does
+    /// Leaves out silent ranks. If fences do not arrive, starts a new epoch, or fails if that did
     /// not help.
     fn check_time(&mut self, moved: bool) -> Result<(), Error> {
         let Some(comm) = &self.comm else { return Ok(()) };
         let now = comm.transport.now();
-        // Views of others may come and go; what counts is who has not answered ours.
+        // Views of other ranks may come and go. Only answers to this rank's view count.
         let answered = if self.agreement.is_decided() {
             moved
         } else {
@@ -308,7 +314,7 @@ impl<X: Transport> RunningShrink<X> {
         Ok(())
     }
 
-    /// The error that names a member whose fence is missing.
+    /// Returns the error that names a member whose fence is missing.
     fn stalled(&self) -> Error {
         let members = self.agreement.others().and(&self.agreement.view().members);
         let missing = members.minus(self.fences.received()).iter().next();
@@ -316,18 +322,18 @@ impl<X: Transport> RunningShrink<X> {
         Error::Stalled { rank, step: self.fences.tag().index() }
     }
 
-    /// A rank of the transport's as one of the communicator that failed.
+    /// Converts a rank of the transport to one of the communicator that failed.
     fn old_rank(&self, rank: Rank) -> Rank {
         self.comm.as_ref().and_then(|comm| comm.transport.member(rank)).unwrap_or(rank)
     }
 
-    /// Tells the others not to wait for this rank; gives the transport up.
+    /// Notifies the other ranks not to wait for this one, and drops the transport.
     fn leave(&mut self) {
         let Some(mut comm) = self.comm.take() else { return };
         let (checksum, farewell) = (comm.checksum(), self.agreement.farewell());
         let transport = comm.transport.whole_mut();
         for to in self.agreement.others().iter() {
-            // Best effort: a rank that does not hear of it waits for its patience.
+            // Best effort: a rank that does not receive it waits for its patience.
             let _ = farewell.send(transport, to, Tag::CONTROL, MessageKind::View, checksum);
         }
         let _ = transport.progress();

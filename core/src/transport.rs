@@ -1,25 +1,24 @@
-//! What the engine asks of a network: reliable frames, in order per (peer, tag), in buffers the
+//! Interface to a network: reliable frames, delivered in order per (peer, tag), in buffers that the
 //! *transport* owns.
 //!
-//! User memory is never lent to a transport. The engine takes an empty frame, encodes straight into
-//! it and hands it over; on the other side it decodes straight out of the frame it was given. That
-//! is safe Rust, fits registered memory and needs no allocator (design after smoltcp's
-//! `phy::Device`).
+//! User memory is never lent to a transport. The engine takes an empty frame from the transport,
+//! encodes into it and sends it. The receiver decodes from the frame that arrives. This is safe
+//! Rust, suits registered memory and needs no allocator (design after smoltcp's `phy::Device`).
 //!
-//! For users: pass any `Transport` to [`Communicator::new`](crate::Communicator::new).
-//! For implementors: the contract is on each method; `foldwire-conformance` is the suite of tests
-//! that a transport must pass.
+//! To use a transport, pass it to [`Communicator::new`](crate::Communicator::new). To implement
+//! one, follow the contract on each method of [`Transport`]. The test suite `foldwire-conformance`
+//! checks that contract.
 
 use core::fmt;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
-/// A process (or thread) of the group, `0..size`.
+/// A process or thread of the group, numbered `0..size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// The rank with this index.
+    /// Creates the rank with this index.
     ///
     /// # Panics
     /// If `index` does not fit 32 bits.
@@ -29,7 +28,7 @@ impl Rank {
         Self(index as u32)
     }
 
-    /// This rank as an array index.
+    /// Returns this rank as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -42,136 +41,148 @@ impl fmt::Display for Rank {
     }
 }
 
-/// Tells apart independent streams of frames between the same two ranks.
+/// Identifies one of several independent streams of frames between the same two ranks.
 ///
-/// Tags come in *channels* of [`Tag::COUNT`]: one tag for each lane, `0..MAX_LANES`, and
-/// [`Tag::CONTROL`]. A call under way has a channel of its own. A transport has at least the first
-/// ([`Transport::n_channels`]); tag t of channel c is number c · `COUNT` + t.
+/// Tags are grouped in *channels* of [`Tag::COUNT`]: one tag for each lane, `0..MAX_LANES`, and
+/// [`Tag::CONTROL`]. Each running call has its own channel. A transport has at least the first
+/// channel ([`Transport::n_channels`]). Tag t of channel c has number c · `COUNT` + t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u16);
 
 impl Tag {
-    /// Carries abort notices, questions what call a rank makes and answers to them, and what
-    /// survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own so that
-    /// full data links cannot block it. Its links should hold [`CONTROL_DEPTH`] frames: on one that
-    /// holds fewer an unread question can be in the way of a notice. A transport may drop the
-    /// oldest of more than four frames of a rank's that nobody has asked for.
+    /// Tag of control messages: abort notices, questions and answers about calls, and the messages
+    /// by which survivors form a group. A control message has at most [`MIN_FRAME_BYTES`].
+    ///
+    /// The tag has its own credit, so that full data links cannot block it. Its links should hold
+    /// [`CONTROL_DEPTH`] frames: on a link that holds fewer, an unread question can block a notice.
+    /// Once more than four control frames from a rank wait to be received, the transport may drop
+    /// the oldest.
     ///
     /// [`CONTROL_DEPTH`]: Self::CONTROL_DEPTH
     pub const CONTROL: Self = Self(MAX_LANES as u16);
-    /// What a link of [`CONTROL`](Self::CONTROL) may have to hold: a question, an answer, a notice.
+    /// Most frames that a link of [`CONTROL`](Self::CONTROL) may have to hold: a question, an
+    /// answer and a notice.
     pub const CONTROL_DEPTH: usize = 3;
-    /// Number of different tags of a channel.
+    /// Number of tags in a channel.
     pub const COUNT: usize = MAX_LANES + 1;
 
-    /// This tag of the first channel as one of channel `channel`.
+    /// Returns the tag of channel `channel` that corresponds to this tag of the first channel.
     ///
     /// # Panics
-    /// If the channel is none of [`MAX_CHANNELS`].
+    /// If `channel` is not below [`MAX_CHANNELS`], or if this tag is not of the first channel.
     #[must_use]
     pub const fn of_channel(self, channel: usize) -> Self {
         assert!(channel < MAX_CHANNELS && self.index() < Self::COUNT);
         Self(self.0 + (channel * Self::COUNT) as u16)
     }
 
-    /// The channel that this tag is of.
+    /// Returns the channel of this tag.
     #[must_use]
     pub const fn channel(self) -> usize {
         self.index() / Self::COUNT
     }
 
-    /// Whether it is a channel's [`CONTROL`](Self::CONTROL).
+    /// Returns whether this tag is the [`CONTROL`](Self::CONTROL) tag of a channel.
     #[must_use]
     pub const fn is_control(self) -> bool {
         self.index() % Self::COUNT == Self::CONTROL.index()
     }
 
-    /// Frames that a link with this tag holds, where links are made to hold `depth`.
+    /// Returns how many frames a link with this tag holds, if links are made for `depth` frames.
     #[must_use]
     pub const fn depth(self, depth: usize) -> usize {
         if self.is_control() && depth < Self::CONTROL_DEPTH { Self::CONTROL_DEPTH } else { depth }
     }
 
-    /// This tag as an array index, below [`Tag::COUNT`] for each channel.
+    /// Returns this tag as an array index. Each channel has [`Tag::COUNT`] indices.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Most lanes a communicator can have.
+/// Largest number of lanes of a communicator.
 pub const MAX_LANES: usize = 8;
-/// Most channels a transport can have.
+/// Largest number of channels of a transport.
 pub const MAX_CHANNELS: usize = 256;
 
-/// Reliable frames, delivered in order per (peer, tag).
+/// A rank's endpoint of a network: sends and receives reliable frames, in order per (peer, tag).
 ///
-/// One value belongs to one rank and is driven by one thread at a time. No method blocks, except
-/// [`idle`](Self::idle), which may wait as long as its budget. A peer is always another rank: there
-/// need be no link from a rank to itself.
+/// One value belongs to one rank, and one thread at a time drives it. No method blocks, except
+/// [`idle`](Self::idle), which may wait for at most its budget. A peer is always another rank: a
+/// transport needs no link from a rank to itself.
 pub trait Transport {
-    /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte
-    /// must be aligned to [`FRAME_ALIGN`] bytes; `HeapFrame` (feature `alloc`) is. Dropping one
-    /// instead of recycling it may leak it from the pool, but nothing worse.
+    /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes.
+    ///
+    /// Its first byte must be aligned to [`FRAME_ALIGN`] bytes, as in `HeapFrame` (feature
+    /// `alloc`). Dropping a frame instead of recycling it may lose it from the pool, but must do no
+    /// other harm.
     type Frame: AsRef<[u8]> + AsMut<[u8]>;
-    /// Why the transport failed.
+    /// The transport's error type.
     type Error: TransportError;
 
-    /// This process's rank, `0..size()`.
+    /// Returns this process's rank, `0..size()`.
     fn rank(&self) -> Rank;
 
-    /// Number of ranks in the group, 1…[`MAX_SIZE`].
+    /// Returns the number of ranks in the group, 1…[`MAX_SIZE`].
     fn size(&self) -> usize;
 
-    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`]. A communicator
-    /// asks once, as for rank and size.
+    /// Returns the size of every frame in bytes.
+    ///
+    /// It must be the same on every rank, and at least [`MIN_FRAME_BYTES`]. A communicator queries
+    /// this, the rank and the size once.
     fn frame_capacity(&self) -> usize;
 
-    /// How many channels of tags there are, 1…[`MAX_CHANNELS`]: as many calls can be under way at
-    /// the same time. The same on every rank; asked once. A frame that nobody asks for is in the
-    /// way of no other channel's: each (peer, tag) has credit of its own, and frames under way are
-    /// none of those that a rank may hold.
+    /// Returns the number of channels of tags, 1…[`MAX_CHANNELS`]. It limits the number of
+    /// concurrent calls.
+    ///
+    /// It must be the same on every rank, and is queried once. A frame that is not received must
+    /// not block other channels: each (peer, tag) has its own credit. Frames in transit do not
+    /// count toward those that a rank may hold.
     fn n_channels(&self) -> usize {
         1
     }
 
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
-    /// `Pending`: none is free now; nothing happened. The pool must hold at least
-    /// [`FRAMES_PER_LANE`] frames per lane, or calls are refused with
-    /// [`Error::TooFewFrames`](crate::Error::TooFewFrames). It should hold one for each other rank
-    /// as well: a rank that gives up tells all others at once, each in a frame, and one for whom
-    /// there is no frame, even after [`progress`](Self::progress), learns it by its time limit
-    /// only.
+    /// `Pending` means that no frame is free now; nothing happened. The pool must hold at least
+    /// [`FRAMES_PER_LANE`] frames per lane, or calls fail with
+    /// [`Error::TooFewFrames`](crate::Error::TooFewFrames).
+    ///
+    /// The pool should hold one more frame for each other rank, because a rank that aborts a call
+    /// notifies all other ranks at once. If there is no frame for a rank, even after
+    /// [`progress`](Self::progress), that rank learns of the failure only by its time limit.
     ///
     /// # Errors
-    /// When the pool can never provide another frame.
+    /// If the pool can never provide another frame.
     fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Self::Error>>;
 
-    /// How many frames this rank can hold at the same time, those under way not counted, if that is
-    /// known; more than there can be where memory is the only limit.
+    /// Returns how many frames this rank can hold at the same time, not counting frames in transit.
+    /// The number may exceed what is possible if memory is the only limit.
     ///
-    /// `None`: not known. Before anything has been sent, the first call then takes as many frames
-    /// as its lanes can need out of the pool, and gives them back.
+    /// `None` means that the number is unknown. Then the first call, before anything has been sent,
+    /// takes as many frames as its lanes can need out of the pool, and recycles them.
     fn n_frames(&self) -> Option<usize> {
         None
     }
 
-    /// Asks whether the link can take one more frame. After `Ready(Ok)` the next
+    /// Checks whether the link can take one more frame. After `Ready(Ok)`, the next
     /// [`send`](Self::send) with the same `to` and `tag` is accepted.
     ///
-    /// `Pending`: the link is full; nothing happened. A link must hold at least one undelivered
-    /// frame.
+    /// `Pending` means that the link is full; nothing happened. A link must hold at least one
+    /// undelivered frame.
     ///
     /// # Errors
-    /// When the peer is gone.
+    /// If the peer is gone.
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>>;
 
-    /// Sends the first `n_bytes` of `frame`: one taken from the pool, or one received (forwarding).
-    /// Call only after [`poll_ready`](Self::poll_ready) said so.
+    /// Sends the first `n_bytes` of `frame`, which was taken from the pool, or received and is
+    /// forwarded.
+    ///
+    /// Call this only after [`poll_ready`](Self::poll_ready) returned `Ready(Ok)`.
     ///
     /// # Errors
-    /// When the peer is gone, `n_bytes` exceeds the capacity, or the link was not ready.
+    /// If the peer is gone, `n_bytes` exceeds the capacity, or the link was not ready.
     fn send(
         &mut self,
         to: Rank,
@@ -180,12 +191,14 @@ pub trait Transport {
         n_bytes: usize,
     ) -> Result<(), Self::Error>;
 
-    /// The next frame from `from` with `tag`, and how many of its bytes are filled.
+    /// Receives the next frame from `from` with `tag`. Returns the frame and the number of its
+    /// bytes that are filled.
     ///
-    /// Frames a peer sent before it went away are still delivered; only then comes the error.
+    /// Frames that a peer sent before it ended are still delivered. The error comes only after
+    /// them.
     ///
     /// # Errors
-    /// When the peer is gone and nothing is left to deliver.
+    /// If the peer is gone and nothing is left to deliver.
     #[allow(clippy::type_complexity, reason = "Poll<Result<…>> reads as what it is")]
     fn poll_recv(
         &mut self,
@@ -193,151 +206,163 @@ pub trait Transport {
         tag: Tag,
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>>;
 
-    /// Says that the next frame from `from` with `tag` will be asked for soon, so that a transport
-    /// can post its receive before the frame comes. A hint: it may be repeated, and may be left
-    /// out.
+    /// Announces that the next frame from `from` with `tag` will be requested soon, so that a
+    /// transport can post its receive early. This is a hint: it may be repeated or left out.
     fn expect(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
     }
 
-    /// Says that nothing is needed of `peer`, and that nothing need reach it: what is on its way to
-    /// it no longer counts as [`undelivered`](Self::undelivered). Calls that concern it may still
-    /// be made, and may then fail as if it were gone. Nothing to do where nothing ever counts.
+    /// Declares that nothing is needed from `peer`, and that nothing need reach it. Frames in
+    /// transit to it no longer count as [`undelivered`](Self::undelivered).
+    ///
+    /// Calls that concern the peer may still be made, and may then fail as if it were gone. A
+    /// transport for which nothing counts as undelivered need not implement this.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }
 
-    /// Gives back a frame that is no longer needed.
+    /// Returns a frame to the pool.
     fn recycle(&mut self, frame: Self::Frame);
 
-    /// A rank to which something is still on its way that needs this rank's attention to arrive;
-    /// `None` once nothing does. A call ends only then, so that nobody waits for a rank that has
-    /// gone back to its own work. Never a rank that has ended: what is on its way to it needs
-    /// nobody, and a call that waited for it would end by its time limit only.
+    /// Returns a rank to which a frame is in transit that needs this rank's attention to arrive;
+    /// `None` if there is none.
+    ///
+    /// A call ends only once this is `None`. Otherwise a peer could wait for a rank that has gone
+    /// back to its own work. Never return a rank that has ended: its frames need no attention, and
+    /// a call would wait for it until the time limit.
     fn undelivered(&self) -> Option<Rank> {
         None
     }
 
-    /// As [`undelivered`](Self::undelivered), of frames with a tag of this channel. A transport of
-    /// several channels for which anything counts as undelivered must tell them apart: a call that
-    /// waited for another one's frames could wait for ever.
+    /// Same as [`undelivered`](Self::undelivered), for frames with a tag of this channel.
+    ///
+    /// A transport with several channels that ever reports undelivered frames must tell the
+    /// channels apart. Otherwise a call could wait forever for another call's frames.
     fn undelivered_of(&self, channel: usize) -> Option<Rank> {
         let _ = channel;
         self.undelivered()
     }
 
-    /// Moves the network along; a bounded amount of work. Called before each pass over the lanes.
+    /// Makes the network progress by a bounded amount of work. The engine calls this before each
+    /// pass over the lanes.
     ///
     /// # Errors
-    /// When the transport as a whole has failed.
+    /// If the transport as a whole has failed.
     fn progress(&mut self) -> Result<(), Self::Error>;
 
-    /// As [`progress`](Self::progress), while the rank computes: called after every 8192 values or
-    /// fewer that its codec has passed, so that a network that moves only when it is polled does
-    /// not wait for the end of a frame. It must not fail: the next `progress` tells. Nothing to do
-    /// where a network moves by itself.
+    /// Same as [`progress`](Self::progress), while the rank computes. A network that moves only
+    /// when it is polled then need not wait for the end of a frame.
+    ///
+    /// The engine calls this after at most 8192 values that the codec has processed. It must not
+    /// fail: the next `progress` reports the error. A transport that progresses by itself need not
+    /// implement this.
     fn nudge(&mut self) {}
 
-    /// Monotonic time since an arbitrary start; virtual in a simulator.
+    /// Returns monotonic time since an arbitrary start; virtual in a simulator.
     fn now(&self) -> Duration;
 
-    /// Called when a pass since the last [`progress`](Self::progress) found nothing to do. May
-    /// return at once, spin, or park until something arrives, but not longer than `budget`.
+    /// Waits for at most `budget`. The engine calls this if a pass since the last
+    /// [`progress`](Self::progress) found nothing to do. An implementation may return at once,
+    /// spin, or park until something arrives.
     fn idle(&mut self, budget: Duration);
 
-    /// Has `waker` woken, once, when anything changes for this rank from this call on: a frame
-    /// comes, a link that was full or a pool that was empty has room again, a peer ends. It takes
-    /// the place of one that was registered before. A future registers, looks at everything once
-    /// more, and then sleeps: what changed before the call it finds, what changes after it wakes
-    /// it.
+    /// Registers `waker`, to be woken once when anything changes for this rank from now on: a frame
+    /// arrives, a full link or an empty pool has space again, or a peer ends. It replaces the waker
+    /// registered before.
     ///
-    /// Limits of time ([`Config::timeout`](crate::Config::timeout), deadlines, a shrink's patience)
-    /// are noticed in polls. So the waker should be woken every now and then besides, some 50 times
-    /// a second; where a transport has no timer for that, whoever drives the futures must poll
+    /// Returns `false` if nothing will be woken. The future then requests an immediate poll.
+    ///
+    /// A future registers, polls everything once more, and then sleeps. That poll finds what
+    /// changed before the registration; the waker reports what changes after it.
+    ///
+    /// Time limits ([`Config::timeout`](crate::Config::timeout), deadlines, a shrink's patience)
+    /// are checked only in polls. So the waker should also be woken regularly, about 50 times a
+    /// second. If a transport has no timer for that, the code that drives the futures must poll
     /// them.
-    ///
-    /// `false`: nobody will be woken, and the future asks to be polled again at once.
     fn register(&mut self, waker: &Waker) -> bool {
         let _ = waker;
         false
     }
 
-    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known and
-    /// the same on every rank; helps to choose a schedule.
+    /// Returns the rate of each rank's link to the network, in each direction, in bytes per second.
+    /// `None` unless the rate is known and the same on every rank. It helps to choose a schedule.
     fn link_rate(&self) -> Option<f64> {
         None
     }
 
-    /// How near a peer is; the same seen from there. Helps to compress between nodes only
-    /// (`SharedCommunicator::two_levels`), and not at all where frames are handed over within a
-    /// process ([`Plan::auto`](crate::Plan::auto)).
+    /// Returns how near a peer is. Both ranks must return the same distance.
+    ///
+    /// It helps to compress between nodes only (`SharedCommunicator::two_levels`), and not at all
+    /// where frames are handed over within a process ([`Plan::auto`](crate::Plan::auto)).
     fn distance(&self, peer: Rank) -> Distance {
         let _ = peer;
         Distance::Network
     }
 
-    /// Whether bytes can be damaged on the way, so that frames carry a checksum unless the caller
-    /// says otherwise. `false` suits frames that never leave the process.
+    /// Returns whether bytes can be damaged in transit. If so, frames carry a checksum unless the
+    /// caller decides otherwise. `false` suits frames that never leave the process.
     fn needs_checksum(&self) -> bool {
         true
     }
 }
 
-/// Classes of links, from the nearest.
+/// Classes of links, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Distance {
-    /// In memory that both ranks have, as threads of a process do, so that a frame is handed over
-    /// and none of its bytes moves. Transports that copy frames say [`Node`](Self::Node).
+    /// Memory that both ranks share, as threads of a process do. A frame is handed over, and none
+    /// of its bytes moves. Transports that copy frames report [`Node`](Self::Node).
     Memory,
-    /// Within a node, through its memory: each byte is copied, by ranks' own cores.
+    /// Within a node, through its memory. The ranks' own cores copy each byte.
     Node,
-    /// Within a node, but through its network, such as sockets, which take far longer than memory.
+    /// Within a node, but through its network stack, such as sockets, which is far slower than
+    /// memory.
     Loopback,
-    /// Between nodes, or not known.
+    /// Between nodes, or unknown.
     Network,
 }
 
-/// Alignment of a frame's first byte.
+/// Alignment of a frame's first byte, in bytes.
 pub const FRAME_ALIGN: usize = 64;
-/// Most ranks that a transport can have, as in MPI.
+/// Largest number of ranks of a transport, as in MPI.
 pub const MAX_SIZE: usize = i32::MAX as usize;
-/// Smallest legal [`Transport::frame_capacity`].
+/// Smallest allowed [`Transport::frame_capacity`], in bytes.
 pub const MIN_FRAME_BYTES: usize = 1024;
-/// Frames that one lane may hold at the same time: one received, one accumulated, one outgoing, one
-/// scratch.
+/// Most frames that one lane holds at the same time: one received, one accumulated, one outgoing
+/// and one scratch frame.
 pub const FRAMES_PER_LANE: usize = 4;
 
-/// A transport's own error, reduced to what the engine can act on.
+/// Error of a transport, reduced to what the engine can act on.
 pub trait TransportError: fmt::Debug {
-    /// What kind of failure this is.
+    /// Returns the kind of failure.
     fn kind(&self) -> TransportErrorKind;
 
-    /// The peer concerned, if one is.
+    /// Returns the peer concerned, if there is one.
     fn peer(&self) -> Option<Rank>;
 }
 
-/// The failures that every transport shares.
+/// Kinds of failures that all transports share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
     /// The peer ended, crashed or closed the connection.
     PeerLost,
-    /// The network gave up after a time limit of its own.
+    /// The network's own time limit passed.
     Timeout,
     /// A message was longer than a frame.
     Truncated,
-    /// The pool is empty for good.
+    /// The pool is empty and stays empty.
     OutOfFrames,
-    /// A contract was broken: by the engine or the caller (not ready, rank out of range, too many
-    /// bytes), or by the transport (a frame too short or misaligned, a message longer than its
-    /// frame, a rank that is none of its ranks).
+    /// A contract was broken. The engine or the caller may have broken it: the link was not ready,
+    /// the rank is out of range, or there are too many bytes. Or the transport did: a frame is too
+    /// short or misaligned, a message is longer than its frame, or a rank does not exist.
     Misuse,
-    /// This process was forked off the one that made the transport, which alone may use it.
+    /// This process was forked from the process that made the transport, and only that one may use
+    /// it.
     OtherProcess,
-    /// Another thread has ended the communicator's calls (`Stopper`).
+    /// Another thread ended the communicator's calls (`Stopper`).
     Stopped,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 

@@ -1,58 +1,58 @@
-//! How long a rank has waited in vain, in time in which it looked for what others sent.
+//! Time that a rank has waited without progress, while it polled the network.
 //!
-//! Who does something else between two polls has not waited meanwhile: what others sent is there,
-//! or comes as soon as the network gets attention again. So a wait begins with the first look, not
-//! when a call or a shrink was started, and a gap between two looks counts for a quarter of the
-//! limit at most. A rank thus looks several times before it thinks another silent, however rarely
-//! it is polled, but not without end.
+//! A rank that does something else between two polls has not waited meanwhile: messages have
+//! arrived, or arrive as soon as the network is polled again. So a wait begins with the first poll,
+//! not when a call or a shrink was started. A gap between two polls counts as at most a quarter of
+//! the limit. So a rank polls several times before it counts another one as silent, however rarely
+//! it is polled, but it does not wait forever.
 
 use core::time::Duration;
 
-/// Longest rest between two looks at the clock.
+/// Longest rest between two checks of the clock.
 const MAX_REST: Duration = Duration::from_millis(20);
-/// A gap between two looks counts for the limit divided by this at most.
+/// A gap between two polls counts as at most the limit divided by this.
 const GAPS_PER_LIMIT: u32 = 4;
 
-/// How long a call, or an exchange of messages, may take.
+/// Time limits of a call or an exchange of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Without any progress, from the first poll on.
+    /// Longest time without any progress, from the first poll on.
     pub(crate) stall: Duration,
-    /// In all: when it must be over, on the transport's clock.
+    /// When it must be finished, on the transport's clock.
     pub(crate) deadline: Option<Duration>,
 }
 
 impl Limits {
-    /// How long to rest, `rest` at most.
+    /// Returns how long to rest, which is at most `rest`.
     pub(crate) fn rest_from(&self, now: Duration, rest: Duration) -> Duration {
         self.deadline.map_or(rest, |at| at.saturating_sub(now).min(rest))
     }
 }
 
-/// A wait that begins anew whenever something moves.
+/// A wait that starts again whenever something moves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
-    /// When it was last looked for something; `None` before the first time.
+    /// Time of the last poll; `None` before the first one.
     last_poll: Option<Duration>,
     waited: Duration,
 }
 
 impl Wait {
-    /// Something moved.
+    /// Records that something moved.
     pub(crate) fn restart(&mut self, now: Duration) {
         *self = Self { last_poll: Some(now), waited: Duration::ZERO };
     }
 
-    /// How long nothing had moved when it was last looked.
+    /// Returns how long nothing had moved at the last poll.
     pub(crate) const fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each
-    /// is long enough.
+    /// Records that nothing moved. Returns how long that has been so, which exceeds `limit` after
+    /// [`GAPS_PER_LIMIT`] gaps that are long enough.
     pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {
         let gap = now.saturating_sub(self.last_poll.unwrap_or(now));
-        // Not rounded down: so many of the longest gaps exceed the limit.
+        // Rounded up, so that `GAPS_PER_LIMIT` of the longest gaps exceed the limit.
         let longest = (limit / GAPS_PER_LIMIT).saturating_add(Duration::from_nanos(1));
         self.last_poll = Some(now);
         self.waited = self.waited.saturating_add(gap.min(longest));
@@ -60,7 +60,7 @@ impl Wait {
     }
 }
 
-/// How long to rest before the next look, so that a gap never counts for less than it took.
+/// Returns how long to rest before the next poll, so that every gap counts in full.
 pub(crate) fn rest(limit: Duration) -> Duration {
     MAX_REST.min(limit / GAPS_PER_LIMIT)
 }

@@ -1,12 +1,12 @@
-//! A program as it ran: of each step the message that it received, what it computed, and the
+//! A compiled program: for each step the message that it received, what it computed, and the
 //! message that it sent.
 //!
-//! A step that is made again on the same content of its slots computes the same, and its messages
-//! have the same headers but for the call's number. So `Lane::replay` asks neither schedule, nor
-//! layout, nor rules. A step is compiled while it is made, because how many ranks' values a message
-//! combines is known only then.
+//! A step that runs again on the same slot contents computes the same, and its messages have the
+//! same headers except for the call's number. So `Lane::replay` needs neither schedule, nor layout,
+//! nor rules. A step is compiled while it runs, because only then it is known how many ranks'
+//! values a message combines.
 //!
-//! Only programs of one round are compiled, in which each message is of one part.
+//! Only programs of one round, with one part in each message, are compiled.
 
 use super::Program;
 use crate::frame::{MessageFields, Template};
@@ -16,7 +16,7 @@ use crate::schedule::Step;
 use crate::transport::Rank;
 use alloc::vec::Vec;
 
-/// Programs of more steps are not compiled.
+/// Largest number of steps of a program that is compiled.
 const MAX_STEPS: usize = 64;
 
 /// A message that a step receives.
@@ -25,7 +25,7 @@ pub(super) struct Received {
     pub(super) from: Rank,
     pub(super) header: Template,
     pub(super) content: SlotContent,
-    /// Whom the lane receives from next.
+    /// Rank from which the lane receives next.
     pub(super) next: Option<Rank>,
 }
 
@@ -41,26 +41,26 @@ pub(super) struct Sent {
 pub(super) struct CompiledStep {
     pub(super) segment: Segment,
     pub(super) received: Option<Received>,
-    /// Slots that must have a frame before it computes.
+    /// Slots that need a frame before the step computes.
     pub(super) frames: heapless::Vec<Slot, 2>,
-    /// What it computes, and what is in the slots after each.
+    /// Primitives of the step, each with the slot contents after it.
     pub(super) to_do: heapless::Vec<(Primitive, SlotContents), MAX_PRIMITIVES>,
     pub(super) sent: Option<Sent>,
-    /// What stays held.
+    /// Content of `Held` after the step.
     pub(super) held: Option<SlotContent>,
-    /// How many steps it is: another that only stores what it leaves is made with it.
+    /// Number of program steps it covers: 2 if it includes a following step that only stores.
     pub(super) n_steps: usize,
 }
 
 impl CompiledStep {
-    /// Makes the next step with this one, if that only stores: it has nobody to wait for.
+    /// Merges the next step into this one if that only stores, and so waits for no peer.
     fn absorb(&mut self, next: &Self) {
         let &[(Primitive::Store { from, codec, over_own }, after)] = &*next.to_do else { return };
         let talks = self.sent.is_some() || next.received.is_some() || next.sent.is_some();
         if talks || self.n_steps > 1 || self.segment != next.segment || self.to_do.is_full() {
             return;
         }
-        // What is moved only to be stored can be stored from where it is.
+        // A payload that is moved only to be stored can be stored from where it is.
         let (from, after) = match *self.to_do {
             [.., (_, after), (Primitive::Move { from: place, to }, _)]
                 if to == from && next.held.is_none() =>
@@ -70,17 +70,17 @@ impl CompiledStep {
             }
             _ => (from, after),
         };
-        // There is room.
+        // Cannot fail: the list was not full.
         let _ = self.to_do.push((Primitive::Store { from, codec, over_own }, after));
         (self.held, self.n_steps) = (next.held, 2);
     }
 }
 
-/// The steps of a program, from the first one on, as far as they are compiled.
+/// The compiled steps of a program, from the first one on.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
     steps: Vec<CompiledStep>,
-    /// Another step cannot be.
+    /// True if a step could not be compiled.
     is_refused: bool,
 }
 
@@ -89,17 +89,17 @@ impl Compiled {
         self.steps.get(index)
     }
 
-    /// Whether a program of so many steps can be replayed.
+    /// Returns whether a program of this many steps can be replayed.
     pub(crate) fn is_whole(&self, n_steps: usize) -> bool {
         self.steps.len() == n_steps && !self.is_refused
     }
 
-    /// Whether it receives anything.
+    /// Returns whether any step receives a message.
     pub(super) fn receives(&self) -> bool {
         self.steps.iter().any(|step| step.received.is_some())
     }
 
-    /// Adds the step of this index, which computes `to_do` on this content of the slots.
+    /// Adds the step with this index, which runs `to_do` on these slot contents.
     pub(super) fn add(
         &mut self,
         program: &Program<'_>,
@@ -122,7 +122,7 @@ impl Compiled {
     }
 }
 
-/// The step, if it can be compiled.
+/// Compiles the step, if possible.
 fn compile(
     program: &Program<'_>,
     (step, next): (&Step, Option<Rank>),

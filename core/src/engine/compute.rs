@@ -1,5 +1,5 @@
-//! Computing without knowing the type of the elements: what the engine asks of codec, operation and
-//! the caller's buffers, so that it is compiled once for each transport.
+//! Computation without the type of the elements: what the engine needs from the codec, the
+//! operation and the caller's buffers. So the engine is compiled once per transport.
 
 use super::lane::misuse;
 use super::work::Coding;
@@ -10,11 +10,13 @@ use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
 use core::task::Poll;
 
-/// What a lane has computed.
+/// Computes for lanes.
 pub(crate) trait Compute {
-    /// Carries a primitive out on a segment of the array. `Pending`: not done yet; the same is
-    /// asked again. What is written to a slot may be anything after an error. While it works, it
-    /// tells how far it has come.
+    /// Carries out a primitive on a segment of the array.
+    ///
+    /// `Pending` means that it is not done yet; the lane calls again with the same arguments. After
+    /// an error the target slot may contain anything. The pace receives progress while the
+    /// primitive runs.
     fn compute(
         &mut self,
         primitive: Primitive,
@@ -24,13 +26,13 @@ pub(crate) trait Compute {
     ) -> Poll<Result<Written, Error>>;
 }
 
-/// What lanes compute with: a call's values, and how it codes them.
+/// A call's values and its codec, with which lanes compute.
 pub(crate) struct Computing<'c> {
     pub(crate) work: &'c mut dyn Compute,
     pub(crate) coding: &'c Coding,
 }
 
-/// The frames of a lane behind the room for their headers.
+/// Payloads of a lane's frames, and the buffers that hold them, without the space for headers.
 pub(crate) struct Payloads<'f> {
     buffers: [&'f mut [u8]; Slot::COUNT],
     n_bytes: [usize; Slot::COUNT],
@@ -44,12 +46,12 @@ impl<'f> Payloads<'f> {
         Self { buffers, n_bytes }
     }
 
-    /// How many bytes are in each slot.
+    /// Returns the number of payload bytes in each slot.
     pub(super) const fn n_bytes(&self) -> [usize; Slot::COUNT] {
         self.n_bytes
     }
 
-    /// Carries a primitive out.
+    /// Carries out a primitive.
     #[inline]
     pub(super) fn compute(
         &mut self,
@@ -68,7 +70,7 @@ impl<'f> Payloads<'f> {
         Poll::Ready(Ok(()))
     }
 
-    /// What is in a slot.
+    /// Returns the payload in a slot.
     pub(super) fn of(&self, slot: Slot) -> Result<&[u8], Error> {
         self.buffers[slot.index()].get(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
@@ -77,26 +79,26 @@ impl<'f> Payloads<'f> {
         self.buffers[slot.index()].get_mut(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
 
-    /// All the room in a slot.
+    /// Returns the whole buffer of a slot.
     pub(super) fn buffer(&mut self, slot: Slot) -> &mut [u8] {
         self.buffers[slot.index()]
     }
 
-    /// What is in a slot, and all the room in another.
+    /// Returns the payload in one slot, and the whole buffer of another.
     pub(super) fn to(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let [src, dst] = self.disjoint([from, to])?;
         Ok((src.get(..n_bytes).ok_or(misuse())?, dst))
     }
 
-    /// What is in two slots, the second to be changed.
+    /// Returns the payloads in two slots, the second one mutable.
     pub(super) fn into(&mut self, from: Slot, into: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[into.index()];
         let (src, dst) = self.to(from, into)?;
         Ok((src, dst.get_mut(..n_bytes).ok_or(misuse())?))
     }
 
-    /// What is in two slots, and all the room in a third.
+    /// Returns the payloads in two slots, and the whole buffer of a third.
     pub(super) fn both_to(
         &mut self,
         [a, b]: [Slot; 2],

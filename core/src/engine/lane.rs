@@ -1,9 +1,9 @@
-//! One lane: a cursor in the program, and the frames it holds.
+//! One lane: a position in the program, and the frames that it holds.
 //!
-//! A turn first gets everything that a step can wait for (the incoming frame, credit to send, spare
-//! frames), keeping what it has if something is missing. Then the step is a short list of
-//! primitives, which may be pending, and at most one send, which does not wait. What is left of the
-//! list and what is in the slots is all the state there is.
+//! A turn first obtains everything that a step can wait for: the incoming frame, credit to send,
+//! and spare frames. If something is missing, the lane keeps what it has. The step is then a short
+//! list of primitives, which may be pending, and at most one send, which does not wait. The rest of
+//! the list and the slot contents are the lane's whole state.
 
 #[cfg(feature = "alloc")]
 mod replay;
@@ -27,12 +27,13 @@ use core::ops::RangeInclusive;
 use core::task::Poll;
 use core::time::Duration;
 
-/// Steps on so many values are timed: to look at the clock costs as much as to add some of them.
+/// Steps on at least this many values are timed. Reading the clock costs as much as adding some of
+/// them.
 const TIMED_FROM: usize = 1024;
 
 const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneTurn {
     Stepped,
@@ -44,14 +45,14 @@ pub(crate) struct Lane<F> {
     tag: Tag,
     round: usize,
     step: usize,
-    /// The last turn found no free frame.
+    /// True if the last turn found no free frame.
     is_starved: bool,
-    /// Bytes of a message in `In` that has not been checked.
+    /// Length in bytes of a message in `In` that has not been checked.
     unchecked: Option<usize>,
     slots: Slots<F>,
-    /// What is left to compute of the current step, in reverse order, once that has begun.
+    /// Rest of the current step's primitives, in reverse order, once the step has begun.
     to_do: Option<Primitives>,
-    /// Of how many parts of its run the next of them is done.
+    /// Number of parts of the run for which the next primitive is done.
     n_done: u16,
 }
 
@@ -69,7 +70,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
     }
 
-    /// Whether steps are left.
+    /// Returns whether no steps are left.
     const fn is_done(&self, program: &Program<'_>) -> bool {
         self.round >= program.layout.n_rounds() || self.step >= program.n_steps
     }
@@ -78,8 +79,8 @@ impl<F: FrameBuffer> Lane<F> {
         (!self.is_done(program)).then(|| program.step(self.step))
     }
 
-    /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks
-    /// is a free frame.
+    /// Returns the peer that this lane waits for, or would wait for, and the step. The peer is this
+    /// rank itself if the lane lacks a free frame.
     pub(super) fn waits_for(&self, program: &Program<'_>) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = step.from.filter(|_| self.slots.content(Slot::In).is_none());
@@ -87,7 +88,7 @@ impl<F: FrameBuffer> Lane<F> {
         Some((peer.unwrap_or(program.rank), self.step))
     }
 
-    /// Frames that the lane may still want at the same time.
+    /// Returns how many more frames the lane may need at the same time.
     pub(super) fn n_needed(&self, program: &Program<'_>) -> usize {
         if self.is_done(program) {
             0
@@ -96,7 +97,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
     }
 
-    /// Whom the lane receives from next, after the current step.
+    /// Returns the rank from which the lane receives next, after the current step.
     fn next_source(&self, program: &Program<'_>, n_lanes: usize) -> Option<Rank> {
         let source = |index, round| {
             let step = program.step(index);
@@ -109,7 +110,7 @@ impl<F: FrameBuffer> Lane<F> {
         })
     }
 
-    /// Gives every frame back.
+    /// Recycles every frame.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         self.to_do = None;
         self.slots.take_all().for_each(|frame| transport.recycle(frame));
@@ -195,7 +196,7 @@ impl<F: FrameBuffer> Lane<F> {
         Ok(LaneTurn::Stepped)
     }
 
-    /// What the step computes, in reverse order, of what is held and received.
+    /// Returns the step's primitives for the held and received contents, in reverse order.
     fn primitives(&self, program: &Program<'_>, step: &Step) -> Primitives {
         let [held, received] = [Slot::Held, Slot::In].map(|slot| self.slots.content(slot));
         let links = StepLinks::of(program.call, program.rank, step, received, held);
@@ -220,7 +221,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
     }
 
-    /// Puts a frame that the transport gave into a slot.
+    /// Puts a frame from the transport into a slot.
     fn put<X: Transport<Frame = F>>(
         &mut self,
         slot: Slot,
@@ -233,7 +234,8 @@ impl<F: FrameBuffer> Lane<F> {
         })
     }
 
-    /// Whether a slot has a frame; takes one from the pool if not.
+    /// Makes sure that a slot has a frame, if necessary from the pool. Returns false if none is
+    /// free.
     #[inline]
     fn has_frame<X: Transport<Frame = F>>(
         &mut self,
@@ -249,7 +251,7 @@ impl<F: FrameBuffer> Lane<F> {
         self.put(slot, frame, transport).map(|()| true)
     }
 
-    /// Sends the message in `Out`, which as floats would be `n_raw` bytes.
+    /// Sends the message in `Out`, whose values are `n_raw` bytes uncompressed.
     fn send<X: Transport<Frame = F>>(
         &mut self,
         to: Rank,
@@ -266,8 +268,7 @@ impl<F: FrameBuffer> Lane<F> {
         Ok(())
     }
 
-    /// Computes what the step says, looking at the network meanwhile; `Pending` if something is
-    /// left to do.
+    /// Computes the step, and polls the network meanwhile. `Pending` if something is left to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
         step: &Step,
@@ -290,8 +291,8 @@ impl<F: FrameBuffer> Lane<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the header of the message in `Out`; of one that is passed on, only who sends it. How
-    /// many bytes are to be sent.
+    /// Writes the header of the message in `Out`, or only its sender if the message is passed on.
+    /// Returns the message's length in bytes.
     fn write_header(
         &mut self,
         program: &Program<'_>,
@@ -315,8 +316,8 @@ impl<F: FrameBuffer> Lane<F> {
         Ok(message.len())
     }
 
-    /// Checks a received message against what this step expects; by what it is encoded, and how
-    /// many ranks' values it combines.
+    /// Checks a received message against what this step expects. Returns its codec, and how many
+    /// ranks' values it combines.
     fn check(
         &self,
         program: &Program<'_>,
@@ -329,7 +330,7 @@ impl<F: FrameBuffer> Lane<F> {
         let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
         let fields = MessageFields { from: rank, part, round, n_values };
         let need = self.operands(program, step);
-        // Most are as a peer writes them that makes the same call.
+        // Fast path: a peer that makes the same call usually writes exactly this header.
         if let Some(operands) = frame::operands_of(message).filter(|n| need.contains(n))
             && let header = program.template_of(step.part).filled(&fields, operands, false)
             && header.is_of(message, program.checksum)
@@ -346,7 +347,7 @@ impl<F: FrameBuffer> Lane<F> {
             MessageKind::View | MessageKind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
-            // These have a tag of their own, or come before calls.
+            // These have their own tag, or come before calls.
             MessageKind::Abort | MessageKind::Call | MessageKind::Grant | MessageKind::Flush => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
@@ -356,7 +357,8 @@ impl<F: FrameBuffer> Lane<F> {
         let count = if is_told { program.header.count } else { header.call.count };
         notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
-        // Floats are sums that are not complete, and come from near only.
+        // Floats in a call of another codec are partial sums, and come only from ranks of the same
+        // node.
         let call = program.call;
         let may_be_floats = call.collective.reduces() && call.is_near(program.rank, rank);
         if header.as_floats && !may_be_floats {
@@ -382,16 +384,16 @@ impl<F: FrameBuffer> Lane<F> {
         Ok((codec, header.operands))
     }
 
-    /// How many ranks' values are in what the rank has for a step: in its first part, and in the
-    /// others.
+    /// Returns how many ranks' values are combined in this rank's operand for a step: in its first
+    /// part, and in the other parts.
     fn used_operands(&self, step: &Step) -> [u32; 2] {
         let held = self.slots.content(Slot::Held).filter(|_| step.uses_held());
         let used = held.map(|held| held.last(step.n_parts).unwrap_or(held));
         used.map_or([1, 1], |used| [used.first_operands, used.operands])
     }
 
-    /// How many ranks' values a message for this step can combine. What is stored must lack
-    /// nobody's.
+    /// Returns how many ranks' values a message for this step can combine. A message that is stored
+    /// must complete the result.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = if step.store { program.n_operands() } else { program.most_operands() };
         let [first, others] = self.used_operands(step);
@@ -400,21 +402,22 @@ impl<F: FrameBuffer> Lane<F> {
         if step.store { most..=most } else { 1..=most }
     }
 
-    /// An error unless a value of every rank went into what the rank has.
+    /// Fails unless this rank's operand combines the values of all ranks.
     fn check_complete(&self, program: &Program<'_>, step: &Step) -> Result<(), Error> {
         let (ours, rank) = (u64::from(program.n_operands()), self.last_source(program));
         let theirs = self.used_operands(step);
         check_fields(rank, &theirs.map(|theirs| (Field::Operands, ours, theirs.into())))
     }
 
-    /// Whom the lane last received from in this round; this rank if from nobody.
+    /// Returns the rank from which the lane last received in this round, or this rank if there is
+    /// none.
     fn last_source(&self, program: &Program<'_>) -> Rank {
         (0..self.step).rev().find_map(|index| program.step(index).from).unwrap_or(program.rank)
     }
 }
 
-/// Checks that a payload of `rank`'s has a segment for each part of a run, of as many values as it
-/// should. A payload that is only passed on is not decoded here.
+/// Checks that a payload from `rank` has a segment for each part of a run, each with the expected
+/// number of values. A payload that is only passed on is not decoded here.
 fn check_payload(
     rank: Rank,
     run: &Run<'_>,
@@ -438,7 +441,7 @@ fn check_payload(
     }
     match differs {
         None => Ok(()),
-        // As many in all as there should be: the ranks divide them differently.
+        // The total is correct, so the ranks divide the values differently.
         Some((ours, theirs)) if n_found == run.n_values() => {
             check_fields(rank, &[(Field::Segment, ours as u64, theirs as u64)])
         }
@@ -456,20 +459,20 @@ fn check_segment(
     if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }.into()) }
 }
 
-/// Times the primitives of a step one after the other, on the clock of their transport.
+/// Times the primitives of a step one after another, on the transport's clock.
 struct Stopwatch {
     is_on: bool,
-    /// When the last primitive that takes time ended, if none has been carried out since.
+    /// End of the last timed primitive, if no untimed one has run since.
     ended: Option<Duration>,
 }
 
 impl Stopwatch {
-    /// For a step on so many values.
+    /// Creates the stopwatch of a step on this many values.
     const fn of(n_values: usize) -> Self {
         Self { is_on: n_values >= TIMED_FROM, ended: None }
     }
 
-    /// Carries a primitive out, and adds the time that it took to the report.
+    /// Carries out a primitive, and adds the time that it took to the report.
     fn time<X: Transport, R>(
         &mut self,
         primitive: Primitive,
@@ -491,7 +494,7 @@ impl Stopwatch {
     }
 }
 
-/// The clock of a report that a primitive's time goes into.
+/// Returns the clock in the report to which a primitive's time is added.
 const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration> {
     match primitive {
         Primitive::EncodeOwn { codec: CodecId::Raw, .. } => Some(|report| &mut report.fold),
@@ -518,7 +521,7 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
     }
 }
 
-/// A transport that broke its contract.
+/// Returns the error of a transport that broke its contract.
 pub(crate) fn misuse() -> Error {
     Error::Transport { kind: TransportErrorKind::Misuse, peer: None }
 }

@@ -1,30 +1,35 @@
-//! What a call hears of the other ranks' calls: who gave one up, and who makes another.
+//! Abort notices and call headers received from other ranks.
 //!
-//! *Notices.* Who fails tells *everybody* why, so nobody depends on a third rank to pass the news
-//! on. Who waits listens to the ranks it waits for at every pass, and to [`N_OTHERS`] more in turn:
-//! it may wait for a rank that is late and knows of nothing, while the one that failed is another.
-//! A call also listens once before it begins, since one that only sends never waits.
+//! *Notices.* A rank that fails tells *every* other rank why, so no rank depends on a third one to
+//! forward the news. A waiting rank polls the ranks that it waits for in every pass, and
+//! [`N_OTHERS`] more in rotation. The rotation is needed because the awaited rank may just be late
+//! and know nothing, while another rank has failed. A call also polls once before it begins, since
+//! a call that only sends never waits.
 //!
-//! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent
-//! what this call needs of it. That notice is remembered, and ends that call when this rank comes
-//! to it: a rank sends its notice once, and so of several the earliest counts. It ends this call
-//! only if a lane that has looked for the sender's message *after* the notice still waits for it:
-//! the two count calls differently. So it is with a rank that has gone on to form another group: it
-//! has sent what this call needs of it, or else is waited for in vain.
+//! A notice ends the running call, unless its sender aborted a *later* call: then the sender has
+//! sent everything that this call needs. Such a notice is stored, and ends the later call when this
+//! rank begins it. Each rank sends its notice once, so the notice of the earliest call counts.
 //!
-//! *Questions.* Ranks that make different calls may wait for each other's messages in a circle, so
-//! that no message shows the difference. So who has waited for a moment tells those it waits for
-//! what call it makes. A rank compares that with its own call of the same number, and answers with
-//! it, now or when it comes to that call. In a circle of ranks that wait, all are in a call of the
-//! same number, and neighbours have compared: if all make the same call, its schedule has no
-//! circle. A link may be full of messages of an earlier call that nobody wanted, so a question says
-//! what its sender made before, too.
+//! A stored notice ends the running call in one case: a lane that has polled for the sender's
+//! message *after* the notice still waits for it. Then the two ranks count calls differently. The
+//! same holds for a rank that has gone on to form another group. Either it has sent everything that
+//! this call needs, or nothing more will come.
 //!
-//! A rank asks another once in a call, and in a later call only if it has been answered. So a link
-//! holds at most one question and one answer, and leaves room for a notice.
+//! *Questions.* Ranks that make different calls may wait for each other's messages in a cycle, so
+//! that no message shows the difference. So a rank that has waited for a moment sends its call
+//! header to the ranks that it waits for. The receiver compares it with its own call of the same
+//! number. It answers with its own header, either now or when it begins that call.
 //!
-//! Cost: a few looks at empty queues for each pass that finds nothing to do; one message to each
-//! rank waited for, if it takes longer than [`ASK_AFTER`].
+//! In a cycle of waiting ranks, all are in a call of the same number, and neighbors have compared
+//! their headers. If all make the same call, its schedule has no cycle. A link may be full of
+//! messages of an earlier call that its receiver never takes. So a question also contains its
+//! sender's earlier calls.
+//!
+//! A rank asks another rank at most once per call, and again in a later call only after an answer.
+//! So a link holds at most one question and one answer, and has space left for a notice.
+//!
+//! Cost: a few polls of empty queues in each pass that finds nothing to do. If the wait exceeds
+//! [`ASK_AFTER`], also one message to each awaited rank.
 
 mod calls;
 mod message;
@@ -43,42 +48,42 @@ use core::time::Duration;
 use heapless::Vec;
 use message::{ReceivedNotice, empty_frame, hear, listen};
 
-/// Ranks listened to in a pass beside those waited for.
+/// Number of ranks polled in a pass besides the awaited ones.
 const N_OTHERS: usize = 4;
-/// After waiting this long a rank asks those it waits for what call they make.
+/// Time after which a waiting rank asks the ranks that it waits for which call they make.
 pub(crate) const ASK_AFTER: Duration = Duration::from_millis(1);
 
-/// What a communicator knows of other ranks' calls.
+/// A communicator's knowledge of other ranks' calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Notices {
-    /// Whom to listen to next, out of turn.
+    /// Rank to poll next in the rotation.
     next: usize,
     /// This rank, once a call has begun.
     own: Option<Rank>,
-    /// Of calls given up that this rank had not come to: the earliest one's notice, and whose.
+    /// Notice of the earliest aborted call that this rank has not begun, and the sender.
     earliest: Option<(Rank, NoticeMessage)>,
-    /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is
-    /// not remembered.
+    /// Ranks that aborted such a call. Ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) are not
+    /// stored.
     gave_up: RankSet,
-    /// All that have gone on to form another group. They have sent what calls need of them that
-    /// they have finished.
+    /// Ranks that have gone on to form another group. They have sent everything that their finished
+    /// calls need.
     left: RankSet,
-    /// Own calls.
+    /// Calls that this rank has made.
     calls: CallHistory,
-    /// The own call that another rank was found to make differently.
+    /// Call of this rank that another rank was found to make differently.
     disputed: Option<CallHeader>,
-    /// Who was asked, and has not answered.
+    /// Ranks that were asked and have not answered.
     asked: RankSet,
-    /// Who has answered in this call, and is not asked again.
+    /// Ranks that have answered in this call, and are not asked again.
     answered: RankSet,
-    /// Who asked last about a call that this rank had not begun, and so waits for it there.
+    /// Rank that last asked about a call that this rank has not begun, and so waits for it there.
     waiting_ahead: Option<Rank>,
-    /// Who has asked, and is to be answered when this rank has come to the call of this number.
+    /// Ranks to answer, once this rank has begun the call of this number.
     owed: Option<(RankSet, u32)>,
 }
 
 impl Notices {
-    /// What is known, for another numbering of ranks.
+    /// Returns what is known, for another numbering of ranks.
     pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
         let renumbered = |set: &RankSet| {
             let mut numbered = RankSet::EMPTY;
@@ -94,7 +99,7 @@ impl Notices {
         }
     }
 
-    /// Keeps a message about a call that this rank has not come to.
+    /// Stores a message about a call that this rank has not begun.
     pub(crate) fn keep(&mut self, rank: Rank, message: NoticeMessage) {
         let sequence = message.call.sequence;
         match message.content {
@@ -117,9 +122,9 @@ impl Notices {
         }
     }
 
-    /// When a call begins: fails if a rank is known to have given it up, or one before it. Whether
-    /// something was heard: what its sender sent before may have come just now. A call that waits
-    /// for somebody need not listen before it does.
+    /// Begins a call. Fails if a rank is known to have aborted it or an earlier one. Returns
+    /// whether a notice was received: what its sender sent before may have arrived just now. A call
+    /// that waits for a peer need not listen here.
     pub(crate) fn begin<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -138,17 +143,17 @@ impl Notices {
         Ok(heard)
     }
 
-    /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes
-    /// should look again before they wait, since one gave up in a later call, and what it sent
-    /// before may have come just now.
+    /// Polls the ranks `awaited` while a call waits. Fails if one of them has aborted the call.
+    /// Returns whether lanes should poll again before they wait: a rank aborted a later call, and
+    /// what it sent before may have arrived just now.
     pub(crate) fn listen<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
         awaited: &[Rank],
     ) -> Result<bool, Error> {
-        // All before any is heard: of ranks heard of in this very pass no lane has looked since,
-        // and several lanes may wait for one rank.
+        // Check all of them before receiving anything. No lane has polled since a notice received
+        // in this pass, and several lanes may wait for one rank.
         if let Some(error) = awaited.iter().find_map(|&rank| self.departure_error(rank)) {
             return Err(error);
         }
@@ -162,8 +167,8 @@ impl Notices {
         Ok(look_again)
     }
 
-    /// While a call waits: fails if one of the next few ranks in turn has given up this call or one
-    /// before it, or makes another. Whether something was heard.
+    /// Polls the next few ranks in the rotation while a call waits. Fails if one has aborted this
+    /// call or an earlier one, or makes another. Returns whether a notice was received.
     pub(crate) fn listen_in_turn<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -180,8 +185,8 @@ impl Notices {
         Ok(any)
     }
 
-    /// What a rank that is lost has told before: an error that says more than that it is gone.
-    /// `Pending` while something may still be on its way.
+    /// Receives the last notices of a lost rank. Returns an error that says more than that the rank
+    /// is gone, if there is one. `Pending` while more may arrive.
     pub(crate) fn last_words<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -201,8 +206,8 @@ impl Notices {
         Poll::Pending
     }
 
-    /// Asks the ranks that this one waits for, each once, what call they make: as far as there is
-    /// credit, and frames beyond the `n_needed` that lanes may still want.
+    /// Asks each awaited rank once which call it makes, as far as there are credit and frames.
+    /// Leaves the `n_needed` frames that lanes may still want.
     pub(crate) fn ask<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -213,7 +218,7 @@ impl Notices {
     ) {
         let own = transport.rank();
         for &to in awaited.iter().filter(|&&rank| rank != own) {
-            // Nothing is asked of ranks of which no set can say that they were asked.
+            // Skip ranks that a set cannot hold, because it could not record that they were asked.
             let may_ask =
                 RankSet::can_hold(to) && !self.asked.contains(to) && !self.answered.contains(to);
             if !may_ask || !is_ready(transport, to) {
@@ -226,12 +231,13 @@ impl Notices {
         }
     }
 
-    /// A rank that is known to wait for this one in a collective call that it has not begun.
+    /// Returns a rank that is known to wait for this one in a collective call that it has not
+    /// begun.
     pub(crate) const fn asked_by(&self) -> Option<Rank> {
         self.waiting_ahead
     }
 
-    /// Answers those that asked about this call or one before it, as far as there is room.
+    /// Answers questions about this call or an earlier one, as far as there are credit and frames.
     pub(crate) fn answer<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -254,7 +260,7 @@ impl Notices {
         self.owed = (ranks != RankSet::EMPTY).then_some((ranks, until));
     }
 
-    /// What a message means for this call.
+    /// Applies a received message to this call.
     fn apply(
         &mut self,
         rank: Rank,
@@ -262,7 +268,7 @@ impl Notices {
         ours: &CallHeader,
     ) -> Result<(), Error> {
         let message = match heard {
-            // This call can be finished, if what it sent is here.
+            // This call can finish, if the sender's messages are here.
             ReceivedNotice::Left if RankSet::can_hold(rank) => {
                 self.left.insert(rank);
                 return Ok(());
@@ -272,7 +278,7 @@ impl Notices {
         };
         let is_ahead = is_later(message.call.sequence, ours.sequence);
         match message.content {
-            // A call that was given up ends those from it on; those before it can be finished.
+            // An aborted call ends itself and all later calls. Earlier ones can finish.
             NoticeBody::GaveUp { .. } if is_ahead => self.keep(rank, *message),
             NoticeBody::GaveUp { .. } => return Err(self.notice_error(rank, message)),
             NoticeBody::Asks(_) | NoticeBody::Answers => {
@@ -300,8 +306,8 @@ impl Notices {
         Ok(())
     }
 
-    /// Fails if `rank` sends messages of another call. If this one has made the call of that number
-    /// before, they differ in that.
+    /// Fails if `rank` sends messages of another call. If this rank has already made the call of
+    /// that number, the error names their difference.
     pub(super) fn check(
         &mut self,
         rank: Rank,
@@ -323,8 +329,8 @@ impl Notices {
         mismatch.map_or(Ok(()), Err)
     }
 
-    /// What the others are told of this rank, which gives `ours` up for this error. A call that was
-    /// made differently is given up from there on.
+    /// Returns the notice to send when this rank aborts `ours` with this error. If ranks disagreed
+    /// on a call, the notice names that call.
     pub(super) fn notice(
         &self,
         ours: CallHeader,
@@ -336,8 +342,8 @@ impl Notices {
         NoticeMessage::gives_up(call, error, own)
     }
 
-    /// Why nothing more comes from a rank that is waited for, if it has said so before the last
-    /// look for its messages.
+    /// Returns why nothing more comes from an awaited rank, if its notice came before the last poll
+    /// for its messages.
     fn departure_error(&mut self, rank: Rank) -> Option<Error> {
         if self.gave_up.contains(rank) {
             Some(self.miscount_error(rank))
@@ -346,9 +352,9 @@ impl Notices {
         }
     }
 
-    /// The error of a call that waits for `rank`, which has given up a later one. Of several
-    /// notices only the earliest call's is kept. If ranks disagreed there, that is why the others
-    /// gave up.
+    /// Returns the error of a call that waits for `rank`, which has aborted a later call. Only
+    /// the earliest call's notice is stored. If ranks disagreed there, that is why the others
+    /// aborted.
     fn miscount_error(&mut self, rank: Rank) -> Error {
         match self.earliest {
             Some((first, notice)) if first == rank || notice.is_disagreement() => {
@@ -358,7 +364,8 @@ impl Notices {
         }
     }
 
-    /// What a notice of `rank` means here. If ranks disagree, with whom this one does.
+    /// Returns the error that a notice of `rank` causes. If ranks disagree, it names the rank with
+    /// which this one disagrees.
     fn notice_error(&mut self, rank: Rank, notice: &NoticeMessage) -> Error {
         let NoticeBody::GaveUp { reason, culprit, said } = notice.content else {
             return Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped };
@@ -366,8 +373,8 @@ impl Notices {
         if let AbortReason::Mismatch(field) = reason
             && let Some(call) = self.calls.of(notice.call.sequence)
         {
-            // With the teller itself, or else with whom it disagrees; never with this rank itself,
-            // whatever has come to others in its name.
+            // Look for a disagreement with the sender, then with the culprit. Never with this rank
+            // itself, whatever others received in its name.
             let with_teller = call.mismatch(rank, &notice.call);
             let is_culprits =
                 self.own != Some(culprit) && call.number(field).is_some_and(|ours| ours != said);
@@ -380,7 +387,7 @@ impl Notices {
         Error::Aborted { rank, culprit, reason }
     }
 
-    /// Another rank; there is one.
+    /// Returns the next rank in the rotation, which is never this rank. There must be another rank.
     fn next_in_rotation<X: Transport>(&mut self, transport: &X) -> Rank {
         let (own, size) = (transport.rank().index(), transport.size());
         let after = |rank: usize| if rank + 1 < size { rank + 1 } else { 0 };
@@ -391,12 +398,12 @@ impl Notices {
     }
 }
 
-/// The error that a rank belongs to another group.
+/// Returns the error that a rank belongs to another group.
 const fn left_error(rank: Rank) -> Error {
     Error::Aborted { rank, culprit: rank, reason: AbortReason::Left }
 }
 
-/// Whether call `a` comes after call `b`; numbers wrap.
+/// Returns whether call `a` comes after call `b`. Numbers wrap.
 const fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
@@ -405,7 +412,7 @@ fn is_ready<X: Transport>(transport: &mut X, to: Rank) -> bool {
     matches!(transport.poll_ready(to, Tag::CONTROL), Poll::Ready(Ok(())))
 }
 
-/// A frame, if the pool has `n_needed` more.
+/// Takes a frame, if the pool holds `n_needed` more.
 fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::Frame> {
     let mut frames = Vec::<X::Frame, { MAX_LANES * FRAMES_PER_LANE }>::new();
     let mut surplus = None;
@@ -423,9 +430,8 @@ fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::
     surplus
 }
 
-/// Sends a notice to all other ranks: all, because a rank that made another call waits on other
-/// links than ours. Best effort: a rank for whose notice there is no credit or no frame ends by its
-/// time limit.
+/// Sends a notice to all other ranks, because a rank that made another call waits on other links.
+/// Best effort: a rank that gets no notice, for lack of credit or frames, ends by its time limit.
 pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &NoticeMessage, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {

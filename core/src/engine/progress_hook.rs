@@ -1,9 +1,9 @@
-//! Looks at the network while a rank computes.
+//! Polls of the network while a rank computes.
 //!
-//! A codec tells after each chunk how far it has come ([`Pace`]); after two chunks the transport
-//! moves the network along ([`Transport::nudge`]). That is ZCCL's PIPE-fZ-light (2025), whose codec
-//! polls every 5120 values, without a codec that knows of networks. It costs transports that move
-//! by themselves a call of nothing.
+//! A codec reports its progress after each chunk ([`Pace`]). After two chunks the transport moves
+//! the network along ([`Transport::nudge`]). This is ZCCL's PIPE-fZ-light (2025), whose codec polls
+//! every 5120 values, but here the codec knows nothing of networks. A transport that progresses by
+//! itself pays for an empty call.
 
 use crate::codec::Pace;
 use crate::kernel::CHUNK;
@@ -11,23 +11,23 @@ use crate::transport::Transport;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 
-/// Most values between two looks, but of a codec that is told to use several threads, or copies.
+/// Most values between two nudges, except in copies and in codecs that use several threads.
 pub(crate) const VALUES_PER_LOOK: usize = 2 * CHUNK;
 
-/// Has a transport looked after while something is computed.
+/// Polls the transport while a kernel computes, so that messages keep moving.
 pub(crate) struct ProgressHook<'x, X> {
     transport: RefCell<&'x mut X>,
-    /// Values since the last look.
+    /// Number of values since the last nudge.
     n_passed: Cell<usize>,
 }
 
 impl<'x, X: Transport> ProgressHook<'x, X> {
-    /// From now on, a look having just been taken.
+    /// Creates the hook. The transport must have been polled just now.
     pub(crate) const fn on(transport: &'x mut X) -> Self {
         Self { transport: RefCell::new(transport), n_passed: Cell::new(0) }
     }
 
-    /// The transport's time.
+    /// Returns the transport's time.
     pub(crate) fn now(&self) -> Duration {
         self.transport.borrow().now()
     }
@@ -36,7 +36,7 @@ impl<'x, X: Transport> ProgressHook<'x, X> {
 impl<X: Transport> Pace for ProgressHook<'_, X> {
     fn passed(&self, n_values: usize) {
         let n_passed = self.n_passed.get() + n_values;
-        // Another chunk may be too much.
+        // Nudge now, because another chunk might exceed the limit.
         let is_due = n_passed > VALUES_PER_LOOK - CHUNK;
         if is_due {
             self.transport.borrow_mut().nudge();

@@ -1,8 +1,8 @@
-//! A call that is replayed: one lane that runs a compiled program.
+//! Replay of a call: one lane that runs a compiled program.
 //!
-//! It does what an [`Engine`] does while nothing is in its way. Where something is (a message
-//! differs from the one before, a rank is lost, it waits for long) an engine takes over from where
-//! the lane is, and it knows how to wait, whom to ask, and what is wrong.
+//! A replay does what an [`Engine`] does while nothing goes wrong. An engine takes over from the
+//! lane's position if a message differs from the compiled one, a rank is lost, or the call waits
+//! for long. The engine knows how to wait, which rank to ask, and what is wrong.
 
 use super::watchdog::{Watchdog, ask_after};
 use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program};
@@ -15,23 +15,23 @@ use crate::wait::Limits;
 use core::mem;
 use core::time::Duration;
 
-/// Whoever waits for longer is attended to by an engine.
+/// Longest wait of a replay, after which an engine takes over.
 const SHORT_WAIT: Duration = Duration::from_micros(100);
 
-/// A call under way.
+/// A replay of a running call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Replay {
     sequence: u32,
     has_begun: bool,
-    /// The last poll found nothing to do.
+    /// True if the last poll found nothing to do.
     has_waited: bool,
-    /// When the one before it found nothing either.
+    /// Time of the first poll that found nothing right after another one that found nothing.
     waits_since: Option<Duration>,
     started: Duration,
     pub(crate) report: Report,
 }
 
-/// What a poll found.
+/// Result of a poll.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Replayed {
     Finished,
@@ -39,12 +39,12 @@ pub(crate) enum Replayed {
     Moved,
     /// Rest, then poll again.
     Waiting,
-    /// An engine must go on.
+    /// An engine must continue.
     Differs,
 }
 
 impl Replay {
-    /// Begins the call of this number. `report`: what its report begins with.
+    /// Begins the call of this number. `report` has the fields that are known before the call runs.
     pub(crate) fn begin<F: FrameBuffer>(
         &mut self,
         sequence: u32,
@@ -57,10 +57,10 @@ impl Replay {
         (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
     }
 
-    /// Makes all the steps that it can, of a long segment one.
+    /// Makes all possible steps, or one step on a long segment.
     ///
     /// # Errors
-    /// Those of a step, which an engine weighs ([`Engine::lose`]).
+    /// The errors of a step. The caller passes them to [`Engine::lose`].
     pub(crate) fn poll<X: Transport>(
         &mut self,
         (program, compiled): (&Program<'_>, &Compiled),
@@ -72,7 +72,7 @@ impl Replay {
         transport.progress().map_err(transport_error)?;
         let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
-            // Who receives hears of others once it waits.
+            // A call that receives polls for notices once it waits.
             if notices.begin(transport, &ours(), program.checksum, !compiled.receives())? {
                 transport.progress().map_err(transport_error)?;
             }
@@ -113,7 +113,7 @@ impl Replay {
         Ok(if heard { Replayed::Moved } else { Replayed::Waiting })
     }
 
-    /// The engine that goes on.
+    /// Returns the engine that continues the call.
     pub(crate) fn into_engine<'p>(self, program: Program<'p>, n_lanes: usize) -> Engine<'p> {
         Engine {
             program: program.numbered(self.sequence),
@@ -126,7 +126,7 @@ impl Replay {
         }
     }
 
-    /// How long to rest before the next poll.
+    /// Returns how long to rest before the next poll.
     pub(crate) fn rest(limits: Limits) -> Duration {
         ask_after(limits.stall)
     }

@@ -1,7 +1,7 @@
-//! The frames that a lane has, one to a [`Slot`], and what is in them.
+//! Frames of a lane, one per [`Slot`], and their contents.
 //!
-//! A frame stays here until it is sent or given back. What is computed borrows the frames, so
-//! whatever fails, none is lost: they are all still here, and the lane gives them back.
+//! A frame stays here until it is sent or recycled. Computations only borrow frames. So no frame is
+//! lost, whatever fails: they are all still here, and the lane recycles them.
 
 use super::compute::{Computing, Payloads};
 use super::lane::misuse;
@@ -20,11 +20,11 @@ pub(crate) trait FrameBuffer: AsRef<[u8]> + AsMut<[u8]> {}
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> FrameBuffer for F {}
 
-/// The slots of one lane. A frame without content is empty; content without a frame there is not.
+/// Slots of one lane. A frame without content is empty. There is no content without a frame.
 pub(super) struct Slots<F> {
     frames: [Option<F>; Slot::COUNT],
     contents: SlotContents,
-    /// Bytes of the contents, without the header; while they are written, so far.
+    /// Bytes of the contents, without the header. While a content is written, the bytes so far.
     n_bytes: [usize; Slot::COUNT],
 }
 
@@ -34,7 +34,7 @@ impl<F: FrameBuffer> Slots<F> {
         Self { frames, contents: [None; Slot::COUNT], n_bytes: [0; Slot::COUNT] }
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub(super) fn n_frames(&self) -> usize {
         self.frames.iter().flatten().count()
     }
@@ -52,7 +52,7 @@ impl<F: FrameBuffer> Slots<F> {
         self.contents
     }
 
-    /// Puts an empty frame into a slot; returns it if there is one.
+    /// Puts an empty frame into a slot. Returns the frame if the slot already has one.
     pub(super) fn put(&mut self, slot: Slot, frame: F) -> Result<(), F> {
         match &mut self.frames[slot.index()] {
             Some(_) => Err(frame),
@@ -63,18 +63,18 @@ impl<F: FrameBuffer> Slots<F> {
         }
     }
 
-    /// Says what is in the frame of a slot, in so many bytes behind the header.
+    /// Sets the content of a slot's frame: this many bytes behind the header.
     pub(super) const fn fill(&mut self, slot: Slot, content: SlotContent, n_bytes: usize) {
         self.contents[slot.index()] = Some(content);
         self.n_bytes[slot.index()] = n_bytes;
     }
 
-    /// A frame's bytes, header and all.
+    /// Returns the bytes of a frame, header included.
     pub(super) fn bytes(&self, slot: Slot) -> Result<&[u8], Error> {
         self.frames[slot.index()].as_ref().map(AsRef::as_ref).ok_or(Error::Internal)
     }
 
-    /// What is to be sent: header and payload in `Out`.
+    /// Returns the message to send: header and payload in `Out`.
     pub(super) fn message(&mut self) -> Result<(&mut [u8], SlotContent), Error> {
         let out = Slot::Out.index();
         let content = self.contents[out].ok_or(Error::Internal)?;
@@ -95,7 +95,7 @@ impl<F: FrameBuffer> Slots<F> {
         self.frames.iter_mut().filter_map(Option::take)
     }
 
-    /// What stays held after the step, which used up its parts.
+    /// Returns what stays held after the step, and removes the parts that the step used up.
     pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<SlotContent>, Error> {
         let held = held_after(step, &self.contents);
         if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
@@ -106,7 +106,7 @@ impl<F: FrameBuffer> Slots<F> {
         Ok(held)
     }
 
-    /// Takes the step's parts out of what is held; how many are left.
+    /// Removes the step's parts from the held ones. Returns how many are left.
     fn take_out(&mut self, step: &Step) -> Result<usize, Error> {
         let n_held = self.n_parts(Slot::Held);
         let places = step.places(n_held).ok_or(Error::Internal)?;
@@ -116,8 +116,8 @@ impl<F: FrameBuffer> Slots<F> {
         Ok(n_held - places.n_parts())
     }
 
-    /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
-    /// Frames beyond two spares go back.
+    /// Drops all contents that are not held after the step, and makes empty frames the next step's
+    /// spares. Frames beyond two spares are recycled.
     pub(super) fn end_step(&mut self, held: Option<SlotContent>, mut recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
@@ -133,8 +133,8 @@ impl<F: FrameBuffer> Slots<F> {
         }
     }
 
-    /// Carries a primitive of a step out on its run, of whose parts it is done with `n_done`. An
-    /// error leaves anything in the frames.
+    /// Carries out a primitive of a step on its run. `n_done` is the number of parts that are done.
+    /// After an error the frames may contain anything.
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
@@ -180,8 +180,9 @@ impl<F: FrameBuffer> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Carries primitives out again on frames of one segment, each with what is in the slots then:
-    /// how many were done before one was pending. `compute` carries out those that compute.
+    /// Carries out primitives again on frames of one segment. Each comes with the slot contents
+    /// after it. `compute` carries out those that compute. Returns how many were done before one
+    /// was pending.
     #[cfg(feature = "alloc")]
     #[inline]
     pub(super) fn again(
@@ -223,12 +224,12 @@ impl<F: FrameBuffer> Slots<F> {
         self.n_bytes.swap(one.index(), other.index());
     }
 
-    /// Whether segments of several parts are held.
+    /// Returns whether segments of several parts are held.
     fn holds_run(&self) -> bool {
         self.n_parts(Slot::Held) > 1
     }
 
-    /// The frames behind the room for their headers, and what is in them.
+    /// Returns the payloads of the frames, without the space for headers.
     #[inline]
     fn payloads(&mut self) -> Payloads<'_> {
         let mut buffers: [&mut [u8]; Slot::COUNT] = Default::default();
@@ -242,7 +243,7 @@ impl<F: FrameBuffer> Slots<F> {
         Payloads::new(buffers, self.n_bytes)
     }
 
-    /// Carries a primitive out on one segment of a run, after those before it.
+    /// Carries out a primitive on one segment of a run, after the segments before it.
     fn compute_part(
         &mut self,
         primitive: Primitive,
@@ -295,7 +296,7 @@ impl<F: FrameBuffer> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// What is in a frame behind the room for its header.
+    /// Returns the buffer of a frame behind the space for its header.
     fn buffer(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
         let frame = self.frames[slot.index()].as_mut().ok_or(Error::Internal)?;
         frame.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())
@@ -306,7 +307,7 @@ impl<F: FrameBuffer> Slots<F> {
         self.buffer(slot)?.get_mut(..n_bytes).ok_or(misuse())
     }
 
-    /// A slot's payload, and all the room in another.
+    /// Returns the payload in a slot, and the whole buffer of another.
     fn payload_and_buffer(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
@@ -318,7 +319,8 @@ impl<F: FrameBuffer> Slots<F> {
         Ok((src, dst.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())?))
     }
 
-    /// The same message in another frame; of more parts than the step's, those.
+    /// Copies a message to another frame. If it has more parts than the step, copies only the
+    /// step's.
     fn copy(&mut self, from: Slot, to: Slot, step: &Step) -> Result<(), Error> {
         let content = self.content(from).ok_or(Error::Internal)?;
         if content.n_parts > step.n_parts {
@@ -348,7 +350,7 @@ impl<F: FrameBuffer> Slots<F> {
         self.content(slot).map_or(0, |content| content.n_parts.into())
     }
 
-    /// What is in a slot among the `n_held` segments that are held, where the step puts it.
+    /// Inserts the segments in a slot among the `n_held` held ones, where the step puts them.
     fn join(&mut self, from: Slot, n_held: usize, step: &Step) -> Result<(), Error> {
         let n_parts = self.n_parts(from);
         let places = step.places(n_held + n_parts).ok_or(Error::Internal)?;

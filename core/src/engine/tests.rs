@@ -1,4 +1,4 @@
-//! The engine over computations that take their time.
+//! The engine with computations that take several polls.
 
 #[cfg(feature = "alloc")]
 mod replay;
@@ -18,16 +18,16 @@ use core::task::Poll;
 use std::vec;
 use std::vec::Vec;
 
-/// Is asked for everything twice in vain.
+/// Computation that is pending twice before each primitive is done.
 #[derive(Default)]
 struct SlowCompute {
     n_asked: usize,
     done: Vec<Primitive>,
-    /// Where in the input each was done.
+    /// Offset in the input at which each primitive was done.
     places: Vec<usize>,
-    /// Asking once is enough.
+    /// True if each primitive is done at once.
     is_quick: bool,
-    /// Asking once for so many is enough.
+    /// Number of primitives that are done at once.
     n_quick: usize,
 }
 
@@ -46,7 +46,7 @@ impl Compute for SlowCompute {
         }
         self.done.push(primitive);
         self.places.push(segment.input);
-        // Frames here are small.
+        // Frames are small here.
         let n_bytes = segment.len / 100;
         Poll::Ready(Ok(Written { n_bytes, ..Written::default() }))
     }
@@ -59,7 +59,7 @@ impl SlowCompute {
     }
 }
 
-/// What rank 0 does in a call on so many values.
+/// Returns rank 0's engine for a call on this many values.
 fn engine<F: FrameBuffer>(
     call: ProgramSpec,
     count: usize,
@@ -109,8 +109,8 @@ fn engine<F: FrameBuffer>(
 
 #[test]
 fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
-    // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
-    // rank 1 sends never comes.
+    // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. Nothing
+    // arrives from rank 1.
     let mut transport = Memory::new(2, 8);
     let mut lanes = Lanes::default();
     let mut engine =
@@ -124,7 +124,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     }
     use Progress::{Moved, Waiting};
     assert_eq!(progress, [Waiting, Waiting, Moved, Waiting, Waiting, Moved, Waiting, Waiting]);
-    assert_eq!(slow.n_asked, 6, "nothing is asked while the other's part has not come");
+    assert_eq!(slow.n_asked, 6, "nothing is computed until the other part arrives");
     let [Primitive::EncodeOwn { .. }, Primitive::Store { .. }] = slow.done[..] else {
         panic!("{:?}", slow.done)
     };
@@ -144,7 +144,7 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
         found.expect("nothing fails")
     });
     use Progress::{Moved, Waiting};
-    // What is next is asked for in the poll that has made a step.
+    // The poll that has made a step also starts the next one.
     assert!(polls.by_ref().eq([Waiting, Waiting, Moved, Waiting, Moved, Waiting]));
     assert_eq!((slow.n_asked, transport.sent_to), (6, vec![Rank(1)]));
 }
@@ -165,7 +165,7 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     {
         n_polls += 1;
     }
-    assert_eq!((slow.n_asked, n_polls), (12, 12), "each part is asked for three times");
+    assert_eq!((slow.n_asked, n_polls), (12, 12), "each part takes three attempts");
     assert_eq!(slow.places, [4000, 6000, 2000, 0]);
     assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
 }

@@ -1,6 +1,6 @@
-//! The laws of waiting, the same for calls and for messages: while nothing moves, a rank listens to
-//! what others tell, asks what they do, and gives up in time. If a rank is lost, it or somebody
-//! else may have said why before, which may still be on its way.
+//! Rules of waiting, the same for calls and for messages. While nothing moves, a rank receives what
+//! other ranks report, asks which call they make, and aborts in time. If a rank is lost, it or
+//! another rank may have reported the reason before, and that report may still be in transit.
 
 use super::{Notices, notices};
 use crate::error::Error;
@@ -12,49 +12,49 @@ use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 
-/// How long what a rank sent before is looked for, if the network does not say that nothing more
-/// will come.
+/// How long to wait for what a lost rank sent before, if the network does not report that nothing
+/// more will come.
 const LOST_RANK_GRACE: Duration = Duration::from_secs(1);
 
-/// Most ranks that are listened to in every poll: those that lanes wait for, and one more.
+/// Most ranks that are polled in every pass: those that lanes wait for, and one more.
 pub(crate) const MAX_AWAITED: usize = MAX_LANES + 1;
 
-/// What waits for other ranks.
+/// A call or exchange that waits for other ranks.
 pub(crate) trait Waiter {
-    /// The ranks that it waits for.
+    /// Returns the ranks that it waits for.
     fn awaited(&self) -> Vec<Rank, MAX_AWAITED>;
 
-    /// The rank that an error of time names, and the step.
+    /// Returns the rank and the step that a timeout error names.
     fn blamed(&self) -> (Rank, usize);
 
-    /// Whether its caller looks at it, so that time counts.
+    /// Returns whether its caller polls it, so that time counts.
     fn is_looked_at(&self) -> bool {
         true
     }
 
-    /// What it asks ranks that make it wait. Messages ask nobody.
+    /// Returns how to ask the ranks that it waits for. Messages ask no rank.
     fn question(&self) -> Option<&dyn Question> {
         None
     }
 }
 
-/// A call that asks ranks which call they make, and answers those that ask.
+/// A call that asks other ranks which call they make, and answers their questions.
 pub(crate) trait Question {
-    /// Free frames that it lacks, which are not spent on questions.
+    /// Returns how many free frames it lacks, which must not be spent on questions.
     fn n_needed(&self) -> usize;
 
-    /// Whether messages need checksums.
+    /// Returns whether messages need checksums.
     fn checksum(&self) -> bool;
 }
 
-/// Watches something under way.
+/// Watches a running call or exchange.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watchdog {
     wait: Wait,
     lost: Option<LostRank>,
 }
 
-/// Who is lost, and since when.
+/// A lost rank, the time when it was found lost, and the error.
 #[derive(Clone, Copy, Debug)]
 struct LostRank {
     rank: Rank,
@@ -63,15 +63,15 @@ struct LostRank {
 }
 
 impl Watchdog {
-    /// The rank that is lost, if one is.
+    /// Returns the lost rank, if there is one.
     pub(crate) fn lost(&self) -> Option<Rank> {
         self.lost.map(|loss| loss.rank)
     }
 
-    /// Something has failed, of which more may be known in a moment if a rank is lost.
+    /// Records a failure. If a rank is lost, more may be known in a moment.
     ///
     /// # Errors
-    /// The error, if it says something else.
+    /// The error itself, if it says anything else.
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         match error {
             Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) } => {
@@ -82,11 +82,11 @@ impl Watchdog {
         }
     }
 
-    /// Looks for what says more than that a rank is lost. `take_last` takes all else that it sent,
-    /// and says whether that is all.
+    /// Looks for an error that says more than that a rank is lost. `take_last` receives everything
+    /// else that the rank sent, and returns whether that is all.
     ///
     /// # Errors
-    /// What was found, or that the rank is lost where nothing more will come, or not in time.
+    /// The error that was found. The loss of the rank, if nothing more will come, or not in time.
     pub(crate) fn explain<X: Transport>(
         &self,
         (transport, notices): (&mut X, &mut Notices),
@@ -95,7 +95,7 @@ impl Watchdog {
         take_last: impl FnOnce(&mut X, &mut Notices) -> Result<bool, Error>,
     ) -> Result<Progress, Error> {
         let Some(loss) = self.lost else { return Ok(Progress::Waiting) };
-        // That the network as a whole fails is no news.
+        // Ignore a failure of the whole network: a rank is already lost.
         let _ = transport.progress();
         let has_all = take_last(transport, notices)?;
         match notices.last_words(transport, ours, loss.rank) {
@@ -110,10 +110,11 @@ impl Watchdog {
         if is_over { Err(loss.error) } else { Ok(Progress::Waiting) }
     }
 
-    /// What comes of a poll in which nothing was finished: `moved`, or else waiting.
+    /// Evaluates a poll that finished nothing. `moved` says whether something moved; otherwise the
+    /// call waits.
     ///
     /// # Errors
-    /// [`Error::Deadline`], [`Error::Stalled`], and what others tell.
+    /// [`Error::Deadline`], [`Error::Stalled`], and the errors that other ranks report.
     pub(crate) fn settle<X: Transport>(
         &mut self,
         moved: bool,
@@ -122,7 +123,7 @@ impl Watchdog {
         ours: &CallHeader,
         limits: Limits,
     ) -> Result<Progress, Error> {
-        // To look at the clock costs as much as to add a few values.
+        // Read the clock only if needed, because that costs as much as adding a few values.
         if limits.deadline.is_some_and(|deadline| transport.now() >= deadline) {
             let (rank, step) = waiter.blamed();
             return Err(Error::Deadline { rank, step });
@@ -150,8 +151,8 @@ impl Watchdog {
             let (n_needed, checksum) = (question.n_needed(), question.checksum());
             notices.ask(transport, ours, &awaited, n_needed, checksum);
         }
-        // Where all stall together, the rank that waits for the silent one should name it, and not
-        // just hear that a third one was quicker to give up.
+        // If all ranks stall together, the rank that waits for the silent one should name it. So
+        // near the limit it does not listen to a third rank that was quicker to abort.
         if waited < stall - stall / 8 {
             notices.listen_in_turn(transport, ours)?;
         }
@@ -162,19 +163,19 @@ impl Watchdog {
         Ok(Progress::Waiting)
     }
 
-    /// How long nothing had moved in the last poll.
+    /// Returns how long nothing had moved at the last poll.
     pub(crate) const fn waited(&self) -> Duration {
         self.wait.waited()
     }
 
-    /// How long to rest before the next poll, if nothing comes before.
+    /// Returns how long to rest before the next poll, if nothing arrives earlier.
     pub(crate) fn rest(&self, limits: Limits) -> Duration {
         let ask_after = ask_after(limits.stall);
         if self.waited() < ask_after { ask_after } else { rest(limits.stall) }
     }
 }
 
-/// After waiting how long ranks are asked what call they make.
+/// Returns the time after which a waiting rank asks the others which call they make.
 pub(super) fn ask_after(stall: Duration) -> Duration {
     notices::ASK_AFTER.min(stall / 8)
 }

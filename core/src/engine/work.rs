@@ -1,9 +1,8 @@
-//! What a lane computes: the codec applied to the caller's buffers and to frames.
+//! Computation of a lane: the codec applied to the caller's buffers and to frames.
 //!
-//! Nothing here waits or sends. The caller's values are read through [`Buffers::own`] and written,
-//! final results only, through [`Buffers::output`]; partial results live in frames. That is why
-//! in-place calls need no copy, and why ranks without a receive buffer can still take part in a
-//! reduction.
+//! Nothing here waits or sends. [`Buffers::own`] reads the caller's values. [`Buffers::output`]
+//! writes final results only, and partial results live in frames. So in-place calls need no copy,
+//! and ranks without a receive buffer can still take part in a reduction.
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
@@ -20,16 +19,16 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
 
-/// Outputs of more bytes are written past the caches. Smaller ones may be there when the caller
-/// reads them.
+/// Outputs of more bytes are written past the caches. Smaller ones may still be cached when the
+/// caller reads them.
 const CACHED_BYTES: usize = 16 << 20;
 
-/// Values in a frame's payload.
+/// Returns the values in a frame's payload.
 fn floats<T: Element>(bytes: &[u8]) -> Result<&[T], Error> {
     bytemuck::try_cast_slice(bytes).map_err(|_| misuse())
 }
 
-/// Room for `n` values at the beginning of a frame's.
+/// Returns space for `n` values at the start of a frame's buffer.
 pub(crate) fn floats_mut<T: Element>(buffer: &mut [u8], n: usize) -> Result<&mut [T], Error> {
     let bytes = buffer.get_mut(..n * T::BYTES).ok_or_else(misuse)?;
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
@@ -38,16 +37,16 @@ pub(crate) fn floats_mut<T: Element>(buffer: &mut [u8], n: usize) -> Result<&mut
 /// The caller's buffers in a call.
 #[derive(Debug)]
 pub enum Buffers<'b, T> {
-    /// Own values, overwritten by results.
+    /// This rank's input, which results overwrite.
     InPlace(&'b mut [T]),
-    /// Two buffers.
+    /// Separate buffers for input and results.
     Split {
-        /// Own values.
+        /// This rank's input.
         send: &'b [T],
-        /// Room for results.
+        /// Buffer for results.
         recv: &'b mut [T],
     },
-    /// Own values, and no room for results.
+    /// This rank's input, without a buffer for results.
     ReadOnly(&'b [T]),
 }
 
@@ -70,7 +69,7 @@ impl<'b, T> From<&'b [T]> for Buffers<'b, T> {
 }
 
 impl<T: Element> Buffers<'_, T> {
-    /// What the buffers hold of the array.
+    /// Returns which part of the array the buffers hold.
     pub(crate) const fn window(&self) -> Window {
         match self {
             Self::InPlace(_) => Window::Whole,
@@ -79,7 +78,7 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// Values that there are to send, and that there is room for.
+    /// Returns the number of values to send, and the capacity for results.
     pub(crate) const fn lengths(&self) -> [usize; 2] {
         match self {
             Self::InPlace(data) => [data.len(); 2],
@@ -88,8 +87,8 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// The buffers for a while; those of two of which the one for results holds own values already
-    /// are one.
+    /// Borrows the buffers. With `is_in_place`, `Split` becomes `InPlace`, because `recv` already
+    /// holds the input.
     pub(crate) const fn lent(&mut self, is_in_place: bool) -> Buffers<'_, T> {
         match self {
             Self::InPlace(data) => Buffers::InPlace(data),
@@ -104,7 +103,7 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// All own values that there is room for.
+    /// Returns the whole local input.
     pub(crate) fn all_own(&self) -> &[T] {
         match self {
             Self::InPlace(data) => data,
@@ -112,7 +111,7 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// Own values of a segment.
+    /// Returns the local input of a segment.
     fn own(&self, segment: &Segment) -> Result<&[T], Error> {
         within(self.all_own(), segment.in_input())
     }
@@ -126,8 +125,8 @@ impl<T: Element> Buffers<'_, T> {
         within_mut(recv, segment.in_output())
     }
 
-    /// How results are written: past the caches if they would not stay there anyway. In place,
-    /// results that overwrite own values, read a moment ago, find their lines in the caches.
+    /// Returns how to write results: past the caches if they would not stay there anyway. In place,
+    /// results that overwrite input find its lines in the caches, because it was read a moment ago.
     fn stores(&self, over_own: bool) -> Stores {
         let (output, in_place) = match self {
             Self::InPlace(data) => (&**data, true),
@@ -141,8 +140,8 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// Own values and output of a segment. In place they are at the same place: that is so wherever
-    /// a step needs both.
+    /// Returns local input and output of a segment. In place both are at the same position,
+    /// wherever a step needs both.
     fn values(&mut self, segment: &Segment) -> Result<Values<'_, T>, Error> {
         Ok(match self {
             Self::InPlace(data) => Values::InPlace(within_mut(data, segment.in_output())?),
@@ -154,7 +153,7 @@ impl<T: Element> Buffers<'_, T> {
         })
     }
 
-    /// Own values of a segment into the output.
+    /// Copies the local input of a segment to the output.
     fn copy_own(&mut self, segment: &Segment, stores: Stores) -> Result<&mut [T], Error> {
         Ok(match self.values(segment)? {
             Values::InPlace(values) => values,
@@ -173,7 +172,7 @@ impl<T: Element> Buffers<'_, T> {
     }
 }
 
-/// A range of values. Empty segments may lie outside.
+/// Returns a range of values. Empty segments may lie outside.
 fn within<T>(values: &[T], range: Range<usize>) -> Result<&[T], Error> {
     if range.is_empty() { Ok(&[]) } else { values.get(range).ok_or(Error::Internal) }
 }
@@ -182,26 +181,26 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// How a call computes, whatever its values are.
+/// Codec and divisor of a call, whatever its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
     codec: ErasedCodec,
-    /// Of arrays that follow each other in the buffers: the codec of each.
+    /// Codec of each array, if several arrays follow each other in the buffers.
     #[cfg(feature = "alloc")]
     codecs: Vec<ErasedCodec>,
-    /// An average divides by this when the result is stored; 1 otherwise.
+    /// Divisor of an average when the result is stored; 1 otherwise.
     divisor: u32,
-    /// The buffer for results holds own values already.
+    /// True if the buffer for results already holds the input.
     is_in_place: bool,
 }
 
 impl Coding {
-    /// Values are moved and reduced as they are.
+    /// Moves and reduces values as they are.
     pub(crate) const fn raw(dtype: DType) -> Self {
         Self::by(ErasedCodec::raw(dtype), 1, false)
     }
 
-    /// By this codec; an average divides by this, else 1.
+    /// Uses this codec, and this divisor of an average or 1.
     pub(crate) const fn by(codec: ErasedCodec, divisor: u32, is_in_place: bool) -> Self {
         Self {
             codec,
@@ -212,18 +211,18 @@ impl Coding {
         }
     }
 
-    /// By a codec for each of several arrays.
+    /// Uses a codec for each of several arrays.
     #[cfg(feature = "alloc")]
     pub(crate) fn by_each(codecs: Vec<ErasedCodec>, divisor: u32) -> Option<Self> {
         let first = *codecs.first()?;
         Some(Self { codecs, ..Self::by(first, divisor, false) })
     }
 
-    /// The codec of a segment.
+    /// Returns the codec of a segment.
     fn codec(&self, _segment: &Segment, _ends: &[usize]) -> &ErasedCodec {
         #[cfg(feature = "alloc")]
         if let Some(last) = self.codecs.len().checked_sub(1) {
-            // What is empty may be computed as of any array.
+            // An empty segment may use the codec of any array.
             let at = _ends.partition_point(|&end| end <= _segment.input);
             return &self.codecs[at.min(last)];
         }
@@ -234,8 +233,8 @@ impl Coding {
         self.codec.dtype().n_bytes()
     }
 
-    /// How many values a received payload of this codec says that it holds. What a payload says of
-    /// itself, any codec of the kind can read.
+    /// Returns the number of values that a received payload of this codec claims to hold. Any codec
+    /// of the kind can read it.
     pub(super) fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
         self.codec.n_values(codec, payload)
     }
@@ -245,14 +244,14 @@ impl Coding {
 pub(crate) struct Work<'b, 's, T: Element> {
     pub(crate) op: Op<'s, T>,
     pub(crate) buffers: Buffers<'b, T>,
-    /// What earlier calls lost of each own value, for error feedback.
+    /// Residuals: the loss of each value of the local input in earlier calls, for error feedback.
     pub(crate) residues: Option<&'b mut [T::Residue]>,
-    /// Where each array of several ends.
+    /// End of each array, if there are several.
     pub(crate) ends: &'s [usize],
 }
 
 impl<'b, 's, T: Element> Work<'b, 's, T> {
-    /// On these buffers, as they are.
+    /// Creates the work on these buffers as they are.
     pub(crate) fn new(op: Op<'s, T>, buffers: Buffers<'b, T>) -> Self {
         Self { op, buffers, residues: None, ends: &[] }
     }
@@ -273,7 +272,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         let is_raw = id == CodecId::Raw;
         let raw = Raw::with_weight(if is_raw { T::ONE } else { codec.weight() });
         let by = |other| if other == id { codec } else { &raw };
-        // The one that folds and combines in place.
+        // Codec that folds and combines in place.
         let in_place = || if id.is_in_place() { codec } else { &raw };
         let buffers = &mut self.buffers.lent(is_in_place);
         let n = segment.len;
@@ -359,7 +358,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             Primitive::StoreOwn => {
                 buffers.copy_own(segment, buffers.stores(true))?;
             }
-            // A lane's own.
+            // The lane itself carries these out.
             Primitive::Copy { .. }
             | Primitive::Move { .. }
             | Primitive::Join { .. }

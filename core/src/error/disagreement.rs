@@ -1,10 +1,10 @@
-//! What ranks can disagree on, and what each of them says, in words.
+//! Fields on which ranks can disagree, and each rank's value, in words.
 
 use core::fmt::{self, Write as _};
 
 macro_rules! fields {
     ($($field:ident: $words:literal,)*) => {
-        /// What ranks can disagree on.
+        /// Properties of a call or group on which ranks can disagree.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -14,7 +14,7 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// By their wire codes.
+            /// All fields, in the order of their wire codes.
             const ALL: &[Self] = &[$(Self::$field),*];
 
             const fn words(self) -> &'static str {
@@ -53,7 +53,7 @@ fields! {
 }
 
 impl Field {
-    /// The field of this wire code.
+    /// Returns the field with this wire code.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -65,10 +65,10 @@ impl fmt::Display for Field {
     }
 }
 
-/// What a rank says of a [`Field`]. `Display` shows it in words: `sum`, `f32`, `1e-4`, a number.
+/// One rank's value of a [`Field`]. `Display` shows it in words: `sum`, `f32`, `1e-4`, a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// As it travels.
+    /// The value as it travels in messages.
     number: u64,
     shown: ShownValue,
 }
@@ -79,8 +79,8 @@ enum ShownValue {
     Number,
     /// The name of a choice.
     Word(&'static str),
-    /// An error bound on each operand, in the unit of the data or of their range. It is computed
-    /// from what travels, so its last digits are not the caller's.
+    /// An error bound on each operand, in the unit of the data or of their value range. It is
+    /// computed from the transmitted value, so its last digits may differ from the caller's.
     Bound(f64),
 }
 
@@ -97,18 +97,18 @@ impl Value {
         Self { number, shown: ShownValue::Bound(bound) }
     }
 
-    /// As it travels: a number, a code, the bits of a spacing.
+    /// Returns the value as it travels: a number, a code, or the bits of a spacing.
     pub(crate) const fn as_number(self) -> u64 {
         self.number
     }
 
-    /// The value as it is shown next to the other rank's: bounds in six digits, unless those are
-    /// the same.
+    /// Returns the value as shown next to the other rank's. Bounds have six digits, unless those
+    /// are equal.
     pub(super) fn beside(self, other: Self) -> impl fmt::Display {
         ValueBeside { value: self, exactly: self.rounded() == other.rounded() }
     }
 
-    /// A bound in six digits.
+    /// Rounds a bound to six digits.
     fn rounded(self) -> ShownValue {
         let ShownValue::Bound(bound) = self.shown else { return self.shown };
         let mut digits = heapless::String::<32>::new();

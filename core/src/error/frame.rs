@@ -1,21 +1,21 @@
-//! Why bytes are no message.
+//! Reasons why bytes are not a valid message.
 
-/// Why a message is not one of ours.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Shorter than a header.
+    /// The message is shorter than a header.
     #[error("a message of {have} bytes, {need} expected")]
     Length {
-        /// Bytes expected.
+        /// Number of bytes expected.
         need: usize,
-        /// Bytes there.
+        /// Number of bytes received.
         have: usize,
     },
-    /// Not a Foldwire message.
+    /// The bytes do not start as a Foldwire message.
     #[error("not a Foldwire message")]
     Magic,
-    /// A version that this library does not know.
+    /// The message has a version that this library does not know.
     #[error("message version {version} is unknown to this version of Foldwire")]
     Version {
         /// The version found.
@@ -27,7 +27,7 @@ pub enum FrameError {
     /// The checksum does not match.
     #[error("the message was damaged on the way")]
     Checksum,
-    /// No checksum, but this rank wants one.
+    /// The message has no checksum, but this rank requires one.
     #[error("the message has no checksum; switch checksums on or off on all ranks alike")]
     NoChecksum,
 }

@@ -1,24 +1,24 @@
-//! Why a rank gave up, as it tells the others.
+//! Reasons for aborting a call, as one rank reports them to the others.
 
 use super::{Error, Field};
 use crate::transport::{Rank, TransportErrorKind};
 use core::fmt;
 
-/// Why the first of the ranks that gave up did.
+/// Failure at the culprit of an [`Error::Aborted`], as the first rank that aborted reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AbortReason {
-    /// Its caller cancelled or dropped the operation, or nobody knows why it gave up.
+    /// Its caller cancelled or dropped the operation, or the reason is unknown.
     Dropped,
-    /// It made another call than the others.
+    /// It made a different call.
     Mismatch(Field),
     /// It ended, or its connections broke.
     PeerLost,
-    /// It was waited for longer than the time limit.
+    /// It did not respond within the time limit.
     Stalled,
-    /// It was waited for when another rank's deadline passed.
+    /// Another rank's deadline passed while waiting for it.
     Deadline,
-    /// A message of it was damaged.
+    /// A message from it was damaged.
     Damaged,
     /// It could not encode, decode or combine a segment.
     Codec,
@@ -26,14 +26,15 @@ pub enum AbortReason {
     Transport,
     /// It went on to another group of survivors.
     Left,
-    /// Its library contradicted itself.
+    /// Its library found a contradiction in itself.
     Internal,
-    /// A message from it to one other rank was not what that rank received.
+    /// A message from it to another rank did not match that rank's receive.
     Message,
 }
 
 impl AbortReason {
-    /// Why rank `own` gives up on this error, and whom it blames.
+    /// Returns the reason for which rank `own` aborts after this error, and the rank that it
+    /// blames.
     pub(crate) fn of(error: &Error, own: Rank) -> (Self, Rank) {
         match *error {
             Error::Mismatch { rank, field, .. } => (Self::Mismatch(field), rank),
@@ -51,7 +52,7 @@ impl AbortReason {
         }
     }
 
-    /// The wire code, and that of the field.
+    /// Returns the wire codes of the reason and of its field.
     pub(crate) const fn code(self) -> (u8, u8) {
         match self {
             Self::Dropped => (0, 0),
@@ -68,7 +69,7 @@ impl AbortReason {
         }
     }
 
-    /// The reason of these codes.
+    /// Returns the reason with these codes.
     pub(crate) fn from_code(code: (u8, u8)) -> Option<Self> {
         Some(match code {
             (0, 0) => Self::Dropped,
@@ -86,7 +87,7 @@ impl AbortReason {
         })
     }
 
-    /// What happened, where `culprit` is to blame.
+    /// Describes the failure at `culprit`.
     pub(super) fn description(self, culprit: Rank) -> impl fmt::Display {
         AbortDescription { reason: self, culprit }
     }
@@ -104,16 +105,20 @@ impl fmt::Display for AbortDescription {
             AbortReason::Dropped => write!(f, "rank {culprit} dropped it"),
             AbortReason::Mismatch(field) => write!(f, "rank {culprit} disagrees on the {field}"),
             AbortReason::PeerLost => write!(f, "rank {culprit} is gone"),
-            AbortReason::Stalled => write!(f, "rank {culprit} was waited for in vain"),
+            AbortReason::Stalled => {
+                write!(f, "rank {culprit} did not respond within the time limit")
+            }
             AbortReason::Deadline => {
                 write!(f, "the deadline passed while it waited for rank {culprit}")
             }
-            AbortReason::Damaged => write!(f, "a message of rank {culprit} was damaged"),
-            AbortReason::Codec => write!(f, "rank {culprit} could not code its values"),
+            AbortReason::Damaged => write!(f, "a message from rank {culprit} was damaged"),
+            AbortReason::Codec => write!(f, "rank {culprit} could not encode or decode a segment"),
             AbortReason::Transport => write!(f, "the transport of rank {culprit} failed"),
             AbortReason::Left => write!(f, "rank {culprit} went on to another group"),
             AbortReason::Internal => write!(f, "rank {culprit} found a defect of Foldwire"),
-            AbortReason::Message => write!(f, "a message of rank {culprit} was not received so"),
+            AbortReason::Message => {
+                write!(f, "a message from rank {culprit} did not match its receive")
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A call's parameters one by one, as numbers to compare and in words to show.
+//! Parameters of a call one by one, as numbers to compare and in words to show.
 
 use super::{CallHeader, MESSAGE, StepQuantity};
 use crate::bound::Quantum;
@@ -10,8 +10,8 @@ use crate::pipeline;
 use crate::schedule::{self, Collective, Division};
 use crate::transport::Rank;
 
-/// In the order in which they are compared: a rank that makes another kind of call hears that, not
-/// that its counts differ.
+/// Fields in the order of comparison. A rank that makes another kind of call gets an error about
+/// that, not about its count.
 const FIELDS: [Field; 15] = [
     Field::Context,
     Field::Epoch,
@@ -31,7 +31,7 @@ const FIELDS: [Field; 15] = [
 ];
 
 impl CallHeader {
-    /// A field as a number; `None` for what is no parameter of a call.
+    /// Returns a field as a number. `None` if it is not a parameter of a call.
     pub(crate) const fn number(&self, field: Field) -> Option<u64> {
         Some(match field {
             Field::Context => self.context as u64,
@@ -53,12 +53,12 @@ impl CallHeader {
         })
     }
 
-    /// The first field in which another rank's call is another.
+    /// Returns the first field in which another rank's call differs.
     fn difference(&self, theirs: &Self) -> Option<Field> {
         FIELDS.into_iter().find(|&field| self.number(field) != theirs.number(field))
     }
 
-    /// A number of this field, in words.
+    /// Returns a number of this field in words.
     fn value(&self, field: Field, number: u64) -> Value {
         let code = u8::try_from(number).unwrap_or(u8::MAX);
         let word = match field {
@@ -67,7 +67,8 @@ impl CallHeader {
             Field::Type => DType::from_code(code).map(DType::name),
             Field::Op => OpCode::from_code(code).map(OpCode::name),
             Field::Codec => CodecId::from_code(code).map(CodecId::name),
-            // The raw pipeline is the fused one, for the raw codec.
+            // The raw and the fused pipeline have the same code. This finds the name of the fused
+            // one.
             Field::Pipeline => {
                 let mut known = pipeline::ALL.iter().rev();
                 known.find(|known| known.code() == code).map(|known| known.name)
@@ -93,13 +94,13 @@ impl CallHeader {
         word.map_or(Value::number(number), |word| Value::word(number, word))
     }
 
-    /// The error that another rank makes another call; `None` if it makes the same.
+    /// Returns the error for a call of another rank; `None` if it is the same call.
     pub(crate) fn mismatch(&self, rank: Rank, theirs: &Self) -> Option<Error> {
         let field = self.difference(theirs)?;
         Some(self.mismatch_in(field, rank, theirs.number(field)?))
     }
 
-    /// The error that another rank says `theirs` of this field.
+    /// Returns the error for another rank's value `theirs` of this field.
     pub(crate) fn mismatch_in(&self, field: Field, rank: Rank, theirs: u64) -> Error {
         let ours = self.number(field).unwrap_or(0);
         let [ours, theirs] = [ours, theirs].map(|number| self.value(field, number));

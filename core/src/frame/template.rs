@@ -1,4 +1,4 @@
-//! The header that all messages of one call have in common, written once.
+//! Header that all messages of one call have in common, encoded once.
 
 use super::{
     AS_FLOATS, CHECKSUM_AT, CallHeader, FROM_AT, HAS_CHECKSUM, HEADER_BYTES, Header, MessageKind,
@@ -6,15 +6,15 @@ use super::{
 };
 use crate::transport::Rank;
 
-/// Where a header says what part it is of: part, round, values.
+/// Offset of the part, the round and the number of values.
 const PART_AT: usize = 36;
 const OPERANDS_AT: usize = 52;
 
-/// The header of a call's data, but for what differs between its messages.
+/// Encoded header of a call's data messages, without the fields that differ between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template([u8; HEADER_BYTES]);
 
-/// What differs between the messages of a call.
+/// Fields that differ between the messages of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageFields {
     pub(crate) from: Rank,
@@ -34,14 +34,14 @@ impl Template {
         Self(bytes)
     }
 
-    /// Of the call of this number.
+    /// Returns the template with this call number.
     pub(crate) const fn numbered(mut self, sequence: u32) -> Self {
         let [a, b, c, d] = sequence.to_le_bytes();
         [self.0[12], self.0[13], self.0[14], self.0[15]] = [a, b, c, d];
         self
     }
 
-    /// The whole header of a message, but for a checksum.
+    /// Returns the whole header of a message, except for a checksum.
     pub(crate) fn filled(&self, message: &MessageFields, operands: u32, as_floats: bool) -> Self {
         let mut head = self.0;
         let MessageFields { from, part, round, n_values } = *message;
@@ -56,7 +56,7 @@ impl Template {
         Self(head)
     }
 
-    /// With the checksum of a message of this payload.
+    /// Returns the header with the checksum of a message with this payload.
     fn summed(mut self, payload: &[u8]) -> Self {
         self.0[8] |= HAS_CHECKSUM;
         let sum = checksum_of(&self.0[..CHECKSUM_AT], payload);
@@ -64,7 +64,7 @@ impl Template {
         self
     }
 
-    /// Whether this is the header of a message, which has a checksum or not.
+    /// Returns whether a message begins with this header, with or without a checksum.
     pub(crate) fn is_of(&self, message: &[u8], checksum: bool) -> bool {
         message.split_first_chunk().is_some_and(|(head, payload)| {
             let expected = if checksum { self.summed(payload) } else { *self };
@@ -72,8 +72,8 @@ impl Template {
         })
     }
 
-    /// Writes what [`Header::emit`] would, before the payload that is all else in `message`. `None`
-    /// if there is no room.
+    /// Writes what [`Header::emit`] would, in front of the payload that fills the rest of
+    /// `message`. `None` if `message` is too short.
     pub(crate) fn write(self, message: &mut [u8], checksum: bool) -> Option<()> {
         let (head, payload) = message.split_first_chunk_mut()?;
         *head = if checksum { self.summed(payload) } else { self }.0;
@@ -81,7 +81,7 @@ impl Template {
     }
 }
 
-/// How many operands a message says that it has.
+/// Returns the number of operands that a message claims.
 pub(crate) fn operands_of(message: &[u8]) -> Option<u32> {
     message.get(OPERANDS_AT..)?.first_chunk().copied().map(u32::from_le_bytes)
 }
@@ -141,7 +141,7 @@ mod tests {
             for bit in 0..message.len() * 8 {
                 let mut damaged = message.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                // Without a checksum nothing tells of the payload.
+                // Without a checksum, damage to the payload goes unnoticed.
                 let is_payload = bit / 8 >= HEADER_BYTES;
                 assert_eq!(filled.is_of(&damaged, checksum), is_payload && !checksum, "bit {bit}");
             }

@@ -1,11 +1,11 @@
-//! A transport held to its contract, so that nothing behind this point depends on its honesty.
+//! A transport whose contract is checked, so that the code behind it need not trust it.
 //!
-//! What must not change while a communicator lives (rank, size, capacity) is asked once, and
-//! checked then. Each frame that comes out is looked at: a short or misaligned one goes back, and
-//! the call that it was for fails with [`TransportErrorKind::Misuse`], as does a message longer
-//! than its frame. A frame could still shrink later; who reads its bytes asks for them with `get`.
+//! Rank, size and capacity must not change while a communicator lives. They are queried and checked
+//! once. Every frame that the transport returns is checked. If it is short or misaligned, it is
+//! recycled, and the call fails with [`TransportErrorKind::Misuse`]. The same holds for a message
+//! longer than its frame. A frame could still shrink later, so its bytes are accessed with `get`.
 //!
-//! Cost: a few comparisons for each frame.
+//! Cost: a few comparisons per frame.
 
 use crate::error::Error;
 use crate::transport::{
@@ -16,13 +16,13 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 use heapless::Vec;
 
-/// A pool that gives no frame for so long to a rank that has none under way has no more. Pools may
-/// take a moment to make frames.
+/// Time after which a pool without a free frame counts as empty, for a rank that has no frame in
+/// transit. Pools may take a moment to make frames.
 const REFUSED_FOR: Duration = Duration::from_millis(100);
-/// Or so often, should the clock stand still.
+/// Number of polls after which the pool counts as empty, in case the clock stands still.
 const MAX_REFUSED: usize = 1000;
 
-/// A transport, and what it said of itself at first.
+/// A transport, and the properties that it reported at first.
 #[derive(Debug)]
 pub(crate) struct Checked<X> {
     inner: X,
@@ -59,7 +59,7 @@ impl<X: Transport> Checked<X> {
         self.inner
     }
 
-    /// The frame, if it is one; otherwise it goes back.
+    /// Returns the frame if it is valid. Otherwise recycles it and fails.
     fn checked_frame(&mut self, mut frame: X::Frame, n_bytes: usize) -> Result<X::Frame, Failure> {
         let is_whole = |bytes: &[u8]| {
             bytes.len() >= self.capacity && bytes.as_ptr().align_offset(FRAME_ALIGN) == 0
@@ -71,8 +71,8 @@ impl<X: Transport> Checked<X> {
         Err(Failure { kind: TransportErrorKind::Misuse, peer: None })
     }
 
-    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need`
-    /// if that cannot be told. They are taken and given back.
+    /// Returns how many of `need` frames the pool has for a rank that holds none and has sent none.
+    /// Returns `need` if that is unknown. The frames are taken and recycled.
     pub(super) fn n_available(&mut self, need: usize) -> usize {
         if let Some(n_frames) = self.inner.n_frames() {
             return n_frames.min(need);
@@ -92,7 +92,7 @@ impl<X: Transport> Checked<X> {
                 Poll::Ready(Err(Failure { kind: TransportErrorKind::OutOfFrames, .. })) => {
                     break held.len();
                 }
-                // The call will meet the same, and tell the others.
+                // The call will meet the same error, and notify the other ranks.
                 Poll::Ready(Err(_)) => break need,
                 Poll::Pending => {}
             }
@@ -109,7 +109,8 @@ impl<X: Transport> Checked<X> {
         found
     }
 
-    /// For a rank that does not exist, this one: that something is under way is said at least.
+    /// Replaces a rank that does not exist by this one, so that something still counts as
+    /// undelivered.
     fn known_rank(&self, peer: Rank) -> Rank {
         if peer.index() < self.size { peer } else { self.rank }
     }

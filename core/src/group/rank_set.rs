@@ -1,10 +1,9 @@
-//! A set of ranks of one transport: 512 bytes, no allocator, also the form in which ranks tell each
-//! other of it.
+//! A set of ranks of one transport: 512 bytes, no allocator. Messages contain sets in this form.
 
 use crate::transport::Rank;
 use core::fmt;
 
-/// Ranks that a set can tell apart, `0..MAX_RANKS`.
+/// Number of ranks that a set can hold, `0..MAX_RANKS`.
 pub const MAX_RANKS: usize = 4096;
 const BITS: usize = u64::BITS as usize;
 
@@ -17,7 +16,7 @@ pub(crate) struct RankSet {
 impl RankSet {
     pub(crate) const EMPTY: Self = Self { words: [0; MAX_RANKS / BITS] };
 
-    /// `0..size`, where `size` is at most [`MAX_RANKS`].
+    /// Returns the set `0..size`, where `size` is at most [`MAX_RANKS`].
     pub(crate) fn first(size: usize) -> Self {
         let word = |at: usize| match size.saturating_sub(at * BITS) {
             0 => 0,
@@ -27,7 +26,7 @@ impl RankSet {
         Self { words: core::array::from_fn(word) }
     }
 
-    /// Whether a set can tell this rank from others.
+    /// Returns whether a set can hold this rank.
     pub(crate) const fn can_hold(rank: Rank) -> bool {
         rank.index() < MAX_RANKS
     }
@@ -51,18 +50,18 @@ impl RankSet {
         }
     }
 
-    /// The set without `rank`.
+    /// Returns the set without `rank`.
     pub(crate) fn without(mut self, rank: Rank) -> Self {
         self.remove(rank);
         self
     }
 
-    /// Those in both sets.
+    /// Returns the ranks in both sets.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self { words: core::array::from_fn(|i| self.words[i] & other.words[i]) }
     }
 
-    /// Those in this set only.
+    /// Returns the ranks in this set only.
     pub(crate) fn minus(&self, other: &Self) -> Self {
         Self { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
@@ -71,7 +70,7 @@ impl RankSet {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// In rising order.
+    /// Iterates over the ranks in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Rank> + use<> {
         let words = self.words;
         words.into_iter().enumerate().flat_map(|(at, word)| {
@@ -81,7 +80,7 @@ impl RankSet {
         })
     }
 
-    /// How many members are below `rank`: its number in a group of the members.
+    /// Returns the number of members below `rank`, which is its number in a group of the members.
     pub(crate) fn n_below(&self, rank: Rank) -> usize {
         let (at, bit) = place(rank);
         let whole: u32 = self.words.iter().take(at).map(|word| word.count_ones()).sum();
@@ -89,7 +88,7 @@ impl RankSet {
         (whole + part) as usize
     }
 
-    /// The member with `n` members below it.
+    /// Returns the member with `n` members below it.
     pub(crate) fn nth(&self, n: usize) -> Option<Rank> {
         let mut below = n;
         for (at, &word) in self.words.iter().enumerate() {
@@ -103,7 +102,7 @@ impl RankSet {
         None
     }
 
-    /// Bytes in which sets of ranks `0..size` travel.
+    /// Returns the number of bytes of an encoded set of ranks `0..size`.
     pub(crate) const fn n_bytes(size: usize) -> usize {
         size.div_ceil(8)
     }
@@ -134,7 +133,7 @@ impl Default for RankSet {
     }
 }
 
-/// The word and the bit of a rank.
+/// Returns the word index and the bit of a rank.
 const fn place(rank: Rank) -> (usize, u64) {
     (rank.index() / BITS, 1 << (rank.index() % BITS))
 }

@@ -1,9 +1,9 @@
-//! The places for calls of one communicator, and how all of them end when one fails.
+//! Call slots of one communicator, and how all of them end when one call fails.
 //!
-//! Each place has a channel, on which ranks hear of each other's failures. A rank that has all it
-//! needs of a call that another gave up goes on to the next one, on the next channel. So who gives
-//! up tells the others on every channel of the communicator: where a call is under way, when that
-//! is over.
+//! Each call slot has a channel, on which ranks learn of each other's failures. A rank that has all
+//! it needs of an aborted call goes on to the next call, on the next channel. So a rank that aborts
+//! a call notifies the other ranks on every channel of the communicator. On a channel with a
+//! running call it does so when that call is over.
 
 #[cfg(feature = "std")]
 use super::Stopper;
@@ -16,23 +16,23 @@ use crate::transport::Transport;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
 
-/// A place for one call at a time: a communicator of one channel.
+/// Slot for one call at a time: a communicator of one channel.
 pub(crate) struct CallSlot<'a, X: Transport> {
     pub(super) node: Rc<Node<'a, X>>,
     pub(crate) channel: usize,
-    /// When the communicator was made.
+    /// Epoch in which the communicator was made.
     pub(super) epoch: u64,
-    /// None once it was shrunk.
+    /// The communicator; `None` once it was shrunk.
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
-    /// A call is under way.
+    /// True if a call is running.
     pub(crate) is_taken: Cell<bool>,
     pub(super) shared: Rc<CallSlots<'a, X>>,
 }
 
-/// What the seats of one communicator have in common.
+/// State that the call slots of one communicator share.
 pub(super) struct CallSlots<'a, X: Transport> {
     pub(super) call_slots: OnceCell<Weak<[Rc<CallSlot<'a, X>>]>>,
-    /// A call has failed: by this error, or because it was dropped.
+    /// Set once a call has failed: by this error, or because it was dropped.
     failure: Cell<Option<Option<Error>>>,
     #[cfg(feature = "std")]
     pub(super) stopper: Stopper,
@@ -50,8 +50,9 @@ impl<X: Transport> CallSlots<'_, X> {
 }
 
 impl<'a, X: Transport> CallSlot<'a, X> {
-    /// The call on this seat is over, on its communicator `own`. If it was given up, for this error
-    /// or because it was dropped, the others are told on all seats without a call.
+    /// Ends the call on this call slot, whose communicator is `own`. If the call was aborted, by
+    /// this error or because it was dropped, notifies the other ranks on all call slots without a
+    /// call.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
         self.is_taken.set(false);
         if own.is_poisoned() && self.shared.failure.get().is_none() {
@@ -70,7 +71,7 @@ impl<'a, X: Transport> CallSlot<'a, X> {
         }
     }
 
-    /// Ends the communicator before its first call, for this error or because it was dropped.
+    /// Ends the communicator before its first call, by this error or because it was dropped.
     pub(super) fn fail(&self, error: Option<&Error>) {
         if let Ok(mut comm) = self.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
@@ -80,24 +81,24 @@ impl<'a, X: Transport> CallSlot<'a, X> {
         }
     }
 
-    /// What ends all calls of the communicator.
+    /// Returns the stopper of all calls of the communicator.
     #[cfg(feature = "std")]
     pub(crate) fn stopper(&self) -> Stopper {
         self.shared.stopper.clone()
     }
 
-    /// Why the communicator has failed, if an error is why.
+    /// Returns the error by which the communicator failed, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.shared.failure.get().flatten()
     }
 
-    /// Whatever has failed, survivors go on.
+    /// Clears the failure, because survivors go on.
     pub(crate) fn forget_failure(&self) {
         self.shared.failure.set(None);
     }
 }
 
-/// Gives up the next call on a channel, for this error or for none, unless that is done.
+/// Aborts the next call on a channel, by this error or by none, unless that is done.
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
     let mut call = Call::all_reduce([0_f32; 0], Op::Max);
     let (request, mut work) = call.parts(comm.rank());

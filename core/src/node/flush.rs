@@ -1,21 +1,22 @@
-//! Clearing a channel's links of what earlier communicators left on them.
+//! Flush: clears a channel's links of frames that earlier communicators left.
 //!
-//! Most links need none of it: a receiver tells an earlier communicator's frames by their epoch.
-//! But a frame says 16 bits of its epoch, and nobody can order two epochs that are [`WINDOW`] or
-//! more apart. And a call that failed may have left segments. So members flush such a channel
-//! before they use it: with each tag each sends the other a message, and drops what comes before
-//! the other's.
+//! Most links need no flush, because a receiver recognizes an earlier communicator's frames by
+//! their epoch. But a frame contains only 16 bits of its epoch, so two epochs that are [`WINDOW`]
+//! or more apart cannot be ordered. And a call that failed may have left segments. So members flush
+//! such a channel before they use it. With each tag, each member sends every other member a
+//! message, and drops what arrives before the other's message.
 //!
-//! *Which links.* If a member says in the split that a channel may hold segments, all its links are
-//! flushed. Else a link is flushed if its two ranks have not flushed it for `WINDOW` epochs. Both
-//! ranks remember the same epoch: each notes it when the other's last message has come. If one of
-//! them does not get that message, its flush fails, and it says in later splits that the channel
-//! may hold segments.
+//! *Which links.* If a member reports in the split that a channel may hold segments, all its links
+//! are flushed. Otherwise a link is flushed if its two ranks have not flushed it for `WINDOW`
+//! epochs. Both ranks store the same epoch: each stores it when the other's last message has
+//! arrived. If one of them does not get that message, its flush fails. It then reports in later
+//! splits that the channel may hold segments.
 //!
-//! *Tags* take turns, so that one frame of credit a link is enough. The control tag comes first: a
-//! rank that is done may make calls, and a transport may drop control messages that nobody takes.
+//! *Tags* take turns, so that one frame of credit per link is enough. The control tag comes first,
+//! because a rank that is done may make calls, and a transport may drop control messages that are
+//! not received.
 //!
-//! Cost: nine messages of 64 bytes each way for each link, once in 2¹⁵ groups.
+//! Cost: nine messages of 64 bytes each way per link, once in 2¹⁵ groups.
 //!
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
@@ -32,9 +33,9 @@ use alloc::vec::Vec;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
-/// Epochs that are less than this apart can be ordered by the 16 bits that frames say.
+/// Epochs that are less than this apart can be ordered by the 16 bits in a frame.
 pub(super) const WINDOW: u64 = 1 << 15;
-/// Messages taken from one link in one look.
+/// Most messages taken from one link in one pass.
 const MESSAGES_PER_PASS: usize = 16;
 
 /// Links being flushed, before their communicator is used.
@@ -74,19 +75,20 @@ impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
 
 /// All tags of a channel between this rank and another.
 struct FlushedLink {
-    /// Which of the seats.
+    /// Index of the call slot.
     call_slot: usize,
-    /// As a member, and as a rank of the transport.
+    /// The peer, as a member and as a rank of the transport.
     peer: Rank,
     outer: Rank,
-    /// With how many tags a flush was sent, and has come: the same number, or one more.
+    /// Numbers of tags with which a flush was sent, and with which one has arrived. They differ by
+    /// at most one.
     n_sent: usize,
     n_received: usize,
 }
 
 impl<'a, X: Transport> Flush<'a, X> {
-    /// For the seats of a communicator of `members`, as the transport's ranks, all links of those
-    /// channels that `is_due` says.
+    /// Creates the flush of a communicator's call slots. `members` are ranks of the transport. It
+    /// flushes all links of the channels for which `is_due` is true, and other links that need it.
     pub(crate) fn new(
         node: &Node<'a, X>,
         call_slots: &Rc<[Rc<CallSlot<'a, X>>]>,
@@ -120,7 +122,7 @@ impl<'a, X: Transport> Flush<'a, X> {
         handle::wait(&mut FlushDriver { flush: &mut self, node })
     }
 
-    /// As a future's.
+    /// Polls the flush as a future.
     pub(crate) fn poll(
         &mut self,
         node: &Node<'a, X>,
@@ -160,7 +162,7 @@ impl<'a, X: Transport> Flush<'a, X> {
                     call_slot.node.note_flush(call_slot, link.outer);
                 }
             }
-            // A message that has not left would leave its receiver waiting.
+            // A receiver would wait forever for a message that has not left.
             is_done = is_done && comm.transport.undelivered().is_none();
         }
         if is_done {
@@ -175,8 +177,8 @@ impl<'a, X: Transport> Flush<'a, X> {
         Ok(Progress::Waiting)
     }
 
-    /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits
-    /// there.
+    /// Fails if a rank has aborted. The notice of a rank whose control link is not clear stays on
+    /// the link.
     fn listen(&self) -> Result<(), Error> {
         let mut comm = self.call_slots[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let Some(Communicator { transport, notices, context, epoch, .. }) = comm.as_mut() else {
@@ -202,13 +204,13 @@ impl<'a, X: Transport> Flush<'a, X> {
         if is_stalled { Err(Error::Stalled { rank, step }) } else { Ok(()) }
     }
 
-    /// Ends the communicator, and tells its other ranks.
+    /// Ends the communicator, and notifies its other ranks.
     fn give_up(&mut self, error: Option<&Error>) {
         self.links.clear();
         if let Some(call_slot) = self.call_slots.first() {
             call_slot.fail(error);
         }
-        // The channels count as those of a failed call, even if nobody could be told.
+        // Channels count as those of a failed call, even if no rank could be notified.
         for call_slot in self.call_slots.iter() {
             if let Ok(mut comm) = call_slot.comm.try_borrow_mut() {
                 comm.take();
@@ -230,7 +232,7 @@ impl FlushedLink {
         self.n_sent == Tag::COUNT && self.n_received == Tag::COUNT
     }
 
-    /// Sends what there is room for, and takes what has come; returns whether anything moved.
+    /// Sends if there is credit, and takes what has arrived. Returns whether anything moved.
     fn advance<X: Transport>(
         &mut self,
         comm: &mut Communicator<Port<'_, X>>,
@@ -241,15 +243,15 @@ impl FlushedLink {
             moved = self.send(comm, epoch)?;
         }
         for _ in 0..MESSAGES_PER_PASS {
-            // The next tag has its turn when this one was sent with. Both links may be full: what
-            // was left is taken before there is room to send.
+            // The next tag has its turn once this rank has sent with it. Both links may be full, so
+            // leftovers are taken before there is credit to send.
             if self.n_received > self.n_sent || self.n_received == Tag::COUNT {
                 break;
             }
             let received = comm.transport.poll_recv(self.peer, nth_tag(self.n_received));
             let Poll::Ready((frame, n_bytes)) = received.map_err(transport_error)? else { break };
             let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
-            // Nobody wants what is not the other's flush.
+            // Drop everything except the peer's flush.
             let header = Header::parse(message, comm.checksum());
             let expected = header_of(comm, self.peer, comm.rank(), epoch);
             self.n_received += usize::from(header == Ok(expected));
@@ -280,17 +282,18 @@ impl FlushedLink {
     }
 }
 
-/// The tag that has the nth turn.
+/// Returns the tag of the nth turn.
 const fn nth_tag(n: usize) -> Tag {
     if n == 0 { Tag::CONTROL } else { Tag(n as u16 - 1) }
 }
 
-/// The message that a member sends another with each tag.
+/// Returns the header that a member sends to another with each tag.
 fn header_of<X: Transport>(comm: &Communicator<X>, from: Rank, to: Rank, epoch: u64) -> Header {
     let of_none = CallHeader::of_no_call(comm.context, comm.epoch());
     Header {
         kind: MessageKind::Flush,
-        // An earlier flush that failed may have left a message: all bits of the epoch tell it.
+        // An earlier flush that failed may have left a message. All bits of the epoch tell them
+        // apart.
         call: CallHeader { root: to.0, count: epoch, ..of_none },
         as_floats: false,
         from,

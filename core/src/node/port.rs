@@ -1,4 +1,4 @@
-//! A transport of one channel of a node's, between some of its ranks.
+//! A transport of one channel of a node, between some of its ranks.
 
 use super::Node;
 #[cfg(feature = "std")]
@@ -14,7 +14,7 @@ use core::time::Duration;
 pub(crate) struct Port<'a, X: Transport> {
     node: Rc<Node<'a, X>>,
     channel: usize,
-    /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
+    /// Members in the order of their ranks, as ranks of the transport; `None` means all ranks.
     members: Option<Rc<[Rank]>>,
     own: Rank,
     #[cfg(feature = "std")]
@@ -22,7 +22,7 @@ pub(crate) struct Port<'a, X: Transport> {
 }
 
 impl<'a, X: Transport> Port<'a, X> {
-    /// Of a rank among `members`.
+    /// Creates the port of this rank, which is one of `members`.
     pub(super) fn new(
         node: Rc<Node<'a, X>>,
         channel: usize,
@@ -42,8 +42,8 @@ impl<'a, X: Transport> Port<'a, X> {
         port
     }
 
-    /// A member's rank in the transport. What is no member becomes a rank out of range, for the
-    /// transport to refuse.
+    /// Returns a member's rank in the transport. A rank that is not a member becomes one out of
+    /// range, which the transport refuses.
     pub(crate) fn outer(&self, rank: Rank) -> Rank {
         match &self.members {
             None => rank,
@@ -51,7 +51,7 @@ impl<'a, X: Transport> Port<'a, X> {
         }
     }
 
-    /// A rank of the transport's as a member.
+    /// Returns the member with this rank in the transport.
     fn member(&self, outer: Rank) -> Option<Rank> {
         match &self.members {
             None => Some(outer),
@@ -59,7 +59,7 @@ impl<'a, X: Transport> Port<'a, X> {
         }
     }
 
-    /// The failure, its peer as a member.
+    /// Returns the failure with its peer as a member.
     fn error(&self, failure: Failure) -> Failure {
         Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }
@@ -89,7 +89,7 @@ impl<X: Transport> Transport for Port<'_, X> {
         self.node.transport.borrow_mut().poll_frame().map_err(|error| self.error(error))
     }
 
-    /// What is set aside for a channel.
+    /// Returns at most the number of frames reserved for a channel.
     fn n_frames(&self) -> Option<usize> {
         let n_frames = self.node.transport.borrow().n_frames();
         n_frames.map(|n_frames| n_frames.min(self.node.config.lanes * FRAMES_PER_LANE))
@@ -128,8 +128,8 @@ impl<X: Transport> Transport for Port<'_, X> {
         Some(self.member(peer).unwrap_or(self.own))
     }
 
-    /// Drives the node's other calls as well, unless it is them that look. Every call looks here
-    /// before it goes on, and so finds that it was stopped.
+    /// Also drives the node's other calls, unless the node is driving this one. Every call polls
+    /// here before it goes on, and so finds that it was stopped.
     fn progress(&mut self) -> Result<(), Failure> {
         let is_fresh = self.node.is_fresh.replace(false);
         let passed = if is_fresh { Ok(()) } else { self.node.pass().map(drop) };
@@ -140,7 +140,7 @@ impl<X: Transport> Transport for Port<'_, X> {
         passed.map_err(|error| self.error(error))
     }
 
-    /// Of the transport only: a call that computes is in the middle of its step.
+    /// Nudges the transport only, because a call that computes is in the middle of its step.
     fn nudge(&mut self) {
         self.node.transport.borrow_mut().nudge();
     }

@@ -1,8 +1,8 @@
 //! Ends the calls of a communicator from another thread, as a watchdog does.
 //!
-//! Every call looks at the network through its communicator's port before it goes on, and finds
-//! there that it was stopped. It fails then as by an error of the transport's, and its rank tells
-//! the others that it has given up.
+//! Every call polls the network through its communicator's port before it goes on, and finds there
+//! that it was stopped. It then fails as if the transport had failed, and its rank notifies the
+//! others.
 
 #[cfg(doc)]
 use crate::shared::SharedCommunicator;
@@ -16,14 +16,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 pub struct Stopper(Arc<AtomicBool>);
 
 impl Stopper {
-    /// Ends the calls that are under way, and all later ones. A call ends when it next looks at the
-    /// network: at once where it is polled, else after the rest that it takes
-    /// ([`Transport::idle`]).
+    /// Ends all running calls and all later ones. A call ends at its next poll of the network: at
+    /// once if it is being polled, otherwise after its current rest ([`Transport::idle`]).
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// True once they were ended.
+    /// Returns whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

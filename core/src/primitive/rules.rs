@@ -1,4 +1,4 @@
-//! The rules of a call, and the list that they make of a step: the table at
+//! Rules of a call, and the list of primitives that they give for a step: the table in
 //! [`primitive`](super), row by row.
 
 use super::{MAX_PRIMITIVES, Primitive, Primitives, Slot, SlotContent};
@@ -10,42 +10,42 @@ use crate::schedule::{Collective, ProgramSpec, Step};
 use crate::transport::Rank;
 use heapless::Vec;
 
-/// What codec, pipeline, operation and collective say of every step of a call.
+/// Rules that codec, pipeline, operation and collective set for every step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The call's codec.
     pub(super) codec: CodecId,
-    /// Decoding gives back what was encoded.
+    /// True if decoding restores exactly what was encoded.
     pub(super) exact: bool,
-    /// Payloads that are passed on are encoded anew.
+    /// True if payloads that are passed on are encoded again.
     pub(super) recodes: bool,
-    /// Partial reductions are kept by the call's codec; else as floats.
+    /// True if partial reductions are kept in the call's codec, and otherwise as floats.
     pub(super) keeps_frames: bool,
-    /// Own values are encoded before they are combined.
+    /// True if local input is encoded before it is combined.
     pub(super) encodes_own: bool,
-    /// The call combines values.
+    /// True if the call combines values.
     pub(super) reduces: bool,
-    /// What is stored is divided, and so not what was received: an average.
+    /// True if stored values are divided, and so differ from the received ones: an average.
     pub(super) divides: bool,
-    /// What stands for what others decode is what they decode.
+    /// True if a rank stores its input as other ranks decode it.
     pub(super) same_bits: bool,
-    /// Nothing is stored.
+    /// True if nothing is stored.
     pub(super) reads_only: bool,
 }
 
-/// What the rules ask of a step's links.
+/// Properties of a step's links that the rules use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepLinks {
-    /// The codec of what it received, if it did.
+    /// Codec of the received payload, if there is one.
     pub received: Option<CodecId>,
-    /// It sends a sum that is not complete to a rank of the same node.
+    /// True if it sends a partial sum to a rank of the same node.
     pub stays_floats: bool,
-    /// Its value is of all ranks.
+    /// True if its value combines all ranks.
     pub is_complete: bool,
 }
 
 impl StepLinks {
-    /// Those of a step of `rank`'s that received this and holds that.
+    /// Returns the links of a step of `rank` with these received and held contents.
     #[must_use]
     pub fn of(
         call: ProgramSpec,
@@ -66,7 +66,7 @@ impl StepLinks {
 }
 
 impl Rules {
-    /// The rules of a call.
+    /// Returns the rules of a call.
     #[must_use]
     pub fn new(collective: Collective, pipeline: &Pipeline, codec: CodecId, op: OpCode) -> Self {
         Self {
@@ -82,41 +82,41 @@ impl Rules {
         }
     }
 
-    /// The rules of a plan for values that it [applies](Plan::for_values) to.
+    /// Returns the rules of a plan, for values that it [applies](Plan::for_values) to.
     #[must_use]
     pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
         let Plan { pipeline, codec, same_bits, .. } = plan;
         let rules = Self::new(collective, pipeline, *codec, op);
-        // Otherwise what is encoded anew must not change by that.
+        // If all ranks must get the same bits, encoding again must not change values.
         let recodes = rules.recodes && (codec.is_stable() || !same_bits);
         Self { same_bits: *same_bits, recodes, ..rules }
     }
 
-    /// The same for a rank that has no room for a result.
+    /// Returns the same rules for a rank without a buffer for the result.
     #[must_use]
     pub const fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }
     }
 
-    /// Whether what is passed on is encoded anew.
+    /// Returns whether payloads that are passed on are encoded again.
     #[must_use]
     pub const fn recodes(&self) -> bool {
         self.recodes
     }
 
-    /// Whether all ranks get the same bits.
+    /// Returns whether all ranks get the same bits.
     #[must_use]
     pub const fn same_bits(&self) -> bool {
         self.same_bits
     }
 
-    /// The call's codec.
+    /// Returns the call's codec.
     #[must_use]
     pub const fn codec(&self) -> CodecId {
         self.codec
     }
 
-    /// What `step` computes in a lane that holds this, or nothing, between these links.
+    /// Returns what `step` computes in a lane with this held content and these links.
     #[must_use]
     pub fn primitives(
         self,
@@ -155,31 +155,31 @@ impl Rules {
         list.done
     }
 
-    /// Whether averages are stored as sums and then divided: where some ranks pass on what they
-    /// stored, all do it so, for the same bits.
+    /// Returns whether averages are stored as sums and then divided. If some ranks pass on what
+    /// they stored, all ranks do it this way, so that all get the same bits.
     fn divides_apart(&self) -> bool {
         self.divides && self.recodes
     }
 
-    /// Whether decoding gives back what was encoded by this codec of the call.
+    /// Returns whether decoding restores exactly what this codec of the call encoded.
     fn is_exact(&self, codec: CodecId) -> bool {
         self.exact || codec.is_exact()
     }
 }
 
-/// The list of a step while it is written.
+/// The list of a step while it is being built.
 struct PrimitiveList<'s> {
     rules: Rules,
     step: &'s Step,
     held: Option<SlotContent>,
-    /// Own values become the holding.
+    /// True if the local input becomes the held content.
     takes: bool,
-    /// What is held is used, if something is.
+    /// True if the step uses the held content, if there is one.
     uses_held: bool,
     over_own: bool,
-    /// The codec by which floats leave.
+    /// Codec in which floats are sent.
     wire: CodecId,
-    /// The value is of all ranks.
+    /// True if the value combines all ranks.
     is_complete: bool,
     done: Primitives,
 }
@@ -197,7 +197,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// Stores what will be [divided](Self::divide).
+    /// Stores a sum that [`divide`](Self::divide) may divide afterwards.
     fn store_whole(&mut self, from: Slot, codec: CodecId) {
         let over_own = self.over_own;
         self.push(if self.rules.divides_apart() {
@@ -207,7 +207,7 @@ impl PrimitiveList<'_> {
         });
     }
 
-    /// Divides what was stored whole.
+    /// Divides a sum that was stored undivided.
     fn divide(&mut self) {
         if self.rules.divides_apart() {
             self.push(Primitive::Divide);
@@ -218,7 +218,7 @@ impl PrimitiveList<'_> {
         self.push(Primitive::Transcode { from, to, codecs });
     }
 
-    /// What is in `from` becomes the holding, or the end of it.
+    /// Makes the content of `from` the held content, or a part of it.
     fn hold(&mut self, from: Slot) {
         if from == Slot::Held {
             return;
@@ -232,13 +232,14 @@ impl PrimitiveList<'_> {
         });
     }
 
-    /// Whether what leaves is needed again as its receiver decodes it, or results would differ.
+    /// Returns whether this rank needs what it sends again in the form that the receiver decodes.
+    /// Otherwise results would differ.
     fn keeps_decoded(&self) -> bool {
         let Rules { keeps_frames, reduces, same_bits, .. } = self.rules;
         same_bits && reduces && !keeps_frames && !self.rules.is_exact(self.wire)
     }
 
-    /// Own values alone.
+    /// Adds the primitives for local input alone.
     fn own(&mut self) {
         let Rules { codec, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
         let (Step { keep, store, to, .. }, wire) = (*self.step, self.wire);
@@ -269,7 +270,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// A received payload alone.
+    /// Adds the primitives for a received payload alone.
     fn received_alone(&mut self, received: CodecId) {
         let Step { keep, to, .. } = *self.step;
         if !self.rules.recodes {
@@ -277,7 +278,7 @@ impl PrimitiveList<'_> {
         }
         let codec = self.rules.codec;
         if to.is_some() && self.step.store && received == codec {
-            // Decoded once: what goes on is what was stored.
+            // Decode once, and send the values that were stored.
             self.store_whole(Slot::In, received);
             self.push(Primitive::EncodeStored { to: Slot::Out, codec });
             self.divide();
@@ -293,7 +294,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// A received payload, and own values.
+    /// Adds the primitives for a received payload and local input.
     fn received_with_own(&mut self, received: CodecId) {
         let Step { keep, store, to, .. } = *self.step;
         let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
@@ -325,8 +326,8 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// A received payload, which is stored, and own values, of which the sum is sent. Where input
-    /// and output are the same memory, own values must be read first.
+    /// Stores a received payload, and sends its sum with local input. The input must be read first,
+    /// because input and output may be the same memory.
     fn store_and_add_own(&mut self, received: CodecId) {
         let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
         if encodes_own {
@@ -340,7 +341,7 @@ impl PrimitiveList<'_> {
         self.store(Slot::In, received);
     }
 
-    /// A received payload, and what is held.
+    /// Adds the primitives for a received payload and the held content.
     fn received_with_held(&mut self, received: CodecId, held: CodecId) {
         let codec = self.rules.codec;
         match [received, held].map(|codec| codec == CodecId::Raw) {
@@ -362,7 +363,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// A received payload, and another, both of the call's codec.
+    /// Combines the received payload with another one, both of the call's codec.
     fn combine(&mut self, with: Slot) {
         let codec = self.rules.codec;
         if codec.is_in_place() {
@@ -378,14 +379,15 @@ impl PrimitiveList<'_> {
         self.finish(Slot::In, codec);
     }
 
-    /// The value of the step is this payload; floats leave by the wire's codec.
+    /// Stores, sends and keeps this payload as the value of the step. Floats are sent in the wire's
+    /// codec.
     fn finish(&mut self, at: Slot, codec: CodecId) {
         let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
         let stores_decoded =
             self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
         let moves_on = to.is_some() || self.step.reduces();
-        // Encoded once more, a result may not be what others have.
+        // A result that is encoded once more may differ from the other ranks' result.
         let is_result = self.is_complete && to.is_some();
         let must_stay = is_result && self.rules.same_bits && !wire.is_stable();
         let as_sent = self.step.as_sent || must_stay;
@@ -439,7 +441,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// Whether more is held than the step uses of it.
+    /// Returns whether more parts are held than the step uses.
     fn holds_more(&self) -> bool {
         self.uses_held && self.held.is_some_and(|held| held.n_parts > self.step.n_parts)
     }

@@ -1,4 +1,5 @@
-//! Every list that can be made is one that a lane can carry out, and does what its step says.
+//! Checks that a lane can carry out every possible list, and that each list does what its step
+//! says.
 
 use super::*;
 use crate::codec::CodecId;
@@ -7,7 +8,7 @@ use crate::schedule::{Collective, Part};
 use crate::transport::Rank;
 use std::vec::Vec as List;
 
-/// All rules that calls can have.
+/// Returns all rules that calls can have.
 fn all_rules() -> List<Rules> {
     let mut all = List::new();
     for collective in Collective::ALL {
@@ -17,7 +18,7 @@ fn all_rules() -> List<Rules> {
             for &codec in CodecId::ALL {
                 for &op in ops {
                     let rules = Rules::new(collective, pipeline, codec, op);
-                    // Also of a codec that is exact, but not for free.
+                    // Also with a codec that is exact, but not free.
                     for rules in [rules, Rules { exact: true, ..rules }] {
                         if !all.contains(&rules) {
                             all.push(rules);
@@ -30,7 +31,7 @@ fn all_rules() -> List<Rules> {
     all
 }
 
-/// All steps that make something of something, on a run of `n_parts`.
+/// Returns all combinations of a step's properties, on a run of `n_parts`.
 fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
     (0..128_u32).map(move |bits| {
         let is_set = |bit: u32| bits >> bit & 1 == 1;
@@ -48,14 +49,16 @@ fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
     })
 }
 
-/// What a list leaves, and how often it writes the output; panics where a lane could not go on.
+/// Returns the contents that a list leaves, and how often it writes the output. Panics if a lane
+/// could not carry it out.
 fn carry_out(
     list: &Primitives,
     n_parts: u16,
     mut contents: SlotContents,
     name: &str,
 ) -> (SlotContents, usize) {
-    // Nothing is in a slot without a frame: all but an empty `Held` and `In` have one.
+    // A slot without a frame has no content. All slots except an empty `Held` and `In` have a
+    // frame.
     let mut has_frame = contents.map(|content| content.is_some());
     has_frame[Slot::Out.index()] = true;
     has_frame[Slot::Spare.index()] = true;
@@ -82,8 +85,8 @@ fn carry_out(
     (contents, n_stores)
 }
 
-/// What may be held when a step on a run of `n_parts` begins: as much as it concerns, or more. Of
-/// `operands`.
+/// Returns all held contents with which a step on a run of `n_parts` may begin: as many parts as
+/// the step has, or more. Each combines `operands`.
 fn all_held(
     codec: CodecId,
     n_parts: u16,
@@ -97,19 +100,19 @@ fn all_held(
     core::iter::once(None).chain(codecs.flat_map(move |codec| [0, 1].map(|more| held(codec, more))))
 }
 
-/// Whether the step puts what it makes behind what is held.
+/// Returns whether the step puts its result behind the held content.
 fn joins(step: &Step, held: Option<SlotContent>) -> bool {
     step.keep && !step.uses_held() && held.is_some()
 }
 
-/// All links of a step of a call: between nodes, and for reductions inside one as well.
+/// Returns all links of a step of a call: between nodes and, for reductions, also within a node.
 fn all_links(rules: Rules, step: &Step) -> List<StepLinks> {
     let mut all = List::new();
     for (codec, is_near) in
         [(rules.codec, false), (rules.codec, true), (CodecId::Raw, false), (CodecId::Raw, true)]
     {
         let received = step.from.map(|_| codec);
-        // What is stored, or kept as it is sent, is complete.
+        // A value that is stored, or kept as it is sent, is complete.
         let is_complete = step.store || step.as_sent;
         let stays_floats = is_near && step.to.is_some() && !is_complete;
         let links = StepLinks { received, stays_floats, is_complete: false };
@@ -141,7 +144,8 @@ fn expect_list(rules: Rules, step: &Step, held: Option<SlotContent>, links: Step
     if step.to.is_some() {
         let out = after[Slot::Out.index()].expect(&name);
         assert_eq!((out.operands, out.n_parts), (operands, n_parts), "{name}");
-        // What is encoded stays so, and so do floats in a node, and what passes.
+        // Encoded content stays encoded, floats within a node stay floats, and passed payloads stay
+        // as they are.
         let was_encoded = [links.received, used.map(|held| held.codec)]
             .into_iter()
             .flatten()
@@ -190,7 +194,7 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
         for step in all_steps(n_parts).filter(Step::is_well_formed) {
             for held in all_held(rules.codec, n_parts, if step.own { 4 } else { 8 }) {
                 let is_reduced = step.reduces() && held.is_some() && step.uses_held();
-                // Nothing but what is kept as floats is held so.
+                // If sums are kept as floats, no partial sum is held in the codec.
                 let is_kept = held.is_some_and(|held| held.codec == rules.codec);
                 if is_kept && rules.reduces && !rules.keeps_frames && is_reduced {
                     continue;
@@ -200,13 +204,13 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
                     (received, true) => 1 + if received { 8 } else { 0 },
                     (_, false) => 8,
                 };
-                // Behind several parts come only such as are of as many ranks' values.
+                // Content joins several parts only if it combines the same number of ranks' values.
                 let is_uneven = held.is_some_and(|held| held.n_parts > 1 && held.operands != made);
                 if joins(&step, held) && is_uneven {
                     continue;
                 }
                 for links in all_links(rules, &step) {
-                    // What is held and what is put behind it went the same way.
+                    // The held content, and the content put behind it, were made in the same way.
                     let received = links.received.unwrap_or(rules.codec);
                     let reduces = rules.reduces || step.reduces();
                     let sums_are_floats = step.own && reduces && !rules.keeps_frames;
@@ -221,7 +225,7 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
                     if joins(&step, held) && held.is_some_and(|held| held.codec != made) {
                         continue;
                     }
-                    // Of floats of several parts, the last do not become frames.
+                    // The last of several parts of floats do not become frames.
                     let is_more = held.is_some_and(|held| held.n_parts > n_parts);
                     let was_frame = links.received.is_some_and(|codec| codec != CodecId::Raw);
                     let sums_are_frames = rules.keeps_frames && is_reduced && was_frame;

@@ -1,25 +1,26 @@
-//! How ranks agree on who survived: a state machine without clock and network.
+//! Agreement on the survivors: a state machine without clock and network.
 //!
-//! Each rank has a *view*: the ranks that it counts in. It starts with the whole group, sends its
-//! view to all, and takes over what others leave out, so views only shrink. A rank is left out when
-//! its transport says that it is lost, or when it has not answered in time. A view that changes is
-//! sent again. When every member of its view has sent that very view, a rank *decides* it; the
-//! caller then sends a fence to each member, and waits for theirs.
+//! Each rank has a *view*: the ranks that it counts as survivors. The view starts with the whole
+//! group. A rank sends its view to all others, and leaves out what others leave out, so views only
+//! shrink. It also leaves out a rank that its transport reports lost, or that has not answered in
+//! time. A changed view is sent again. When every member of a rank's view has sent that very view,
+//! the rank *decides* it. The caller then sends a fence to each member, and waits for the members'
+//! fences.
 //!
-//! *Epochs.* A rank decides once in an epoch, and keeps its view from then on. If something fails
-//! after that, it goes on to the next epoch, and takes all with it that hear of it. Epochs wrap, so
-//! a rank counts them from that of the group that failed: up to [`MAX_EPOCHS`] after it are later,
-//! and all others are earlier.
+//! *Epochs.* A rank decides once per epoch, and keeps its view from then on. If something fails
+//! after that, it goes on to the next epoch, and every rank that receives its ballot follows.
+//! Epochs wrap, so a rank counts them from the epoch of the group that failed: up to [`MAX_EPOCHS`]
+//! after it are later, and all others are earlier.
 //!
-//! *Why no two groups overlap.* A rank is done in epoch e with members S only after a fence (e, S)
-//! of each member, which that member sends only after it decided (e, S), which it does once. So if
-//! one rank is done with (e, S), no member of S is ever done with (e, S′). Groups of other epochs
-//! are told apart by the epoch in each header.
+//! *No two groups overlap.* A rank finishes epoch e with members S only after it has a fence (e, S)
+//! from each member. A member sends that fence only after it decided (e, S), and it decides once
+//! per epoch. So if one rank finishes with (e, S), no member of S ever finishes with (e, S′).
+//! Groups of other epochs are told apart by the epoch in each header.
 //!
-//! *Who is wrong when two leave each other out?* Whoever left out the other is left out in return.
-//! At the end, a rank that was left out by a larger group than its own is the one that was
-//! excluded. Of equal ones, it is the one that left out the other in return only, or else that
-//! without the lowest rank.
+//! *Ranks that leave each other out.* A rank that leaves out another is left out in return. In the
+//! end, a rank is excluded if a larger group than its own has left it out. If both groups are
+//! equally large, the one that left the other out only in return is excluded. If neither did so,
+//! the group without the lowest rank is excluded.
 //!
 //! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure
 //! detector, and the views of group communication (Birman and Joseph, 1987).
@@ -29,26 +30,26 @@ use super::ballot::{Ballot, View};
 use crate::group::RankSet;
 use crate::transport::Rank;
 
-/// One rank's part in the agreement. Ranks are the transport's.
+/// State of one rank in the agreement. All ranks are the transport's.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     own: Rank,
-    /// Who is asked.
+    /// Ranks that take part, this one included.
     group: RankSet,
     context: u8,
-    /// Of the group that failed.
+    /// Epoch of the group that failed.
     failed: u16,
-    /// How many epochs after that.
+    /// Number of epochs after that.
     n_epochs: u16,
     view: View,
     is_decided: bool,
-    /// Members whose latest view is ours.
+    /// Members whose latest view equals this rank's.
     agreeing: RankSet,
-    /// Whose view of this epoch has come.
+    /// Ranks whose view of this epoch has arrived.
     heard: RankSet,
-    /// To whom our view must be sent.
+    /// Ranks to which this rank's view must be sent.
     owed: RankSet,
-    /// The best group that left this rank out.
+    /// Best group that left this rank out.
     excluder: Option<Excluder>,
     n_changes: u32,
 }
@@ -57,7 +58,7 @@ pub(super) struct Agreement {
 struct Excluder {
     rank: Rank,
     n_members: usize,
-    /// We had no reason of our own to leave it out.
+    /// True if it was in this rank's view when it left this rank out.
     is_first: bool,
     lowest: Option<Rank>,
 }
@@ -69,17 +70,17 @@ impl Excluder {
     }
 }
 
-/// What the members of a view have in common once all of them sent it.
+/// Result for the members of a view, once all of them have sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// They are a group.
     Group,
-    /// They are what is left beside a better group, that of this rank.
+    /// A better group has left them out. This rank belongs to that group.
     Excluded(Rank),
 }
 
 impl Agreement {
-    /// Among `group`, `own` included, which was the group of this context and epoch.
+    /// Starts an agreement among `group`, which includes `own` and had this context and epoch.
     pub(super) fn new(own: Rank, group: RankSet, (context, failed): (u8, u16), n_tags: u8) -> Self {
         Self {
             own,
@@ -97,17 +98,17 @@ impl Agreement {
         }
     }
 
-    /// Of the group that is being formed.
+    /// Returns the epoch of the group that is being formed.
     pub(super) const fn epoch(&self) -> u16 {
         self.failed.wrapping_add(self.n_epochs)
     }
 
-    /// Whether others would take this epoch for an earlier one.
+    /// Returns whether other ranks would take this epoch for an earlier one.
     pub(super) const fn is_too_late(&self) -> bool {
         self.n_epochs > MAX_EPOCHS
     }
 
-    /// What its members are sent once it is decided.
+    /// Returns the fence that members are sent once the view is decided.
     pub(super) const fn fence(&self) -> Ballot {
         Ballot { context: self.context, epoch: self.epoch(), view: self.view, heard: true }
     }
@@ -116,7 +117,7 @@ impl Agreement {
         &self.view
     }
 
-    /// All that are asked, but this rank.
+    /// Returns all ranks that take part, except this one.
     pub(super) fn others(&self) -> RankSet {
         self.group.without(self.own)
     }
@@ -125,17 +126,17 @@ impl Agreement {
         self.is_decided
     }
 
-    /// Rises with each change that others must answer.
+    /// Returns a number that rises with each change that other ranks must answer.
     pub(super) const fn n_changes(&self) -> u32 {
         self.n_changes
     }
 
-    /// To whom [`ballot`](Self::ballot) must be sent.
+    /// Returns the ranks to which [`ballot`](Self::ballot) must be sent.
     pub(super) const fn owed(&self) -> RankSet {
         self.owed
     }
 
-    /// What to send to `to`.
+    /// Returns the ballot to send to `to`.
     pub(super) fn ballot(&self, to: Rank) -> Ballot {
         Ballot {
             context: self.context,
@@ -145,13 +146,14 @@ impl Agreement {
         }
     }
 
-    /// The ballot was sent, or cannot be.
+    /// Records that the ballot was sent, or cannot be.
     pub(super) fn settle(&mut self, to: Rank) {
         self.owed.remove(to);
     }
 
-    /// A ballot for those that this rank leaves: it counts in everybody but itself. Who has decided
-    /// says so in the next epoch, since others may be done with this one, and call.
+    /// Returns the ballot by which this rank leaves the others: its view has all members except
+    /// itself. A rank that has decided sends it in the next epoch, because others may have finished
+    /// this one, and make calls.
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
         let epoch = self.epoch().wrapping_add(u16::from(self.is_decided));
@@ -159,7 +161,7 @@ impl Agreement {
         Ballot { context: self.context, epoch, view, heard: true }
     }
 
-    /// Takes in another's ballot.
+    /// Processes a ballot of another rank.
     pub(super) fn hear(&mut self, from: Rank, ballot: &Ballot) {
         if !self.others().contains(from) || ballot.context != self.context {
             return;
@@ -170,7 +172,8 @@ impl Agreement {
             self.go_on_to(n_epochs);
         }
         if !ballot.heard {
-            // Ours may have been taken for an abort notice; see `engine/notices.rs`.
+            // The sender may have taken this rank's view for an abort notice; see
+            // `engine/notices.rs`.
             self.owed.insert(from);
         }
         if n_epochs != self.n_epochs {
@@ -197,27 +200,27 @@ impl Agreement {
         let members = self.view.members.and(theirs);
         let n_tags = self.view.n_tags.max(ballot.view.n_tags);
         self.set(View { members, n_tags });
-        // What was decided may just have been given up for another epoch, in which `from` has said
+        // The decided view may just have been given up for another epoch, in which `from` has sent
         // nothing yet.
         if (self.n_epochs, self.view) == (n_epochs, ballot.view) {
             self.agreeing.insert(from);
         }
     }
 
-    /// Leaves a rank out.
+    /// Leaves out a rank.
     pub(super) fn remove(&mut self, rank: Rank) {
         let members = self.view.members.without(rank);
         self.set(View { members, ..self.view });
     }
 
-    /// Leaves out all that have not answered.
+    /// Leaves out all ranks that have not answered.
     pub(super) fn remove_silent(&mut self) {
         let mut members = self.agreeing;
         members.insert(self.own);
         self.set(View { members, ..self.view });
     }
 
-    /// Decides, if every member has sent our view.
+    /// Decides, if every member has sent this rank's view.
     pub(super) fn decide(&mut self) -> Option<Decision> {
         let members = &self.view.members;
         if self.agreeing != members.without(self.own) {
@@ -234,7 +237,7 @@ impl Agreement {
         }
     }
 
-    /// Takes everybody to the next epoch, with the view as it is.
+    /// Takes all ranks to the next epoch, with the same view.
     pub(super) fn go_on(&mut self) {
         self.go_on_to(self.n_epochs.saturating_add(1));
     }
@@ -246,7 +249,7 @@ impl Agreement {
         self.changed();
     }
 
-    /// Changes the view; what was decided is given up for another epoch.
+    /// Changes the view. A decided view is given up for another epoch.
     fn set(&mut self, view: View) {
         if view == self.view {
             return;
@@ -259,7 +262,7 @@ impl Agreement {
         }
     }
 
-    /// All must answer anew; also those left out must hear of it.
+    /// Requires new answers from all ranks. Ranks that are left out must be notified as well.
     fn changed(&mut self) {
         self.agreeing = RankSet::EMPTY;
         self.owed = self.others();

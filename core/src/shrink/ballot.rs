@@ -1,37 +1,36 @@
-//! What ranks tell each other while they form a group of survivors: a message header and a set of
-//! ranks.
+//! Message that ranks exchange while they form a group of survivors: a header and a set of ranks.
 //!
-//! Layout: docs/format.md, section 1. A ballot is of no call, and is read only if all fields of its
-//! header are as it would have been written.
+//! Layout: docs/format.md, section 1. A ballot belongs to no call. It is accepted only if all
+//! fields of its header are exactly as the sender would write them.
 
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::group::RankSet;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
-/// What ranks must agree on.
+/// State on which ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// Who belongs to the group, as ranks of the transport.
+    /// Members of the group, as ranks of the transport.
     pub(super) members: RankSet,
     /// Tags `0..n_tags` may hold frames of calls that failed.
     pub(super) n_tags: u8,
 }
 
-/// One message of a rank's.
+/// One message of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ballot {
-    /// Of the communicator that has failed.
+    /// Context of the communicator that has failed.
     pub(super) context: u8,
-    /// The group that is being formed.
+    /// Epoch of the group that is being formed.
     pub(super) epoch: u16,
     pub(super) view: View,
-    /// The sender has heard the receiver in this epoch.
+    /// True if the sender has received a ballot of this epoch from the receiver.
     pub(super) heard: bool,
 }
 
 impl Ballot {
-    /// Writes the ballot of a transport of `size` ranks; the message's bytes.
+    /// Writes the ballot for a transport of `size` ranks. Returns the message's length in bytes.
     pub(super) fn emit(
         &self,
         kind: MessageKind,
@@ -47,7 +46,7 @@ impl Ballot {
         end
     }
 
-    /// Sends the ballot if there is room. `Ready` also if the receiver is gone.
+    /// Sends the ballot if there are credit and a frame. Also `Ready` if the receiver is gone.
     pub(super) fn send<X: Transport>(
         &self,
         transport: &mut X,
@@ -68,12 +67,12 @@ impl Ballot {
             return Poll::Ready(());
         };
         let n_bytes = self.emit(kind, transport.rank(), size, bytes, checksum);
-        // A failure shows when the receiver's own messages do not come.
+        // A failure shows when no messages arrive from the receiver.
         let _ = transport.send(to, tag, frame, n_bytes);
         Poll::Ready(())
     }
 
-    /// Reads the ballot of a message with this header, which came from rank `from`.
+    /// Reads the ballot of a message with this header, which arrived from rank `from`.
     pub(super) fn read(
         header: &Header,
         message: &[u8],
@@ -192,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Whatever bits come: what is read is what is emitted again, bit for bit.
+    /// A ballot that is read from any bits is emitted again bit for bit.
     #[test]
     fn every_flipped_bit_is_refused_or_means_something() {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
@@ -210,11 +209,11 @@ mod tests {
             let n_again = read.emit(header.kind, Rank(6), 11, &mut again, false);
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
-        // Other contexts, epochs, numbers of tags, a rank that has heard us.
+        // Other contexts, epochs and numbers of tags, and the flag that the receiver was heard.
         assert_eq!(n_read, 8 + 16 + 3 + 1);
     }
 
-    /// The bytes of docs/format.md.
+    /// Checks the bytes in docs/format.md.
     #[test]
     fn a_view_and_a_fence() {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };

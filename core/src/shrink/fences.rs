@@ -1,7 +1,8 @@
-//! Fences: what members send each other when they have decided for a group, one with each tag.
+//! Fences: messages that members exchange when they have decided for a group, one with each tag.
 //!
-//! A fence is the last message on its link before those of the group's communicator; what comes
-//! before a member's is dropped. Tags take turns, so that one frame of credit a link is enough.
+//! A fence is the last message on its link before messages of the group's communicator. A member
+//! drops what arrives before another member's fence. Tags take turns, so that one frame of credit
+//! per link is enough.
 
 use super::MESSAGES_PER_POLL;
 use super::agreement::Agreement;
@@ -11,20 +12,20 @@ use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
 use core::task::Poll;
 
-/// How far the fences of a view are.
+/// Progress of a view's fences.
 #[derive(Clone, Copy)]
 pub(super) struct Fences {
-    /// The tag at hand.
+    /// The current tag.
     tag: u8,
-    /// To whom one was sent with it.
+    /// Members to which a fence was sent with the current tag.
     sent: RankSet,
-    /// From whom one has come.
+    /// Members whose fence has arrived with the current tag.
     received: RankSet,
 }
 
-/// A member that decided for a group of another number of members.
+/// A member that decided for another view, and the number of members in both views.
 pub(super) struct SizeMismatch {
-    /// As a rank of the transport.
+    /// The member, as a rank of the transport.
     pub(super) from: Rank,
     pub(super) ours: u64,
     pub(super) theirs: u64,
@@ -43,14 +44,15 @@ impl Fences {
         &self.received
     }
 
-    /// Whether nothing more will come from `rank` that is about this view.
+    /// Returns whether nothing more about this view will arrive from `rank`.
     pub(super) fn has_all_of(&self, rank: Rank, agreement: &Agreement) -> bool {
         let is_last_tag = self.tag + 1 >= agreement.view().n_tags;
         agreement.is_decided() && is_last_tag && self.received.contains(rank)
     }
 
-    /// Sends and takes fences of what was decided, as far as it goes. Whether all have been, on all
-    /// tags, and left. Members that are lost are removed from the agreement.
+    /// Sends and receives fences of the decided view, as far as possible. Removes lost members from
+    /// the agreement. Returns whether all fences were sent, have left and have arrived, on all
+    /// tags.
     pub(super) fn advance<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -106,12 +108,12 @@ impl Fences {
         for rank in agreement.others().minus(&view.members).iter() {
             transport.forget(rank);
         }
-        // A fence that has not left would leave its receiver waiting.
+        // A receiver would wait forever for a fence that has not left.
         Ok(transport.undelivered().is_none())
     }
 }
 
-/// The fence in a message; `None` if it is anything else.
+/// Returns the fence in a message; `None` if it is anything else.
 fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, from: Rank, size: usize) -> Option<Ballot> {
     let message = frame.as_ref().get(..n_bytes)?;
     let header =
@@ -127,8 +129,8 @@ mod tests {
     use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
 
-    /// Rank 0 of three, which has decided for all of them, of a communicator on channel 4 in
-    /// epoch 6.
+    /// Returns the agreement of rank 0 of three, which has decided for all of them. The
+    /// communicator is on channel 4 in epoch 6.
     fn decided() -> Agreement {
         let all = View { members: RankSet::first(3), n_tags: 1 };
         let mut agreement = Agreement::new(Rank(0), all.members, (4, 6), 1);
@@ -139,7 +141,7 @@ mod tests {
         agreement
     }
 
-    /// What comes of these fences of ranks 1 and 2, of which other frames come before.
+    /// Runs the fences with these ballots of ranks 1 and 2. Another frame comes before each ballot.
     fn advance(theirs: [&[Ballot]; 2]) -> (Result<bool, [u64; 3]>, RankSet) {
         let (mut transport, mut agreement) = (Memory::new(3, 9), decided());
         for (from, ballots) in theirs.into_iter().enumerate().map(|(at, it)| (at + 1, it)) {
@@ -191,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Two members that decided in one epoch for other groups are never both done.
+    /// Two members that decided for different groups in one epoch never both finish.
     #[test]
     fn a_fence_of_another_view_is_an_error_that_names_its_sender() {
         let ours = decided().fence();

@@ -17,7 +17,7 @@ fn transport(shrink: &mut Shrink<Memory>) -> &mut Memory {
     shrink.0.comm.as_mut().expect("it has not ended").transport.inner_mut()
 }
 
-/// Has a rank agree that all of three are left.
+/// Delivers a view in which a rank agrees that all three ranks are left.
 fn agrees(shrink: &mut Shrink<Memory>, from: usize) {
     let view = View { members: RankSet::first(3), n_tags: 0 };
     let ballot = Ballot { context: 0, epoch: 1, view, heard: true };
@@ -39,7 +39,7 @@ fn who_is_silent_is_left_out_after_the_patience_and_not_at_its_end() {
     const PATIENCE: Duration = Duration::from_millis(100);
     let mut shrink = communicator(3).start_shrink(PATIENCE).expect("few ranks");
     agrees(&mut shrink, 1);
-    // A gap counts for a quarter of the patience at most.
+    // A gap counts as at most a quarter of the patience.
     for n in 0..=4 {
         transport(&mut shrink).now = n * PATIENCE / 4;
         assert!(shrink.poll().is_pending());
@@ -60,7 +60,7 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         agrees(&mut shrink, 2);
         assert!(shrink.poll().is_pending());
         assert!(shrink.0.agreement.is_decided());
-        // Rank 1 has what it needs to go on, and gives up its first call.
+        // Rank 1 has all it needs to go on, and aborts its first call.
         let call = CallHeader { sequence: 1, ..CallHeader::of_no_call(context, epoch) };
         let (reason, culprit) = (AbortReason::Dropped, Rank(1));
         transport(&mut shrink).says(1, call, NoticeBody::GaveUp { reason, culprit, said: 0 });

@@ -1,4 +1,4 @@
-//! Steps as they were compiled.
+//! Replay of compiled steps.
 
 use super::{Lane, LaneTurn, Stopwatch, misuse};
 use crate::engine::compiled::Compiled;
@@ -12,7 +12,7 @@ use crate::transport::{Rank, Transport};
 use core::task::Poll;
 
 impl<F: FrameBuffer> Lane<F> {
-    /// Whom the current step waits for.
+    /// Returns the peer that the current step waits for.
     pub(in crate::engine) fn awaits(&self, compiled: &Compiled) -> Option<Rank> {
         let step = compiled.step(self.step)?;
         let received = step.received.as_ref().filter(|_| self.slots.content(Slot::In).is_none());
@@ -20,8 +20,8 @@ impl<F: FrameBuffer> Lane<F> {
         received.map(|received| received.from).or(sent.map(|sent| sent.to))
     }
 
-    /// Completes the current step as it was compiled, in the call of this number. `None`: the step
-    /// differs from that, and [`turn`](Lane::turn) must go on with it.
+    /// Completes the current step as it was compiled, in the call of this number. `None` means that
+    /// the step differs from the compiled one, and that [`turn`](Lane::turn) must continue it.
     pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
         &mut self,
         (compiled, sequence, checksum): (&Compiled, u32, bool),
@@ -68,7 +68,7 @@ impl<F: FrameBuffer> Lane<F> {
         })?;
         if let left @ [_, ..] = &step.to_do[n_done..] {
             self.to_do = Some(left.iter().rev().map(|(next, _)| *next).collect());
-            // Of steps made as one the last, which waits for nobody, has what is left to do.
+            // The last of merged steps has work left. It waits for no peer.
             self.step += step.n_steps - 1;
             return Ok(None);
         }

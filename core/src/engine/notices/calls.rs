@@ -1,14 +1,14 @@
-//! The calls that a rank has made last, to compare with those of others.
+//! The last calls of a rank, to compare with other ranks' calls.
 
 use crate::frame::CallHeader;
 
-/// Calls that are remembered, the one under way included.
+/// Number of calls that are stored, including the running one.
 pub(super) const N_CALLS: usize = 8;
 
 /// A rank's last calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CallHistory {
-    /// The call of number n at n mod [`N_CALLS`].
+    /// Call n is at index n mod [`N_CALLS`].
     calls: [Option<CallHeader>; N_CALLS],
 }
 
@@ -17,18 +17,18 @@ impl CallHistory {
         self.calls[place(call.sequence)] = Some(call);
     }
 
-    /// The call of this number, if it is remembered.
+    /// Returns the call of this number, if it is stored.
     pub(super) fn of(&self, sequence: u32) -> Option<CallHeader> {
         self.calls[place(sequence)].filter(|call| call.sequence == sequence)
     }
 
-    /// Those before the call of this number, in their order.
+    /// Iterates over the stored calls before the call of this number, in order.
     pub(super) fn before(&self, sequence: u32) -> impl Iterator<Item = CallHeader> {
         (1..N_CALLS as u32).rev().filter_map(move |back| self.of(sequence.wrapping_sub(back)))
     }
 }
 
-/// Where the call of this number is remembered.
+/// Returns the index of the call of this number.
 const fn place(sequence: u32) -> usize {
     sequence as usize % N_CALLS
 }

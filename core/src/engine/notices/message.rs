@@ -1,8 +1,8 @@
-//! What ranks tell each other on the control tag while they make calls.
+//! Messages that ranks exchange on the control tag while they make calls.
 //!
-//! A notice says that its sender gave a call up, and why. A question says what call its sender
-//! makes, and made last; who hears it compares that with its own calls, and answers with the one it
-//! makes. Layout: docs/format.md, section 1.
+//! A notice says that its sender aborted a call, and why. A question contains the sender's call and
+//! its earlier calls. The receiver compares them with its own calls, and answers with its own call.
+//! Layout: docs/format.md, section 1.
 
 use super::calls::{CallHistory, N_CALLS};
 use crate::engine::{check_source, lane::misuse, transport_error};
@@ -12,12 +12,12 @@ use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind}
 use core::cmp::Ordering;
 use core::task::Poll;
 
-/// Messages of no interest that are passed over in one look at a rank.
+/// Most irrelevant messages that are skipped in one poll of a rank.
 pub(super) const MESSAGES_PER_LOOK: usize = 16;
-/// Payload of a notice: reason, field, 0, culprit, what the culprit said.
+/// Payload of a notice: reason, field, 0, culprit, the culprit's value.
 const NOTICE_BYTES: usize = 16;
 
-/// What one rank tells another of a call.
+/// Message from one rank to another about a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NoticeMessage {
     /// The sender's call.
@@ -25,35 +25,37 @@ pub(crate) struct NoticeMessage {
     pub(crate) content: NoticeBody,
 }
 
-/// What it says.
+/// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
 pub(crate) enum NoticeBody {
-    /// The sender gave the call up.
+    /// The sender aborted the call.
     GaveUp {
         reason: AbortReason,
-        /// Who is to blame.
+        /// The rank to blame.
         culprit: Rank,
-        /// What it said, as a [number](CallHeader::number), if the sender disagreed with it.
+        /// The culprit's value, as a [number](CallHeader::number), if the sender disagreed with it.
         said: u64,
     },
-    /// The sender makes the call, made these before, and wants to hear what the receiver makes.
+    /// The sender makes the call, made these before, and requests the receiver's call.
     Asks(CallHistory),
     /// The sender makes the call, and was asked.
     Answers,
 }
 
-/// What a rank has told.
+/// A received control message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
 pub(crate) enum ReceivedNotice {
     Message(NoticeMessage),
-    /// It is forming another group, or belongs to a later one. Calls are counted anew there.
+    /// The sender is forming another group, or belongs to a later one, where calls are counted
+    /// anew.
     Left,
 }
 
 impl NoticeMessage {
-    /// Why the sender, with this error, gives a call up; without one its caller dropped it.
+    /// Returns the notice of a sender that aborts a call with this error, or whose caller dropped
+    /// it.
     pub(crate) fn gives_up(call: CallHeader, error: Option<&Error>, own: Rank) -> Self {
         let (reason, culprit) = match error {
             Some(error) => AbortReason::of(error, own),
@@ -66,12 +68,12 @@ impl NoticeMessage {
         Self { call, content: NoticeBody::GaveUp { reason, culprit, said } }
     }
 
-    /// Whether its sender gave up because ranks disagree.
+    /// Returns whether the sender aborted because ranks disagree.
     pub(super) const fn is_disagreement(&self) -> bool {
         matches!(self.content, NoticeBody::GaveUp { reason: AbortReason::Mismatch(_), .. })
     }
 
-    /// Sends it in this frame, for which there is credit.
+    /// Sends the message in this frame. The link must have credit.
     pub(crate) fn send<X: Transport>(
         &self,
         transport: &mut X,
@@ -88,7 +90,7 @@ impl NoticeMessage {
         }
     }
 
-    /// Writes it; its bytes. `None` if the frame is too short.
+    /// Writes the message, and returns its length. `None` if the frame is too short.
     pub(super) fn emit(&self, from: Rank, frame: &mut [u8], checksum: bool) -> Option<usize> {
         let header = self.header(from);
         let end = HEADER_BYTES + header.n_bytes as usize;
@@ -122,7 +124,8 @@ impl NoticeMessage {
         Header { kind, call, as_floats, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
     }
 
-    /// Reads the message of this header; `None` unless it is as it would have been written.
+    /// Reads the message with this header. `None` unless it is exactly as the sender would write
+    /// it.
     pub(crate) fn read(header: &Header, message: &[u8]) -> Option<Self> {
         let content = match (header.kind, header.part) {
             (MessageKind::Abort, 0) => {
@@ -145,7 +148,7 @@ impl NoticeMessage {
     }
 }
 
-/// The calls that the sender of a question made before; `None` unless they are as it would write
+/// Reads the earlier calls in a question. `None` unless they are exactly as the sender would write
 /// them.
 fn read_calls(question: &Header, payload: &[u8]) -> Option<CallHistory> {
     let mut calls = CallHistory::default();
@@ -170,7 +173,7 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<CallHistory> {
     Some(calls)
 }
 
-/// What a rank has told, if it has. A rank tells itself nothing, and has no link to itself.
+/// Returns the next control message of a rank, if there is one. A rank has no link to itself.
 pub(super) fn hear<X: Transport>(
     transport: &mut X,
     from: Rank,
@@ -185,8 +188,8 @@ pub(super) fn hear<X: Transport>(
     }
 }
 
-/// What a rank has told; `None` if it is gone, and all it has told was heard. Views and messages of
-/// groups before this one are of no interest any more, nor is the view that led to it.
+/// Returns the next control message of a rank. `None` if the rank is gone, and everything it sent
+/// was received. Skips views and messages of earlier groups, and the view that led to this group.
 pub(super) fn listen<X: Transport>(
     transport: &mut X,
     from: Rank,
@@ -198,7 +201,7 @@ pub(super) fn listen<X: Transport>(
             Poll::Ready(Err(error)) if error.kind() == TransportErrorKind::Misuse => {
                 return Poll::Ready(Err(transport_error(error)));
             }
-            // A rank that has ended is no failure until something is needed of it.
+            // A rank that has ended is no failure until something is needed from it.
             Poll::Ready(Err(_)) => return Poll::Ready(Ok(None)),
             Poll::Pending => return Poll::Pending,
         };
@@ -220,7 +223,7 @@ pub(super) fn listen<X: Transport>(
     Poll::Pending
 }
 
-/// What the bytes of a message on the control tag say to the group that makes this call.
+/// Interprets a message on the control tag for the group that makes this call.
 fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<ReceivedNotice>, Error> {
     let header = Header::parse(message, false);
     let header = header.map_err(|error| Error::Frame { rank: from, error })?;
@@ -244,7 +247,7 @@ const fn damaged(rank: Rank) -> Error {
     Error::Frame { rank, error: FrameError::Damaged }
 }
 
-/// An empty frame, if need be one that a notice before has come back from.
+/// Takes an empty frame, if necessary one that an earlier notice has just released.
 pub(super) fn empty_frame<X: Transport>(transport: &mut X) -> Option<X::Frame> {
     if let Poll::Ready(frame) = transport.poll_frame() {
         return frame.ok();

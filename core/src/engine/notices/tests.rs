@@ -1,4 +1,4 @@
-//! Notices over a transport in memory, of which the tests know all that is under way.
+//! Notices over a transport in memory. The tests know everything that is in transit.
 
 use super::message::MESSAGES_PER_LOOK;
 use super::*;
@@ -28,7 +28,7 @@ impl TransportError for Never {
     }
 }
 
-/// A frame as [`Transport::Frame`] must be.
+/// A frame that satisfies [`Transport::Frame`].
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Page([u8; MIN_FRAME_BYTES]);
@@ -47,16 +47,16 @@ impl AsMut<[u8]> for Page {
     }
 }
 
-/// Rank 0's end: what each rank has sent to it on the control tag, and to whom it has sent.
+/// Rank 0's endpoint: control messages that each rank has sent to it, and the ranks it has sent to.
 pub(crate) struct Memory {
     came: Vec<VecDeque<Vec<u8>>>,
     pub(crate) sent_to: Vec<Rank>,
     n_free: usize,
     /// Frames that are free again after the next progress.
     n_under_way: usize,
-    /// How often it was looked after amid computations.
+    /// Number of nudges during computations.
     pub(crate) n_nudges: usize,
-    /// What its clock shows.
+    /// Time on its clock.
     pub(crate) now: Duration,
 }
 
@@ -67,18 +67,18 @@ impl Memory {
         Self { came, sent_to, n_free, n_under_way: 0, n_nudges: 0, now }
     }
 
-    /// Has these bytes come from a rank.
+    /// Delivers these bytes from a rank.
     pub(crate) fn puts(&mut self, from: usize, message: &[u8]) {
         self.came[from].push_back(message.to_vec());
     }
 
-    /// Frames that nobody has.
+    /// Returns the number of frames that no lane has.
     #[cfg(feature = "alloc")]
     pub(crate) const fn n_there(&self) -> usize {
         self.n_free + self.n_under_way
     }
 
-    /// What has come and was not taken is lost.
+    /// Drops all messages that have arrived and were not received.
     #[cfg(feature = "alloc")]
     pub(crate) fn clear(&mut self) {
         self.came.iter_mut().for_each(VecDeque::clear);
@@ -94,11 +94,11 @@ impl Memory {
         self.came[from].push_back(message);
     }
 
-    /// As [`comes`](Self::comes), of any call.
+    /// Same as [`comes`](Self::comes), for any call and content.
     pub(crate) fn says(&mut self, from: usize, call: CallHeader, content: NoticeBody) {
         let mut frame = vec![0; MIN_FRAME_BYTES];
         let n_bytes = NoticeMessage { call, content }.emit(Rank::new(from), &mut frame, false);
-        frame.truncate(n_bytes.expect("room for it"));
+        frame.truncate(n_bytes.expect("the frame is long enough"));
         self.came[from].push_back(frame);
     }
 }
@@ -192,7 +192,7 @@ fn header(kind: MessageKind, epoch: u16, sequence: u32) -> Header {
     Header { kind, call, as_floats, from, part: 0, round: 0, n_values: 0, n_bytes: 0, operands: 0 }
 }
 
-/// What a call of this epoch and number finds while it waits for rank 1.
+/// Polls rank 1 in a call of this epoch and number.
 fn wait(transport: &mut Memory, epoch: u16, sequence: u32) -> Result<bool, Error> {
     let ours = header(MessageKind::Data, epoch, sequence).call;
     Notices::default().listen(transport, &ours, &[Rank(1)])
@@ -221,7 +221,7 @@ fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
 #[test]
 fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its_number() {
     for sequence in [1, 1 << 31, u32::MAX] {
-        // A view has no number; a notice of a later group has one of that group's.
+        // A view has no call number; a notice of a later group has one of that group.
         for (kind, theirs) in
             [(MessageKind::View, 0), (MessageKind::Abort, sequence.wrapping_add(1))]
         {
@@ -230,7 +230,7 @@ fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its
             let ours = header(MessageKind::Data, 2, sequence).call;
             let mut notices = Notices::default();
             let mut wait = || notices.listen(&mut transport, &ours, &[Rank(1)]);
-            // What it sent before may have come just now: lanes look once more.
+            // Its earlier messages may have arrived just now, so lanes poll once more.
             assert_eq!(wait(), Ok(true), "{kind:?} in call {sequence}");
             assert_eq!(wait(), aborted(AbortReason::Left, Rank(1)), "{kind:?} in call {sequence}");
         }
@@ -243,7 +243,7 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
     let ours = header(MessageKind::Data, 2, 5).call;
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
-    // Rank 1 was through with call 5, gave up call 6, and shrinks.
+    // Rank 1 has finished call 5, aborts call 6, and shrinks.
     transport.comes(1, MessageKind::Abort, 2, 6);
     transport.comes(1, MessageKind::View, 3, 0);
     for _ in 0..3 {
@@ -251,7 +251,7 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
         notices.listen_in_turn(&mut transport, &ours).expect("call 5 can be finished");
     }
     assert!(transport.came[1].is_empty(), "both were heard");
-    // Who still waits for it counts differently, and so does the next call.
+    // A call that still waits for rank 1 is counted differently, and so is the next call.
     let told = aborted(AbortReason::Dropped, Rank(0));
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
     let next = CallHeader { sequence: 6, ..ours };
@@ -272,12 +272,12 @@ fn what_is_of_no_interest_is_passed_over_and_one_look_ends() {
     assert_eq!(wait(&mut transport, 2, 5), aborted(AbortReason::Dropped, Rank(0)));
 }
 
-/// The call of number 5 in epoch 2, with this operation.
+/// Returns the header of call 5 in epoch 2 with this operation.
 fn call(op: OpCode) -> CallHeader {
     CallHeader { op, ..header(MessageKind::Data, 2, 5).call }
 }
 
-/// What rank 0 says while it waits for rank 1 in the call of number 5.
+/// Begins call 5, a sum, on rank 0, and waits for rank 1.
 fn sum(transport: &mut Memory) -> (Notices, Result<bool, Error>) {
     let mut notices = Notices::default();
     notices.begin(transport, &call(OpCode::Sum), false, true).expect("nothing has come");
@@ -294,14 +294,14 @@ fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
     }
 }
 
-/// A rank disagreed on the operation with this one, which said that.
+/// Returns the notice of a rank that disagreed on the operation with `culprit`, which makes `said`.
 const fn disagreed(culprit: Rank, said: OpCode) -> NoticeBody {
     NoticeBody::GaveUp { reason: AbortReason::Mismatch(Field::Op), culprit, said: said as u64 }
 }
 
 #[test]
 fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
-    // Rank 1, which wants a sum as this rank does, disagrees with rank 2; or the reverse.
+    // Rank 1 makes a sum, as this rank does, and disagrees with rank 2; or the reverse.
     for (teller, said, with, expected) in [
         (
             OpCode::Sum,
@@ -333,7 +333,7 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
 
 #[test]
 fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
-    // Rank 1 wants a sum as this rank does.
+    // Rank 1 makes a sum, as this rank does.
     for (culprit, said) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
         let mut transport = Memory::new(3, 0);
         let mut notices = Notices::default();
@@ -350,7 +350,7 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
     let ours = call(OpCode::Sum);
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
-    // Both disagreed in call 6, which this rank has not come to: rank 2 is heard first.
+    // Both disagreed in call 6, which this rank has not begun. Rank 2's notice comes first.
     for (rank, culprit) in [(2, Rank(1)), (1, Rank(2))] {
         let content = disagreed(culprit, OpCode::Max);
         transport.says(rank, CallHeader { sequence: 6, ..ours }, content);
@@ -394,7 +394,7 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
 
 #[test]
 fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
-    // This rank's first call has number 5: it knows of none before.
+    // This rank's first call has number 5. It has made none before.
     for (asked, waits) in [(4, false), (5, false), (6, true), (7, true)] {
         let mut transport = Memory::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
@@ -410,7 +410,7 @@ fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
 
 #[test]
 fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
-    // Also where numbers wrap: nobody has asked about call 0 before.
+    // Also where numbers wrap: no rank has asked about call 0 before.
     for first in [5, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
         for asked in [[1, 2], [2, 1]] {
             let mut transport = Memory::new(3, 9);

@@ -1,22 +1,22 @@
-//! Calls that are replayed as they were compiled.
+//! Replay of compiled calls.
 
 use super::*;
 use crate::frame::{HEADER_BYTES, MessageFields};
 use crate::primitive::Slot;
 use crate::schedule::RecursiveDoubling;
 
-/// What rank 1 of 2 sends in an all-gather of `engine`'s.
+/// Returns the message that rank 1 of 2 sends in an all-gather of `engine`.
 fn part_of_rank_1(program: &Program<'_>, n_values: usize) -> Vec<u8> {
     of_rank_1(program, 1, n_values)
 }
 
-/// What rank 1 sends of a part.
+/// Returns the message that rank 1 sends for a part.
 fn of_rank_1(program: &Program<'_>, part: u32, n_values: usize) -> Vec<u8> {
     let (from, round, n_values) = (Rank(1), 0, n_values as u32);
     let fields = MessageFields { from, part, round, n_values };
     let mut message = vec![0; HEADER_BYTES + 4 * n_values as usize];
     let header = program.template.filled(&fields, 1, false);
-    header.write(&mut message, program.checksum).expect("there is room");
+    header.write(&mut message, program.checksum).expect("the message is long enough");
     message
 }
 
@@ -54,7 +54,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         assert_eq!(transport.sent_to, [Rank(1); 2]);
         assert_eq!(replay.report.wire_bytes, engine.report.wire_bytes);
 
-        // A message of another call, or of another length, is for an engine to judge.
+        // An engine must judge a message of another call, or of another length.
         for (sequence, n_values) in [(8, 10), (9, 9)] {
             replay.begin(9, &program.report(1), Duration::ZERO, &mut lanes);
             transport.puts(1, &part_of_rank_1(&program.numbered(sequence), n_values));
@@ -70,7 +70,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
     }
 }
 
-/// Of 2 ranks that exchange their arrays each has a last step that stores what was combined.
+/// If 2 ranks exchange their arrays, the last step of each stores what was combined.
 #[test]
 fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending() {
     let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
@@ -90,7 +90,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
     let program = engine.program;
     assert_eq!((program.n_steps, compiled.step(1).map(|step| step.n_steps)), (3, Some(2)));
 
-    // What is combined is pending twice, or what is stored, or nothing.
+    // The combination is pending twice, or the store is, or nothing is.
     for n_quick in 1..4 {
         let mut replay = Replay::default();
         replay.begin(1, &program.report(1), Duration::ZERO, &mut lanes);
@@ -111,7 +111,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
             panic!("{:?}", again.done)
         };
         assert_eq!([again.done[0], combined], first.done[..2]);
-        // Each message brought one.
+        // Each message brought one frame.
         assert_eq!(transport.n_there(), 8 + 1 + n_quick, "no frame is lost");
     }
 }

@@ -1,4 +1,4 @@
-//! The agreement of whole groups over a network in memory, where a seed decides what happens next.
+//! Agreement of whole groups over a network in memory. A seed decides what happens next.
 
 use super::*;
 use std::collections::VecDeque;
@@ -28,16 +28,16 @@ enum RankOutcome {
 
 struct SimulatedRank {
     agreement: Agreement,
-    /// Fences of this epoch.
+    /// Ranks whose fence of this epoch has arrived.
     fences: RankSet,
     outcome: RankOutcome,
 }
 
-/// Ranks and their links, each in order; a seed decides what happens next.
+/// Ranks and their links, each in order. A seed decides what happens next.
 struct Network {
     random: Random,
     ranks: Vec<SimulatedRank>,
-    /// From a to b at a · size + b.
+    /// The link from a to b is at a · size + b.
     ballots: Vec<VecDeque<Ballot>>,
     fences: Vec<VecDeque<(u16, View)>>,
 }
@@ -66,7 +66,7 @@ impl Network {
         self.ranks[rank].outcome == RankOutcome::Busy
     }
 
-    /// Does something to a rank's agreement; a new epoch makes its fences void.
+    /// Changes a rank's agreement. A new epoch makes its fences void.
     fn touch(&mut self, rank: usize, act: impl FnOnce(&mut Agreement)) {
         let node = &mut self.ranks[rank];
         let epoch = node.agreement.epoch();
@@ -97,7 +97,8 @@ impl Network {
         }
     }
 
-    /// Delivers the oldest ballot and, to a rank that has decided for the sender, the oldest fence.
+    /// Delivers the oldest ballot. If the receiver has decided for the sender, also the oldest
+    /// fence.
     fn deliver(&mut self, from: usize, to: usize) {
         let link = from * self.size() + to;
         if let Some(ballot) = self.ballots[link].pop_front() {
@@ -125,8 +126,8 @@ impl Network {
         }
     }
 
-    /// One thing happens to one rank; one time in `chaos` it dies, and as often it is impatient or
-    /// believes another to be lost.
+    /// Makes one thing happen to one rank. One time in `chaos` it dies, twice as often it runs out
+    /// of patience, and as often it believes another rank lost.
     fn step(&mut self, chaos: Option<usize>) {
         let size = self.size();
         let (rank, from) = (self.random.below(size), self.random.below(size));
@@ -170,7 +171,7 @@ impl Network {
         self.ranks.iter().enumerate().filter_map(done).collect()
     }
 
-    /// What must hold at any time.
+    /// Checks what must hold at any time.
     fn check(&self, seed: u64) {
         let groups = self.groups();
         for &(a, epoch, ours) in &groups {
@@ -198,7 +199,7 @@ fn groups_of_an_epoch_are_equal_or_disjoint_whatever_happens() {
         n_groups += groups.len();
         n_partial += groups.iter().filter(|(.., v)| (2..size).contains(&v.members.len())).count();
     }
-    // The test is about groups that form in spite of it all.
+    // The test is about groups that form in spite of failures.
     assert!(n_groups > 5000 && n_partial > 500, "{n_groups} groups, {n_partial} of some");
 }
 
@@ -228,7 +229,7 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
         for _ in 0..if dies_first { 0 } else { network.random.below(20 * size) } {
             network.step(None);
         }
-        // Whoever is done has left properly.
+        // A rank that has finished has left properly.
         for &rank in &lost {
             if network.is_busy(rank) {
                 network.ranks[rank].outcome = RankOutcome::Dead;
@@ -270,7 +271,7 @@ fn a_late_rank_is_excluded_and_not_a_group_of_its_own() {
         late.hear(from, &ballot);
     }
     assert!(matches!(late.decide(), Some(Decision::Excluded(Rank(1 | 2)))));
-    // Also where the groups are equal.
+    // Also if the groups have equal sizes.
     let mut late = Agreement::new(Rank(0), RankSet::first(2), (0, 0), 1);
     let members = RankSet::first(2).without(Rank(0));
     late.hear(
@@ -300,7 +301,7 @@ fn an_impatient_rank_excludes_itself() {
     assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
 }
 
-/// The ballot of epoch 1 for these members.
+/// Returns the ballot of epoch 1 for these members.
 fn ballot(members: &[u32]) -> Ballot {
     let mut set = RankSet::EMPTY;
     members.iter().for_each(|&rank| set.insert(Rank(rank)));
@@ -324,12 +325,12 @@ fn of_groups_that_left_a_rank_out_the_largest_counts_whoever_is_heard_first() {
 
 #[test]
 fn of_equal_groups_that_left_each_other_out_the_one_without_the_lowest_rank_is_excluded() {
-    // A rank and its group, which leaves out another; that one and its group.
+    // A rank and its group, which leaves out another rank; that rank and its group.
     for (own, ours, other, theirs, is_excluded) in [
         (0, &[0][..], 1, &[1][..], false),
         (1, &[1], 0, &[0], true),
         (1, &[1, 2], 3, &[0, 3], true),
-        // Both have it, and then neither is.
+        // Both groups have the lowest rank, so neither is excluded.
         (1, &[0, 1], 2, &[0, 2], false),
     ] {
         let mut agreement = Agreement::new(Rank(own), RankSet::first(4), (0, 0), 1);
@@ -345,7 +346,7 @@ fn of_equal_groups_that_left_each_other_out_the_one_without_the_lowest_rank_is_e
     }
 }
 
-/// Rank 0 of three, which has decided for all of them in epoch 1.
+/// Returns the agreement of rank 0 of three, which has decided for all of them in epoch 1.
 fn decided() -> Agreement {
     let all = View { members: RankSet::first(3), n_tags: 1 };
     let mut agreement = Agreement::new(Rank(0), all.members, (0, 0), 1);
@@ -360,8 +361,8 @@ fn decided() -> Agreement {
 fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
     let mut agreement = decided();
     let two = View { members: RankSet::first(2), n_tags: 1 };
-    // Rank 1 has come to leave out rank 2: what was decided does not hold, and rank 1 must say so
-    // in the next epoch.
+    // Rank 1 now leaves out rank 2. So the decision does not hold, and rank 1 must say so in the
+    // next epoch.
     agreement.hear(Rank(1), &Ballot { context: 0, epoch: 1, view: two, heard: true });
     assert_eq!((agreement.epoch(), *agreement.view()), (2, two));
     assert_eq!(agreement.decide(), None);
@@ -376,10 +377,11 @@ fn a_ballot_of_an_earlier_epoch_changes_nothing_but_is_answered() {
     (0..3).for_each(|rank| agreement.settle(Rank(rank)));
     let before = agreement.clone();
     let all = *agreement.view();
-    // Rank 1 leaves out rank 2, or this one, or leaves; or counts more tags, or agrees.
+    // Rank 1 leaves out rank 2, or this rank, or leaves; or it counts more tags, or agrees.
     for members in [RankSet::first(2), all.members.without(Rank(0)), all.members.without(Rank(1))] {
         for (members, n_tags) in [(members, 1), (all.members, 8), (all.members, 1)] {
-            // So early that it would be late, if epochs were not counted from the first one.
+            // Some are so early that they would count as late, if epochs were not counted from the
+            // first one.
             for epoch in [1, 0, u16::MAX, MAX_EPOCHS + 1] {
                 let view = View { members, n_tags };
                 let ballot = Ballot { context: 0, epoch, view, heard: true };
@@ -393,13 +395,13 @@ fn a_ballot_of_an_earlier_epoch_changes_nothing_but_is_answered() {
     let again = Ballot { context: 0, epoch: 1, view: all, heard: false };
     agreement.hear(Rank(1), &again);
     assert!(agreement.owed().contains(Rank(1)) && !agreement.owed().contains(Rank(2)));
-    // What is heard of the epoch itself still counts.
+    // Ballots of the epoch itself still count.
     for from in [Rank(1), Rank(2)] {
         assert_eq!(agreement.decide(), None);
         agreement.hear(from, &Ballot { epoch: 2, heard: true, ..again });
     }
     assert_eq!(agreement.decide(), Some(Decision::Group));
-    // One of another communicator is nobody's.
+    // A ballot of another communicator is ignored.
     agreement.hear(Rank(1), &Ballot { context: 1, epoch: 9, ..again });
     assert_eq!((agreement.epoch(), agreement.is_decided()), (2, true));
 }
@@ -431,7 +433,7 @@ fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
     let all = View { members: RankSet::first(3), n_tags: 1 };
     let farewell = decided().farewell();
     assert_eq!((farewell.epoch, farewell.view.members), (2, all.members.without(Rank(0))));
-    // Whether another member has decided or not.
+    // It does not matter whether another member has decided.
     let mut undecided = Agreement::new(Rank(1), all.members, (0, 0), 1);
     let mut fencing = undecided.clone();
     for from in [Rank(0), Rank(2)] {
@@ -443,7 +445,7 @@ fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
         assert!(!agreement.is_decided());
         assert_eq!((agreement.epoch(), *agreement.view()), (2, farewell.view));
     }
-    // Before the decision nobody can be done.
+    // Before the decision no rank can have finished.
     let leaves_early = Agreement::new(Rank(0), all.members, (0, 0), 1);
     assert_eq!(leaves_early.farewell().epoch, 1);
 }
