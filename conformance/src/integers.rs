@@ -25,10 +25,10 @@ pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
         comm.config_mut().timeout = PATIENT;
         for (seed, &(collective, schedule)) in ROUTES.iter().enumerate() {
             let counts = [1003, 0, 1, size - 1, 9001];
-            let round = Round { size, seed, count: counts[seed % counts.len()] };
-            round.call::<T, _>(&mut comm, collective, schedule)?;
+            let case = IntegerCase { size, seed, count: counts[seed % counts.len()] };
+            case.call::<T, _>(&mut comm, collective, schedule)?;
         }
-        Round { size, seed: ROUTES.len(), count: 9001 }.pass_on::<T, _>(&mut comm)
+        IntegerCase { size, seed: ROUTES.len(), count: 9001 }.pass_on::<T, _>(&mut comm)
     });
     for (rank, outcome) in backend.ranks(size).zip(outcomes) {
         assert_eq!(outcome, Ok(()), "{size} ranks, {}: rank {rank}", T::DTYPE);
@@ -36,13 +36,13 @@ pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
 }
 
 /// A call, and what each rank has for it.
-struct Round {
+struct IntegerCase {
     size: usize,
     seed: usize,
     count: usize,
 }
 
-impl Round {
+impl IntegerCase {
     /// The bits of a rank's values, of which a type takes the lowest.
     fn bits(&self, rank: usize) -> Vec<u64> {
         let mut random = Random((self.seed * self.size + rank) as u64);

@@ -36,8 +36,9 @@
 //! other ranks' bits. The results of the threads backend are checked so; those of any other must
 //! have the same bits.
 
-mod at_once;
 pub mod case;
+mod concurrent_calls;
+mod concurrent_messages;
 pub mod data;
 pub mod integers;
 mod messages;
@@ -45,7 +46,6 @@ pub mod oracle;
 mod prepared;
 pub mod suite;
 pub mod tamper;
-mod under_way;
 pub mod wrapped;
 
 pub use case::{Case, Operation, all, pairwise, pairwise_of};

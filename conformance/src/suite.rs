@@ -4,12 +4,12 @@
 //! `make` gives the backend with frames of some bytes (`None`: its default; a backend without the
 //! choice always gives that). A check panics if something is wrong, on the rank that finds it.
 
-use crate::at_once::at_once;
+use crate::concurrent_calls::concurrent_calls;
+use crate::concurrent_messages::concurrent_messages;
 use crate::integers::integers;
 use crate::messages::messages;
 use crate::prepared::prepared;
 use crate::tamper::tamper;
-use crate::under_way::under_way;
 use crate::{
     Backend, Case, Operation, Threads,
     case::{ROUTES, needs_all},
@@ -41,10 +41,10 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("every pair of choices gives the result of threads, which is right", conformance),
         ("shares may be of any lengths", unequal_shares),
         ("calls in a row on one communicator", many_calls),
-        ("calls at once, on groups that overlap", at_once),
+        ("calls at once, on groups that overlap", concurrent_calls),
         ("integers are moved and reduced exactly", integers),
         ("messages between two ranks, several at once", messages),
-        ("messages under way come to the receives they are for", under_way),
+        ("messages under way come to the receives they are for", concurrent_messages),
         ("prepared calls give the bits of calls made in full", prepared),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
@@ -264,9 +264,9 @@ const CODEC: u64 = 7;
 const DONE_BEFORE: u64 = 8;
 const UNEXPECTED: u64 = 99;
 
-type Twist = (&'static str, fn(&mut Case));
+type CaseChange = (&'static str, fn(&mut Case));
 
-const TWISTS: [Twist; 4] = [
+const CASE_CHANGES: [CaseChange; 4] = [
     ("count", |case| case.count += 1),
     ("op", |case| case.op = Operation::Max),
     ("type", |case| case.dtype = DType::Bf16),
@@ -282,13 +282,13 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
         return;
     }
     for (collective, schedule) in ROUTES {
-        for (name, twist) in TWISTS {
+        for (name, change) in CASE_CHANGES {
             if name == "op" && !collective.reduces() {
                 continue;
             }
             let honest = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
             let mut twisted = honest;
-            twist(&mut twisted);
+            change(&mut twisted);
             let backend = make(Some(20_000));
             let start = Instant::now();
             let outcomes = backend.run(size, |mut comm| {

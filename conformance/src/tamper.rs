@@ -3,17 +3,17 @@
 use crate::wrapped::{Hooks, Wrapped};
 
 /// What may happen to a received message: change its bytes, and its length by returning another.
-pub type Harm = Box<dyn FnMut(&mut [u8], usize) -> usize + Send>;
+pub type FrameDamage = Box<dyn FnMut(&mut [u8], usize) -> usize + Send>;
 
 /// Wraps `inner`; `harm` sees every received frame and its length.
-pub fn tamper<X>(inner: X, harm: Harm) -> Wrapped<X> {
-    Wrapped::new(inner, Tamper(harm))
+pub fn tamper<X>(inner: X, harm: FrameDamage) -> Wrapped<X> {
+    Wrapped::new(inner, TamperHook(harm))
 }
 
 /// The hook that does it.
-struct Tamper(Harm);
+struct TamperHook(FrameDamage);
 
-impl Hooks for Tamper {
+impl Hooks for TamperHook {
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         (self.0)(frame, n_bytes)
     }

@@ -145,8 +145,8 @@ impl Case {
         let bound_on_result =
             (self.scope == Scope::Result && self.coding().loss() == Loss::Bound).then_some(asked);
         let limits = match self.coding().loss() {
-            Loss::Setting => Limits::of_setting(self, inputs),
-            _ => Limits { bound: report.bound, worst_case: report.worst_case },
+            Loss::Setting => ErrorLimits::of_setting(self, inputs),
+            _ => ErrorLimits { bound: report.bound, worst_case: report.worst_case },
         };
         let origins = self.origins(rank, &dealt_by);
         if result.len() != origins.len() {
@@ -175,9 +175,9 @@ impl Case {
         got: T,
         owner: usize,
         operands: &[f64],
-        limits: Limits,
+        limits: ErrorLimits,
     ) -> Result<f64, String> {
-        let Limits { bound, worst_case } = limits;
+        let ErrorLimits { bound, worst_case } = limits;
         let got = got.to_f64();
         let is_same = |want: f64| got == want || (got.is_nan() && want.is_nan());
         if !self.collective.reduces() {
@@ -236,14 +236,14 @@ impl Case {
 
 /// How far results may be off.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ErrorLimits {
     /// Each operand.
     bound: f64,
     /// The result.
     worst_case: Option<f64>,
 }
 
-impl Limits {
+impl ErrorLimits {
     /// By a codec that keeps no bound: what its setting costs the largest sum there could be.
     fn of_setting<T: Float>(case: &Case, inputs: &[Vec<T>]) -> Self {
         let values = inputs.iter().flatten().map(|x| x.to_f64()).filter(|x| x.is_finite());

@@ -39,10 +39,10 @@ pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
 }
 
 /// Two axes, the later one first, and the choice on each.
-type Pair = [(usize, usize); 2];
+type ChoicePair = [(usize, usize); 2];
 
 /// The pairs of choices that a case shows.
-fn shown<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = Pair> + 'a {
+fn shown<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
     let means = meanings(i);
     let is_alone = sizes[i[axis::SIZE]] == 1;
     let is_empty = i[axis::COUNT] == 0;
@@ -100,7 +100,7 @@ mod tests {
 
     /// Every pair that any case shows, found without the search: whether choices mean something
     /// depends on few axes, of which this goes through all.
-    fn possible(sizes: &[usize]) -> BTreeSet<Pair> {
+    fn possible(sizes: &[usize]) -> BTreeSet<ChoicePair> {
         const DECISIVE: [usize; 8] = [
             axis::ROUTE,
             axis::CODEC,
@@ -142,7 +142,8 @@ mod tests {
     fn every_pair_of_choices_is_in_the_cover_and_few_cases_are() {
         for sizes in [&SIZES[..], &suite::SIZES] {
             let cases = cover(sizes);
-            let covered: BTreeSet<Pair> = cases.iter().flat_map(|i| shown(i, sizes)).collect();
+            let covered: BTreeSet<ChoicePair> =
+                cases.iter().flat_map(|i| shown(i, sizes)).collect();
             let lost: Vec<_> = possible(sizes).difference(&covered).copied().collect();
             assert!(lost.is_empty(), "{sizes:?}: {lost:?}");
             // Each route at each size is a pair.

@@ -18,7 +18,7 @@ const TAGS: [u32; 2] = [9, u32::MAX];
 const BOUND: f64 = 1e-3;
 
 /// A transport of few channels has nothing to show here.
-pub(crate) fn under_way<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
         backend.run_transports(size, |transport| {
@@ -41,7 +41,7 @@ pub(crate) fn under_way<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: u
 
 /// What a rank starts.
 #[derive(Clone, Copy)]
-enum Start {
+enum StartedWork {
     /// A message to a rank, or from it, with a tag.
     Send(usize, u32),
     Recv(usize, u32),
@@ -49,7 +49,7 @@ enum Start {
     Sum,
 }
 
-type Wait<'w> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'w>>;
+type PendingWait<'w> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'w>>;
 
 /// All ranks send all, themselves too, a few messages of each tag while they sum something up. All
 /// draw orders of their own; what is fixed is which messages of a tag follow each other.
@@ -60,16 +60,16 @@ fn in_any_order<'a, X: Transport + 'a>(
     let (rank, size) = (world.rank().index(), world.size());
     for round in 0..3 {
         let mut random = Random(((seed * 3 + round) * size + rank) as u64);
-        let (mut starts, mut n_sums) = (vec![Start::Sum; N_CALLS], 0);
+        let (mut starts, mut n_sums) = (vec![StartedWork::Sum; N_CALLS], 0);
         for (peer, tag) in (0..size).flat_map(|peer| TAGS.map(|tag| (peer, tag))) {
             for _ in 0..PER_TAG {
-                starts.extend([Start::Send(peer, tag), Start::Recv(peer, tag)]);
+                starts.extend([StartedWork::Send(peer, tag), StartedWork::Recv(peer, tag)]);
             }
         }
         for at in (1..starts.len()).rev() {
             starts.swap(at, random.below(at + 1));
         }
-        let mut waits: Vec<Wait<'_>> = Vec::new();
+        let mut waits: Vec<PendingWait<'_>> = Vec::new();
         let mut n_started = [vec![0; size * TAGS.len()], vec![0; size * TAGS.len()]];
         let mut nth = |is_sent: bool, peer: usize, tag: u32| {
             let n = &mut n_started[usize::from(is_sent)][peer * TAGS.len() + usize::from(tag == 9)];
@@ -78,13 +78,13 @@ fn in_any_order<'a, X: Transport + 'a>(
         };
         for start in starts {
             waits.push(match start {
-                Start::Send(to, tag) => {
+                StartedWork::Send(to, tag) => {
                     let values = message(rank, to, tag, nth(true, to, tag), round);
                     let plan = [Plan::raw(), Plan::foldwire(Bound::Absolute(BOUND))][to % 2];
                     let sent = world.start_send(values, Rank::new(to), tag, &plan)?;
                     Box::pin(async { sent.await.into_result().map(drop) })
                 }
-                Start::Recv(from, tag) => {
+                StartedWork::Recv(from, tag) => {
                     let want = message(from, rank, tag, nth(false, from, tag), round);
                     let room = vec![f32::NAN; want.len()];
                     let came = world.start_recv(room, Rank::new(from), tag)?;
@@ -99,7 +99,7 @@ fn in_any_order<'a, X: Transport + 'a>(
                         Ok(())
                     })
                 }
-                Start::Sum => {
+                StartedWork::Sum => {
                     n_sums += 1;
                     if n_sums == 2 {
                         assert_eq!(world.all_reduce_scalar(1_i32, Op::Sum)?, size as i32);
@@ -131,7 +131,7 @@ fn message(from: usize, to: usize, tag: u32, nth: usize, round: usize) -> Vec<f3
 }
 
 /// Polls until it is done, as an executor that knows nothing else would.
-fn drive(mut wait: Wait<'_>) -> Result<(), Error> {
+fn drive(mut wait: PendingWait<'_>) -> Result<(), Error> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
         if let std::task::Poll::Ready(result) = wait.as_mut().poll(&mut context) {

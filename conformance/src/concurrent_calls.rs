@@ -14,7 +14,7 @@ const N_CALLS: usize = 6;
 static NO_COUNTS: Counts = Counts::NONE;
 
 /// A transport of one channel has nothing to show here.
-pub(crate) fn at_once<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let backend = make(Some(20_000));
     // Of the sizes that all backends have, or of any.
     let (cover, n_cases) =
@@ -66,8 +66,8 @@ fn batch<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
 ) -> Result<Vec<u64>, Error> {
-    type Wait<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
-    let mut waits: Vec<Option<Wait<'_>>> = Vec::new();
+    type PendingWord<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
+    let mut waits: Vec<Option<PendingWord<'_>>> = Vec::new();
     for case in cases {
         waits.push(Some(with_type!(case.dtype, T => {
             let call = case.start_at_once::<T, X>(world, &NO_COUNTS)?;
