@@ -1,4 +1,4 @@
-//! A row of the product schedule × pipeline × codec.
+//! A plan: one combination of schedule, pipeline and codec.
 
 mod rounding;
 
@@ -15,13 +15,13 @@ use crate::schedule::{Division, Schedule};
 use crate::select;
 use core::{fmt, ptr};
 
-/// From so many values on, [`Sampling::Auto`] samples.
+/// Minimum number of values for [`Sampling::Auto`] to sample.
 const LONG: usize = 1 << 20;
 
-/// How a collective is to be carried out. All ranks of a call must use the same.
+/// How a collective is carried out. All ranks of a call must use the same plan.
 ///
-/// More fields may come. Start from [`Plan::raw`], [`Plan::foldwire`] or [`Preset::plan`], and
-/// change it by methods or by fields.
+/// More fields may follow. Start from [`Plan::raw`], [`Plan::foldwire`] or [`Preset::plan`], and
+/// change the plan with methods or fields.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ const LONG: usize = 1 << 20;
 ///     .with_schedule(&schedule::RecursiveDoubling);
 /// # let _ = plan;
 ///
-/// // With other parts than the preset's.
+/// // With another pipeline and division than the preset's.
 /// let other = plan
 ///     .with_pipeline(foldwire::pipeline::COMPRESS_ONCE)
 ///     .with_division(foldwire::layout::Division::Blocks);
@@ -41,59 +41,59 @@ const LONG: usize = 1 << 20;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Who talks to whom; `None`: what [`select::schedule`] thinks fastest.
+    /// The schedule; `None`: the one that [`select::schedule`] expects to be fastest.
     pub schedule: Option<&'static dyn Schedule>,
-    /// Where data is compressed and reduced.
+    /// The pipeline: the points at which data is compressed and reduced.
     pub pipeline: Pipeline,
-    /// How values become bytes.
+    /// Codec that encodes the values.
     pub codec: CodecId,
-    /// The codec's own number, as the rate of one or how many bits another drops; 0 for its default
-    /// ([`CodecId::setting`]).
+    /// The codec's own number, such as its rate or the number of bits that it drops; 0 for its
+    /// default ([`CodecId::setting`]).
     pub setting: u16,
-    /// How far apart the array's rows are, and its planes, in values; 0 if that is not known
+    /// Distance between the array's rows, and between its planes, in values; 0 if unknown
     /// ([`with_shape`](Plan::with_shape)).
     pub strides: [u32; 2],
-    /// What values are predicted from ([`with_prediction`](Plan::with_prediction)).
+    /// Neighbours that values are predicted from ([`with_prediction`](Plan::with_prediction)).
     pub prediction: Prediction,
-    /// The error allowed; `None`: no error (lossy codecs then store values as they are).
+    /// The allowed error; `None`: no error (lossy codecs then store values unchanged).
     pub bound: Option<Bound>,
-    /// What the bound bounds.
+    /// Values that the bound applies to.
     pub scope: Scope,
-    /// How far apart the values are that the bound lets a lossy codec choose from.
+    /// Spacing of the lattice that the bound lets a lossy codec choose from.
     pub spacing: Spacing,
-    /// To which points a lossy codec's values are rounded.
+    /// Lattice points that a lossy codec rounds values to.
     pub rounding: Rounding,
-    /// How an all-reduce divides the array.
+    /// Division of the array in an all-reduce.
     pub division: Division,
-    /// Whether a relative bound may be taken of a sample.
+    /// Permission to take the value range of a relative bound from a sample.
     pub sampling: Sampling,
-    /// Arrays of fewer bytes in all travel as they are, without a look at them.
+    /// Shorter arrays, in bytes of the whole array, travel unchanged and are not scanned.
     pub exact_below: usize,
-    /// Whether all ranks get the same bits ([`as_published`](Plan::as_published)).
+    /// True if all ranks get the same bits ([`as_published`](Plan::as_published)).
     pub same_bits: bool,
-    /// Whether codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
+    /// True if codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
     pub is_auto: bool,
 }
 
-/// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample:
+/// Permission to take the value range for [`Bound::Relative`] and [`Bound::Psnr`] from a sample:
 /// one block of 32 values in 64 of each rank's data.
 ///
-/// A sample's range is at most the whole range, so the bound is at most the one asked for, and
-/// never broken; it is in [`Report::bound`](crate::Report::bound). Where the halves of the sample
-/// disagree, all data are looked at after all. With a bound on the result ([`Scope::Result`]) they
-/// always are.
+/// A sample's range is at most the whole range. So the bound is at most the requested one, and it
+/// holds. [`Report::bound`](crate::Report::bound) has its value. If the two halves of the sample
+/// disagree, all data are scanned. With a bound on the result ([`Scope::Result`]) all data are
+/// always scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sampling {
-    /// Sample arrays of 2²⁰ values or more, where another pass over the data would show.
+    /// Sample arrays of 2²⁰ values or more, where a scan of all data would take noticeable time.
     #[default]
     Auto,
     /// Sample arrays of any length.
     Always,
-    /// Look at all data.
+    /// Scan all data.
     Never,
 }
 
-/// Plans are equal if calls by them are, whatever the data.
+/// Plans are equal if calls with them are equal for all data.
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
         let Self {
@@ -113,7 +113,7 @@ impl PartialEq for Plan {
             same_bits,
             is_auto,
         } = *self;
-        // Schedules without data may all have the same address.
+        // All schedules without data may have the same address.
         let same_schedule = match (schedule, other.schedule) {
             (None, None) => true,
             (Some(a), Some(b)) => ptr::addr_eq(a, b) && a.name() == b.name(),
@@ -153,20 +153,20 @@ impl Plan {
         }
     }
 
-    /// The same, with nothing lost.
+    /// The same plan without any loss.
     pub(crate) const fn exactly(self) -> Self {
         let (pipeline, codec) = (pipeline::RAW, CodecId::Raw);
         Self { pipeline, codec, setting: 0, bound: None, is_auto: false, ..self }
     }
 
-    /// The plan as it applies to values of this type: exact if its codec is
-    /// [not for them](CodecId::is_for), as for integers.
+    /// The plan as it applies to values of this type: exact if its codec [does not
+    /// support](CodecId::is_for) the type, as for integers.
     #[must_use]
     pub const fn for_values(self, dtype: DType) -> Self {
         if self.codec.is_for(dtype) { self } else { self.exactly() }
     }
 
-    /// Foldwire's own way: fZ-light, folded in one pass, parts of equal weight.
+    /// Foldwire's own plan: fZ-light, reduced in one pass, with parts of equal weight.
     #[must_use]
     pub const fn foldwire(bound: Bound) -> Self {
         let mut plan = Self::raw().compressed(pipeline::FUSED, bound);
@@ -174,8 +174,8 @@ impl Plan {
         plan
     }
 
-    /// Exact compression: of each chunk the exact codec that a sample says is shortest
-    /// ([`CodecId::Lossless`]). Reductions are floating-point sums, as those of [`raw`](Plan::raw).
+    /// Exact compression: each chunk uses the exact codec that is shortest for a sample
+    /// ([`CodecId::Lossless`]). Reductions are floating-point sums, as with [`raw`](Plan::raw).
     ///
     /// # Examples
     /// ```
@@ -192,25 +192,33 @@ impl Plan {
         plan
     }
 
-    /// What a call should do, chosen for each: exactly or within the bound, by which codec, by
-    /// which schedule. [`select::plan`] says how, from the length of the array, the number of
-    /// ranks, the [rate of links](crate::Config::link_rate), the machine's
-    /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
-    /// sample of all ranks' data says of its ratio. Where nobody tells the rate of links, first
-    /// calls measure it, which takes a 16th of their bytes at most (with the feature `alloc`; until
-    /// then links count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s). There, too,
-    /// where exact and compressed calls are expected to take about as long, the third to tenth call
-    /// of the same collective, operation, type, bound and length (by powers of two) are made
-    /// exactly and compressed in turn and timed; later ones keep to what was sooner. Ranks of one
-    /// process, which hand frames over, measure no links: their calls are exact, but for arrays of
-    /// a MiB or more that nobody reduces, which are tried so. What was chosen is in the
-    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of
-    /// the user's, of which no bound can be kept, are exact. Messages between two ranks go as by
-    /// [`foldwire`](Plan::foldwire).
+    /// Foldwire's plan, chosen anew for each call: exact or within the bound, with one of several
+    /// codecs and schedules. [`select::plan`] has the rules.
     ///
-    /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
-    /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the
-    /// other then is that of [`foldwire`](Plan::foldwire).
+    /// *Inputs.* The choice depends on the length of the array, the number of ranks, the [rate of
+    /// links](crate::Config::link_rate) and the machine's [speeds](crate::Config::speeds). If the
+    /// call is long enough, it also depends on the compression ratio of a sample of all ranks'
+    /// data.
+    ///
+    /// *Rates of links.* If the rate is not known, the first calls measure it, which takes at most
+    /// a 16th of their bytes (with the feature `alloc`). Until then links count as 10 Gbit/s, and
+    /// memory that ranks of a node share as 3 GB/s.
+    ///
+    /// *Trials.* If exact and compressed calls are expected to take about as long, some calls are
+    /// timed (with the feature `alloc`). These are the third to tenth call of the same collective,
+    /// operation, type, bound and length (by powers of two). They are made exactly and compressed
+    /// in turn. Later calls keep to the faster way.
+    ///
+    /// *Ranks of one process* hand frames over and measure no links. Their calls are exact. Only
+    /// arrays of a MiB or more in collectives that do not reduce are tried as above.
+    ///
+    /// Products and user-defined operations are exact, because no bound can be kept for them.
+    /// Messages between two ranks travel as with [`foldwire`](Plan::foldwire). The report has [the
+    /// choice](crate::Report::codec) and [its reason](crate::Report::plan).
+    ///
+    /// Methods that are called afterwards pin their part of the plan: a schedule, codec or pipeline
+    /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)). If only one of
+    /// codec and pipeline is pinned, the other is that of [`foldwire`](Plan::foldwire).
     ///
     /// # Examples
     /// ```
@@ -226,7 +234,7 @@ impl Plan {
         plan
     }
 
-    /// The same with fZ-light in this pipeline.
+    /// The same plan with fZ-light in this pipeline.
     #[must_use]
     pub const fn compressed(mut self, pipeline: Pipeline, bound: Bound) -> Self {
         self.pipeline = pipeline;
@@ -236,14 +244,14 @@ impl Plan {
         self
     }
 
-    /// The same with another schedule.
+    /// The same plan with another schedule.
     #[must_use]
     pub const fn with_schedule(mut self, schedule: &'static dyn Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// The same in another pipeline.
+    /// The same plan with another pipeline.
     #[must_use]
     pub const fn with_pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipeline = pipeline;
@@ -251,7 +259,8 @@ impl Plan {
         self
     }
 
-    /// The same with another codec, at its default setting; without the bound if it keeps none.
+    /// The same plan with another codec, at its default setting. The bound is dropped if the codec
+    /// keeps none.
     ///
     /// # Examples
     /// ```
@@ -259,7 +268,7 @@ impl Plan {
     ///
     /// let plan = Plan::foldwire(Bound::Relative(1e-3));
     /// assert!(plan.with_codec(CodecId::FzLight).bound.is_some());
-    /// // What this one loses its setting says: here the 40 low bits of each `f64`.
+    /// // This codec's loss depends on its setting: here it drops the 40 low bits of each `f64`.
     /// assert!(plan.with_codec(CodecId::Truncate).with_setting(40).bound.is_none());
     /// ```
     #[must_use]
@@ -273,19 +282,20 @@ impl Plan {
         self
     }
 
-    /// The same with another setting of its codec.
+    /// The same plan with another setting of its codec.
     #[must_use]
     pub const fn with_setting(mut self, setting: u16) -> Self {
         self.setting = setting;
         self
     }
 
-    /// The same for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`. Codecs
-    /// that predict values from more than the one before ([`CodecId::takes_shape`]) look along its
-    /// last three dimensions. It changes no value. Without it, a rank that has 2¹⁸ values or more
-    /// looks for rows and planes in them, which takes 0.1 ms or 0.2. Ranks may differ in it, but of
-    /// an automatic plan ([`auto`](Plan::auto)) either all or none must know a shape, as the codec
-    /// may hang on that.
+    /// The same plan for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`.
+    ///
+    /// Codecs that predict values from more than the value before ([`CodecId::takes_shape`]) use
+    /// its last three dimensions. The shape changes no value. Without it, a rank that has 2¹⁸
+    /// values or more searches its data for rows and planes, which takes 0.1 or 0.2 ms. Ranks may
+    /// differ in the shape. With an automatic plan ([`auto`](Plan::auto)), however, all ranks must
+    /// know a shape or none, because the choice of the codec may depend on that.
     ///
     /// # Examples
     /// ```
@@ -300,51 +310,51 @@ impl Plan {
         self
     }
 
-    /// The same with values predicted so, by codecs that [take a shape](CodecId::takes_shape),
-    /// instead of as is best for each chunk. It changes no value.
+    /// The same plan with a fixed prediction for codecs that [take a shape](CodecId::takes_shape),
+    /// instead of the best one for each chunk. It changes no value.
     #[must_use]
     pub const fn with_prediction(mut self, prediction: Prediction) -> Self {
         self.prediction = prediction;
         self
     }
 
-    /// The same within another bound.
+    /// The same plan within another bound.
     #[must_use]
     pub const fn with_bound(mut self, bound: Bound) -> Self {
         self.bound = Some(bound);
         self
     }
 
-    /// The same with another division of the array.
+    /// The same plan with another division of the array.
     #[must_use]
     pub const fn with_division(mut self, division: Division) -> Self {
         self.division = division;
         self
     }
 
-    /// The same with another way to find the range of the data.
+    /// The same plan with another way to find the value range of the data.
     #[must_use]
     pub const fn with_sampling(mut self, sampling: Sampling) -> Self {
         self.sampling = sampling;
         self
     }
 
-    /// The same for arrays of `n_bytes` in all or more; shorter ones travel as they are, which is
-    /// exact, and takes fewer messages and less time where messages cost more than bytes. Their
-    /// sums are floating-point sums, whose rounding depends on the schedule. Where no rank knows
-    /// the length of all (`all_to_all_v`), it has no effect.
+    /// The same plan for arrays of `n_bytes` or more in all. Shorter arrays travel unchanged. That
+    /// is exact, and takes fewer messages and less time where messages cost more than bytes. Their
+    /// sums are floating-point sums, whose rounding depends on the schedule. The setting has no
+    /// effect where no rank knows the total length (`all_to_all_v`).
     #[must_use]
     pub const fn with_exact_below(mut self, n_bytes: usize) -> Self {
         self.exact_below = n_bytes;
         self
     }
 
-    /// The same without the promise that all ranks get the same bits, which systems as published do
-    /// not make.
+    /// The same plan without the guarantee that all ranks get the same bits. Published systems do
+    /// not give it.
     ///
-    /// A rank then keeps what it has made as it is, where it would otherwise take what the others
-    /// decode, which saves it a decompression; and pipelines that encode anew what they pass on do
-    /// so with every codec, where encoding a decoded value changes it too. Each rank may choose for
+    /// A rank then keeps its own result unchanged instead of the value that other ranks decode,
+    /// which saves it a decompression. Pipelines that encode data anew to forward it then do so
+    /// with every codec, even if encoding a decoded value changes it. Each rank may choose for
     /// itself.
     #[must_use]
     pub const fn as_published(mut self) -> Self {
@@ -352,15 +362,15 @@ impl Plan {
         self
     }
 
-    /// The same with another scope of the bound.
+    /// The same plan with another scope of the bound.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// The same with another spacing of the lattice. With [`Spacing::PowerOfTwo`] counts, masks and
-    /// indices come through exactly, and so do their sums.
+    /// The same plan with another spacing of the lattice. With [`Spacing::PowerOfTwo`] counts,
+    /// masks and indices are transferred exactly, and so are their sums.
     ///
     /// # Examples
     /// ```
@@ -376,9 +386,9 @@ impl Plan {
         self
     }
 
-    /// The same with another rounding of each rank's own values, as without bias
-    /// ([`Rounding::unbiased`]), which all-reduces, all-gathers, and reduce-scatters in place and
-    /// to the front can do. All ranks must choose the same; seeds may differ.
+    /// The same plan with another rounding of each rank's input, such as rounding without bias
+    /// ([`Rounding::unbiased`]). All-reduces, all-gathers, and reduce-scatters in place and to the
+    /// front support it. All ranks must choose the same rounding; seeds may differ.
     ///
     /// # Examples
     /// ```
@@ -394,15 +404,15 @@ impl Plan {
         self
     }
 
-    /// Whether a call must learn the extent of all ranks' data before it can begin.
+    /// Returns whether a call must learn the value range of all ranks' data before it can begin.
     #[must_use]
     pub fn needs_extent(&self) -> bool {
         !self.codec.is_exact()
             && self.bound.is_some_and(|bound| bound.needs_extent() || self.scope == Scope::Result)
     }
 
-    /// Whether a call on `count` values that [needs the extent](Self::needs_extent) takes it of a
-    /// sample first.
+    /// Returns whether a call on `count` values that [needs the value range](Self::needs_extent)
+    /// takes it from a sample first.
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
         // A bound on the result needs the largest magnitude for its rounding.

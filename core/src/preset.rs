@@ -1,4 +1,4 @@
-//! Published systems, and our own way, as rows of the product schedule × pipeline × codec.
+//! Published systems, and Foldwire's own, as combinations of schedule, pipeline and codec.
 
 use crate::bound::Bound;
 use crate::codec::CodecId;
@@ -6,10 +6,10 @@ use crate::pipeline::{self, Pipeline};
 use crate::plan::Plan;
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 
-/// From shares of so many bytes on, gZCCL's all-reduce is a ring (gZCCL, ICS'24: "about 5 MB").
+/// Minimum bytes of a share for gZCCL's all-reduce to use a ring (gZCCL, ICS'24: "about 5 MB").
 const GZCCL_RING_BYTES: usize = 5_000_000;
 
-/// What a preset is made of, and where it comes from.
+/// Parts of a preset, and its origin.
 #[derive(Clone, Copy)]
 struct PresetRow {
     name: &'static str,
@@ -23,18 +23,18 @@ struct PresetRow {
     is_threaded: bool,
 }
 
-/// Who chooses the schedule.
+/// Source of the schedule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Schedules {
-    /// The paper: rings and binomial trees.
+    /// As in the paper: rings and binomial trees.
     Fixed,
-    /// gZCCL: as `Fixed`, but short all-reduces by recursive doubling.
+    /// As gZCCL: like `Fixed`, but short all-reduces use recursive doubling.
     Switched,
-    /// We, as an MPI library does.
+    /// Selected by Foldwire, as an MPI library does.
     Chosen,
 }
 
-/// ZCCL's frameworks with its codec on one thread; other rows say what is different.
+/// ZCCL's frameworks with its codec on one thread. Other rows list only the differences.
 const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",
@@ -53,8 +53,8 @@ const IN_MESSAGES: PresetRow =
 
 macro_rules! presets {
     ($($(#[$doc:meta])* $variant:ident: $row:expr;)*) => {
-        /// A published system, or our own, as a [`Plan`]. docs/algorithms.md says what each does
-        /// unlike its authors' system.
+        /// A published system, or Foldwire's own, as a [`Plan`]. docs/algorithms.md lists the
+        /// differences from the authors' systems.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Preset {
@@ -75,8 +75,8 @@ macro_rules! presets {
 }
 
 presets! {
-    /// Plain collectives without compression, by the schedule that suits the length, as MPI
-    /// libraries have them.
+    /// Plain collectives without compression, with a schedule that suits the length, as in MPI
+    /// libraries.
     Raw: PresetRow {
         name: "raw",
         title: "MPI-like raw",
@@ -96,9 +96,10 @@ presets! {
         pipeline: pipeline::PER_HOP,
         ..ZCCL
     };
-    /// ZCCL: compress once, move, decompress once; decompress, reduce and compress in between.
+    /// ZCCL: compress once, move, decompress once. Reductions decompress, reduce and compress in
+    /// between.
     Zccl: ZCCL;
-    /// hZCCL: compressed blocks are added.
+    /// hZCCL: compressed blocks are added without decompression.
     Hzccl: PresetRow {
         name: "hzccl",
         title: "hZCCL",
@@ -107,8 +108,8 @@ presets! {
         pipeline: pipeline::HOMOMORPHIC,
         ..ZCCL
     };
-    /// gZCCL, as a summary of its paper describes it: short all-reduces by recursive doubling,
-    /// fewer compressions in exchange for more bytes.
+    /// gZCCL, according to a summary of its paper: short all-reduces use recursive doubling, which
+    /// takes fewer compressions but more bytes.
     Gzccl: PresetRow {
         name: "gzccl",
         title: "gZCCL-style",
@@ -117,7 +118,7 @@ presets! {
         schedules: Schedules::Switched,
         ..ZCCL
     };
-    /// Foldwire's own.
+    /// Foldwire's own plan.
     Foldwire: PresetRow {
         name: "foldwire",
         title: "Foldwire",
@@ -127,18 +128,18 @@ presets! {
         pipeline: pipeline::FUSED,
         ..ZCCL
     };
-    /// Foldwire's own, exact or by one of two codecs, whatever suits the call.
+    /// Foldwire's own plan, exact or with one of several codecs, chosen for each call.
     Auto: PresetRow { name: "auto", title: "Foldwire, chosen", ..Self::Foldwire.row() };
-    /// ZCCL on several threads a rank.
+    /// ZCCL with several threads per rank.
     ZcclMt: PresetRow { name: "zccl-mt", title: "ZCCL, threads", is_threaded: true, ..ZCCL };
-    /// hZCCL on several threads a rank.
+    /// hZCCL with several threads per rank.
     HzcclMt: PresetRow {
         name: "hzccl-mt",
         title: "hZCCL, threads",
         is_threaded: true,
         ..Self::Hzccl.row()
     };
-    /// hZCCL with the static pipeline that it is compared with: all blocks unpacked and packed.
+    /// hZCCL with the static pipeline, its baseline: all blocks are unpacked and packed again.
     HzcclStatic: PresetRow {
         name: "hzccl-static",
         title: "hZCCL, static",
@@ -162,7 +163,7 @@ presets! {
         codec: CodecId::Mpc,
         ..IN_MESSAGES
     };
-    /// ZFP-OPT: messages of 4 bits a value.
+    /// ZFP-OPT with 4 bits per value.
     ZfpOpt4: PresetRow {
         name: "zfp-opt-4",
         title: "ZFP-OPT, 4 bits",
@@ -171,21 +172,21 @@ presets! {
         setting: 4,
         ..Self::MpcOpt.row()
     };
-    /// ZFP-OPT with 8 bits a value.
+    /// ZFP-OPT with 8 bits per value.
     ZfpOpt8: PresetRow {
         name: "zfp-opt-8",
         title: "ZFP-OPT, 8 bits",
         setting: 8,
         ..Self::ZfpOpt4.row()
     };
-    /// ZFP-OPT with 16 bits a value.
+    /// ZFP-OPT with 16 bits per value.
     ZfpOpt16: PresetRow {
         name: "zfp-opt-16",
         title: "ZFP-OPT, 16 bits",
         setting: 16,
         ..Self::ZfpOpt4.row()
     };
-    /// CAM's exact messages: XOR with the value before.
+    /// CAM's exact messages: XOR with the previous value.
     CamIntra: PresetRow {
         name: "cam-intra",
         title: "CAM, intra-step",
@@ -194,7 +195,7 @@ presets! {
         codec: CodecId::XorLz,
         ..IN_MESSAGES
     };
-    /// CAM's exact messages: XOR with the step before, which the caller takes
+    /// CAM's exact messages: XOR with the previous time step, computed by the caller
     /// ([`InterStep`](crate::InterStep)).
     CamInter: PresetRow {
         name: "cam-inter",
@@ -203,14 +204,15 @@ presets! {
         codec: CodecId::Lz,
         ..Self::CamIntra.row()
     };
-    /// CAM's lossy messages: the low 32 bits of each `f64` dropped, the low 16 of each `f32`.
+    /// CAM's lossy messages: the low 32 bits of each `f64` dropped, or the low 16 bits of each
+    /// `f32`.
     CamLossy32: PresetRow {
         name: "cam-lossy32",
         title: "CAM, lossy 32",
         codec: CodecId::Truncate,
         ..Self::CamIntra.row()
     };
-    /// CAM's messages in single precision; of `f64` only.
+    /// CAM's messages in single precision, for `f64` only.
     CamSp: PresetRow {
         name: "cam-sp",
         title: "CAM, single",
@@ -228,48 +230,49 @@ presets! {
 }
 
 impl Preset {
-    /// Those that tables show unless others are asked for: one for each way to compress and reduce.
+    /// Presets that tables show by default: one for each way to compress and reduce.
     pub const MAIN: [Self; 6] =
         [Self::Raw, Self::Cprp2p, Self::Zccl, Self::Hzccl, Self::Gzccl, Self::Foldwire];
 
-    /// The name in lower case.
+    /// Name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The name as its authors write it, for tables and captions.
+    /// Name as its authors write it, for tables and captions.
     #[must_use]
     pub const fn title(self) -> &'static str {
         self.row().title
     }
 
-    /// Where it is published.
+    /// Publication of the system.
     #[must_use]
     pub const fn source(self) -> &'static str {
         self.row().source
     }
 
-    /// What is different here, beside what docs/algorithms.md says of all presets.
+    /// Differences from the published system, beyond those that docs/algorithms.md lists for all
+    /// presets.
     #[must_use]
     pub const fn differs(self) -> &'static str {
         self.row().differs
     }
 
-    /// Whether a rank has several [`threads`](crate::Config::threads) to compute with.
+    /// Returns whether a rank uses several [`threads`](crate::Config::threads) to compute.
     #[must_use]
     pub const fn is_threaded(self) -> bool {
         self.row().is_threaded
     }
 
-    /// The preset as a plan for `collective`. A codec that keeps no bound is asked for none.
+    /// The preset as a plan for `collective`. A codec that keeps no bound gets none.
     #[must_use]
     pub fn plan(self, collective: Collective, bound: Bound) -> Plan {
         self.plan_for(collective, bound, 0)
     }
 
-    /// The same for arrays of which each rank's share has `n_bytes`: gZCCL's all-reduce of longer
-    /// ones goes by a ring.
+    /// The same plan for arrays in which each rank's share has `n_bytes`. gZCCL's all-reduce uses a
+    /// ring for long shares.
     #[must_use]
     pub fn plan_for(self, collective: Collective, bound: Bound, n_bytes: usize) -> Plan {
         let PresetRow { schedules, pipeline, codec, setting, .. } = self.row();

@@ -1,13 +1,14 @@
-//! Who talks to whom, in which order: algorithms as pure functions.
+//! Schedules: collective algorithms as pure functions that say who sends what to whom, and in which
+//! order.
 //!
 //! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
-//! Each [`Step`] receives at most one part, combines, keeps or stores it, and sends at most one
-//! part; where parts are short, a run of them in one message. A schedule owns no memory and does no
-//! I/O, so a program can be printed, checked (`check`, with `alloc`) and simulated. A step is
-//! flags, as in NCCL (`device/primitives.h`: one generic operation behind send, recv,
-//! recvReduceSend, …).
+//! Each [`Step`] receives at most one part, then combines, keeps or stores it, and sends at most
+//! one part. If parts are short, a step handles a run of parts in one message. A schedule owns no
+//! memory and does no I/O, so a program can be printed, checked (`check`, with feature `alloc`) and
+//! simulated. A step is a set of flags, as in NCCL (`device/primitives.h`: one generic operation
+//! behind send, recv, recvReduceSend, …).
 //!
-//! Adding one: a new file here and one line in [`ALL`].
+//! To add a schedule, write a new file here and add one line to [`ALL`].
 
 #[cfg(feature = "alloc")]
 pub mod check;
@@ -68,21 +69,22 @@ pub static ALL: &[&dyn Schedule] = &[
     &Bruck,
 ];
 
-/// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
+/// Number of a schedule in a message's header: its index in [`ALL`], or 15 for a schedule from
+/// outside this crate.
 #[must_use]
 pub fn code(schedule: &dyn Schedule) -> u8 {
     let place = ALL.iter().position(|known| known.name() == schedule.name());
     place.map_or(15, |place| place.min(15) as u8)
 }
 
-/// The name of the schedule of this [`code`].
+/// Name of the schedule with this [`code`].
 #[must_use]
 pub fn name_of(code: u8) -> &'static str {
     ALL.get(usize::from(code)).map_or("another", |schedule| schedule.name())
 }
 
-/// The schedule that the published systems use, and [`select`](crate::select) unless it knows
-/// better.
+/// Schedule that the published systems use. [`select`](crate::select) uses it too unless it has
+/// data for a better choice.
 #[must_use]
 pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     match collective {
@@ -95,21 +97,23 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     }
 }
 
-/// What is to be achieved. `count` values are divided into `size` *shares* where the table says so
-/// (share r of `count` values: see [`crate::layout::share`]).
+/// Collective operations.
+///
+/// The table says what each rank starts and ends with. `count` values are divided into `size`
+/// *shares* where it says so. Share r is defined by [`crate::layout::share`].
 ///
 /// | collective | each rank starts with | each rank ends with |
 /// |---|---|---|
-/// | all-reduce | `count` values | the reduction of all, `count` values |
+/// | all-reduce | `count` values | the reduction of all ranks' values, `count` values |
 /// | reduce-scatter | `count` values | its share of the reduction |
 /// | all-gather | its share | all shares, `count` values |
 /// | broadcast | root: `count` values | `count` values |
 /// | scatter | root: `count` values | its share |
 /// | gather | its share | root: all shares |
 /// | reduce | `count` values | root: the reduction |
-/// | all-to-all | `count` values, a share for each rank | of each rank what it has for this one |
-/// | scan | `count` values | the reduction of its own and those of all ranks before it |
-/// | exclusive scan | `count` values | the same but for its own; rank 0 nothing |
+/// | all-to-all | `count` values, a share for each rank | one share from each rank |
+/// | scan | `count` values | the reduction of its own values and those of all ranks before it |
+/// | exclusive scan | `count` values | the reduction of the values of all ranks before it; rank 0: nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -126,23 +130,23 @@ pub enum Collective {
     ExclusiveScan,
 }
 
-/// What of the logical array a rank has, before a call or after it.
+/// Portion of the logical array that a rank has before or after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     /// Nothing.
     Nothing,
-    /// All of it.
+    /// The whole array.
     Whole,
-    /// Its share.
+    /// The rank's share.
     Share,
-    /// Of an all-to-all, what it has for each rank: the parts of which it is the source.
+    /// In an all-to-all, the parts that the rank sends: those whose source it is.
     Row,
-    /// Of an all-to-all, what each rank has for it: the parts of which it is the destination.
+    /// In an all-to-all, the parts that the rank receives: those whose destination it is.
     Column,
 }
 
 impl Collective {
-    /// All of them.
+    /// All collectives.
     pub const ALL: [Self; 10] = [
         Self::AllReduce,
         Self::ReduceScatter,
@@ -156,8 +160,8 @@ impl Collective {
         Self::ExclusiveScan,
     ];
 
-    /// What each rank starts with and ends with: the root, or where there is none any rank; and
-    /// the others.
+    /// Input and output portions: `[[root's input, others' input], [root's output, others'
+    /// output]]`. Both columns describe any rank if the collective has no root.
     const fn portions(self) -> [[Portion; 2]; 2] {
         use Portion::{Column, Nothing, Row, Share, Whole};
         match self {
@@ -170,12 +174,13 @@ impl Collective {
             Self::Reduce => [[Whole, Whole], [Whole, Nothing]],
             Self::AllToAll => [[Row, Row], [Column, Column]],
             Self::Scan => [[Whole, Whole], [Whole, Whole]],
-            // The root is rank 0.
+            // Rank 0 takes the root's column: it has no result.
             Self::ExclusiveScan => [[Whole, Whole], [Nothing, Whole]],
         }
     }
 
-    /// Most ranks that can do it: those of a transport, but parts have numbers of 32 bits.
+    /// Maximum number of ranks. An all-to-all has `size²` parts, whose numbers must fit 32 bits;
+    /// other collectives are limited by the transport only.
     #[must_use]
     pub const fn max_size(self) -> usize {
         match self {
@@ -184,8 +189,9 @@ impl Collective {
         }
     }
 
-    /// Into how many parts the array is divided where every rank's is its own: what a schedule says
-    /// unless it moves the array as a whole.
+    /// Number of parts if each rank has parts of its own: one for each rank, or in an all-to-all
+    /// one for each pair of ranks. A schedule that moves the array as a whole has fewer
+    /// ([`Schedule::n_parts`]).
     #[must_use]
     pub const fn n_parts(self, size: usize) -> usize {
         match self {
@@ -194,25 +200,26 @@ impl Collective {
         }
     }
 
-    /// Whether values are combined (as opposed to only moved).
+    /// Returns whether the collective combines values (as opposed to only moving them).
     #[must_use]
     pub const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce) || self.is_scan()
     }
 
-    /// Whether a rank's result is of the ranks up to it, and another than each other rank's.
+    /// Returns whether each rank's result combines only the ranks up to it, so that results differ
+    /// between ranks.
     #[must_use]
     pub const fn is_scan(self) -> bool {
         matches!(self, Self::Scan | Self::ExclusiveScan)
     }
 
-    /// Whether a rank is its root.
+    /// Returns whether the collective has a root.
     #[must_use]
     pub const fn has_root(self) -> bool {
         matches!(self, Self::Broadcast | Self::Scatter | Self::Gather | Self::Reduce)
     }
 
-    /// The name in lower case, words joined by a hyphen.
+    /// Name in lower case, with hyphens between words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -230,7 +237,7 @@ impl Collective {
     }
 }
 
-/// What a program is made for.
+/// Arguments from which a schedule builds its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSpec {
     /// The collective.
@@ -239,35 +246,37 @@ pub struct ProgramSpec {
     pub size: usize,
     /// The root, for the collectives that have one; rank 0 otherwise.
     pub root: Rank,
-    /// Most parts that a message may carry, at least 1
+    /// Maximum number of parts in a message, at least 1
     /// ([`select::max_run`](crate::select::max_run)).
     pub max_run: u16,
-    /// So many ranks in a row share a node; 1 if nothing is known of nodes.
+    /// Number of consecutive ranks that share a node; 1 if the node layout is unknown.
     pub ranks_per_node: usize,
 }
 
 impl ProgramSpec {
-    /// A call whose messages carry one part each, of ranks of which nothing else is known.
+    /// A spec with one part per message and an unknown node layout.
     #[must_use]
     pub const fn new(collective: Collective, size: usize, root: Rank) -> Self {
         Self { collective, size, root, max_run: 1, ranks_per_node: 1 }
     }
 
-    /// The same call where each `n_ranks` (at least 1) in a row share a node.
+    /// The same spec with `n_ranks` (at least 1) consecutive ranks in each node.
     #[must_use]
     pub const fn with_nodes(self, n_ranks: usize) -> Self {
         Self { ranks_per_node: n_ranks, ..self }
     }
 
-    /// The same call by a schedule, which knows nothing of nodes where values are combined, unless
-    /// it does so in them: two ranks that make the same sum must not do so in two ways.
+    /// The same spec as `schedule` may see it. The node layout is hidden from a reduction unless
+    /// the schedule adds up values inside nodes first ([`Schedule::n_combined`]). Otherwise two
+    /// ranks could compute the same sum in different ways.
     #[must_use]
     pub fn by(self, schedule: &dyn Schedule) -> Self {
         let combines_outside = self.collective.reduces() && schedule.n_combined(self) == 1;
         if combines_outside { self.with_nodes(1) } else { self }
     }
 
-    /// Of how many ranks, from rank 0 on, or of all, a reduction's result on `rank` is made.
+    /// Number of ranks whose values enter a reduction's result on `rank`. In scans these are the
+    /// first ranks, else all.
     #[must_use]
     pub const fn n_operands(self, rank: Rank) -> usize {
         match self.collective {
@@ -277,39 +286,39 @@ impl ProgramSpec {
         }
     }
 
-    /// Whether two ranks are known to share a node.
+    /// Returns whether two ranks are known to share a node.
     #[must_use]
     pub const fn is_near(self, a: Rank, b: Rank) -> bool {
         let n = self.ranks_per_node;
         n > 1 && a.index() / n == b.index() / n
     }
 
-    /// The same call where so many parts fit a frame.
+    /// The same spec with up to `max_run` parts in a message.
     #[must_use]
     pub const fn with_runs(self, max_run: u16) -> Self {
         Self { max_run, ..self }
     }
 
-    /// The same call where at least as many parts fit a frame as a schedule needs.
+    /// The same spec with `max_run` raised to the minimum that `schedule` needs.
     #[must_use]
     pub fn with_runs_of(self, schedule: &dyn Schedule) -> Self {
         let least = u16::try_from(schedule.min_run(self)).unwrap_or(u16::MAX);
         self.with_runs(self.max_run.max(least))
     }
 
-    /// What `rank` starts with.
+    /// Portion that `rank` starts with.
     #[must_use]
     pub const fn input(self, rank: Rank) -> Portion {
         self.collective.portions()[0][(rank.0 != self.root.0) as usize]
     }
 
-    /// What `rank` ends with.
+    /// Portion that `rank` ends with.
     #[must_use]
     pub const fn output(self, rank: Rank) -> Portion {
         self.collective.portions()[1][(rank.0 != self.root.0) as usize]
     }
 
-    /// The part of an all-to-all that goes from one rank to another.
+    /// Part of an all-to-all that goes from `source` to `destination`.
     #[must_use]
     pub const fn part_between(self, source: Rank, destination: Rank) -> Part {
         Part::new(source.index() * self.size + destination.index())
@@ -321,8 +330,8 @@ impl ProgramSpec {
         (Rank::new(part.index() / self.size), Rank::new(part.index() % self.size))
     }
 
-    /// Whether a part is in a rank's portion. Where the array is one part, whoever has a share has
-    /// it.
+    /// Returns whether a rank's portion contains a part. A [`Portion::Share`] needs one part per
+    /// rank.
     #[must_use]
     pub const fn has(self, portion: Portion, rank: Rank, part: Part) -> bool {
         match portion {
@@ -335,7 +344,7 @@ impl ProgramSpec {
     }
 }
 
-/// A share of the logical array, `0..Schedule::n_parts`.
+/// A piece of the logical array, numbered `0..Schedule::n_parts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Part(pub u32);
 
@@ -359,33 +368,34 @@ impl Part {
 
 /// An algorithm for one or more collectives.
 ///
-/// `step` must be a pure function: the same arguments give the same answer, on every rank. The
-/// programs of all ranks together must pass `check`, which says what that takes. Where the output
-/// may overlap the input, the engine relies on one of its rules: a rank never reads its local part
-/// after it stored that part's output.
+/// `step` must be a pure function: the same arguments give the same answer on every rank. The
+/// programs of all ranks together must pass `check`, whose documentation lists the requirements.
+/// The engine relies on one of them where the output may overlap the input: a rank never reads its
+/// local part after it stored that part's output.
 ///
-/// `n_parts`, `n_steps` and `step` mean something only for a supported collective and
+/// The values of `n_parts`, `n_steps` and `step` are meaningful only for a supported collective and
 /// `rank < size`.
 pub trait Schedule: Sync {
-    /// Its name, as the literature has it.
+    /// Name, as used in the literature.
     fn name(&self) -> &'static str;
 
-    /// Whether it can do this collective (for every size and root).
+    /// Returns whether the schedule can do this collective, for every size and root.
     fn supports(&self, collective: Collective) -> bool;
 
-    /// Into how many parts it divides the array: 1, or as many as the collective has
-    /// ([`Collective::n_parts`]): a share per rank, or one for each pair of ranks.
+    /// Number of parts that the array is divided into. This is either 1, or a number of the
+    /// schedule's own, or [`Collective::n_parts`]: one part per rank, or one for each pair of
+    /// ranks.
     fn n_parts(&self, call: ProgramSpec) -> usize;
 
-    /// How many parts in a row its messages carry, and its ranks hold, at most, if it cannot do
-    /// with fewer: then the segments of so many parts fit a frame, and those of a long array are
-    /// short. 1 unless it says so.
+    /// Minimum value of [`ProgramSpec::max_run`]: the most consecutive parts that a message carries
+    /// or a rank holds. The segments of that many parts must fit one frame, so segments of a long
+    /// array become short. The default is 1.
     fn min_run(&self, _call: ProgramSpec) -> usize {
         1
     }
 
-    /// Whether ranks pass parts on that are of one other rank and for another. Then all must know
-    /// how long each part is.
+    /// Returns whether ranks forward parts that are neither from nor for themselves. Then every
+    /// rank must know the length of every part.
     fn passes_on(&self, _call: ProgramSpec) -> bool {
         false
     }
@@ -393,13 +403,14 @@ pub trait Schedule: Sync {
     /// Number of steps in `rank`'s program.
     fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize;
 
-    /// How many encoding errors can add up in a value of a sum when every partial sum is decoded,
-    /// added to and encoded again (pipelines that keep floats). 0 for collectives that only move.
+    /// Number of encoding errors that can add up in a value of a sum if every partial sum is
+    /// decoded, added to and encoded again (by pipelines that keep floats). It is 0 for collectives
+    /// that only move values.
     fn n_encodings(&self, call: ProgramSpec) -> u64;
 
-    /// How many ranks' values of a reduction are combined as floats, in a node, before any is
-    /// encoded; 1 unless it says so. What is encoded may then be so many times as far off. A
-    /// schedule that says more has each part completed by one rank.
+    /// Number of ranks of a node whose values a reduction combines as floats before anything is
+    /// encoded. The default is 1. An encoded value may then deviate by that many times the bound of
+    /// one operand. If the number is above 1, one rank completes each part.
     fn n_combined(&self, _call: ProgramSpec) -> usize {
         1
     }

@@ -1,14 +1,23 @@
-//! Which schedule a call takes when the caller leaves the choice open, and how many parts its
-//! messages may carry.
+//! Selection of the schedule if the caller leaves it open, and of the number of parts in a message.
 //!
-//! The caller's own rows ([`Config::select`](crate::Config::select)) come first, then the model.
+//! The caller's own rules ([`Config::select`](crate::Config::select)) come first, then the model.
 //!
-//! *The model.* Of what can do the call, it takes what is done soonest. With α seconds for each of
-//! k messages one after the other, and C bytes per second moved and reduced, half of it for each, a
-//! schedule by which a rank moves the m bytes u times and reduces them v times takes k·α + D·(u +
-//! v)·m/2C + (1 − σ)·u·m/(ρ·R), where R is the rate of links that have one, ρ the ratio of raw to
-//! wire bytes, and σ the share of those that a schedule saves (below). α is more where m/(ρ·R) is
-//! long:
+//! *The model.* Among the schedules that can do the call, the model selects the fastest. It uses
+//! these quantities:
+//!
+//! | symbol | meaning |
+//! |---|---|
+//! | α | seconds for a message, whatever its size |
+//! | k | number of messages one after the other |
+//! | C | bytes per second that a rank moves and reduces, with half of the time for each |
+//! | u, v | how many times a rank moves and reduces the m bytes of the array |
+//! | R | rate of a link, if it has one |
+//! | ρ | ratio of raw to wire bytes |
+//! | σ | share of the wire bytes that a schedule saves (below) |
+//! | D | factor for copies |
+//!
+//! A call then takes k·α + D·(u + v)·m/2C + (1 − σ)·u·m/(ρ·R) seconds. If m/(ρ·R) is long, α is
+//! larger. The table has k, u and v:
 //!
 //! | collective | by | k | u | v |
 //! |---|---|---|---|---|
@@ -27,36 +36,46 @@
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //! | all-to-all | linear | 1 + 0.3·(n − 2) | (n − 1)/n | |
 //! | | Bruck's exchange | ⌈log₂ n⌉ | ½·⌈log₂ n⌉, or less | |
-//! | | two levels | those of two linear ones | (2n − k − N)/n | |
+//! | | two levels | the sum for two linear ones | (2n − k − N)/n | |
 //!
-//! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for
-//! frames that hold segments of a fair length of all their parts. By doubling prefixes all ranks
-//! together add more than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks
-//! share cores, that counts. Everything else takes [`schedule::default_for`], and so do pipelines
-//! that keep floats, but for broadcast and reduce.
+//! "Those three" are the ring, the circulant graph and the pairwise exchange. "Two halves" are a
+//! scatter and an all-gather, or a reduce-scatter and a gather.
 //!
-//! *Pairwise exchange.* Its messages wait for no other rank's, so but for the first each costs the
-//! share β of α. A ring reduces partial sums where it sends single operands, which a lossy codec
-//! makes shorter by the share σ; but it encodes each of them where a ring folds.
+//! D is 1, except for messages with many parts or to several ranks, which are copied more often.
+//! Messages with many parts are used only if a frame holds segments of a fair length of all of
+//! them. With doubling prefixes all ranks together add more than along a chain, which counts where
+//! ranks share cores. So they are used only for arrays of up to 64 KiB. All other calls use
+//! [`schedule::default_for`], and so do pipelines that keep floats, except in a broadcast or
+//! reduce.
 //!
-//! *A broadcast or all-to-all by a lossy codec.* Each rank decodes once, and else passes on m/ρ
-//! bytes: 1 + (u − 1)/ρ stands for u, links apart.
+//! *Pairwise exchange.* Its messages do not wait for other ranks' messages, so each one but the
+//! first costs only the share β of α. It sends single operands, where a ring sends partial sums. A
+//! lossy codec makes these operands shorter by the share σ. But pairwise exchange encodes each of
+//! them, where a ring folds.
 //!
-//! *Bruck's exchange.* In its messages each part has a frame's alignment more or less, which counts
-//! on links. A linear exchange sends everything at once.
+//! *Broadcast or all-to-all with a lossy codec.* Each rank decodes once and otherwise forwards m/ρ
+//! bytes. So 1 + (u − 1)/ρ replaces u, except on links.
 //!
-//! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
-//! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
-//! chain, a double tree or a pairwise exchange, and scatters and gathers without runs of parts,
-//! where links take more than half as long as the work, and there are as many rounds as nodes; of
-//! all-reduces, whatever the rates, all but those for recursive doubling. Of all-to-alls it is
-//! short ones that do, since there two levels save messages, not bytes.
+//! *Bruck's exchange.* In its messages each part may take up to a frame's alignment more, which
+//! counts on links. A linear exchange sends everything at once.
+//!
+//! *Nodes.* If it is known which ranks share a node, long arrays use two levels. These send the
+//! fewest bytes between nodes, over the links of all ranks of a node at once. Arrays count as long
+//! in these cases:
+//!
+//! - A call that would otherwise use a ring, a chain, a double tree or a pairwise exchange, or a
+//!   scatter or gather without runs of parts. Links must take more than half as long as the work,
+//!   and there must be at least as many rounds as nodes.
+//! - An all-reduce, whatever the rates, unless it would use recursive doubling.
+//!
+//! In an all-to-all it is short arrays that use two levels, because these save messages there, not
+//! bytes.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
-//! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
-//! what is packed waits until the last part of its run is encoded, and is copied where a run is
-//! divided: about a pass over the array, or over the m/ρ bytes that a lossy codec makes of it. So
-//! runs pay where that is less than α·C·(n − 1 − ⌈log₂ n⌉).
+//! of a scatter instead of n − 1. Each of these costs the root at least α, while the others
+//! overlap. But packed parts wait until the last part of their run is encoded, and are copied where
+//! a run is divided. That takes about one pass over the array, or over the m/ρ bytes that a lossy
+//! codec makes of it. So runs pay if that pass takes less than α·C·(n − 1 − ⌈log₂ n⌉).
 
 pub(crate) mod automatic;
 mod model;
@@ -85,34 +104,34 @@ use crate::schedule::{
 };
 use model::{MESSAGE_COST, Model, RankSpeed, STEP_RATE, n_doublings, ratio};
 
-/// What matters of a transport.
+/// Properties of a transport that the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// Bytes per second of a rank's link, each way; `None`: unknown, or as fast as memory.
+    /// Bytes per second of a rank's link, in each direction; `None` if unknown or as fast as
+    /// memory.
     pub link_rate: Option<f64>,
-    /// Bytes that a frame holds.
+    /// Number of bytes in a frame.
     pub frame_bytes: usize,
 }
 
-/// The schedule that a call takes: the plan's own, else that of the first of the caller's `rows`
-/// for it, else what the model says ([`schedule`](fn@schedule)). Every rank must ask with the same
-/// arguments.
+/// Selects the schedule of a call: the plan's own, else the one of the caller's first matching
+/// rule, else the model's ([`schedule`](fn@schedule)). Every rank must pass the same arguments.
 #[must_use]
 pub fn chosen(
-    rows: &[SelectionRule],
+    rules: &[SelectionRule],
     call: ProgramSpec,
     op: OpCode,
     plan: &Plan,
     n_bytes: usize,
     network: Network,
 ) -> &'static dyn Schedule {
-    let of_rows = || first_of(rows, call, n_bytes, network);
-    let chosen = plan.schedule.or_else(of_rows);
+    let of_rules = || first_of(rules, call, n_bytes, network);
+    let chosen = plan.schedule.or_else(of_rules);
     chosen.unwrap_or_else(|| schedule(call, op, plan, n_bytes, network))
 }
 
-/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every
-/// rank must ask with the same arguments.
+/// Selects the schedule of a call with `op` on an array of `n_bytes` by this plan, over a network.
+/// Every rank must pass the same arguments.
 #[must_use]
 pub fn schedule(
     call: ProgramSpec,
@@ -126,8 +145,8 @@ pub fn schedule(
     }
     let collective = call.collective;
     let default = schedule::default_for(collective);
-    // With floats, doubling would cost accuracy. Along none of the ways to broadcast or reduce more
-    // errors add up than one for each rank.
+    // With floats, doubling would cost accuracy. In all broadcasts and reduces at most one error
+    // for each rank adds up.
     let reduction = if collective.reduces() { op } else { OpCode::Sum };
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
@@ -149,21 +168,22 @@ pub fn schedule(
     soonest
 }
 
-/// Chunks of the shortest segments that parts are divided into so that several lanes have some
-/// ([`Cut::shortest`](crate::layout::Cut::shortest)): few, so that ranks compute while frames are
-/// on links; more where nothing is computed, and by codecs that learn from chunk to chunk, which
-/// encode short segments worse. (All-reduces between 2 threads took 26 µs for 128 KiB at 10 Gbit/s
-/// by fz-light in two segments of two chunks, 37 in one; and 300 µs for 256 KiB at 1 Gbit/s by
-/// fz-nd in two of four chunks, 346 in four.)
+/// Number of chunks in the shortest segments that parts are divided into to give several lanes work
+/// ([`Cut::shortest`](crate::layout::Cut::shortest)). The number is small, so that ranks compute
+/// while frames are on links. It is larger if nothing is computed, and for codecs that learn from
+/// chunk to chunk, because these encode short segments worse. Between 2 threads, all-reduces of 128
+/// KiB at 10 Gbit/s with fz-light took 26 µs in two segments of two chunks, 37 µs in one segment.
+/// All-reduces of 256 KiB at 1 Gbit/s with fz-nd took 300 µs in two segments of four chunks, 346 µs
+/// in four.
 #[must_use]
 pub const fn shortest(codec: CodecId) -> usize {
     if codec.is_exact() || codec.takes_shape() { 4 } else { 2 }
 }
 
-/// Most parts that a message of a scatter or gather may carry ([`ProgramSpec::max_run`]), in frames of
-/// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
-/// several rounds travel alone, and so do those of other collectives. Every rank must ask with the
-/// same arguments.
+/// Maximum number of parts in a message of a scatter or gather ([`ProgramSpec::max_run`]), in
+/// frames of `capacity` bytes. It is the number that surely fits together if packing is faster,
+/// else 1. Parts that take several rounds travel alone, and so do parts of other collectives. Every
+/// rank must pass the same arguments.
 pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;
@@ -174,13 +194,14 @@ pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layou
         return 1;
     };
     let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
-    // Floats must fit as well.
+    // The raw floats must fit as well.
     let n_bytes = encoded.max(longest * codec.bytes_per_value());
     let n_parts = bundle::max_parts(n_bytes, capacity.saturating_sub(HEADER_BYTES));
     u16::try_from(n_parts).unwrap_or(u16::MAX)
 }
 
-/// Whether messages should carry as many parts as fit, of an array of `n_bytes` over `size` ranks.
+/// Returns whether messages should carry as many parts as fit, for an array of `n_bytes` over
+/// `size` ranks.
 fn runs_pay(codec: CodecId, size: usize, n_bytes: usize) -> bool {
     let n_saved = size.saturating_sub(1 + n_doublings(size));
     (n_bytes as f64) < ratio(codec) * MESSAGE_COST * STEP_RATE * n_saved as f64

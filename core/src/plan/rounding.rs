@@ -1,12 +1,12 @@
-//! How a plan has values rounded.
+//! Rounding of values in a plan.
 
-/// To which point of the lattice a rank's own values are rounded.
+/// Rounding of a rank's input to the lattice.
 ///
 /// # Examples
 /// ```
 /// use foldwire::{Bound, Plan, Rounding};
 ///
-/// // Another seed in each step: equal ones repeat the same choices.
+/// // A new seed in each step, because equal seeds repeat the same choices.
 /// for step in 0..3 {
 ///     let plan = Plan::foldwire(Bound::Relative(0.1)).with_rounding(Rounding::unbiased(step));
 ///     # let _ = plan;
@@ -15,22 +15,22 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rounding {
-    /// The nearest, ties to even.
+    /// The nearest point, ties to even.
     #[default]
     Nearest,
-    /// One of the two beside a value, at random, so that the mean over many seeds is the value
-    /// ([`Rounding::unbiased`]).
+    /// One of the two points beside a value, at random, so that the mean over many seeds is the
+    /// value ([`Rounding::unbiased`]).
     Unbiased {
-        /// What random numbers are made of, with the rank and the place of the value. Ranks may
-        /// have the same.
+        /// Seed of the random numbers, which also depend on the rank and the index of the value.
+        /// Ranks may use the same seed.
         seed: u64,
     },
 }
 
 impl Rounding {
-    /// Rounds without bias: sums and averages of many calls, each with a seed of its own, tend to
-    /// the exact ones. The bound holds as ever; the lattice is half as coarse, which costs up to
-    /// a bit a value. docs/training.md has the conditions, and which calls can do it.
+    /// Rounds without bias: sums and averages over many calls, each with its own seed, converge to
+    /// the exact ones. The bound still holds. The lattice is half as coarse, which costs up to one
+    /// bit per value. docs/training.md lists the conditions and the calls that support it.
     #[must_use]
     pub const fn unbiased(seed: u64) -> Self {
         Self::Unbiased { seed }
@@ -40,7 +40,7 @@ impl Rounding {
         matches!(self, Self::Unbiased { .. })
     }
 
-    /// The bound in halves of a step.
+    /// The bound in half steps of the lattice.
     pub(crate) const fn halves(self) -> f64 {
         if self.is_unbiased() { 2.0 } else { 1.0 }
     }

@@ -1,46 +1,48 @@
 //! Binomial trees: broadcast, reduce, scatter and gather along ⌈log₂ n⌉ levels.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
 //! Ranks are numbered from the root: *place* v = rank − root (mod n). The parent of place v > 0 is
-//! v with its lowest one bit cleared. The children of v are v + 2ᵏ for every 2ᵏ below v's lowest
-//! one bit (the root: for every k), as far as they are below n. So a subtree is a run of places: v
-//! and all that follow, up to v's lowest one bit, or to the end.
+//! v with its lowest one bit cleared. The children of v are the places v + 2ᵏ below n, for every 2ᵏ
+//! below v's lowest one bit; the root has a child for every k. So a subtree is a range of
+//! consecutive places: it starts at v and has as many places as v's lowest one bit says, or ends at
+//! n.
 //!
-//! *Broadcast.* A rank passes on what it received, to its largest subtree first, because that one
-//! has the longest way to go. Decoding for itself comes last, off the critical path. The root
-//! stores what the others decode.
+//! *Broadcast.* A rank forwards what it received, to its largest subtree first, because that
+//! subtree has the longest path. It decodes for itself last, off the critical path. The root stores
+//! what the other ranks decode.
 //!
-//! *Reduce.* The other way around: a rank combines the results of its children, smallest subtree
-//! first, because that one is complete first, and hands the result to its parent.
+//! *Reduce.* The reverse: a rank combines the results of its children and sends the result to its
+//! parent. The smallest subtree comes first, because it is complete first.
 //!
-//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, the greatest power
-//! of two of which a message may carry the parts. The first place of a block, its *head*, has all
-//! of it in its subtree, so heads form a tree of blocks. The root sends the other blocks in
-//! descending order, each in one message, and heads pass on those that are not theirs. Its own
-//! block a head divides: each child there gets the run of parts of its subtree, the largest first,
-//! and does the same with it. Everybody's own part comes last. Descending order is "largest subtree
-//! first" everywhere, and no subtree waits for the part of a rank above it. The last part to leave
-//! the root has one link to cross. Where B = 1 every part is a message of its own; where B ≥ n/2
-//! every subtree is one.
+//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B places, where B is
+//! the largest power of two whose parts fit a message. The first place of a block is its *head*.
+//! The block lies within the head's subtree, so the heads form a tree of blocks. The root sends the
+//! other blocks in descending order, each in one message, and heads forward the blocks that are not
+//! theirs. A head divides its own block: each child in the block receives the parts of its subtree
+//! as one run, the largest subtree first, and does the same with it. Each rank stores its own part
+//! last. Descending order means "largest subtree first" everywhere, and no subtree waits for the
+//! part of a rank above it. The last part to leave the root crosses one link. If B = 1, every part
+//! is a message of its own; if B ≥ n/2, every subtree is one message.
 //!
-//! *Gather.* The mirror image: a rank takes its own part, puts the runs of its children in its
-//! block behind it, smallest subtree first, sends all that to its parent, and passes on the blocks
-//! of its descendants in ascending order. The root finds the next part always on its way.
+//! *Gather.* The mirror image: a rank takes its own part and appends the runs of its children in
+//! the block, smallest subtree first. It sends all of them to its parent, then forwards the blocks
+//! of its descendants in ascending order. The part that the root needs next is always on its way.
 //!
-//! Cost for m bytes (scatter and gather: the whole array), with latency α per message, β per byte
-//! sent and γ per byte reduced:
+//! Cost for m bytes (in scatter and gather: of the whole array), with latency α per message, β per
+//! byte sent and γ per byte reduced:
 //!
 //! | collective | time | messages in all |
 //! |---|---|---|
 //! | broadcast | ⌈log₂ n⌉·(α + m·β) | n − 1 |
 //! | reduce | ⌈log₂ n⌉·(α + m·β + m·γ) | n − 1 |
 //! | scatter, gather, B ≥ n/2 | ⌈log₂ n⌉·α + (n − 1)/n·m·β | n − 1 |
-//! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | one bits of 0..⌈n/B⌉ together, and n − ⌈n/B⌉ |
+//! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | number of one bits in all of 0..⌈n/B⌉, plus n − ⌈n/B⌉ |
 //!
 //! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
-//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. Compressed parts are
-//! packed likewise in gZCCL's scatter (J. Huang et al., ICS'24).
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. gZCCL's scatter packs
+//! compressed parts in the same way (J. Huang et al., ICS'24).
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -105,11 +107,11 @@ impl Schedule for Binomial {
     }
 }
 
-/// The tree, in places: 0 is the root.
+/// The tree, by places; place 0 is the root.
 struct BinomialTree {
     size: usize,
     root: Rank,
-    /// Places of a block, a power of two.
+    /// Number of places in a block, a power of two.
     block: usize,
 }
 
@@ -152,10 +154,11 @@ impl BinomialTree {
         }
     }
 
-    /// Steps of a scatter or gather.
+    /// Number of steps of a rank in a scatter or gather.
     fn n_moves(&self, place: usize) -> usize {
         let own = self.own_places(place).len();
-        // A run is received or sent before or after it is divided or put together.
+        // A run of several parts takes a step of its own: received before it is divided, or sent
+        // after it was put together.
         let passes_run = place > 0 && own > 1;
         self.n_blocks_below(place) + usize::from(passes_run) + ceil_log2(own) + 1
     }
@@ -172,7 +175,7 @@ impl BinomialTree {
         if place > 0 && own.len() > 1 && index == n_passed {
             return self.incoming(place, own).keep();
         }
-        // What is left to do: the children's runs, and the own part.
+        // The remaining steps handle the children's runs and the rank's own part.
         match self.n_moves(place) - 1 - index {
             0 if n_children == 0 => self.incoming(place, own).store(),
             0 => self.run(place..place + 1).store(),
@@ -206,17 +209,17 @@ impl BinomialTree {
         }
     }
 
-    /// A step on what a rank has of the parts of these places.
+    /// A step on the own operand for the parts of these places.
     fn run(&self, places: Range<usize>) -> Step {
         Step::own(self.part(places.start)).run(places.len())
     }
 
-    /// The same on what it receives from another.
+    /// A step on the parts of these places, received from `from`.
     fn receive(&self, from: Rank, places: Range<usize>) -> Step {
         Step::receive(self.part(places.start), from).run(places.len())
     }
 
-    /// A step on what comes from the parent; at the root, on what it has.
+    /// A step on parts that come from the parent; at the root, on its own operand.
     fn incoming(&self, place: usize, places: Range<usize>) -> Step {
         match self.parent(place) {
             None => self.run(places),
@@ -224,7 +227,7 @@ impl BinomialTree {
         }
     }
 
-    /// The step, whose value goes to the parent; at the root, into the output.
+    /// The same step, with its value sent to the parent; at the root, stored in the output.
     fn outgoing(&self, place: usize, step: Step) -> Step {
         match self.parent(place) {
             None => step.store(),
@@ -232,12 +235,12 @@ impl BinomialTree {
         }
     }
 
-    /// The places of the subtree of `place` that are in its block: they follow each other.
+    /// Places of `place`'s subtree within its block, a contiguous range.
     fn own_places(&self, place: usize) -> Range<usize> {
         place..(place + self.block).min(place + self.n_below(place) + 1)
     }
 
-    /// The places of the subtree of child `k` in the same block.
+    /// Places of child `k`'s subtree within the block of `place`.
     fn child_places(&self, place: usize, k: usize) -> Range<usize> {
         place + (1 << k)..(place + (2 << k)).min(self.own_places(place).end)
     }
@@ -247,7 +250,7 @@ impl BinomialTree {
         (self.n_below(place) + 1).div_ceil(self.block) - 1
     }
 
-    /// The places of the `nth` block after that of a head.
+    /// Places of the `nth` block after the block of `head`.
     fn block_below(&self, head: usize, nth: usize) -> Range<usize> {
         let start = head + nth * self.block;
         start..(start + self.block).min(self.size)
@@ -273,7 +276,7 @@ impl BinomialTree {
     }
 
     fn n_children(&self, place: usize) -> usize {
-        // Children are place + 2^k below `size`: as many as there are k with 2^k < size - place …
+        // Children are place + 2^k below `size`, so count the k with 2^k < size - place …
         let n_fitting = ceil_log2(self.size - place);
         // … and 2^k below the lowest one bit.
         if place == 0 { n_fitting } else { n_fitting.min(place.trailing_zeros() as usize) }
@@ -284,7 +287,7 @@ impl BinomialTree {
         self.rank(place + (1 << k))
     }
 
-    /// The child of `place` whose subtree has `descendant` in it.
+    /// The child of `place` whose subtree contains `descendant`.
     fn child_towards(&self, place: usize, descendant: usize) -> Rank {
         self.child(place, (descendant - place).ilog2() as usize)
     }

@@ -1,19 +1,32 @@
-//! The chain: every rank has one neighbour on the way to the root, and one on the way from it.
+//! The chain: every rank has one neighbour towards the root and one away from it.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! Ranks stand in order from the root. *Broadcast*: each stores what comes from the rank before it
-//! and sends it on. *Reduce*: each adds its own to what comes from the rank after it and sends the
-//! sum towards the root. *Scan*: each adds its own to what comes from the rank before it, stores
-//! the sum, or in an exclusive scan what came, and sends the sum on. There is one part, processed
-//! in rounds, and rounds follow each other along the chain, so no link carries anything twice and
-//! none waits for another once the first round has passed.
+//! Ranks are in order from the root.
+//!
+//! - *Broadcast.* Each rank stores what it receives from the rank before it and forwards it.
+//! - *Reduce.* Each rank adds its input to what it receives from the rank after it, and sends the
+//!   sum towards the root.
+//! - *Scan.* Each rank adds its input to what it receives from the rank before it, stores the sum,
+//!   and sends it on. In an exclusive scan it stores the received value instead.
+//!
+//! There is one part, processed in rounds that follow each other along the chain. So each link
+//! carries every round once, and once the first round has passed no link waits for another.
 //!
 //! Cost for m bytes in k rounds over n ranks, with latency α per message, β per byte sent and γ per
-//! byte reduced: broadcast (k + n − 2)·(α + m/k·β), reduce and scan (k + n − 2)·(α + m/k·(β + γ)):
-//! m·β for long arrays, where a binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A.
-//! Ripke, "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib.
-//! Comput. 68 (2008), section 1, "linear pipeline".
+//! byte reduced:
+//!
+//! | collective | time |
+//! |---|---|
+//! | broadcast | (k + n − 2)·(α + m/k·β) |
+//! | reduce, scan | (k + n − 2)·(α + m/k·(β + γ)) |
+//!
+//! For long arrays a broadcast approaches m·β, where the root of a binomial tree sends ⌈log₂ n⌉·m
+//! bytes.
+//!
+//! Source: J. L. Träff, A. Ripke, "Optimal broadcast for fully connected processor-node networks",
+//! J. Parallel Distrib. Comput. 68 (2008), section 1, "linear pipeline".
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -39,12 +52,12 @@ impl Schedule for Chain {
     }
 
     fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
-        // One rank alone has nothing to store, and nobody to send to.
+        // A single rank of an exclusive scan has nothing to store and no peer to send to.
         usize::from(call.collective != Collective::ExclusiveScan || call.size > 1)
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Every rank but the last encodes its partial sum once.
+        // Every rank but the last one encodes its partial sum once.
         if call.collective.reduces() { call.size as u64 - 1 } else { 0 }
     }
 
@@ -79,7 +92,7 @@ impl Schedule for Chain {
             Some(from) if reduces => received(from).reduce(),
             Some(from) => received(from),
         };
-        // All but the ranks that pass partial sums on have a result.
+        // In a reduce, the ranks that pass partial sums on have no result.
         let step = if reduces && to.is_some() { step } else { step.store() };
         Step { to, ..step }
     }

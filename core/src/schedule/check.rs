@@ -1,30 +1,33 @@
-//! The schedule checker: runs the programs of all ranks on symbols and proves that they are right.
+//! The schedule checker: runs the programs of all ranks on symbols and proves that they are
+//! correct.
 //!
-//! It stands beside the flow: tests put every schedule through it, and so should anyone who writes
-//! one. For one [`ProgramSpec`] it proves that
+//! Calls do not use it. Tests check every schedule with it, and so should authors of new schedules.
+//! For one [`ProgramSpec`] it proves:
 //!
-//! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
-//!    of the run, which fits a message;
-//! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
-//! 3. holdings are used for the parts they belong to, at the places that a step says, and used up;
-//!    of as many ranks' values are all parts of a message, and all that are held but the first;
-//! 4. no reduction counts a contribution twice, and every output has the contributions that the
-//!    table at [`Collective`] promises; each output is stored once, and nothing else is;
-//! 5. a rank does not read its local part once it has stored output over it, so input and output
-//!    may be the same memory (an all-to-all stores a part over the one that goes the other way);
-//! 6. *same bits*: ranks that store the same part store the same bits.
+//! 1. Every step is well-formed. Sends and receives match in order, in part, and in the length of
+//!    the run, which fits a message.
+//! 2. There is no deadlock, even if a link holds only one frame, and no frame is left in a link.
+//! 3. A holding is used for the parts that it contains, at the places that the step names, and is
+//!    used up at the end. All parts of a message combine the same number of ranks' values, and so
+//!    do all held parts except the first.
+//! 4. No reduction counts a contribution twice. Every output combines exactly the contributions in
+//!    the table at [`Collective`]. Each output is stored once, and nothing else is stored.
+//! 5. A rank does not read its local part after it stored output over it, so input and output may
+//!    be the same memory. An all-to-all stores a part over the part that goes the other way.
+//! 6. *Same bits*: ranks that store the same part store the same bits.
 //!
-//! **Links.** A link has one writer and one reader, and both wait rather than ask. Such a network
-//! does the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a simple
-//! language for parallel programming", IFIP 1974; a bounded link is a pair, frames one way and
-//! credits the other). So one execution stands for all, and since more room never makes a rank
-//! wait, links of one frame stand for all links.
+//! **Links.** A link has one writer and one reader, and both block instead of polling. Such a
+//! network behaves the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a
+//! simple language for parallel programming", IFIP 1974). A bounded link is a pair of links in his
+//! model: frames one way and credits the other. So one execution represents all of them. More space
+//! in a link never makes a rank wait, so links of one frame represent all links.
 //!
 //! **Bits.** A value knows its contributors, the tree of combinations that made it, and whether it
-//! went through the wire, which may be lossy. Two ranks store the same bits if the trees are equal
-//! up to swapping operands and either both values are as a receiver decodes them or neither is.
-//! Which operand of a combination had been encoded is left out: a codec for which that matters does
-//! not give the same bits under recursive doubling. A tree is represented by a 64-bit fingerprint.
+//! crossed the wire, which may be lossy. Two ranks store the same bits under two conditions: their
+//! trees are equal up to swapped operands, and either both values are as a receiver decodes them or
+//! neither is. The tree does not record which operand of a combination was encoded. A codec whose
+//! result depends on that does not give the same bits under recursive doubling. A tree is
+//! represented by a 64-bit fingerprint.
 //!
 //! Cost: O(messages · n/64) time, where n is the number of ranks; O(n · parts) bits of memory.
 
@@ -46,20 +49,21 @@ use self::value::PartValue;
 use super::{Collective, Part, ProgramSpec, Schedule, SourceRows, Step};
 use crate::transport::Rank;
 
-/// What a checked schedule does, all ranks together.
+/// Totals of a checked schedule over all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Steps of all ranks.
     pub n_steps: usize,
-    /// Steps of the rank that has most.
+    /// Number of steps of the rank with the most steps.
     pub max_steps: usize,
-    /// Frames sent, if each run fits one.
+    /// Number of frames sent, if each run fits one frame.
     pub n_messages: usize,
-    /// Frames sent by the root.
+    /// Number of frames that the root sends.
     pub n_root_messages: usize,
-    /// Time in messages, where a message takes one unit, a rank can send one and receive one at the
-    /// same time, links have room, and all else is free: the factor of α in the cost formulas.
+    /// Length of the critical path in messages: the factor of α in the cost formulas. A message
+    /// takes one unit of time, a rank can send one and receive one at the same time, links always
+    /// have space, and all other work is free.
     pub critical_path: usize,
 }
 
@@ -71,20 +75,20 @@ pub struct Message {
     pub from: Rank,
     /// The receiver.
     pub to: Rank,
-    /// The part it carries, or the first of a run.
+    /// The part that the message carries, or the first part of a run.
     pub part: Part,
-    /// How many parts it carries.
+    /// Number of parts in the message.
     pub n_parts: usize,
-    /// When it leaves.
+    /// Time at which the message leaves the sender.
     pub departure: usize,
-    /// When it is there.
+    /// Time at which the message reaches the receiver.
     pub arrival: usize,
 }
 
-/// Proves `schedule` right for `call`, and lists its messages in the order of their arrival.
+/// Proves `schedule` correct for `call`, and lists its messages in the order of their arrival.
 ///
 /// # Errors
-/// As [`check`].
+/// The first [`Fault`] found.
 pub fn messages(
     schedule: &dyn Schedule,
     call: ProgramSpec,
@@ -97,7 +101,7 @@ pub fn messages(
     Ok((group.conclude()?, messages))
 }
 
-/// Proves `schedule` right for `call`.
+/// Proves `schedule` correct for `call`.
 ///
 /// # Errors
 /// The first [`Fault`] found.
@@ -125,23 +129,24 @@ struct CheckedGroup<'a> {
     ranks: Vec<CheckedRank>,
     /// The frame in each link that is not empty.
     links: BTreeMap<(Rank, Rank), CheckedFrame>,
-    /// By part, where nothing is reduced: who starts with it, once somebody has stored it.
+    /// For each part of a collective that reduces nothing: the ranks that start with it, once a
+    /// rank has stored it.
     origins: Vec<Option<BitSet>>,
-    /// By part: the first output stored, which all others must equal.
+    /// For each part: the first stored output, which all other outputs must equal.
     outputs: Vec<Option<StoredPart>>,
     summary: Summary,
-    /// All that have arrived, if they are to be listed.
+    /// All messages that have arrived, if the caller wants a list.
     messages: Option<Vec<Message>>,
 }
 
-/// One rank.
+/// State of one rank.
 struct CheckedRank {
     n_steps: usize,
     next_step: usize,
-    /// Received by the next step, which waits for credit to send.
+    /// The next step's incoming frame, while the step waits for credit to send.
     received: Option<CheckedFrame>,
     held: Option<ValueRun>,
-    /// Parts whose local value can still be used.
+    /// Parts whose local value may still be used.
     local: BitSet,
     /// Parts that are stored in the output.
     stored: BitSet,
@@ -152,19 +157,19 @@ struct CheckedRank {
 #[derive(Default)]
 struct MessageClock {
     now: usize,
-    /// When the last message has left.
+    /// Time at which the last message has left.
     sent: usize,
-    /// When the last message has arrived.
+    /// Time at which the last message has arrived.
     received: usize,
 }
 
-/// A message.
+/// A message in a link.
 struct CheckedFrame {
     run: ValueRun,
     departure: usize,
 }
 
-/// Who stored a part first, and what identifies its bits.
+/// The rank that stored a part first, and the identity of the bits.
 struct StoredPart {
     rank: Rank,
     tree: u64,
@@ -181,7 +186,7 @@ impl<'a> CheckedGroup<'a> {
             return Err(Fault::Unsupported { collective });
         }
         let n_parts = schedule.n_parts(call);
-        // Where nobody has a share, parts may be cut in any way.
+        // If no rank has a share, parts may be cut in any way.
         let has_shares = !collective.is_scan()
             && !matches!(
                 collective,
@@ -221,7 +226,7 @@ impl<'a> CheckedGroup<'a> {
         })
     }
 
-    /// Lets every rank go on until none can.
+    /// Runs every rank until none can continue.
     fn run(&mut self) -> Result<(), Fault> {
         let mut runnable: Vec<Rank> = (0..self.call.size).rev().map(Rank::new).collect();
         while let Some(rank) = runnable.pop() {
@@ -230,7 +235,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Lets `rank` go on until it cannot. Ranks that may be able to go on thereafter become
+    /// Runs `rank` until it cannot continue. Adds ranks that may be able to continue after that to
     /// `runnable`.
     fn advance(&mut self, rank: Rank, runnable: &mut Vec<Rank>) -> Result<(), Fault> {
         while let Some(step) = self.next_step(rank)? {
@@ -252,7 +257,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// The step that `rank` is at, checked for form.
+    /// Current step of `rank`, after a check of its form.
     fn next_step(&self, rank: Rank) -> Result<Option<Step>, Fault> {
         let CheckedRank { next_step: index, n_steps, .. } = self.ranks[rank.index()];
         if index == n_steps {
@@ -314,13 +319,13 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Carries out a step whose frame is received and whose link has room.
+    /// Carries out a step whose frame has been received and whose outgoing link has space.
     fn act(&mut self, rank: Rank, step: Step) -> Result<(), Fault> {
         let Step { part, to, keep, .. } = step;
         let index = self.ranks[rank.index()].next_step;
         let received = self.state(rank).received.take().map(|frame| frame.run);
         let held = self.ranks[rank.index()].held.as_ref();
-        // Says only that a later step uses the local part again.
+        // Here `keep` only says that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
         if let Some(held) = held.filter(|_| step.uses_held()) {
             self.check_is_held(held, rank, step)?;
@@ -347,7 +352,7 @@ impl<'a> CheckedGroup<'a> {
                 received
             }
             (Some(run), None) | (None, Some(run)) => run,
-            (None, None) => unreachable!("a well-formed step receives or uses what the rank has"),
+            (None, None) => unreachable!("a well-formed step receives or uses the own operand"),
         };
 
         if keep && !keeps_local {
@@ -374,14 +379,14 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// What the rank has of the parts of a step, which is used up, but for a local part that is
-    /// kept.
+    /// Takes the rank's own operand for a step. It is used up unless it is a local part and
+    /// `keeps_local`.
     fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<ValueRun, Fault> {
         let size = self.call.size;
         let parts: Vec<Part> = self.parts(step).collect();
         let state = self.state(rank);
         if let Some(held) = state.held.as_mut().filter(|_| step.uses_held()) {
-            let places = step.places(held.len()).expect("they are there");
+            let places = step.places(held.len()).expect("`check_is_held` found the places");
             let run = held.take_out(places);
             state.held.take_if(|held| held.len() == 0);
             return Ok(run);
@@ -390,7 +395,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(ValueRun(parts.into_iter().map(local).collect::<Result<_, _>>()?))
     }
 
-    /// An error unless the step concerns what is at its places of what is held.
+    /// Returns an error unless the holding has the step's parts at the step's places.
     fn check_is_held(&self, held: &ValueRun, rank: Rank, step: Step) -> Result<(), Fault> {
         let index = self.ranks[rank.index()].next_step;
         let places = step.places(held.len());
@@ -404,7 +409,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Puts a run where the step says, at an end of what is held or in its rows.
+    /// Puts a run into the holding where the step says: at an end, or in the rows.
     fn hold(&mut self, rank: Rank, step: Step, run: ValueRun) -> Result<(), Fault> {
         let (n_all, max) = (self.n_parts, self.max_run());
         let state = &mut self.ranks[rank.index()];
@@ -435,12 +440,12 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Most parts of a run.
+    /// Maximum number of parts in a run.
     fn max_run(&self) -> usize {
         usize::from(self.call.max_run).min(self.n_parts)
     }
 
-    /// Whether there are rows as the step has them, if it has any.
+    /// Returns whether the step's rows, if it has any, are possible in this call.
     fn has_rows(&self, step: Step) -> bool {
         let ProgramSpec { collective, size, .. } = self.call;
         step.rows.is_none_or(|SourceRows { len, back, ring, held }| {
@@ -467,7 +472,7 @@ impl<'a> CheckedGroup<'a> {
             return Err(Fault::StoredTwice { rank, step, part });
         }
         state.stored.insert(part.index());
-        // In place an all-to-all stores a part where the one was that went the other way.
+        // In place, an all-to-all stores a part over the part that went the other way.
         let overwritten = if call.collective == Collective::AllToAll {
             let (source, destination) = call.ends_of(part);
             call.part_between(destination, source)
@@ -489,7 +494,7 @@ impl<'a> CheckedGroup<'a> {
         }
 
         if call.collective.is_scan() {
-            // No two ranks have the same result.
+            // Results differ between ranks, so there is nothing to compare.
             return Ok(());
         }
         let &PartValue { tree, as_sent, .. } = value;
@@ -500,7 +505,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Judges what is left when no rank can go on.
+    /// Checks the final state, after no rank can continue.
     fn conclude(mut self) -> Result<Summary, Fault> {
         self.find_stuck()?;
         if let Some((&(from, to), frame)) = self.links.first_key_value() {
@@ -525,8 +530,8 @@ impl<'a> CheckedGroup<'a> {
         Ok(self.summary)
     }
 
-    /// Finds a rank that has not ended; one that waits for a rank that has ended, if there is one,
-    /// because there the fault is.
+    /// Returns an error if a rank has not ended. A rank that waits for one that has ended is
+    /// reported first, because the fault is there.
     fn find_stuck(&self) -> Result<(), Fault> {
         let mut first = None;
         let mut n_stuck = 0;
@@ -538,7 +543,7 @@ impl<'a> CheckedGroup<'a> {
                     (from, Fault::NeverSent { rank, step, from })
                 }
                 (_, Some(to)) => (to, Fault::NeverReceived { rank, step, to }),
-                _ => unreachable!("only what receives or sends can wait"),
+                _ => unreachable!("only a step that receives or sends can wait"),
             };
             if self.has_ended(peer) {
                 return Err(fault);
@@ -563,7 +568,7 @@ impl<'a> CheckedGroup<'a> {
 }
 
 impl CheckedRank {
-    /// The local value of `part`, which can be used again only if `keep`.
+    /// Takes the local value of `part`. It can be used again only if `keep`.
     fn local_value(
         &mut self,
         size: usize,

@@ -1,29 +1,32 @@
 //! Circulant graphs: reduce-scatter, all-gather and all-reduce in ⌈log₂ n⌉ rounds each, for any
 //! number of ranks, with as few bytes as a ring.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! The array is cut into n parts for n ranks; part p belongs to rank p. Let n = s₀, s₁ = ⌈s₀/2⌉, …
-//! down to 1: the *sizes*.
+//! The array is cut into n parts for n ranks; part p belongs to rank p. Let s₀ = n, s₁ = ⌈s₀/2⌉, …
+//! down to 1 be the *sizes*.
 //!
 //! *Reduce-scatter.* Before a round from size s to t, rank r has partial sums of the s parts from r
-//! on. It sends the last s − t of them to rank r + s − t, where they are the last as well of the t
-//! parts that stay there, and are added to those. So of each part, t ranks have a partial sum after
-//! the round, and each contribution is in one of them. After the last round, r has its own part.
+//! on. It sends the last s − t of them to rank r + s − t. For that rank they are the last of the t
+//! parts that it keeps, and it adds them to its own. So after the round, t ranks have a partial sum
+//! of each part, and each contribution is in exactly one of these sums. After the last round, r has
+//! its own part.
 //!
-//! *All-gather.* The other way around: before a round from size t to s, rank r has the t parts from
-//! r on. It sends the last s − t of them to rank r − (s − t), for whom they are those that follow.
+//! *All-gather.* The reverse: before a round from size t to s, rank r has the t parts from r on. It
+//! sends the last s − t of them to rank r − (s − t). For that rank they are the parts that follow
+//! its own.
 //!
-//! *All-reduce.* One after the other.
+//! *All-reduce.* Both, one after the other.
 //!
 //! If n is odd, the first round of a reduce-scatter adds nothing to rank r's part r, and the last
-//! one of an all-gather sends all but that part.
+//! round of an all-gather sends every part except r.
 //!
-//! What a rank sends is always the last of what it holds. Träff has the ranks r + t and r − t in
-//! place of r + s − t and r − (s − t), by which the first are kept and added to.
+//! The parts that a rank sends are always the last of its holding. Träff uses the ranks r + t and r
+//! − t instead of r + s − t and r − (s − t). With those, the sums are added to the first parts.
 //!
-//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced; messages
-//! of up to ⌊n/2⌋ parts:
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced. A message
+//! has up to ⌊n/2⌋ parts.
 //!
 //! | collective | messages of a rank | time |
 //! |---|---|---|
@@ -31,11 +34,12 @@
 //! | all-gather | ⌈log₂ n⌉ | ⌈log₂ n⌉·α + (n − 1)/n·m·β |
 //! | all-reduce | 2⌈log₂ n⌉ | 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ |
 //!
-//! Fewest rounds and least bytes at once. What it lacks against a ring is the overlap of what a
-//! rank sends with what it computes, and neighbours: its messages go far. Source: J. L. Träff,
-//! "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024; the all-gather: J. Bruck
-//! et al., "Efficient algorithms for all-to-all communications in multiport message-passing
-//! systems", IEEE Trans. Parallel Distrib. Syst. 8 (1997), for sizes that double.
+//! The schedule has the fewest rounds and the fewest bytes at once. Compared with a ring, it does
+//! not overlap sends with computation, and its messages go to distant ranks instead of neighbours.
+//!
+//! Source: J. L. Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024. The
+//! all-gather: J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
+//! message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8 (1997), for sizes that double.
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -69,12 +73,12 @@ impl Schedule for Circulant {
         if size == 1 {
             return 1;
         }
-        // Two for each round. What is done to a rank's own part apart from the others: taking it,
-        // if that is not done with the others; finishing it, if it is not stored at first.
+        // Two for each round. The rank's own part takes a step of its own where it cannot share one
+        // with the other parts: to take it first, or to finish it last.
         let n_moves = 2 * n_rounds(size);
         let is_odd = size % 2;
         match collective {
-            // What completes a part is sent.
+            // The step that completes a part also sends it.
             Collective::AllReduce => 2 * n_moves - 1 + 2 * is_odd,
             Collective::ReduceScatter => n_moves + is_odd,
             Collective::AllGather => n_moves + usize::from(size > 2) + is_odd,
@@ -83,7 +87,7 @@ impl Schedule for Circulant {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Every rank sends its partial sum of a part once, until the owner has it.
+        // Every rank sends its partial sum of a part once, until the owner has the sum.
         let n = call.size as u64;
         match call.collective {
             Collective::AllReduce if n > 1 => n,
@@ -97,26 +101,26 @@ impl Schedule for Circulant {
         if call.size == 1 {
             return Step::own(Part::new(0)).store();
         }
-        let place = CirculantRank { size: call.size, rank };
+        let member = CirculantRank { size: call.size, rank };
         let is_odd = call.size % 2;
         match call.collective {
-            Collective::ReduceScatter => place.reduce_scatter(index),
+            Collective::ReduceScatter => member.reduce_scatter(index),
             Collective::AllReduce => {
                 let completion = 2 * n_rounds(call.size) - 1 + is_odd;
                 if index < completion {
-                    return place.reduce_scatter(index);
+                    return member.reduce_scatter(index);
                 }
-                // The sum is complete, and the first message of the all-gather.
-                let first = place.all_gather(index - completion + 1);
+                // This step completes the sum and is the first send of the all-gather.
+                let first = member.all_gather(index - completion + 1);
                 if index > completion {
                     return first;
                 }
-                let last = place.reduce_scatter(index);
+                let last = member.reduce_scatter(index);
                 let step = Step { from: last.from, local: last.local, ..first };
                 if step.keep { step.keep_as_sent() } else { step }
             }
-            _ if call.size == 2 => place.all_gather(index + 1),
-            _ => place.all_gather(index),
+            _ if call.size == 2 => member.all_gather(index + 1),
+            _ => member.all_gather(index),
         }
     }
 }
@@ -126,35 +130,35 @@ const fn n_rounds(size: usize) -> usize {
     size.next_power_of_two().ilog2() as usize
 }
 
-/// A rank among the others.
+/// A rank in a circulant graph.
 struct CirculantRank {
     size: usize,
     rank: Rank,
 }
 
 impl CirculantRank {
-    /// The size before round `round`: n halved so many times, and rounded up.
+    /// Size before round `round`: n halved `round` times, each time rounded up.
     const fn size_before(&self, round: usize) -> usize {
         self.size.div_ceil(1 << round)
     }
 
-    /// The part so many behind the own.
+    /// The part `behind` places after the rank's own.
     fn part(&self, behind: usize) -> Part {
         Part::new((self.rank.index() + behind) % self.size)
     }
 
-    /// The rank so many places on, less than n.
+    /// The rank `distance` after this one, less than n.
     fn after(&self, distance: usize) -> Rank {
         Rank::new((self.rank.index() + distance) % self.size)
     }
 
-    /// The rank so many places before, less than n.
+    /// The rank `distance` before this one, less than n.
     fn before(&self, distance: usize) -> Rank {
         self.after(self.size - distance)
     }
 
-    /// Sending and adding in turn, round by round. If n is odd, in the first round the own part is
-    /// taken in between, to which nothing is added.
+    /// Step `index` of the reduce-scatter: a send and an addition in each round. If n is odd, the
+    /// first round takes the own part between the two, because nothing is added to it.
     fn reduce_scatter(&self, index: usize) -> Step {
         let is_odd = self.size % 2 == 1;
         if is_odd && index == 1 {
@@ -172,8 +176,9 @@ impl CirculantRank {
         if next == 1 { step.store() } else { step.keep() }
     }
 
-    /// Taking the own part, then sending and storing in turn, round by round. If n is odd, the own
-    /// part is stored at the end; else as it is sent first.
+    /// Step `index` of the all-gather: take the own part, then a send and a store in each round. If
+    /// n is odd, the own part is stored at the end; otherwise it is stored as the first message
+    /// sends it.
     fn all_gather(&self, index: usize) -> Step {
         let own = Step::own(self.part(0));
         let Some(move_index) = index.checked_sub(1) else { return own.keep() };
@@ -182,7 +187,7 @@ impl CirculantRank {
         if round == n_rounds {
             return own.store_as_sent();
         }
-        // As reduce-scatter, backwards.
+        // The rounds of the reduce-scatter, in reverse order.
         let next = self.size_before(n_rounds - round - 1);
         let size = self.size_before(n_rounds - round);
         let n_sent = next - size;

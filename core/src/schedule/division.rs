@@ -1,13 +1,13 @@
-//! How parts are cut from an array: what ranks agree on beside the schedule.
+//! Division of the array among parts. Ranks must agree on it, as on the schedule.
 
-/// How an all-reduce divides the array among the parts of its schedule.
+/// Rule by which an all-reduce divides the array among the parts of its schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Division {
     /// Part p is one block, the share of rank p, as in the published systems.
     #[default]
     Blocks = 0,
-    /// Each round takes the next stretch of the array and deals it to the parts.
+    /// Each round takes the next section of the array and divides it among the parts.
     Interleaved = 1,
 }
 

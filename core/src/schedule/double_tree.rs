@@ -1,24 +1,31 @@
-//! Two trees, each for half of the array: broadcast, reduce and all-reduce in which every rank
-//! sends and receives as much as it must, in a number of rounds that grows with log n.
+//! Two trees, each for half of the array: broadcast, reduce and all-reduce in which the ranks share
+//! the traffic evenly, in a number of rounds that grows with log n.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! A rank within a binary tree sends everything twice, and half of the ranks, its leaves, send
-//! nothing. So there are two trees, and who has children in one is a leaf of the other. The root
-//! stands outside, above the tops of both. The m others have the numbers 1 to m, and in the first
-//! tree the parent of a number is found by its lowest one bit b: clear it and set the next (or
-//! where that is beyond m, only clear it), so that odd numbers are leaves. In the second tree odd
-//! and even numbers change places: x becomes m + 1 − x if m is even, and x − 1 if it is odd (1
-//! becomes m).
+//! In a single binary tree an inner rank sends everything twice, and half of the ranks, the leaves,
+//! send nothing. So there are two trees, and a rank that has children in one tree is a leaf of the
+//! other. The root is outside, above the tops of both trees. The m other ranks have the numbers 1
+//! to m. In the first tree, the parent of a number follows from its lowest one bit: clear that bit
+//! and set the next higher one. If the result is beyond m, only clear the bit. So odd numbers are
+//! leaves. In the second tree odd and even numbers change places: x becomes m + 1 − x if m is even.
+//! If m is odd, x becomes x − 1, and 1 becomes m.
 //!
-//! *Broadcast.* Part t comes down tree t, and each rank passes it on to its children before it
-//! decodes it for itself. *Reduce.* Part t goes up tree t: a rank combines the results of its
-//! children with its own. *All-reduce.* Both parts go up, and what the root makes of them comes
-//! down the same trees; there each decodes it first, as averages are rounded alike only by all that
-//! decode them. Rounds follow each other through the trees.
+//! *Broadcast.* Part t comes down tree t. Each rank forwards it to its children before it decodes
+//! it for itself.
+//!
+//! *Reduce.* Part t goes up tree t. Each rank combines the results of its children with its own
+//! operand.
+//!
+//! *All-reduce.* Both parts go up, and the root sends the results down the same trees. On the way
+//! down each rank decodes a part before it forwards it: averages are rounded alike only if every
+//! rank decodes the same frame.
+//!
+//! Rounds follow each other through the trees.
 //!
 //! Cost for m bytes in k rounds, with latency α per message, β per byte sent and γ per byte
-//! reduced, where a chain takes n − 2 in place of 2⌈log₂ n⌉:
+//! reduced. A chain has n − 2 in place of 2⌈log₂ n⌉.
 //!
 //! | collective | time |
 //! |---|---|
@@ -27,7 +34,7 @@
 //! | all-reduce | both, one after the other |
 //!
 //! Source: P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast,
-//! reduction and scan", Parallel Computing 35 (2009); the numbers are those of NCCL 2.4.
+//! reduction and scan", Parallel Computing 35 (2009). The numbering is that of NCCL 2.4.
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -36,7 +43,7 @@ use crate::transport::Rank;
 #[derive(Clone, Copy, Debug)]
 pub struct DoubleTree;
 
-/// A half of the array, and its tree.
+/// Number of trees; each moves half of the array.
 const N_TREES: usize = 2;
 
 impl Schedule for DoubleTree {
@@ -53,11 +60,12 @@ impl Schedule for DoubleTree {
     }
 
     fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
-        TreeNode::all(call, rank).map(|(node, way)| node.n_steps(way)).sum()
+        TreeNode::all(call, rank).map(|(node, direction)| node.n_steps(direction)).sum()
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Every rank but the root encodes its partial sum once, and the root the finished one.
+        // Every rank except the root encodes its partial sum once, and the root encodes the
+        // finished sum.
         let n = call.size as u64;
         match call.collective {
             Collective::AllReduce if n > 1 => n,
@@ -68,10 +76,10 @@ impl Schedule for DoubleTree {
 
     fn step(&self, call: ProgramSpec, rank: Rank, mut index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        for (node, way) in TreeNode::all(call, rank) {
-            let n_steps = node.n_steps(way);
+        for (node, direction) in TreeNode::all(call, rank) {
+            let n_steps = node.n_steps(direction);
             if index < n_steps {
-                return node.step(way, index);
+                return node.step(direction, index);
             }
             index -= n_steps;
         }
@@ -79,47 +87,47 @@ impl Schedule for DoubleTree {
     }
 }
 
-/// Which way a part goes.
+/// Direction in which a part moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TreeDirection {
     Up,
     Down,
-    /// Down, to be stored as it comes.
+    /// Down, stored before it is forwarded.
     Back,
-    /// Up, and from the root down again.
+    /// Up, and from the root down again, in one step of the root.
     Around,
 }
 
-/// A rank's place in a tree.
+/// A rank's position in a tree.
 struct TreeNode {
     part: Part,
-    /// The root has none.
+    /// `None` for the root.
     parent: Option<Rank>,
-    /// The root has one, if there are other ranks.
+    /// The root has at most one child.
     children: [Option<Rank>; 2],
 }
 
 impl TreeNode {
-    /// What a rank does one after the other.
+    /// A rank's positions and directions in the order in which its program handles them.
     fn all(call: ProgramSpec, rank: Rank) -> impl Iterator<Item = (Self, TreeDirection)> {
         let is_root = rank == call.root;
-        let ways = match call.collective {
+        let directions = match call.collective {
             Collective::Broadcast => [Some(TreeDirection::Down), None],
             Collective::Reduce => [Some(TreeDirection::Up), None],
-            // The root sends down at once what has come up.
+            // The root sends a result down in the step that completes it.
             _ if is_root => [Some(TreeDirection::Around), None],
             _ => [Some(TreeDirection::Up), Some(TreeDirection::Back)],
         };
         let is_leaf = |tree| Self::new(call, rank, tree).n_children() == 0;
         let (first, second) = (is_leaf(0), is_leaf(1));
-        ways.into_iter().flatten().flat_map(move |way| {
-            // What comes first: down a tree to those with children, up from those without. A number
-            // has more zeros after its lowest one bit than its children have, so ranks that wait
-            // for each other are never a circle.
-            let goes_up = matches!(way, TreeDirection::Up | TreeDirection::Around);
+        directions.into_iter().flatten().flat_map(move |direction| {
+            // Order of the trees: going down, first the tree in which the rank has children; going
+            // up, first the tree in which it is a leaf. Ranks cannot wait for each other in a
+            // circle: a number has more zeros after its lowest one bit than its children have.
+            let goes_up = matches!(direction, TreeDirection::Up | TreeDirection::Around);
             let swaps = if goes_up { second && !first } else { first && !second };
             let trees = if swaps { [1, 0] } else { [0, 1] };
-            trees.into_iter().map(move |tree| (Self::new(call, rank, tree), way))
+            trees.into_iter().map(move |tree| (Self::new(call, rank, tree), direction))
         })
     }
 
@@ -139,10 +147,10 @@ impl TreeNode {
         self.children.iter().flatten().count()
     }
 
-    fn n_steps(&self, way: TreeDirection) -> usize {
+    fn n_steps(&self, direction: TreeDirection) -> usize {
         let n_children = self.n_children();
-        match way {
-            // Hold, pass on, store.
+        match direction {
+            // Hold, send to each child, store.
             TreeDirection::Down if self.parent.is_some() && n_children > 0 => n_children + 2,
             TreeDirection::Down | TreeDirection::Around => 1,
             TreeDirection::Back => n_children + 1,
@@ -150,14 +158,14 @@ impl TreeNode {
         }
     }
 
-    fn step(&self, way: TreeDirection, index: usize) -> Step {
+    fn step(&self, direction: TreeDirection, index: usize) -> Step {
         let Self { part, parent, .. } = *self;
         let child = |nth| self.children.into_iter().flatten().nth(nth);
-        match (way, parent) {
+        match (direction, parent) {
             (TreeDirection::Up | TreeDirection::Around, None) => {
                 let step =
                     child(0).map_or(Step::own(part), |from| Step::receive(part, from).reduce());
-                Step { to: child(0).filter(|_| way == TreeDirection::Around), ..step.store() }
+                Step { to: child(0).filter(|_| direction == TreeDirection::Around), ..step.store() }
             }
             (TreeDirection::Up | TreeDirection::Around, Some(parent)) => {
                 let step = match child(index) {
@@ -188,7 +196,7 @@ impl TreeNode {
     }
 }
 
-/// A tree of the numbers 1 to `n_others`, with 0, the root, above its top.
+/// A binary tree of the numbers 1 to `n_others`, with the root, number 0, above its top.
 #[derive(Clone, Copy)]
 struct BinaryTree {
     n_others: usize,
@@ -196,7 +204,7 @@ struct BinaryTree {
 }
 
 impl BinaryTree {
-    /// The number of the rank that is so many after the root.
+    /// Number of the rank that is `place` ranks after the root.
     const fn number(self, place: usize) -> usize {
         let m = self.n_others;
         match place {
@@ -208,7 +216,7 @@ impl BinaryTree {
         }
     }
 
-    /// The other way around.
+    /// The inverse of [`Self::number`].
     const fn place(self, number: usize) -> usize {
         let m = self.n_others;
         match number {
@@ -237,7 +245,7 @@ impl BinaryTree {
         if half == 0 {
             return [None, None];
         }
-        // Beyond the last number there is nothing, so the tree there is less deep.
+        // Numbers beyond the last one do not exist, so the subtree may be less deep.
         let halves = (0..=half.ilog2()).map(|by| number + (half >> by));
         [Some(number - half), halves.into_iter().find(|&child| child <= self.n_others)]
     }

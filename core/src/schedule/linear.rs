@@ -1,16 +1,20 @@
-//! Linear exchange: every rank sends to all others, one after the other, and then receives.
+//! Linear exchange: every rank first sends to each other rank in turn, and then receives from each.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! *All-to-all*: rank r sends what it has for r + i straight to it, for i = 1, …, n − 1 (mod n),
-//! and then stores what comes from r − i. Nobody is sent to by all at once. All sends are under way
-//! before anything is received: ranks wait for each other least, and each link holds a frame of
-//! each lane.
+//! *All-to-all*: rank r sends its part for rank r + i straight to that rank, for i = 1, …, n − 1
+//! (mod n). Then it stores the parts that it receives from r − i. Since each rank starts at a
+//! different peer, no rank is the target of all others at once. All sends are on their way before
+//! anything is received. So ranks wait for each other as little as possible, but each link must
+//! hold one frame of each lane.
 //!
 //! Cost for m bytes a rank, with latency α per message and β per byte sent: (n − 1)·α + (n −
-//! 1)/n·m·β. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
-//! communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), all-to-all of
-//! messages of medium length.
+//! 1)/n·m·β.
+//!
+//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), all-to-all of messages of
+//! medium length.
 
 use super::{Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;

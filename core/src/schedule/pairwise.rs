@@ -1,27 +1,39 @@
 //! Pairwise exchange: every rank sends each other rank its share directly.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! Part p belongs to rank p. *Reduce-scatter*: rank r sends its own contribution to part r + i
-//! straight to rank r + i, for i = 1, …, n − 1 (mod n), and combines what comes from r − i.
-//! *All-gather*: rank r sends part r to r + i and stores what comes from r − i. At each distance i
-//! the messages are a permutation of the ranks, so no link carries two at once. *All-reduce* is
-//! both.
+//! Part p belongs to rank p.
 //!
-//! *All-to-all*: in turn k, for k = 0, …, n − 1, rank r exchanges with rank k − r (mod n), which
-//! exchanges with r in that very turn. What one of them sends is read before what comes from the
-//! other is stored, so it can be done in place.
+//! *Reduce-scatter.* Rank r sends its input for part r + i straight to rank r + i, for i = 1, …, n
+//! − 1 (mod n), and combines the operands that it receives from r − i.
 //!
-//! What crosses the wire in the reduce-scatter are single operands, where a ring sends partial
-//! sums. Sums of compressed fields are wider than their operands, so on slow links this saves bytes
-//! that a bandwidth-optimal ring would send; it costs an encoding of every part, where the ring
-//! encodes one.
+//! *All-gather.* Rank r sends part r to r + i and stores the part that it receives from r − i. At
+//! each distance i the messages are a permutation of the ranks, so no link carries two at once.
+//!
+//! *All-reduce.* Both, one after the other.
+//!
+//! *All-to-all.* In turn k = 0, …, n − 1, rank r exchanges with rank k − r (mod n), which exchanges
+//! with r in the same turn. Each rank reads the part to send before it stores the part from its
+//! partner, so the exchange works in place.
+//!
+//! In the reduce-scatter, single operands cross the wire, where a ring sends partial sums. Sums of
+//! compressed fields take more bits than their operands. So on slow links pairwise exchange sends
+//! fewer bytes than a bandwidth-optimal ring. In return each rank encodes every part, where in the
+//! ring it encodes one.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
-//! reduce-scatter (n − 1)·α + (n − 1)/n·m·(β + γ), all-gather (n − 1)·α + (n − 1)/n·m·β, all-to-all
-//! n·α + m·β (a rank has a turn for itself). Source: R.
-//! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
-//! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
+//!
+//! | collective | time |
+//! |---|---|
+//! | reduce-scatter | (n − 1)·α + (n − 1)/n·m·(β + γ) |
+//! | all-gather | (n − 1)·α + (n − 1)/n·m·β |
+//! | all-reduce | the sum of both |
+//! | all-to-all | n·α + m·β (one turn of each rank is with itself) |
+//!
+//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange
+//! reduce-scatter.
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -54,7 +66,8 @@ impl Schedule for Pairwise {
         match call.collective {
             _ if others == 0 => 1,
             Collective::ReduceScatter => 2 * others,
-            // Sends, the own part, receives; or a send and a receive with each, and the own part.
+            // All-gather: sends, the rank's own part, receives. All-to-all: one send and one
+            // receive for each other rank, and the rank's own part.
             Collective::AllGather | Collective::AllToAll => 2 * others + 1,
             _ => 4 * others + 1,
         }
@@ -62,7 +75,7 @@ impl Schedule for Pairwise {
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
         match call.collective {
-            // The operands of the others, and the sum.
+            // The operands of the other ranks, and the sum.
             Collective::AllReduce if call.size > 1 => call.size as u64,
             Collective::ReduceScatter => call.size as u64 - 1,
             _ => 0,
@@ -106,8 +119,8 @@ impl Schedule for Pairwise {
     }
 }
 
-/// A step of an all-to-all: two for each other rank, and one for the own part, in the turn in which
-/// a rank would exchange with itself.
+/// A step of an all-to-all. There are two for each other rank, and one for the rank's own part, in
+/// the turn in which the rank would exchange with itself.
 fn exchange(call: ProgramSpec, rank: Rank, index: usize) -> Step {
     let n = call.size;
     let own_turn = 2 * rank.index() % n;

@@ -1,13 +1,15 @@
-//! Prefix sums by doubling: in round k, each rank sends what it has to the rank 2ᵏ after it.
+//! Prefix sums by doubling: in round k, each rank sends its partial sum to the rank 2ᵏ after it.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! Before round k a rank has the sum of its own values and those of up to 2ᵏ − 1 ranks before it.
-//! It sends that to rank r + 2ᵏ, and adds what rank r − 2ᵏ sends, as far as there are such ranks.
-//! After ⌈log₂ n⌉ rounds it has the sum of all up to itself.
+//! Before round k a rank has the sum of its own values and the values of up to 2ᵏ − 1 ranks before
+//! it. Rank r sends that sum to rank r + 2ᵏ, and adds what it receives from rank r − 2ᵏ, if these
+//! ranks exist. After ⌈log₂ n⌉ rounds it has the sum of all ranks up to itself.
 //!
-//! *Exclusive scan.* All but the last rank do so, and then hand their sum to the next one. (If they
-//! handed their values on first, a rank would send its own and another's, which would look alike.)
+//! *Exclusive scan.* All ranks except the last do the same, and then send their sum to the next
+//! rank. They do not shift their inputs first: a rank would then send its own input and another
+//! rank's in the same program, and the two would look alike.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -16,13 +18,15 @@
 //! | scan | ⌈log₂ n⌉·(α + m·(β + γ)) |
 //! | exclusive scan | ⌈log₂(n − 1)⌉·(α + m·(β + γ)) + α + m·β |
 //!
-//! Fewest latencies, but every round carries the whole array: the choice for short arrays. Source:
-//! W. D. Hillis, G. L. Steele, "Data parallel algorithms", Commun. ACM 29 (1986).
+//! The schedule has the fewest latencies, but every round carries the whole array, so it suits
+//! short arrays.
+//!
+//! Source: W. D. Hillis, G. L. Steele, "Data parallel algorithms", Commun. ACM 29 (1986).
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
-/// Scans by sending to ranks at doubling distances.
+/// Scans that send to ranks at doubling distances.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixDoubling;
 
@@ -43,52 +47,52 @@ impl Schedule for PrefixDoubling {
     }
 
     fn n_steps(&self, call: ProgramSpec, rank: Rank) -> usize {
-        let place = ScanRank::new(call, rank);
-        // One rank alone has nobody to send to, and in a scan a result all the same.
-        place.n_moves().max(usize::from(call.collective == Collective::Scan))
+        let scan = ScanRank::new(call, rank);
+        // A single rank has no peer to send to, but in a scan it has a result.
+        scan.n_moves().max(usize::from(call.collective == Collective::Scan))
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // As in recursive doubling, and one more where what is stored is sent as well.
+        // As in recursive doubling, and one more because a stored value is also sent.
         2 * call.size.next_power_of_two() as u64 - 1
     }
 
     fn step(&self, call: ProgramSpec, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let place = ScanRank::new(call, rank);
+        let scan = ScanRank::new(call, rank);
         let after = |distance| Rank::new(rank.index() + distance);
         let before = |distance| Rank::new(rank.index() - distance);
-        let step = match place.nth(index) {
+        let step = match scan.nth(index) {
             ScanMove::Send { round } => Step::own(WHOLE).to(after(1 << round)),
             ScanMove::Add { round } => Step::receive(WHOLE, before(1 << round)).reduce(),
             ScanMove::Hand => return Step::own(WHOLE).to(after(1)),
             ScanMove::Take => Step::receive(WHOLE, before(1)),
             ScanMove::Nothing => Step::own(WHOLE),
         };
-        if index + 1 < place.n_moves() { step.keep() } else { step.store() }
+        if index + 1 < scan.n_moves() { step.keep() } else { step.store() }
     }
 }
 
-/// What a rank does.
+/// A move of a rank in a scan.
 enum ScanMove {
-    /// It sends what it has, and keeps it.
+    /// Send the partial sum and keep it.
     Send {
         round: usize,
     },
-    /// It adds what comes.
+    /// Add the received partial sum.
     Add {
         round: usize,
     },
-    /// It hands its sum to the next rank.
+    /// Send the sum to the next rank (exclusive scan).
     Hand,
-    /// It takes that of the one before.
+    /// Store the sum of the rank before (exclusive scan).
     Take,
     Nothing,
 }
 
-/// A rank in a scan.
+/// A rank's moves in a scan.
 struct ScanRank {
-    /// Rounds in which it sends, and in which it adds: all from 0 on, until there is no such rank.
+    /// Number of rounds in which the rank sends; these are the first rounds.
     n_sends: usize,
     n_adds: usize,
     hands: bool,
@@ -104,7 +108,7 @@ impl ScanRank {
         if rank >= n_doubling {
             return Self { n_sends: 0, n_adds: 0, hands: false, takes };
         }
-        // Those k for which rank + 2ᵏ is a rank, and those for which rank − 2ᵏ is.
+        // Number of k for which rank + 2ᵏ exists, and for which rank − 2ᵏ exists.
         let n_sends = (n_doubling - rank).next_power_of_two().ilog2() as usize;
         let n_adds = rank.checked_ilog2().map_or(0, |log| log as usize + 1);
         Self { n_sends, n_adds, hands: is_exclusive, takes }
@@ -114,7 +118,7 @@ impl ScanRank {
         self.n_sends + self.n_adds + self.hands as usize + self.takes as usize
     }
 
-    /// In each round it sends, and then adds.
+    /// Move `index`: in each round the rank first sends and then adds.
     fn nth(&self, index: usize) -> ScanMove {
         let (n_both, n_rounds) = (self.n_sends.min(self.n_adds), self.n_sends.max(self.n_adds));
         if index < 2 * n_both {

@@ -1,4 +1,4 @@
-//! Programs and steps in words, for people who debug a schedule.
+//! Programs and steps as text, for people who debug a schedule.
 //!
 //! One line for each step, numbered from 0: `3: reduce-send part 2 from 1 to 3`.
 
@@ -7,7 +7,7 @@ use core::fmt;
 use super::{Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
-/// The program of `rank`, one line for each step.
+/// The program of `rank` as text, one line for each step.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ impl fmt::Display for Step {
         if let Some(to) = to {
             write!(f, " to {to}")?;
         }
-        // Without a peer to send to it is in the name.
+        // The names of all other steps that keep say so already.
         if self.keep && (to.is_some() || self.store) {
             f.write_str(", keep")?;
         }
@@ -56,7 +56,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// What the step does, in words; the table at [`Step`] has them all.
+    /// Name of the step in words, from the table at [`Step`].
     #[must_use]
     pub const fn name(&self) -> &'static str {
         let Self { own, store, before, as_sent, .. } = *self;

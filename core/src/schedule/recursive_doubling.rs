@@ -1,31 +1,39 @@
-//! Recursive doubling: in round k, ranks that differ in bit k exchange all that they have and
-//! combine.
+//! Recursive doubling: in round k, ranks that differ in bit k exchange all their data and combine
+//! it.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
 //! Let c be the largest power of two that is not above the number of ranks n, and e = n − c. If e >
-//! 0, the first 2e ranks pair up: each even rank hands its contribution to the odd rank after it
-//! and becomes that rank's *guest*. The odd ones and the rest are the c *core* ranks, numbered
-//! 0..c. In round k = 0..log₂ c, core ranks v and v ⊕ 2ᵏ send each other their partial reduction;
-//! each combines what it received with what it kept. At the end every core rank has the result, and
-//! the hosts send it to their guests.
+//! 0, the first 2e ranks pair up: each even rank sends its input to the odd rank after it, its
+//! *host*, and becomes that rank's *guest*. The odd ranks and the rest are the c *core* ranks,
+//! numbered 0..c. In round k = 0..log₂ c, core ranks v and v ⊕ 2ᵏ send each other their partial
+//! results, and each combines what it received with what it kept. At the end every core rank has
+//! the result, and the hosts send it to their guests.
 //!
-//! All core ranks combine the same operands in the same tree, up to swapping the two operands of a
-//! combination, so a codec whose combination is commutative and does not care which operand was
-//! encoded gives them the same bits. A guest, though, sees the result only as encoded for the wire.
-//! So when there are guests, *every* core rank stores what a guest decodes
+//! All core ranks combine the same operands in the same tree, except that the two operands of a
+//! combination may be swapped. So they get the same bits if the codec's combination is commutative
+//! and does not depend on which operand was encoded. A guest, however, only sees the result as
+//! encoded for the wire. So if there are guests, *every* core rank stores what a guest decodes
 //! ([`Step::as_sent`]), not only the hosts.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
-//! log₂ n·(α + m·β + m·γ) for a power of two, else (⌊log₂ n⌋ + 2)·(α + m·β) + (⌊log₂ n⌋ + 1)·m·γ.
-//! Fewest latencies, but every round carries the whole array: the choice for short arrays. Source:
-//! R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
-//! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
+//!
+//! | n | time |
+//! |---|---|
+//! | a power of two | log₂ n·(α + m·β + m·γ) |
+//! | any other | (⌊log₂ n⌋ + 2)·(α + m·β) + (⌊log₂ n⌋ + 1)·m·γ |
+//!
+//! The schedule has the fewest latencies, but every round carries the whole array, so it suits
+//! short arrays.
+//!
+//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
 
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
-/// All-reduce by exchanging with partners at doubling distances.
+/// All-reduce that exchanges with partners at doubling distances.
 #[derive(Clone, Copy, Debug)]
 pub struct RecursiveDoubling;
 
@@ -57,8 +65,8 @@ impl Schedule for RecursiveDoubling {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // In a round both operands are encoded, so e(k+1) = 2·(e(k) + 1) for equal e(k); guests add
-        // one each, and one more for the result that they receive.
+        // Both operands of a round are encoded, so e(k+1) = 2·(e(k) + 1) for equal e(k). Each guest
+        // adds one error, and the result that guests receive adds one more.
         let group = CoreAndGuests::new(call.size);
         let core = 1u64 << group.n_rounds();
         let guests = call.size as u64 - core;
@@ -88,17 +96,17 @@ impl Schedule for RecursiveDoubling {
     }
 }
 
-/// What a rank does besides the rounds.
+/// Role of a rank.
 pub(super) enum GuestRole {
-    /// Sits the rounds out.
+    /// Takes no part in the rounds.
     Guest { host: Rank },
     /// Takes part in the rounds as core rank `number`.
     Core { number: usize, guest: Option<Rank> },
 }
 
-/// The ranks, divided into core and guests.
+/// The division of the ranks into core and guests.
 pub(super) struct CoreAndGuests {
-    /// Power of two.
+    /// A power of two.
     n_core: usize,
     n_guests: usize,
 }
@@ -129,12 +137,12 @@ impl CoreAndGuests {
         Rank::new(if number < self.n_guests { 2 * number + 1 } else { number + self.n_guests })
     }
 
-    /// Where each rank has a part, the first one of this core rank and its guest.
+    /// First part of this core rank and its guest, if each rank has a part.
     pub(super) fn first_part(&self, number: usize) -> usize {
         number + number.min(self.n_guests)
     }
 
-    /// Step `index` of a core rank without a guest: two steps for each round, then the end.
+    /// Step `index` of a core rank without a guest: two steps for each round, then the store.
     fn core_step(&self, number: usize, index: usize) -> Step {
         let round = index / 2;
         if round == self.n_rounds() {

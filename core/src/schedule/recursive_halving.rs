@@ -1,29 +1,31 @@
-//! Recursive halving and doubling: reduce-scatter, all-gather and all-reduce among pairs of ranks,
-//! in ⌈log₂ n⌉ rounds each and with as few bytes as a ring if n is a power of two.
+//! Recursive halving and doubling: reduce-scatter, all-gather and all-reduce between pairs of
+//! ranks, in ⌈log₂ n⌉ rounds each, with as few bytes as a ring if n is a power of two.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
 //! The array is cut into n parts for n ranks; part p belongs to rank p. Let c be the largest power
-//! of two that is not above n. As in [recursive doubling](super::RecursiveDoubling), the first 2·(n
-//! − c) ranks pair up if there are more than c: each even one is the guest of the odd one after it,
-//! and the c others are the *core*, numbered 0..c.
+//! of two that is not above n. If n > c, the first 2·(n − c) ranks pair up as in [recursive
+//! doubling](super::RecursiveDoubling): each even rank is the guest of the odd rank after it. The
+//! other c ranks are the *core*, numbered 0..c.
 //!
-//! *Reduce-scatter.* In round k = 0..log₂ c, the core ranks are in groups of c/2ᵏ that follow each
-//! other, and each has sums of the parts of its group. It sends the half that is not its own to the
-//! rank at the same place of the other half, and adds what that one sends to its own half. In the
-//! end it has its own part, and its guest's. Guests hand all they have to their hosts first, half
-//! by half, and get their part last.
+//! *Reduce-scatter.* In round k = 0..log₂ c, the core ranks form groups of c/2ᵏ consecutive ranks,
+//! and each rank has sums of its group's parts. It sends the half that it is not in to the rank at
+//! the same position of that half, and adds what that rank sends to its own half. At the end it has
+//! its own part and its guest's. Guests send all their input to their hosts first, half by half,
+//! and receive their part last.
 //!
-//! *All-gather.* The other way around: each sends all that it has to its partner, and puts what
-//! comes behind it, or before it. Guests hand in their part, and get all parts half by half.
+//! *All-gather.* The reverse: each rank sends all its parts to its partner, and puts the received
+//! parts behind or before them. Guests send their part first, and receive all parts half by half.
 //!
-//! *All-reduce.* One after the other, but guests get all parts only.
+//! *All-reduce.* Both, one after the other. Guests receive nothing in between.
 //!
-//! Which half is a rank's own depends on its number, so ranks in upper halves send the first of
-//! what they hold ([`Step::at_front`]), the others the last.
+//! The half that a rank keeps depends on its number. So ranks in upper halves send the first parts
+//! of their holding ([`Step::at_front`]), and the others the last parts.
 //!
-//! Cost for m bytes (at most, where n is no power of two), with latency α per message, β per byte
-//! sent and γ per byte reduced; messages of half of the parts, or of up to c if there are guests:
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced. If n is no
+//! power of two the costs are upper limits. Messages have up to half of the parts, or up to c parts
+//! if there are guests.
 //!
 //! | collective | n = 2ᵏ | other n |
 //! |---|---|---|
@@ -31,17 +33,18 @@
 //! | all-gather | log₂ n·α + (n − 1)/n·m·β | (⌊log₂ n⌋ + 3)·α + 12/5·m·β |
 //! | all-reduce | both | (2⌊log₂ n⌋ + 4)·α + 22/5·m·β + 2m·γ |
 //!
-//! Among 2ᵏ ranks as a [circulant graph](super::Circulant), but whom a rank sends to is whom it
-//! receives from, so it has half as many neighbours. Source:
-//! R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; R. Thakur, R.
-//! Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", Int. J.
-//! High Perform. Comput. Appl. 19 (2005), §4.
+//! Among 2ᵏ ranks the costs equal a [circulant graph](super::Circulant)'s. But each rank receives
+//! from the same ranks that it sends to, so it has half as many neighbours.
+//!
+//! Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; R.
+//! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+//! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
 
 use super::recursive_doubling::{CoreAndGuests, GuestRole};
 use super::{Collective, Part, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
 
-/// All-reduce, reduce-scatter and all-gather by exchanging halves.
+/// All-reduce, reduce-scatter and all-gather that exchange halves.
 #[derive(Clone, Copy, Debug)]
 pub struct RecursiveHalving;
 
@@ -79,8 +82,8 @@ impl Schedule for RecursiveHalving {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Each rank sends its partial sum of a part once, until one has it; that one, or a host,
-        // may send it on.
+        // Every rank but one sends its partial sum of a part once. The rank that has the sum, or a
+        // guest's host, may send it on.
         let n = call.size as u64;
         match call.collective {
             Collective::AllReduce if n > 1 => n,
@@ -106,8 +109,8 @@ impl Schedule for RecursiveHalving {
     }
 }
 
-/// What guests do: hand in what they have, and get what they should. All parts go in two messages,
-/// of the host's halves in its first round, so that the host need not hold both.
+/// Step `index` of a guest: send the input, receive the result. All parts travel in two messages,
+/// one for each half of the host's first round, so that the host never holds both halves.
 fn guest_step(call: ProgramSpec, host: &CoreRank, rank: Rank, index: usize) -> Step {
     let own = Part::new(rank.index());
     let to = host.group.core_rank(host.number);
@@ -135,7 +138,7 @@ struct CoreRank {
 }
 
 impl CoreRank {
-    /// A rank, or the host of a guest.
+    /// The core rank of `rank`, which is its host if `rank` is a guest, and whether it is one.
     fn of(call: ProgramSpec, rank: Rank) -> (Self, bool) {
         let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
@@ -149,16 +152,17 @@ impl CoreRank {
     fn n_steps(&self, collective: Collective) -> usize {
         let (n_moves, hosting) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
         match collective {
-            // With a guest, its values first, and its part and the own one last.
+            // With a guest: its values first; its part and the rank's own part last.
             Collective::ReduceScatter => n_moves + 3 * hosting,
-            // The own part first, if it is taken; with a guest its part before, all parts last.
+            // The rank's own part first, if it is taken. With a guest: its part before that, and
+            // all parts last.
             Collective::AllGather => usize::from(self.takes()) + n_moves + 2 * hosting,
-            // What completes a part is sent.
+            // The step that completes a part also sends it.
             _ => 2 * n_moves - 1 + 2 * hosting,
         }
     }
 
-    /// Sending and adding in turn, round by round.
+    /// Step `index` of the reduce-scatter: a send and an addition in each round.
     fn reduce_scatter(&self, index: usize) -> Step {
         let (n_moves, hosting) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
         if let Some(guest) = self.guest {
@@ -185,7 +189,7 @@ impl CoreRank {
         if index + 1 == n_moves && hosting == 0 { step.store() } else { step.keep() }
     }
 
-    /// Taking the own part, then sending and storing in turn, round by round.
+    /// Step `index` of the all-gather: take the own part, then a send and a store in each round.
     fn all_gather(&self, index: usize) -> Step {
         let n_rounds = self.group.n_rounds();
         let index = match self.guest {
@@ -201,7 +205,7 @@ impl CoreRank {
         }
         let index = index - usize::from(takes);
         let round = n_rounds - 1 - (index / 2).min(n_rounds - 1);
-        // In the last round a guest gets both halves.
+        // In the last round the guest receives both halves.
         let guest = self.guest.filter(|_| index + 1 >= 2 * n_rounds);
         let (partner, is_upper) = self.partner(round);
         if let Some(guest) = guest {
@@ -225,7 +229,7 @@ impl CoreRank {
         if index < completion {
             return self.reduce_scatter(index);
         }
-        // The sum is complete, and the first message of the all-gather.
+        // This step completes the sum and is the first send of the all-gather.
         let n_before = hosting + usize::from(self.takes());
         let first = self.all_gather(index - completion + n_before);
         if index > completion {
@@ -236,18 +240,18 @@ impl CoreRank {
         if step.keep { step.keep_as_sent() } else { step }
     }
 
-    /// Whether the own part is held at first: it is needed after it was sent.
+    /// Returns whether the own part is held at first, because it is needed again after it was sent.
     fn takes(&self) -> bool {
         self.group.n_rounds() > 1 || self.guest.is_some()
     }
 
-    /// The partner in a round, and whether this rank is in the upper half.
+    /// Partner in a round, and whether this rank is in the upper half.
     fn partner(&self, round: usize) -> (Rank, bool) {
         let distance = (1 << self.group.n_rounds()) >> (round + 1);
         (self.group.core_rank(self.number ^ distance), self.number & distance != 0)
     }
 
-    /// A step on the upper or lower half of the parts that a rank's group has in a round.
+    /// A step on the upper or lower half of the parts of this rank's group in a round.
     fn half(&self, round: usize, upper: bool, step: impl Fn(Part) -> Step) -> Step {
         let n_half = (1 << self.group.n_rounds()) >> (round + 1);
         let first = self.number / (2 * n_half) * (2 * n_half) + if upper { n_half } else { 0 };
@@ -255,7 +259,7 @@ impl CoreRank {
         step(Part::new(start)).run(end - start)
     }
 
-    /// The part that is the rank's own; its guest's is before it.
+    /// The rank's own part. Its guest's part is the one before it.
     fn own(&self) -> Part {
         Part::new(self.group.core_rank(self.number).index())
     }

@@ -1,16 +1,18 @@
-//! Reduce-scatter and gather: a reduce in 2⌈log₂ n⌉ rounds that moves the array twice at most,
-//! however many ranks there are.
+//! Reduce-scatter and gather: a reduce in 2⌈log₂ n⌉ rounds that moves at most twice the array, for
+//! any number of ranks.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! The array is cut into n parts. Each rank sums up its own part along a
-//! [circulant graph](super::Circulant); then all are gathered at the root, up a
-//! [binomial tree](super::Binomial), each subtree's in one message.
+//! The array is cut into n parts. Each rank sums up its own part along a [circulant
+//! graph](super::Circulant). Then the sums are gathered at the root, up a [binomial
+//! tree](super::Binomial), where each subtree's parts travel in one message.
 //!
-//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
-//! 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ, where a binomial tree takes ⌈log₂ n⌉·(α + m·β +
-//! m·γ). Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004,
-//! with the first half as in Träff's circulant graphs.
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced: 2⌈log₂
+//! n⌉·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ. A binomial tree takes ⌈log₂ n⌉·(α + m·β + m·γ).
+//!
+//! Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, with the
+//! first half as in Träff's circulant graphs.
 
 use super::{Binomial, Circulant, Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -45,7 +47,7 @@ impl Schedule for ReduceScatterGather {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Those of the reduce-scatter, and one of the finished sum.
+        // The encodings of the reduce-scatter, and one of the finished sum.
         if call.size > 1 { call.size as u64 } else { 0 }
     }
 
@@ -60,7 +62,7 @@ impl Schedule for ReduceScatterGather {
             return Binomial.step(gather(call), rank, index);
         }
         let step = Circulant.step(scatter(call), rank, index);
-        // The sum is complete, and only moves from there on.
+        // The sum is complete and only moves from here on.
         if step.store && rank != call.root {
             Step { store: false, ..step.keep_as_sent() }
         } else {
@@ -69,18 +71,18 @@ impl Schedule for ReduceScatterGather {
     }
 }
 
-/// The first half.
+/// The reduce-scatter.
 const fn scatter(call: ProgramSpec) -> ProgramSpec {
     ProgramSpec { collective: Collective::ReduceScatter, root: Rank(0), ..call }
 }
 
-/// The second half. Each subtree is one message.
+/// The gather. Each subtree's parts are one message.
 const fn gather(call: ProgramSpec) -> ProgramSpec {
     ProgramSpec { collective: Collective::Gather, max_run: u16::MAX, ..call }
 }
 
-/// Steps of the gather that are done before it: the root has stored its part, and who has children
-/// holds it.
+/// Number of steps of the gather that the reduce-scatter has done already: the root has stored its
+/// part, and a rank with children holds its part.
 fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     let has_children = Binomial.n_steps(gather(call), rank) > 1;
     usize::from(rank == call.root || has_children)

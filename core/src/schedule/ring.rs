@@ -1,20 +1,21 @@
 //! The ring: every rank receives from the rank before it and sends to the rank after it.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
 //! The array is cut into n parts for n ranks; part p belongs to rank p.
 //!
-//! *Reduce-scatter.* Part p starts at rank p + 1 and travels once around, gathering each rank's
-//! contribution, so that it is complete when it arrives at its owner, rank p. Seen from rank r: in
-//! step s it handles part r − 1 − s (mod n). It sends its own first (s = 0), adds to those that
+//! *Reduce-scatter.* Part p starts at rank p + 1 and travels once around the ring. Every rank adds
+//! its operand, so the part is complete when it arrives at its owner, rank p. In step s, rank r
+//! handles part r − 1 − s (mod n). It sends its own operand first (s = 0), adds to the parts that
 //! pass (0 < s < n − 1), and stores part r (s = n − 1).
 //!
-//! *All-gather.* Part p starts at its owner and travels once around, stored wherever it passes:
-//! rank r handles part r − s in step s.
+//! *All-gather.* Part p starts at its owner and travels once around the ring. Every rank stores it.
+//! In step s, rank r handles part r − s.
 //!
-//! *All-reduce.* One after the other, where the step in which the owner completes its part is also
-//! the first of the all-gather. Both halves follow part r − 1 − s, with s running on, so the
-//! all-gather is the all-reduce from step n − 1.
+//! *All-reduce.* Both, one after the other. The step in which the owner completes its part is also
+//! the first step of the all-gather. Both halves follow part r − 1 − s with s counting on, so the
+//! all-gather is the all-reduce from step n − 1 on.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -24,9 +25,10 @@
 //! | all-gather | n | n − 1 | (n − 1)·α + (n − 1)/n·m·β |
 //! | all-reduce | 2n − 1 | 2(n − 1) | 2(n − 1)·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ |
 //!
-//! The β terms are the least possible, which makes the ring the choice for long arrays. Source:
-//! P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-//! J. Parallel Distrib. Comput. 69 (2009).
+//! The β terms are the least possible, so the ring suits long arrays.
+//!
+//! Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+//! workstations", J. Parallel Distrib. Comput. 69 (2009).
 
 use core::cmp::Ordering;
 
@@ -64,7 +66,7 @@ impl Schedule for Ring {
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
         let n = call.size as u64;
         match call.collective {
-            // One by each rank that a part passes, and one of the finished sum.
+            // One encoding by each rank that a part passes, and one of the finished sum.
             Collective::AllReduce if n > 1 => n,
             Collective::ReduceScatter => n - 1,
             _ => 0,
@@ -79,7 +81,7 @@ impl Schedule for Ring {
         let n_steps = self.n_steps(call, rank);
         debug_assert!(index < n_steps);
 
-        // Counted as in the all-reduce; the owner has its part complete at `completion`.
+        // Counted as in the all-reduce. The owner completes its part at `completion`.
         let completion = n - 1;
         let all_gather = call.collective == Collective::AllGather;
         let position = if all_gather { completion + index } else { index };

@@ -1,18 +1,20 @@
-//! Scatter and all-gather: a broadcast in 2⌈log₂ n⌉ rounds that sends the array twice at most,
-//! however many ranks there are.
+//! Scatter and all-gather: a broadcast in 2⌈log₂ n⌉ rounds that sends at most twice the array, for
+//! any number of ranks.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! The array is cut into n parts. They go down a [binomial tree](super::Binomial), each subtree's
-//! in one message, until every rank has its own part; then all are gathered along a
-//! [circulant graph](super::Circulant). The root takes part in that as well, and gets back what it
-//! sent: so all ranks store the same bits.
+//! The array is cut into n parts. They go down a [binomial tree](super::Binomial), where each
+//! subtree's parts travel in one message, until every rank has its own part. Then all parts are
+//! gathered along a [circulant graph](super::Circulant). The root takes part in the all-gather and
+//! receives back what it sent, so all ranks store the same bits.
 //!
-//! Cost for m bytes, with latency α per message and β per byte sent: 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β,
-//! where a binomial tree takes ⌈log₂ n⌉·(α + m·β). Source: M. Barnett et al., "Interprocessor
-//! collective communication library (InterCom)", SHPCC 1994; R. Thakur, R. Rabenseifner, W. Gropp,
-//! "Optimization of collective communication operations in MPICH", Int. J. High Perform. Comput.
-//! Appl. 19 (2005), §4.
+//! Cost for m bytes, with latency α per message and β per byte sent: 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β.
+//! A binomial tree takes ⌈log₂ n⌉·(α + m·β).
+//!
+//! Source: M. Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC
+//! 1994; R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations
+//! in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
 
 use super::{Binomial, Circulant, Collective, ProgramSpec, Schedule, Step};
 use crate::transport::Rank;
@@ -60,29 +62,30 @@ impl Schedule for ScatterAllGather {
             return Circulant.step(gather(call), rank, index - n_before + n_skipped(call, rank));
         }
         let step = Binomial.step(scatter(call), rank, index);
-        // Who has no children keeps what comes.
+        // A rank without children keeps the received part.
         if step.store { Step { store: false, ..step.keep() } } else { step }
     }
 }
 
-/// The first half. Each subtree is one message.
+/// The scatter. Each subtree's parts are one message.
 const fn scatter(call: ProgramSpec) -> ProgramSpec {
     ProgramSpec { collective: Collective::Scatter, max_run: u16::MAX, ..call }
 }
 
-/// The second half.
+/// The all-gather.
 const fn gather(call: ProgramSpec) -> ProgramSpec {
     ProgramSpec { collective: Collective::AllGather, root: Rank(0), ..call }
 }
 
-/// Steps of the scatter, but the one that would store the own part, unless it receives that.
+/// Number of steps of the scatter. The step that would store the rank's own part is left out,
+/// unless that step receives the part.
 fn n_scattering(call: ProgramSpec, rank: Rank) -> usize {
     let n_steps = Binomial.n_steps(scatter(call), rank);
     if rank != call.root && n_steps == 1 { 1 } else { n_steps - 1 }
 }
 
-/// Steps of the all-gather that are done before it: all but the root hold their part already,
-/// which among two ranks is not taken at all.
+/// Number of steps of the all-gather that the scatter has done already: all ranks except the root
+/// hold their part. Between two ranks there is no step that takes it.
 const fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     (rank.0 != call.root.0 && call.size > 2) as usize
 }

@@ -4,24 +4,32 @@ use super::{Part, ProgramSpec};
 use crate::bundle::Placement;
 use crate::transport::Rank;
 
-/// One step of one rank. It makes one value of one part: what it receives (`from`), what the rank
-/// has (`own`), or the two combined. The value is then stored, kept, and sent, as the flags say.
+/// One step of one rank.
 ///
-/// *What the rank has* is its *holding*, if an earlier step of the same lane kept one, and its
-/// local part otherwise: its own contribution. A lane has at most one holding, and while it has
-/// one, every step concerns that part, or says that it means the *local* one of another. What a
-/// step holds is used up unless it keeps it again.
+/// A step makes one value of one part. The value is what the rank receives (`from`), the rank's own
+/// operand (`own`), or the two combined. The flags say whether the value is then stored, kept or
+/// sent.
 ///
-/// *Runs.* A step may concern a run of parts alike, which follow each other, the first after the
-/// last; its messages then carry a segment of each. So a holding is a run. A step that uses it
-/// concerns the last of its parts: those are used up unless the step keeps what it makes of them,
-/// which is then in their place, and the others stay. What is kept that was not held is put behind
-/// what is, whose parts it must follow. A step *at the front* concerns the first of them instead,
-/// and puts what it keeps before what is held; then all parts are of as many ranks' values. Parts
-/// that lie in [`SourceRows`] follow each other as those say, and may be the last of each row of what is
-/// held, or become that.
+/// *The own operand* is the lane's *holding*, if an earlier step of the lane kept one. Otherwise it
+/// is the rank's local part: its input. A lane has at most one holding. While it has one, every
+/// step with an own operand must concern the held part, or be marked `local` to use the local part
+/// of another; a `take` always uses the local part. A step uses up the holding unless it keeps the
+/// value again.
 ///
-/// A step that receives and sends takes its frame first, and only then waits for credit to send.
+/// *Runs.* A step may concern a run of parts with consecutive numbers, where the first part follows
+/// the last. Its messages then carry a segment of each part, and a holding is a run too.
+///
+/// - A step that uses the holding concerns its last parts. They are used up, or replaced by the
+///   value if the step keeps it. The other held parts stay.
+/// - A step that keeps a value without using the holding appends it. The new parts must follow the
+///   last held part.
+/// - A step *at the front* concerns the first held parts instead, and puts the value that it keeps
+///   before the holding. Every held part must then combine the same number of ranks' values.
+/// - Parts in [`SourceRows`] follow each other in the order of the rows. They may be the end of
+///   each row of a holding that lies in rows, or become that end.
+///
+/// A step that receives and sends takes its incoming frame first, and only then waits for credit to
+/// send.
 ///
 /// | name in print | `from` | `own` | `keep` | `store` | `to` |
 /// |---|---|---|---|---|---|
@@ -50,62 +58,65 @@ use crate::transport::Rank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// The part concerned, or the first of a run.
+    /// The part that the step concerns, or the first part of a run.
     pub part: Part,
-    /// How many parts the step concerns, at most [`ProgramSpec::max_run`].
+    /// Number of parts in the run, at most [`ProgramSpec::max_run`].
     pub n_parts: u16,
-    /// If they are several rows of the matrix of an all-to-all, how those lie.
+    /// Arrangement of the parts if they form several rows of the matrix of an all-to-all.
     pub rows: Option<SourceRows>,
-    /// Whom to receive from.
+    /// Rank to receive from.
     pub from: Option<Rank>,
-    /// What the rank has enters. Set wherever nothing is received.
+    /// Use the own operand. Set in every step that receives nothing.
     pub own: bool,
-    /// That is the local part, even if something is held. What is received and combined with it may
-    /// be kept.
+    /// Use the local part as own operand even if there is a holding. If the step receives, the
+    /// combined value may be kept.
     pub local: bool,
-    /// At the front of what is held: it sends or stores the first parts of it, and nothing else, or
-    /// keeps what it receives before it.
+    /// Concern the front of the holding: send or store its first parts and nothing else, or keep
+    /// the received parts before it.
     pub front: bool,
-    /// The value becomes the holding. If it is the local part itself, sent or stored as well,
-    /// nothing is held: a later step uses the local part again.
+    /// Make the value the holding. If the value is the local part itself and is also sent or
+    /// stored, nothing is held: the flag then says that a later step uses the local part again.
     pub keep: bool,
-    /// The value goes into the output: if it is sent, what the receiver decodes.
+    /// Put the value into the output. If the value is also sent, the output is what the receiver
+    /// decodes.
     pub store: bool,
-    /// What is stored is what was received, before what the rank has is combined with it. Then it
-    /// stores, and sends the combination.
+    /// Store the received value before the own operand is combined with it. The step then stores
+    /// the received value and sends the combined one.
     pub before: bool,
-    /// Some other rank received this very value through the wire: store what that rank decodes,
-    /// though nothing is sent here, so that all ranks hold the same bits. Of a value that is
-    /// kept: it is complete and from now on only moves, so keep what is sent.
+    /// Another rank received this same value over the wire. Store what that rank decodes, although
+    /// nothing is sent here, so that all ranks store the same bits. With `keep`: the value is
+    /// complete and only moves from now on, so keep it as it is sent.
     pub as_sent: bool,
-    /// Whom to send to.
+    /// Rank to send to.
     pub to: Option<Rank>,
 }
 
-/// The parts of a run of an all-to-all that are of several sources: a *row* of each.
+/// Arrangement of the parts of an all-to-all's run that come from several sources: one row per
+/// source.
 ///
-/// A row is what a source has for the destination of the first part and the ranks after it, `len`
-/// in all, in a ring of ranks. The next row is what another source has for the same ranks; the last
-/// one may be shorter.
+/// A row holds a source's parts for `len` consecutive ranks in a ring, from the first part's
+/// destination on. The next row holds another source's parts for the same ranks. The last row may
+/// be shorter.
 ///
-/// What is held may lie in such rows as well, of which the first lacks its first part, as a rank
-/// need not hold what it has for itself. A step then concerns the last parts of each row, or makes
-/// each so much longer.
+/// A holding may lie in such rows too. Its first row then lacks its first part, because a rank need
+/// not hold its part for itself. A step on such a holding concerns the last parts of each row, or
+/// extends each row by its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRows {
-    /// Parts of a row, at least one.
+    /// Number of parts in a row, at least 1.
     pub len: u16,
-    /// How many ranks before the source of a row that of the next one is, less than all.
+    /// Distance in ranks from a row's source back to the source of the next row, less than the
+    /// size.
     pub back: u32,
-    /// How many ranks are in the ring: those from a multiple of it on.
+    /// Number of ranks in the ring of destinations. Rings start at the multiples of this number.
     pub ring: u32,
-    /// How long the rows are that are held, those parts included; 0 if the run is at an end of what
-    /// is held, as other runs are.
+    /// Length of the rows of the holding, this step's parts included. 0 if the run is at one end of
+    /// the holding, like a run without rows.
     pub held: u16,
 }
 
 impl SourceRows {
-    /// The part at this place of a run.
+    /// The part at index `place` of the run.
     fn part_at(self, call: ProgramSpec, first: Part, place: usize) -> Part {
         let (source, destination) = call.ends_of(first);
         let (row, column) = (place / usize::from(self.len), place % usize::from(self.len));
@@ -119,7 +130,7 @@ impl SourceRows {
 }
 
 impl Step {
-    /// A step on what the rank has.
+    /// A step on the own operand.
     #[must_use]
     pub const fn own(part: Part) -> Self {
         Self {
@@ -138,7 +149,7 @@ impl Step {
         }
     }
 
-    /// The same for a run of so many parts.
+    /// The same step for a run of `n_parts` parts.
     ///
     /// # Panics
     /// If `n_parts` does not fit 16 bits.
@@ -148,74 +159,77 @@ impl Step {
         Self { n_parts: n_parts as u16, ..self }
     }
 
-    /// The same for parts that lie in rows.
+    /// The same step for parts that lie in rows.
     #[must_use]
     pub const fn in_rows(self, rows: SourceRows) -> Self {
         Self { rows: Some(rows), ..self }
     }
 
-    /// A step on what it receives from this rank.
+    /// A step on the value that the rank receives from `from`.
     #[must_use]
     pub const fn receive(part: Part, from: Rank) -> Self {
         Self { from: Some(from), own: false, ..Self::own(part) }
     }
 
-    /// Combine it with what the rank has.
+    /// The same step, with the own operand combined with the received value.
     #[must_use]
     pub const fn reduce(self) -> Self {
         Self { own: true, ..self }
     }
 
-    /// Combine it with its own contribution, whatever is held of other parts.
+    /// The same step, with the local part combined with the received value, whatever other parts
+    /// are held.
     #[must_use]
     pub const fn reduce_local(self) -> Self {
         Self { own: true, local: true, ..self }
     }
 
-    /// Of what is held use the first parts, not the last; or keep what is received before it.
+    /// The same step at the front: it uses the first held parts instead of the last, or keeps the
+    /// received parts before the holding.
     #[must_use]
     pub const fn at_front(self) -> Self {
         Self { front: true, ..self }
     }
 
-    /// Keep the value.
+    /// The same step, which keeps the value.
     #[must_use]
     pub const fn keep(self) -> Self {
         Self { keep: true, ..self }
     }
 
-    /// Store the value.
+    /// The same step, which stores the value.
     #[must_use]
     pub const fn store(self) -> Self {
         Self { store: true, ..self }
     }
 
-    /// Store the value as a rank decodes it that received it.
+    /// The same step, which stores the value as decoded by a rank that received it.
     #[must_use]
     pub const fn store_as_sent(self) -> Self {
         Self { store: true, as_sent: true, ..self }
     }
 
-    /// Keep the value, which is complete, as it is sent.
+    /// The same step, which keeps the complete value as it is sent.
     #[must_use]
     pub const fn keep_as_sent(self) -> Self {
         Self { keep: true, as_sent: true, ..self }
     }
 
-    /// Store what was received, and not what it is combined with.
+    /// The same step, which stores the received value and not the combined one.
     #[must_use]
     pub const fn store_before(self) -> Self {
         Self { store: true, before: true, ..self }
     }
 
-    /// Send the value to this rank.
+    /// The same step, which sends the value to `to`.
     #[must_use]
     pub const fn to(self, to: Rank) -> Self {
         Self { to: Some(to), ..self }
     }
 
-    /// Whether the step makes something of something: that is, whether it receives or uses what the
-    /// rank has, and sends, keeps or stores it; and stores it as sent only if it stores.
+    /// Returns whether the flags fit together. Among other things the step must receive or use the
+    /// own operand, and must send, keep or store the value. `as_sent` needs a value that is stored,
+    /// or kept and also sent or reduced.
     #[must_use]
     pub const fn is_well_formed(&self) -> bool {
         self.n_parts > 0
@@ -230,13 +244,13 @@ impl Step {
             && !(self.front && self.is_of_rows())
     }
 
-    /// Whether it concerns an end of each row of what is held.
+    /// Returns whether the step concerns an end of each row of the holding.
     #[must_use]
     pub const fn is_of_rows(&self) -> bool {
         matches!(self.rows, Some(SourceRows { held: 1.., .. }))
     }
 
-    /// The part at this place of its run, of a call whose array is so many parts.
+    /// The part at index `place` of the run, in a call whose array has `n_parts` parts.
     #[must_use]
     pub fn part_at(&self, call: ProgramSpec, n_parts: usize, place: usize) -> Part {
         match self.rows {
@@ -245,8 +259,9 @@ impl Step {
         }
     }
 
-    /// Where its parts are among `n_held`: all that are held, if it uses them, or once it has kept
-    /// them. `None` if they are not there.
+    /// Places of the step's parts in a holding of `n_held` parts: the holding before the step if
+    /// the step uses it, or after the step if it keeps its parts. `None` if the holding has no such
+    /// places.
     #[must_use]
     pub fn places(&self, n_held: usize) -> Option<Placement> {
         let n_parts = usize::from(self.n_parts);
@@ -260,25 +275,25 @@ impl Step {
         (places.end() <= n_held).then_some(places)
     }
 
-    /// Whether the rank's own values become the holding, and nothing else is made of them.
+    /// Returns whether the local part becomes the holding and is not used otherwise.
     #[must_use]
     pub const fn takes(&self) -> bool {
         self.from.is_none() && self.keep && !self.store && self.to.is_none()
     }
 
-    /// Whether it uses what is held, if something is.
+    /// Returns whether the step uses the holding, if there is one.
     #[must_use]
     pub const fn uses_held(&self) -> bool {
         self.own && !self.local && !self.takes()
     }
 
-    /// Whether it combines what it receives with what the rank has.
+    /// Returns whether the step combines the received value with the own operand.
     #[must_use]
     pub const fn reduces(&self) -> bool {
         self.from.is_some() && self.own
     }
 
-    /// Whether the value that is stored is what a receiver decodes.
+    /// Returns whether the stored value is the one that a receiver decodes.
     #[must_use]
     pub const fn stores_as_sent(&self) -> bool {
         self.store && !self.before && (self.as_sent || self.to.is_some())

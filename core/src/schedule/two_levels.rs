@@ -1,27 +1,30 @@
-//! Two levels: what travels between nodes does so once, side by side between the ranks of the same
-//! place in each node; what comes to a node goes around its ranks.
+//! Two levels: data crosses between nodes once, and then travels around the ranks inside each node.
+//! All ranks of a node send to other nodes side by side, each to the rank at its own place there.
 //!
-//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
+//! values nor bytes.
 //!
-//! There are N nodes of k ranks. Collectives without a root are rings inside nodes and between
-//! them, as follows; those with a root are in [`rooted`], the all-to-all in [`exchange`].
+//! There are N nodes of k ranks each. The *place* of a rank is its index in its node. Collectives
+//! without a root are rings inside nodes and between them, as described here. The module [`rooted`]
+//! has the collectives with a root, and [`exchange`] has the all-to-all.
 //!
-//! The array is cut into n = N·k parts. Part (s, b) is that of place s in block b, and of the rank
-//! of that place in node b; it travels between nodes among their ranks of place s.
+//! The array is cut into n = N·k parts. Part (s, b) is at place s of block b, and belongs to the
+//! rank at place s of node b. Between nodes it travels among the ranks at place s.
 //!
 //! *Reduce-scatter.* The blocks go around the nodes as parts go around a [`Ring`](super::Ring):
-//! node m handles block m − 1 − j (mod N) for j = 0, 1, …, N − 1. Before a block's parts leave a
-//! node, or meet what came from the node before, each goes around the ring of the node's ranks, so
-//! that place s has the node's sum of part (s, b).
+//! node m handles block m − 1 − j (mod N) for j = 0, 1, …, N − 1. Each part of a block first goes
+//! around the ring of the node's ranks, so that place s has the node's sum of part (s, b). Only
+//! then does that sum leave the node, or meet the sum from the node before.
 //!
-//! *All-gather.* Node m handles block m − i (mod N) for i = 0, 1, … As soon as it has a part, a
-//! rank sends it on to the next node, and then around its own.
+//! *All-gather.* Node m handles block m − i (mod N) for i = 0, 1, … As soon as a rank has a part,
+//! it sends the part to the next node, and then around its own node.
 //!
-//! *All-reduce.* One after the other. What completes a part also sends it to the next node.
+//! *All-reduce.* Both, one after the other. The step that completes a part also sends it to the
+//! next node.
 //!
-//! What leaves a node are sums of k ranks' values, and each is one operand. Each rank sends (N −
-//! 1)/n of the array to the next node, in an all-reduce twice that, where a ring of all ranks sends
-//! (n − 1)/n over its one link from each node to the next.
+//! A node sends only sums of k ranks' values, and each sum is one operand. Each rank sends (N −
+//! 1)/n of the array to the next node, in an all-reduce twice that. A ring of all ranks sends (n −
+//! 1)/n over its one link from each node to the next.
 //!
 //! Cost for m bytes, with latencies α between nodes and α′ inside, β and β′ per byte:
 //!
@@ -30,9 +33,10 @@
 //! | reduce-scatter, all-gather | n + N − 2 | (N − 1)·(2α + m/n·β) + N(k − 1)·(α′ + m/n·β′) |
 //! | all-reduce | twice that | twice that |
 //!
-//! Lanes overlap the two levels. Where nothing is known of nodes, there is one, or they have
-//! different numbers of ranks, it is the collective's [default](super::default_for). Source:
-//! hierarchical collectives of MPI libraries and NCCL (docs/algorithms.md).
+//! Lanes overlap the two levels. The schedule equals the collective's [default](super::default_for)
+//! if the node layout is unknown, if there is only one node, or if nodes differ in size.
+//!
+//! Source: hierarchical collectives of MPI libraries and NCCL (docs/algorithms.md).
 
 mod exchange;
 mod rooted;
@@ -46,18 +50,18 @@ use crate::transport::Rank;
 #[derive(Clone, Copy, Debug)]
 pub struct TwoLevels;
 
-/// A rank's place among nodes of the same number of ranks.
+/// Position of a rank among nodes of equal size.
 #[derive(Clone, Copy)]
 struct NodePlace {
     n_nodes: usize,
     per_node: usize,
     node: usize,
-    /// Among the ranks of its node.
+    /// Index of the rank in its node.
     place: usize,
 }
 
 impl NodePlace {
-    /// `None` if there are no two levels.
+    /// Returns `None` if there are no two levels.
     const fn of(call: ProgramSpec, rank: Rank) -> Option<Self> {
         let per_node = call.ranks_per_node;
         if per_node < 2 || per_node >= call.size || !call.size.is_multiple_of(per_node) {
@@ -67,7 +71,7 @@ impl NodePlace {
         Some(Self { n_nodes: call.size / per_node, per_node, node, place })
     }
 
-    /// The rank of this place in the node `distance` after this one.
+    /// The rank at this place in the node `distance` after this one.
     const fn across(&self, distance: usize) -> Rank {
         Rank::new((self.node + distance) % self.n_nodes * self.per_node + self.place)
     }
@@ -77,22 +81,23 @@ impl NodePlace {
         Rank::new(self.node * self.per_node + (self.place + distance) % self.per_node)
     }
 
-    /// The part of the place `distance` before this one, in the block of the node so far `before`
-    /// this one.
+    /// The part at the place `distance` before this one, in the block of the node `before` nodes
+    /// before this one.
     const fn part(&self, before: usize, distance: usize) -> Part {
         let block = (self.node + 2 * self.n_nodes - before) % self.n_nodes;
         let place = (self.place + 2 * self.per_node - distance) % self.per_node;
         Part::new(block * self.per_node + place)
     }
 
-    /// Steps of half a program: each block goes around the node, and all but one come from the node
-    /// before, or go to the one after.
+    /// Number of steps of a reduce-scatter, or of an all-gather without its first step. Each block
+    /// takes k steps around the node. All blocks but one take one more step, to or from another
+    /// node.
     const fn n_half(&self) -> usize {
         self.n_nodes * self.per_node + self.n_nodes - 1
     }
 
-    /// Of a half's step, the block and the step in the block: a block has one step more than the
-    /// node has ranks, the `first` one has it not.
+    /// Block of step `index`, and the step's index within the block. A block has one step more than
+    /// the node has ranks; the first block has as many steps as ranks.
     const fn block_of(&self, index: usize) -> (usize, usize) {
         match index.checked_sub(self.per_node) {
             None => (0, index),
@@ -116,7 +121,7 @@ impl NodePlace {
             let step = Step::receive(part, near).reduce();
             return if is_first { step.to(self.across(1)) } else { step.keep() };
         }
-        // The node's sum meets that of the nodes before.
+        // The node's sum meets the sum of the nodes before.
         let step = Step::receive(part, self.across(self.n_nodes - 1)).reduce();
         if is_last { step.store() } else { step.to(self.across(1)) }
     }
@@ -128,16 +133,16 @@ impl NodePlace {
             return self.gather(index - n_half);
         }
         let step = self.reduce(index);
-        // The sum is complete: the first step of the all-gather.
+        // This step completes the sum and is the first step of the all-gather.
         if step.store { Step { store: false, ..step.to(self.across(1)).keep() } } else { step }
     }
 
-    /// Step `index` of the all-gather, but for the first, which sends the own part to the next
-    /// node.
+    /// Step `index` of the all-gather, not counting the first step, which sends the own part to the
+    /// next node.
     const fn gather(&self, index: usize) -> Step {
         let (block, at) = self.block_of(index);
         let (k, is_last) = (self.per_node, block + 1 == self.n_nodes);
-        // The first block's part is there already.
+        // The first block's part is already there.
         let at = if block == 0 { at + 1 } else { at };
         if at == 0 {
             let step = Step::receive(self.part(block, 0), self.across(self.n_nodes - 1)).keep();
@@ -152,8 +157,7 @@ impl NodePlace {
 }
 
 impl TwoLevels {
-    /// Whether it is known of a call that its ranks are those of several nodes, of as many ranks
-    /// each.
+    /// Returns whether the call's ranks are known to be on several nodes of equal size.
     #[must_use]
     pub const fn has_levels(call: ProgramSpec) -> bool {
         NodePlace::of(call, call.root).is_some()
@@ -203,7 +207,7 @@ impl Schedule for TwoLevels {
             return default_for(call.collective).n_encodings(call);
         };
         match call.collective {
-            // The sums of the other nodes, and the finished one.
+            // The sums of the other nodes, and the finished sum.
             Collective::AllReduce | Collective::Reduce => place.n_nodes as u64,
             Collective::ReduceScatter => place.n_nodes as u64 - 1,
             _ => 0,

@@ -1,5 +1,5 @@
-//! What an automatic plan chooses: of some candidates the one that is done soonest by the model,
-//! and what is said of that.
+//! The choice of an automatic plan: the candidate that is fastest by the model, and the report on
+//! it.
 
 use super::Speeds;
 use super::model::{MESSAGE_COST, Model, RankSpeed, n_doublings};
@@ -13,11 +13,11 @@ use crate::schedule::{Collective, ProgramSpec};
 use crate::transport::Distance;
 use core::fmt;
 
-/// What an automatic plan may choose, the first of it exact.
+/// Candidates of an automatic plan. The first one is exact.
 ///
-/// Speeds are what `foldwire tune` measured, those of a core for each rank. What a message has
-/// beside, and from where on a codec is for it, is what made the fewest of 480 choices of `foldwire
-/// choose` wrong, between 2, 4 and 8 threads on machines of 2 and 16 cores.
+/// Speeds were measured by `foldwire tune` with one core for each rank. The costs of a message and
+/// the minimum lengths are the values that made the fewest of 480 choices of `foldwire choose`
+/// wrong, between 2, 4 and 8 threads on machines of 2 and 16 cores.
 pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
         pace: RankSpeed { step_rate: 6e9, ..RankSpeed::of(CodecId::Raw) },
@@ -63,38 +63,41 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     },
 ];
 pub(super) const N_CANDIDATES: usize = 4;
-/// Candidates whose messages the data make shorter.
+/// Number of candidates whose message length depends on the data.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
-/// Seconds that a look at the data takes beside its values; the part of an exact message's cost
-/// that each of its messages has, waiting included; and their bytes on a link.
-const LOOK: f64 = 1.5e-6;
-const LOOK_MESSAGE: f64 = 0.6;
-const LOOK_BYTES: f64 = 150.0;
-/// Bytes per second that a rank looks at.
-const LOOK_RATE: f64 = 10e9;
-/// Seconds that estimating the bits of a sample takes (24 µs was measured, 65 on a slower machine),
-/// and in what part of the call it must.
+/// Seconds of a scan that learns the value range, beside the time for its values.
+const SCAN: f64 = 1.5e-6;
+/// Cost of each message of a scan as a share of an exact message's, waiting included.
+const SCAN_MESSAGE: f64 = 0.6;
+/// Bytes of each message of a scan on a link.
+const SCAN_BYTES: f64 = 150.0;
+/// Bytes per second that a rank scans.
+const SCAN_RATE: f64 = 10e9;
+/// Seconds to estimate the bits of a sample. It took 24 µs, 65 µs on a slower machine.
 const ESTIMATE: f64 = 25e-6;
+/// The largest share of a call that the estimate may take.
 const WORTH: f64 = 0.06;
-/// The same of a look for nothing but that.
-const LOOK_WORTH: f64 = 0.03;
-/// By what factor a call must be sooner for a codec that computes more; and for one that computes
-/// more than fz-light where nobody has told how fast the machine is. (Half a core for each rank
-/// made an all-reduce by dense take 1.5 times as long as by fz-nd.)
+/// The largest share of a call for scan and estimate if the scan serves the estimate only.
+const SCAN_WORTH: f64 = 0.03;
+/// A codec that computes more is chosen only if the call takes less than this share of the time.
 const MARGIN: f64 = 0.93;
+/// The same share for codecs that compute more than fz-light, if the machine's speeds are not
+/// configured. With half a core for each rank, an all-reduce with dense took 1.5 times as long as
+/// with fz-nd.
 const MARGIN_UNTOLD: f64 = 0.85;
-/// Bytes per second of links that nobody has told or measured, and of a node's memory.
+/// Bytes per second of links that were neither configured nor measured.
 const UNKNOWN_RATE: f64 = 1.25e9;
+/// Bytes per second of memory that ranks of a node share, if it was not measured.
 const UNKNOWN_NEAR: f64 = 3e9;
-/// The least part of what ranks of a node measure that are copies.
+/// The smallest share of a measured time between ranks of a node that counts as copies.
 const LEAST_COPIED: f64 = 0.25;
-/// Raw bytes per wire byte at best.
+/// Highest ratio of raw to wire bytes that is assumed.
 const BEST_RATIO: f64 = 60.0;
-/// Between ranks that share a process calls that do not reduce are tried from so many bytes on.
+/// Minimum bytes of a call that does not reduce to be tried both ways between ranks of one process.
 const TRIED_NEAR_FROM: usize = 1 << 20;
-/// The model is taken at its word where one way takes so many times as long as the other, and so
-/// many seconds longer.
+/// A trial is skipped if the model expects one way to take this many times as long as the other,
+/// and also this many seconds longer.
 #[cfg(feature = "alloc")]
 const FAR_APART: (f32, f32) = (3.0, 0.05);
 
@@ -102,16 +105,17 @@ const FAR_APART: (f32, f32) = (3.0, 0.05);
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) codec: CodecId,
-    /// Its speed and ratio where nobody has measured.
+    /// Speed and ratio if nothing was measured.
     pub(super) pace: RankSpeed,
-    /// How many times shorter it makes an array of known shape. (Within rel:1e-3 and 1e-4 fz-nd had
-    /// 1.36 and 1.33 times fz-light's ratio of seven fields, dense 1.83 and 1.57: docs/codecs.md.)
+    /// Factor by which the codec makes an array of known shape shorter. Within rel:1e-3 and 1e-4
+    /// fz-nd had 1.36 and 1.33 times fz-light's ratio on seven fields, dense 1.83 and 1.57
+    /// (docs/codecs.md).
     shaped: f64,
-    /// What of an estimate is its.
+    /// Returns this codec's number from an estimate.
     bits: fn(&Estimate) -> f64,
 }
 
-/// Bits a value that a sample says codecs make of operands.
+/// Bits per operand value that codecs need, as estimated from a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bits(pub(crate) [f64; N_LOSSY]);
 
@@ -122,24 +126,24 @@ impl Bits {
     }
 }
 
-/// What all ranks know that choose.
+/// Facts about a call that all ranks know alike when they choose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallFacts<'a> {
-    /// The caller's choice of schedules.
+    /// The caller's selection rules.
     pub(crate) rows: &'a [SelectionRule],
     pub(crate) network: Network,
-    /// How far ranks are from each other at most.
+    /// The largest distance between ranks.
     pub(crate) farthest: Distance,
-    /// The rate of links was told, not measured.
+    /// True if the rate of links was configured, not measured.
     pub(crate) is_told: bool,
     pub(crate) speeds: Speeds,
-    /// `None`: nobody has looked at the data.
+    /// `None` if the data were not scanned.
     pub(crate) bits: Option<Bits>,
-    /// What a trial has found, or needs; `None`: the model decides.
+    /// Result or next call of a trial; `None` if the model decides.
     pub(crate) mode: Option<Mode>,
 }
 
-/// The two ways to make a call by an automatic plan.
+/// The two ways to make a call of an automatic plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exact,
@@ -147,60 +151,60 @@ pub(crate) enum Mode {
     Compressed,
 }
 
-/// Why an [automatic plan](Plan::auto) has chosen what the report says.
+/// The choice of an [automatic plan](Plan::auto) for a call, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// What decided.
+    /// The reason for the choice.
     pub reason: ChoiceReason,
-    /// What was weighed, the exact call first.
+    /// Estimates of the candidates, the exact call first.
     pub weighed: [CodecEstimate; N_CANDIDATES],
-    /// Bytes per second that each rank's link was taken to have; infinite between ranks that share
-    /// a process.
+    /// Bytes per second that each rank's link was assumed to have; infinite between ranks that
+    /// share a process.
     pub link_rate: f32,
 }
 
-/// What decides an automatic plan.
+/// The reason for an automatic plan's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChoiceReason {
-    /// No bound can be kept of products and the user's operations.
+    /// Products and user-defined operations: no bound can be kept.
     Unbounded,
-    /// There is one rank.
+    /// There is only one rank.
     Alone,
-    /// All ranks share a process, so that fewer bytes save little.
+    /// All ranks share a process, so fewer bytes save little.
     Near,
-    /// It is so short that a codec takes longer than its bytes on a link.
+    /// The array is so short that a codec takes longer than its bytes on a link.
     Short,
-    /// It was expected soonest, by usual ratios.
+    /// Expected to be fastest, with default compression ratios.
     Soonest,
-    /// It was expected soonest, by the ratios of a sample of all ranks' data.
+    /// Expected to be fastest, with compression ratios from a sample of all ranks' data.
     Sampled,
-    /// Calls like it were made both exactly and compressed, and this was sooner; or it is one of
-    /// those calls.
+    /// Similar calls were made both exactly and compressed, and this way was faster; or this is one
+    /// of those calls.
     Tried,
 }
 
-/// What an automatic plan expects of a codec.
+/// The time that an automatic plan expects of a codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CodecEstimate {
-    /// How values become bytes.
+    /// The codec.
     pub codec: CodecId,
-    /// Raw bytes per wire byte, headers apart.
+    /// Raw bytes per wire byte, without headers.
     pub ratio: f32,
-    /// How long the call takes, in seconds; infinite for a codec that is not for it, or of which a
-    /// message alone takes longer than the exact call.
+    /// Expected seconds of the call. Infinite if the codec is not for this call, or if one of its
+    /// messages alone takes longer than the exact call.
     pub seconds: f32,
 }
 
 impl CodecEstimate {
-    /// Whether it takes less than this part of what another takes.
+    /// Returns whether this takes less than `margin` times as long as `other`.
     fn is_sooner(&self, other: &Self, margin: f64) -> bool {
         f64::from(self.seconds) < margin * f64::from(other.seconds)
     }
 }
 
 impl Choice {
-    /// With nothing weighed.
+    /// A choice for which no candidate was estimated.
     fn without_weighing(reason: ChoiceReason, link_rate: f64) -> Self {
         let of = |Candidate { codec, pace, .. }| CodecEstimate {
             codec,
@@ -210,7 +214,7 @@ impl Choice {
         Self { reason, weighed: CANDIDATES.map(of), link_rate: link_rate as f32 }
     }
 
-    /// Another rate of links could change the choice.
+    /// Returns whether another rate of links could change the choice.
     #[cfg(feature = "alloc")]
     pub(crate) const fn depends_on_links(&self) -> bool {
         match self.reason {
@@ -220,23 +224,25 @@ impl Choice {
         }
     }
 
-    /// By the model an exact call and a compressed one take about as long, or neither takes long.
+    /// Returns whether the model expects an exact call and a compressed one to take about as long,
+    /// or neither to take long.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_close(&self) -> bool {
         let [exact, others @ ..] = &self.weighed;
         let compressed = others.iter().fold(f32::INFINITY, |least, next| least.min(next.seconds));
         let (times, longer) = FAR_APART;
         let is_near = |a: f32, b: f32| a.is_finite() && a < (times * b).max(b + longer);
-        // Nothing is weighed any more where calls are known to be sooner exactly.
+        // If calls are known to be faster exactly, candidates are no longer estimated.
         self.reason == ChoiceReason::Tried
             || is_near(exact.seconds, compressed) && is_near(compressed, exact.seconds)
     }
 
-    /// On how many lanes of so many the call goes by this codec, and in segments of how many chunks
-    /// at least ([`Cut::shortest`](crate::layout::Cut::shortest)).
+    /// Number of lanes, of at most `lanes`, and the minimum number of chunks in a segment
+    /// ([`Cut::shortest`](crate::layout::Cut::shortest)) of the call with this codec.
     ///
-    /// Between ranks that share a process reductions have little to overlap: two lanes, of full
-    /// frames. (Between 2 threads 4 lanes took 0.68 and 0.72 ms for 8 MiB, 2 lanes 0.63.)
+    /// Between ranks that share a process reductions have little to overlap, so they use two lanes
+    /// with full frames. Between 2 threads 4 lanes took 0.68 and 0.72 ms for 8 MiB, 2 lanes 0.63
+    /// ms.
     pub(crate) fn cut(
         &self,
         collective: Collective,
@@ -249,15 +255,15 @@ impl Choice {
         }
     }
 
-    /// Of codecs that compute more each, the one that is enough sooner; of those behind fz-light by
-    /// this factor.
+    /// Fastest candidate. Each one computes more than the one before it, so it must be faster by a
+    /// factor: fz-light by [`MARGIN`], the codecs after it by `margin`.
     fn soonest(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
         Self::sooner(best, others, margin)
     }
 
-    /// The same of those that compress; the exact one if none is for the call.
+    /// Fastest candidate that compresses; the exact one if no codec is for the call.
     fn soonest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = Self::sooner(fz_light, others, margin);
@@ -306,55 +312,58 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What a call by an automatic plan comes to.
+/// The plan of a call after an automatic plan has been resolved.
 #[derive(Clone, Copy)]
 pub(crate) struct ChosenCall {
     pub(crate) plan: Plan,
-    /// `None`: the plan was not automatic.
+    /// `None` if the plan was not automatic.
     pub(crate) choice: Option<Choice>,
-    /// Whether ranks should look at samples of their data and choose anew.
+    /// True if ranks should scan samples of their data and choose again.
     pub(crate) asks: bool,
 }
 
-/// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must
-/// ask with the same arguments. And why; `None` of plans that are not automatic.
+/// Resolves an [automatic plan](Plan::auto) for a call, and returns the reason for the choice.
+/// Other plans are returned as they are, with `None`. Every rank must pass the same arguments.
 ///
-/// Of exact, fZ-light, fz-nd and dense it is what is done soonest, each by the schedule that it
-/// would take:
+/// The plan becomes the fastest of exact, fZ-light, fz-nd and dense, each with the schedule that it
+/// would use:
 ///
 /// | | moves and reduces | ratio | bytes of a message beside its values | |
 /// |---|---|---|---|---|
 /// | exact | 6 GB/s | 1 | | |
 /// | fZ-light | 5.5 GB/s | 5 | 92, and 3.5 µs | from 256 bytes on |
-/// | fz-nd | 2.5 GB/s | 5.4; 6.9 of known shape | 110, and 15 µs | from 4 KiB on |
-/// | dense | 1.3 GB/s | 6.5; 8.7 of known shape | 110, and 25 µs | from 4 KiB on |
+/// | fz-nd | 2.5 GB/s | 5.4; 6.9 if the shape is known | 110, and 15 µs | from 4 KiB on |
+/// | dense | 1.3 GB/s | 6.5; 8.7 if the shape is known | 110, and 25 µs | from 4 KiB on |
 ///
-/// Those µs are beside an exact message's 5, of a core that is as fast as the table says; a slower
-/// one needs longer. Beside what [the model](super) says, a rank encodes its part of the array
-/// once, a tree's root three quarters of the array before others decode. Where a part has several
-/// rounds, ranks compute while others are on links: of the shorter of both one round's part counts,
-/// half of it in an all-reduce, and a tenth at least; a quarter where speeds are the usual ones.
-/// Within a node links are copies that ranks' own cores make: there nothing overlaps, and what was
-/// measured counts without the work that was in it. In a broadcast or reduce each rank makes half
-/// of those copies.
+/// *Cost.* The microseconds are in addition to an exact message's 5, for a core with the speeds of
+/// the table; a slower core needs longer. In addition to [the model](super), a rank encodes its
+/// part of the array once. The root of a tree encodes three quarters of the array before other
+/// ranks can decode. If a part has several rounds, ranks compute while other rounds are on links.
+/// The shorter of the two times still counts for one round's share (half of it in an all-reduce),
+/// but at least for a tenth of it, or a quarter with default speeds. Within a node, links are
+/// copies that the ranks' own cores make. There nothing overlaps, and the measured time counts
+/// without the work in it. In a broadcast or reduce each rank makes half of those copies.
 ///
-/// Of two that take about as long it is the one that computes less: a later one in the table must
-/// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
-/// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
-/// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
-/// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
-/// %, the call is exact ([`ChoiceReason::Short`]), and nothing is weighed. Between ranks of a process,
-/// which hand frames over, little is gained by fewer bytes, so calls are exact. Links of which
-/// nobody tells count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s, until
-/// [first calls](Plan::auto) measure them; where calls both ways are timed, the clock decides
-/// between exact and compressed ([`ChoiceReason::Tried`]).
+/// *Margins.* Of two candidates that take about as long, the choice is the one that computes less:
+/// a later one in the table must be faster by 7 %, and fz-nd and dense by 15 % with default speeds.
+/// A bound that refers to the value range needs a scan first. It takes 1.5 µs, and for each of
+/// ⌈log₂ n⌉ messages 0.6 of an exact message's cost and the time of 150 bytes on a link. The time
+/// on links is that of ⌈log₂ n⌉ times the array. If no codec can save enough of it for a scan, a
+/// message and those 7 %, the call is exact ([`ChoiceReason::Short`]), and no candidate is
+/// estimated.
 ///
-/// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
-/// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
-/// and others as much more. A call
-/// does better than the ratios of the table: where that costs no more than a few hundredths of
-/// the call, each rank estimates what codecs would make of a sample of its own data, and the
-/// largest of all ranks' numbers of bits counts; sums on their way have ½·log₂ n bits more.
+/// *Links.* Calls between ranks of one process are exact, because these ranks hand frames over and
+/// gain little from fewer bytes. Links of unknown rate count as 10 Gbit/s, and memory that ranks of
+/// a node share as 3 GB/s, until [first calls](Plan::auto) measure them. If calls are timed both
+/// ways, the times decide between exact and compressed ([`ChoiceReason::Tried`]).
+///
+/// *Speeds.* They are [`Config::speeds`](crate::Config::speeds), by default those of the table.
+/// Configured costs of messages apply within a machine. Over a network an exact message costs at
+/// least 5 µs, and other messages cost as much more.
+///
+/// *Ratios.* A communicator does better than the ratios of the table. If it costs no more than a
+/// few hundredths of the call, each rank estimates how many bits codecs need for a sample of its
+/// own data, and the largest number of all ranks counts. Partial sums have ½·log₂ n bits more.
 #[must_use]
 pub fn plan(
     call: ProgramSpec,
@@ -371,7 +380,7 @@ pub fn plan(
     (plan, choice)
 }
 
-/// As [`plan`](fn@plan), from all that is known.
+/// As [`plan`](fn@plan), from all known facts.
 pub(crate) fn choose(
     call: ProgramSpec,
     op: OpCode,
@@ -390,7 +399,8 @@ pub(crate) fn choose(
         Distance::Node => UNKNOWN_NEAR,
         Distance::Loopback | Distance::Network => UNKNOWN_RATE,
     });
-    // Over a network an exact message costs no less than usual, and others more by as much.
+    // Over a network an exact message costs no less than by default, and other messages cost as
+    // much more.
     let exact_s = known.speeds.message_at(0);
     let farther =
         if known.farthest < Distance::Loopback { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
@@ -399,15 +409,16 @@ pub(crate) fn choose(
         let message = known.speeds.message_at(at) + farther;
         RankSpeed { step_rate, message, ..CANDIDATES[at].pace }
     };
-    let look = LOOK_MESSAGE * (exact_s + farther) + LOOK_BYTES / link_rate;
-    let look = LOOK + look * n_doublings(call.size) as f64;
-    let progress_hook = if plan.needs_extent() { look } else { 0.0 };
-    // What the codec saves of the time on links is less than a look and a message cost beside, or
-    // than it must be sooner. (Weighing takes 0.3 µs, a tenth of what there is to gain.)
+    let scan = SCAN_MESSAGE * (exact_s + farther) + SCAN_BYTES / link_rate;
+    let scan = SCAN + scan * n_doublings(call.size) as f64;
+    let needed_scan = if plan.needs_extent() { scan } else { 0.0 };
+    // True if the codec saves less of the time on links than a scan and its message cost in
+    // addition, or less than the margin. (Estimating candidates takes 0.3 µs, a tenth of the
+    // possible gain.)
     let n_hops = n_doublings(call.size) as f64;
     let is_short = |at: usize| {
         let pace = pace_of(at);
-        let beside = progress_hook + (known.speeds.message_at(at) - exact_s).max(0.0);
+        let beside = needed_scan + (known.speeds.message_at(at) - exact_s).max(0.0);
         let on_links = n_hops * n_bytes as f64 / link_rate;
         let (saved, exact) = (on_links * (1.0 - pace.ratio.recip()), n_hops * exact_s + on_links);
         n_bytes < pace.from || saved <= beside + (1.0 - MARGIN) * exact
@@ -437,8 +448,8 @@ pub(crate) fn choose(
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = RankSpeed { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
-        let progress_hook = if at > 0 { progress_hook } else { 0.0 };
-        progress_hook + model.least_seconds(by)
+        let needed_scan = if at > 0 { needed_scan } else { 0.0 };
+        needed_scan + model.least_seconds(by)
     };
     let is_exact = is_near && known.mode.is_none();
     let reason = match known.bits {
@@ -450,8 +461,8 @@ pub(crate) fn choose(
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
-        // Of what looks and one message take, and what is to be beaten.
-        let least = (progress_hook + pace_of(at).message) as f32;
+        // The time of scans and one message, which must be below the exact call's time.
+        let least = (needed_scan + pace_of(at).message) as f32;
         let is_late = at > 0 && least > choice.weighed[0].seconds;
         if !codec.is_for(dtype) || n_bytes < pace.from || is_late {
             continue;
@@ -476,11 +487,11 @@ pub(crate) fn choose(
     };
     let chosen = plan_of(best.codec);
     let asks = known.bits.is_none() && !is_exact && {
-        let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };
+        let whole = if plan.needs_extent() { n_bytes as f64 / SCAN_RATE } else { 0.0 };
         let exact_s = f64::from(choice.weighed[0].seconds);
         let may_win =
             |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
-        let is_worth = ESTIMATE + look + whole <= LOOK_WORTH * f64::from(best.seconds);
+        let is_worth = ESTIMATE + scan + whole <= SCAN_WORTH * f64::from(best.seconds);
         match chosen.needs_extent() {
             true => ESTIMATE <= WORTH * f64::from(best.seconds),
             false => is_worth && (1..N_CANDIDATES).any(may_win),
@@ -489,15 +500,15 @@ pub(crate) fn choose(
     ChosenCall { plan: chosen, choice: Some(choice), asks }
 }
 
-/// Bytes per second that a node's ranks copy for a link, of what they have measured: each also
-/// encoded and decoded the array, which the model counts apart.
+/// Bytes per second that ranks of a node copy, from the rate that they measured. In the measured
+/// calls each rank also encoded and decoded the array, which the model counts separately.
 fn without_work(measured: f64, size: usize, speeds: &Speeds) -> f64 {
     let sent = (size - 1) as f64 / size as f64;
     let worked = 1.0 / (2.0 * speeds.at(0) * sent);
     (measured.recip() - worked).max(LEAST_COPIED / measured).recip()
 }
 
-/// Bits a value that sums on their way have more than operands.
+/// Bits per value that partial sums have more than operands.
 fn growth(call: ProgramSpec, op: OpCode) -> f64 {
     let doubled = 0.5 * n_doublings(call.size) as f64;
     match (call.collective, op) {

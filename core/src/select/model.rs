@@ -1,6 +1,6 @@
-//! The cost model: what each schedule does, and how long that takes.
+//! The cost model: the work of each schedule, and the time that it takes.
 //!
-//! The formula and its table are in the documentation of [`select`](super).
+//! The documentation of [`select`](super) has the formula and its table.
 
 use super::Network;
 use crate::bundle;
@@ -14,90 +14,97 @@ use crate::schedule::{
 use crate::transport::FRAME_ALIGN;
 use heapless::Vec;
 
-/// Seconds that a message costs whatever its size: MPI on a fast fabric, or what threads do for it.
+/// Seconds for a message, whatever its size: with MPI on a fast fabric, or for the work of threads.
 pub(super) const MESSAGE_COST: f64 = 5e-6;
-/// Where an array is on the links for long, ranks sleep, and wake late: a message costs this part
-/// of that time more, but no more than so many seconds.
+/// Share of an array's time on the links that a message costs more: ranks sleep in that time, and
+/// wake up late.
 const LATENESS: f64 = 1.0 / 60.0;
+/// Maximum of that additional cost, in seconds.
 const LATEST: f64 = 10e-6;
-/// The part of its cost that a message has which waits for no other rank's: what a rank does for
-/// it, where an array is on the links for more than so many seconds, and elsewhere. (Between 8
-/// threads a pairwise exchange of up to 256 KiB was sooner than a circulant graph or a ring over
-/// links of 1 and 10 Gbit/s, but later without links and where they take no time.)
+/// Share of a message's cost if the message waits for no other rank's, that is, the rank's own work
+/// for it. The first value is for arrays that are on the links for more than [`SLOW`] seconds, the
+/// second for other arrays. Between 8 threads a pairwise exchange of up to 256 KiB was faster than
+/// a circulant graph or a ring over links of 1 and 10 Gbit/s. It was slower without links and where
+/// links take no time.
 const SLOW_SIDE_BY_SIDE: f64 = 0.15;
 const SIDE_BY_SIDE: f64 = 0.5;
 const SLOW: f64 = 20e-6;
-/// The same of an all-to-all that sends everything before it receives. (Between 16 threads it took
-/// as long as Bruck's exchange for 16 KiB, between 32 twice as long for 4 KiB; over a fabric it is
-/// predicted to take 1.8 times as long between 16 ranks.)
+/// The same share for an all-to-all that sends everything before it receives. Between 16 threads it
+/// took as long as Bruck's exchange for 16 KiB, between 32 threads twice as long for 4 KiB. Over a
+/// fabric the prediction is 1.8 times as long between 16 ranks.
 const AT_ONCE: f64 = 0.3;
-/// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
+/// Bytes per second that a rank moves and reduces. The codec is included, and so are cores shared
+/// with other ranks.
 pub(super) const STEP_RATE: f64 = 1e9;
-/// Wire bytes of a whole all-reduce that single operands save against partial sums. That is the
-/// data's: 15 % on the wave fields of `foldwire stack` between 8 ranks, 7 % on temperatures between
-/// 4, nothing or less where noise prevails. Where it is nothing, little must be lost.
+/// Share of a whole all-reduce's wire bytes that single operands save compared with partial sums.
+/// It depends on the data: 15 % on the wave fields of `foldwire stack` between 8 ranks, 7 % on
+/// temperatures between 4, and nothing or less where noise dominates. The value is small, so that
+/// little is lost if nothing is saved.
 const SAVED: f64 = 0.03;
-/// Bytes of the array in a round of one part: what backends' frames hold.
+/// Bytes of the array in a round of one part: the size of a backend's frames.
 const ROUND: usize = 256 << 10;
-/// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
-/// than the shortest of so many bytes a chunk.
+/// Maximum number of rounds of shorter arrays: one for each default lane of a communicator. No
+/// round is shorter than the shortest segment.
 const LANES: usize = 4;
+/// Bytes of a chunk in the shortest segment.
 const CHUNK_BYTES: usize = 16 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// What a circulant graph or a pairwise exchange costs more than a ring of as many bytes, where
-/// messages cost nothing: bundles are copied, single operands encoded. (Between 8 threads on 2
-/// cores 1.2 to 1.6 from 256 KiB on, where the rounds of a ring overlap; this finds the size from
-/// which on a ring is sooner.)
+/// Factor by which a circulant graph or a pairwise exchange works longer than a ring that moves the
+/// same bytes, apart from the cost of messages. Bundles are copied, and single operands are
+/// encoded. Between 8 threads on 2 cores it was 1.2 to 1.6 from 256 KiB on, where the rounds of a
+/// ring overlap. This value finds the size from which a ring is faster.
 const DETOUR: f64 = 1.2;
-/// The same of a broadcast in two halves, against half the work of moving and reducing for each: a
-/// tree only passes frames on. (Between 8 threads the tree was sooner at every size.)
+/// The same factor for a broadcast in two halves, relative to half the work of moving and reducing
+/// for each: a tree only forwards frames. Between 8 threads the tree was faster at every size.
 const HALVES: f64 = 2.0;
-/// The same of a reduce in two halves.
+/// The same factor for a reduce in two halves.
 const REDUCED_HALVES: f64 = 3.0;
-/// The same of a double tree, whose ranks copy what they send to two others. (Of 64 MiB between 64
-/// ranks, predicted: 25 ms where links take no time, along a chain 21.)
+/// The same factor for a double tree, whose ranks copy the data that they send to two ranks.
+/// Predicted for 64 MiB between 64 ranks: 25 ms if links take no time, 21 ms along a chain.
 const TREES: f64 = 1.4;
-/// The same of a broadcast by a lossy codec, along double tree and chain and in halves: frames that
-/// are copied are short, but a chain's ranks wait for each other. (Of 4 MiB between 8 threads:
-/// double tree 2.7 ms, chain 3.2; predicted for a core each 0.99 and 1.15, of 64 MiB between 64
-/// ranks 15.9 and 20.8. Of 256 KiB over links of 1 Gbit/s: double tree 0.68 ms, halves 0.85.)
+/// The same factors for a broadcast with a lossy codec, along a double tree, along a chain and in
+/// two halves. The frames to copy are short, but a chain's ranks wait for each other. For 4 MiB
+/// between 8 threads: double tree 2.7 ms, chain 3.2 ms; predicted with a core for each, 0.99 and
+/// 1.15 ms. Predicted for 64 MiB between 64 ranks: 15.9 and 20.8 ms. For 256 KiB over links of 1
+/// Gbit/s: double tree 0.68 ms, halves 0.85 ms.
 const COMPRESSED_TREES: f64 = 1.1;
 const COMPRESSED_CHAIN: f64 = 1.15;
 const COMPRESSED_HALVES: f64 = 3.2;
-/// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB
-/// and 747 for 256 KiB, along a chain 232 and 449.
+/// Longest array that is scanned by doubling. 8 threads on 2 cores took 209 µs for 64 KiB and 747
+/// µs for 256 KiB; along a chain 232 and 449 µs.
 const LONGEST_DOUBLED: usize = 64 << 10;
-/// Least room for a segment of a lossy codec by a circulant graph, unless parts are shorter: in
-/// shorter ones headers count.
+/// Minimum space for a lossy codec's segment in a circulant graph, unless parts are shorter. In
+/// shorter segments headers count.
 const MIN_SEGMENT: usize = 512;
-/// Bytes that a lossy codec's segment may have beyond its values.
+/// Maximum bytes of a lossy codec's segment beyond its values.
 const MAX_OVERHEAD: usize = 256;
-/// The part of the array that the root of a tree encodes while others wait for it. (Between 2
-/// threads without links fz-light and fz-nd took for a broadcast of 256 MiB what encoding 0.8 and
-/// 0.7 of it beside decoding takes.)
+/// Share of the array that the root of a tree encodes while other ranks wait for it. Between 2
+/// threads without links, a broadcast of 256 MiB took the time to decode the array and to encode
+/// 0.8 of it with fz-light, 0.7 with fz-nd.
 const ENCODED_FIRST: f64 = 0.75;
-/// The least part of the shorter of work and links that goes before the longer one or after it.
-/// (So arrays of 4 MiB and more between 2 threads at 1 Gbit/s were expected to take 0.8 to 1.12
-/// times what they took by fz-light, fz-nd and dense.)
+/// Minimum share of the shorter of work and link time that does not overlap the longer one. With
+/// it, the expected times of arrays of 4 MiB and more between 2 threads at 1 Gbit/s were 0.8 to
+/// 1.12 times the measured times with fz-light, fz-nd and dense.
 const ALONE: f64 = 0.1;
-/// The same where nobody has told how fast the machine is, which may be busy.
+/// The same share if the machine's speeds are not configured, because the machine may be busy.
 const ALONE_UNTOLD: f64 = 0.25;
 
-/// What a schedule does, as the model sees it.
+/// Cost of a schedule, as the model sees it.
 struct ScheduleCost {
     schedule: &'static dyn Schedule,
-    /// Messages one after the other, or as many as they cost as much as.
+    /// Number of messages one after the other, or the number that costs as much.
     n_messages: f64,
-    /// How often a rank moves the array, and reduces it.
+    /// Number of times that a rank moves the array.
     moved: f64,
+    /// Number of times that a rank reduces the array.
     reduced: f64,
-    /// By what factor that takes longer than elsewhere, links apart.
+    /// Factor by which that takes longer than elsewhere, apart from links.
     detour: f64,
-    /// The share of the bytes on links that it saves by a lossy codec.
+    /// Share of the bytes on links that the schedule saves with a lossy codec.
     saved: f64,
-    /// Bytes on links beside those of the array.
+    /// Bytes on links in addition to those of the array.
     padding: f64,
 }
 
@@ -108,43 +115,45 @@ impl ScheduleCost {
     }
 }
 
-/// How fast ranks are by a codec, and how short what they send.
+/// Speed of ranks with a codec, and length of their messages.
 #[derive(Clone, Copy)]
 pub(super) struct RankSpeed {
     /// Bytes per second moved and reduced.
     pub(super) step_rate: f64,
     /// Raw bytes per wire byte.
     pub(super) ratio: f64,
-    /// Seconds that a message costs whatever its size, and bytes that it has beside its values.
+    /// Seconds for a message, whatever its size.
     pub(super) message: f64,
+    /// Bytes of a message beside its values.
     pub(super) overhead: f64,
-    /// It is for arrays of so many bytes or more.
+    /// Minimum bytes of an array for this codec.
     pub(super) from: usize,
 }
 
 impl RankSpeed {
-    /// Of any call by this codec.
+    /// Default speed of all calls with this codec.
     pub(super) const fn of(codec: CodecId) -> Self {
         let ratio = ratio(codec);
         Self { step_rate: STEP_RATE, ratio, message: MESSAGE_COST, overhead: 0.0, from: 0 }
     }
 }
 
-/// What is to be done, and over what.
+/// A call and the conditions under which it runs.
 pub(super) struct Model {
     pub(super) call: ProgramSpec,
     pub(super) n_bytes: usize,
     pub(super) codec: CodecId,
     pub(super) pace: RankSpeed,
     pub(super) network: Network,
-    /// Whether somebody has told how fast this machine is.
+    /// True if this machine's speeds are configured.
     pub(super) is_told: bool,
-    /// Links are copies that ranks' own cores make: a core that copies does nothing else.
+    /// True if links are copies that the ranks' own cores make. A core that copies does nothing
+    /// else.
     pub(super) are_copies: bool,
 }
 
 impl Model {
-    /// The schedule that takes least time; of several the first.
+    /// Fastest schedule; the first of several equal ones.
     pub(super) fn soonest(&self) -> Option<&'static dyn Schedule> {
         let offers = self.offers();
         let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
@@ -152,8 +161,8 @@ impl Model {
         timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
     }
 
-    /// How long it takes by this schedule, first encoding and what overlaps included; by the best
-    /// if the model does not know it.
+    /// Seconds of the call with this schedule, with first encoding and overlap taken into account.
+    /// For a schedule that the model does not know, the seconds of the fastest one.
     pub(super) fn least_seconds(&self, schedule: &dyn Schedule) -> f64 {
         let offers = self.offers();
         let is_asked =
@@ -162,14 +171,15 @@ impl Model {
         let of_asked = offers.iter().filter(is_asked).map(seconds).reduce(f64::min);
         let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
         of_asked.or_else(|| possible.map(seconds).reduce(f64::min)).unwrap_or_else(|| {
-            // All but a part of the array passes one link, in as many messages as there are parts.
+            // The whole array except a part crosses one link, in as many messages as there are
+            // other parts.
             let n = self.call.size;
             let default = schedule::default_for(self.call.collective);
             self.overlapped(&ScheduleCost::new(default, n - 1, (n - 1) as f64 / n as f64, 0.0))
         })
     }
 
-    /// Bytes of the shortest segments that parts are cut into for the sake of lanes.
+    /// Bytes of the shortest segments that parts are cut into to give several lanes work.
     const fn shortest(&self) -> usize {
         super::shortest(self.codec) * CHUNK_BYTES
     }
@@ -179,8 +189,8 @@ impl Model {
         self.network.link_rate.map_or(0.0, |rate| self.n_bytes as f64 / (self.pace.ratio * rate))
     }
 
-    /// Whether links take most of the time, and nodes are so few that rounds follow each other from
-    /// one to the next.
+    /// Returns whether links take most of the time, and nodes are few enough for rounds to follow
+    /// each other from node to node.
     pub(super) fn is_bound_by_links(&self) -> bool {
         let n_nodes = self.call.size / self.call.ranks_per_node.max(1);
         self.on_link() > self.n_bytes as f64 / (2.0 * self.pace.step_rate)
@@ -190,13 +200,13 @@ impl Model {
     fn offers(&self) -> Vec<ScheduleCost, 5> {
         let n = self.call.size.max(1);
         let doublings = n_doublings(n);
-        // All of the array but a rank's own part.
+        // Share of the array that is not the rank's own part.
         let others = (n - 1) as f64 / n as f64;
         // Along a chain, rounds follow each other.
         let n_rounds = self.n_bytes.div_ceil(ROUND).max(1);
         let n_hops = (n_rounds + n).saturating_sub(2);
         let by_chain = n_hops as f64 / n_rounds as f64;
-        // Down the trees or up, in rounds of two messages, on all lanes.
+        // Down or up the trees, in rounds of two messages, on all lanes.
         let half = self.n_bytes / 2;
         let n_pairs = half.div_ceil(ROUND).max((half / self.shortest()).min(LANES)).max(1);
         let n_levels = 2 * n_pairs + (3 * doublings).saturating_sub(2);
@@ -271,7 +281,7 @@ impl Model {
                 }
             }
             Collective::AllToAll => {
-                // To all others of so many, and of a rank's parts; with the padding of some.
+                // Number of messages for an exchange among `n` ranks at once.
                 let at_once =
                     |n: usize| (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
                 let offer = |schedule, n_messages, n_passed: usize, n_padded: usize| ScheduleCost {
@@ -295,20 +305,20 @@ impl Model {
         offers
     }
 
-    /// Bytes that a part of an all-to-all has in a bundle beside its values.
+    /// Bytes that a part of an all-to-all takes in a bundle in addition to its values.
     fn padding_of_part(&self) -> usize {
         let part = self.n_bytes.div_ceil(self.call.size.max(1));
         let is_exact = self.codec.is_exact();
         if is_exact { part.next_multiple_of(FRAME_ALIGN) - part } else { 2 * FRAME_ALIGN }
     }
 
-    /// How long a schedule takes, by what tells schedules from each other.
+    /// Seconds of a schedule, counting only costs in which schedules differ.
     fn seconds(&self, offer: &ScheduleCost) -> f64 {
         self.on_messages(offer) + self.at_work(offer, self.worked(offer)) + self.on_links(offer)
     }
 
-    /// How long a schedule takes, where ranks compute while earlier rounds are on links, as a part
-    /// of each array is.
+    /// Seconds of a schedule whose ranks compute part of the array while earlier rounds are on
+    /// links.
     fn overlapped(&self, offer: &ScheduleCost) -> f64 {
         let n = self.call.size.max(1);
         let (encoded, n_parts) = match self.call.collective {
@@ -320,7 +330,7 @@ impl Model {
         };
         let part = self.n_bytes / n_parts;
         let n_rounds = (part / self.shortest()).clamp(1, LANES).max(part / ROUND);
-        // Parts are reduced, and then they go out. What is one round has nothing beside it.
+        // Parts are reduced and then sent out. A single round overlaps nothing.
         let moves_twice = self.call.collective == Collective::AllReduce && n_rounds > 1;
         let n_times = if moves_twice { 2 } else { 1 };
         let least = if self.is_told { ALONE } else { ALONE_UNTOLD };
@@ -333,8 +343,8 @@ impl Model {
         self.on_messages(offer) + work.max(links) + alone * work.min(links)
     }
 
-    /// The part of a link's time in which one rank copies. In a broadcast the sender makes half of
-    /// the copies and the receiver the others, at the same time but for one round.
+    /// Share of a link's time in which one rank copies. In a broadcast the sender makes half of the
+    /// copies and the receiver the other half, at the same time except for one round.
     fn part_copied(&self, n_rounds: usize) -> f64 {
         match self.call.collective {
             Collective::Broadcast | Collective::Reduce => 0.5 + 0.5 / n_rounds as f64,
@@ -347,7 +357,7 @@ impl Model {
         offer.n_messages * (self.pace.message + lateness)
     }
 
-    /// How often a rank goes over the array.
+    /// Number of times that a rank processes the array.
     fn worked(&self, offer: &ScheduleCost) -> f64 {
         let is_passed_on =
             matches!(self.call.collective, Collective::Broadcast | Collective::AllToAll);
@@ -366,8 +376,8 @@ impl Model {
         (1.0 - saved) * offer.moved * self.on_link() + padding
     }
 
-    /// Whether frames hold segments of a fair length of all parts of a schedule's messages, or
-    /// whole parts.
+    /// Returns whether a frame holds segments of a fair length, or whole parts, of all parts of a
+    /// message.
     fn has_room(&self, schedule: &dyn Schedule) -> bool {
         let n_together = schedule.min_run(self.call);
         let room = self.network.frame_bytes.saturating_sub(HEADER_BYTES);

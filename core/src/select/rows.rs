@@ -1,15 +1,15 @@
-//! The caller's own choice of schedules: rows of ranges, of which the first that fits is taken.
+//! The caller's own choice of schedules: rules with ranges, where the first matching rule applies.
 //!
-//! In text (`text.rs`), a row is `COLLECTIVE:RANKS:BYTES:SCHEDULE`, and rows are separated by
-//! commas. Ranks and bytes are a number or a range `FIRST-LAST`, either of which may be left out;
-//! bytes are those of the whole array and may end in `K`, `M` or `G` (2¹⁰, 2²⁰, 2³⁰). Before the
-//! schedule there may be conditions, each once:
+//! As text (`text.rs`), a rule is `COLLECTIVE:RANKS:BYTES:SCHEDULE`, and rules are separated by
+//! commas. Ranks and bytes are a number or a range `FIRST-LAST`; either end, or the whole range,
+//! may be left out. Bytes are those of the whole array and may end in `K`, `M` or `G` (2¹⁰, 2²⁰,
+//! 2³⁰). Conditions may precede the schedule, each at most once:
 //!
-//! | condition | holds where |
+//! | condition | true if |
 //! |---|---|
 //! | `link=RATES` | a rank's link has such a rate, as `1gbit-10gbit`, `-10gbit`, `10gbit-` |
-//! | `link=unknown` | the transport tells no rate: unknown, or as fast as memory |
-//! | `node=RANKS` | so many ranks in a row are known to share a node, as `2-`; 1 if none are |
+//! | `link=unknown` | the transport reports no rate: unknown, or as fast as memory |
+//! | `node=RANKS` | this many consecutive ranks are known to share a node, as `2-`; 1 if none are |
 //!
 //! Rates are in `bit`, `kbit`, `mbit` or `gbit` per second (1, 10³, 10⁶, 10⁹).
 //!
@@ -28,33 +28,33 @@ use crate::schedule::{Collective, ProgramSpec, Schedule};
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// Which calls take a schedule. Printed, it is the text that `parse` reads.
+/// A rule that names the schedule of some calls. It prints as the text that `parse` reads.
 #[derive(Clone)]
 pub struct SelectionRule {
-    /// Of this collective,
+    /// Collective of the calls.
     pub collective: Collective,
-    /// between so many ranks,
+    /// Number of ranks.
     pub ranks: RangeInclusive<usize>,
-    /// on an array of so many bytes in all,
+    /// Number of bytes in the whole array.
     pub n_bytes: RangeInclusive<usize>,
-    /// over such links,
+    /// Links of the ranks.
     pub links: LinkFilter,
-    /// where so many ranks in a row are known to share a node
-    /// ([`ProgramSpec::ranks_per_node`], 1 if nothing is known).
+    /// Number of consecutive ranks known to share a node ([`ProgramSpec::ranks_per_node`], 1 if the
+    /// node layout is unknown).
     pub ranks_per_node: RangeInclusive<usize>,
-    /// The schedule.
+    /// The schedule of these calls.
     pub schedule: &'static dyn Schedule,
 }
 
-/// Links that a [`SelectionRule`] is for, by what the transport tells of a rank's
-/// ([`link_rate`](crate::Transport::link_rate)).
+/// Links that a [`SelectionRule`] applies to, by the rate that the transport reports for a rank's
+/// link ([`link_rate`](crate::Transport::link_rate)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkFilter {
-    /// All.
+    /// All links.
     Any,
-    /// Those whose rate is not told: unknown, or as fast as memory.
+    /// Links without a reported rate: unknown, or as fast as memory.
     Unknown,
-    /// Those of so many bytes per second each way, fractions dropped.
+    /// Links with a rate in this range, in bytes per second in each direction, fractions dropped.
     Rates(RangeInclusive<u64>),
 }
 
@@ -69,7 +69,7 @@ impl LinkFilter {
 }
 
 impl SelectionRule {
-    /// All calls of a collective.
+    /// A rule for all calls of a collective.
     #[must_use]
     pub const fn new(collective: Collective, schedule: &'static dyn Schedule) -> Self {
         let (ranks, ranks_per_node) = (0..=usize::MAX, 0..=usize::MAX);
@@ -77,25 +77,25 @@ impl SelectionRule {
         Self { collective, ranks, n_bytes, links, ranks_per_node, schedule }
     }
 
-    /// Of those, the calls between so many ranks.
+    /// The same rule, limited to these numbers of ranks.
     #[must_use]
     pub const fn with_ranks(self, ranks: RangeInclusive<usize>) -> Self {
         Self { ranks, ..self }
     }
 
-    /// Of those, the calls on an array of so many bytes.
+    /// The same rule, limited to arrays of these sizes in bytes.
     #[must_use]
     pub const fn with_bytes(self, n_bytes: RangeInclusive<usize>) -> Self {
         Self { n_bytes, ..self }
     }
 
-    /// Of those, the calls over such links.
+    /// The same rule, limited to these links.
     #[must_use]
     pub const fn with_links(self, links: LinkFilter) -> Self {
         Self { links, ..self }
     }
 
-    /// Of those, the calls where so many ranks in a row are known to share a node.
+    /// The same rule, limited to these numbers of consecutive ranks known to share a node.
     #[must_use]
     pub const fn with_nodes(self, ranks_per_node: RangeInclusive<usize>) -> Self {
         Self { ranks_per_node, ..self }
@@ -147,12 +147,12 @@ impl fmt::Debug for SelectionRule {
     }
 }
 
-/// The ends of a range in the largest units of which they are multiples, as they are written.
+/// The ends of a range, each written in the largest unit that divides it.
 struct RangeEnds {
     first: u128,
-    /// `None`: without end.
+    /// `None` if the range has no end.
     last: Option<u128>,
-    /// Names and sizes, the largest first, the last of size 1.
+    /// Names and sizes of the units, the largest first, the last of size 1.
     units: &'static [(&'static str, u128)],
 }
 
@@ -177,15 +177,15 @@ impl fmt::Display for RangeEnds {
     }
 }
 
-/// The schedule of the first row that is for a call on an array of `n_bytes` over a network.
+/// Returns the schedule of the first rule for a call on an array of `n_bytes` over a network.
 #[must_use]
 pub fn first_of(
-    rows: &[SelectionRule],
+    rules: &[SelectionRule],
     call: ProgramSpec,
     n_bytes: usize,
     network: Network,
 ) -> Option<&'static dyn Schedule> {
-    rows.iter().find(|row| row.is_for(call, n_bytes, network)).map(|row| row.schedule)
+    rules.iter().find(|rule| rule.is_for(call, n_bytes, network)).map(|rule| rule.schedule)
 }
 
 #[cfg(feature = "std")]
@@ -193,18 +193,19 @@ mod environment {
     use super::{ParseRulesError, SelectionRule, parse};
     use std::sync::OnceLock;
 
-    /// The variable of the environment that [`from_env`] reads.
+    /// Environment variable that [`from_env`] reads.
     pub const VARIABLE: &str = "FOLDWIRE_SELECT";
 
-    /// The rows of the variable `FOLDWIRE_SELECT`; none where it is not set. It is read once.
+    /// Returns the rules in the variable `FOLDWIRE_SELECT`, or none if it is not set. The variable
+    /// is read once.
     ///
     /// # Errors
     /// As [`parse`].
     pub fn from_env() -> Result<&'static [SelectionRule], ParseRulesError> {
-        static ROWS: OnceLock<Result<std::vec::Vec<SelectionRule>, ParseRulesError>> =
+        static RULES: OnceLock<Result<std::vec::Vec<SelectionRule>, ParseRulesError>> =
             OnceLock::new();
         let text = || std::env::var_os(VARIABLE).unwrap_or_default();
-        let rows = ROWS.get_or_init(|| parse(&text().to_string_lossy()));
-        rows.as_deref().map_err(Clone::clone)
+        let rules = RULES.get_or_init(|| parse(&text().to_string_lossy()));
+        rules.as_deref().map_err(Clone::clone)
     }
 }

@@ -1,5 +1,4 @@
-//! How fast this machine computes by each codec that an automatic plan may choose, and the same as
-//! text.
+//! Speeds of this machine with each codec that an automatic plan may choose, and their text format.
 
 use super::automatic::{CANDIDATES, N_CANDIDATES};
 use super::model::MESSAGE_COST;
@@ -7,17 +6,19 @@ use crate::codec::CodecId;
 use core::fmt;
 use core::str::FromStr;
 
-/// How fast a rank computes by each codec that an [automatic plan](crate::Plan::auto) may choose,
-/// with the other ranks of its machine at work as well: bytes of values per second that it moves
-/// and reduces, half of the time for each (C of [the model](super)), and how many seconds a message
-/// between ranks of one machine costs whatever its size (α).
+/// Speeds of a rank with each codec that an [automatic plan](crate::Plan::auto) may choose, while
+/// the other ranks of its machine work as well.
 ///
-/// All ranks of a communicator must have the same: see
+/// There are two numbers for each codec. The speed is the bytes of values per second that a rank
+/// moves and reduces, with half of the time for each (C of [the model](super)). The message cost is
+/// the seconds that a message between ranks of one machine takes, whatever its size (α).
+///
+/// All ranks of a communicator must have the same speeds: see
 /// [`Communicator::share_speeds`](crate::Communicator::share_speeds). The command `foldwire tune`
-/// measures them, and writes them as the text that is read here: lines of a codec's name, `=`, a
-/// speed, and a message's seconds; and comments from `#` on. Codecs without a line keep what is
-/// usual. Where a line has the speed alone, what messages cost beside the usual ones that are exact
-/// is taken to grow as speed falls.
+/// measures them and writes them as the text that is read here. A line has a codec's name, `=`, a
+/// speed, and a message's seconds; comments start with `#`. Codecs without a line keep the default.
+/// If a line has only the speed, the codec's message cost beyond an exact message's default cost is
+/// assumed to grow as the speed falls.
 ///
 /// # Examples
 /// ```
@@ -35,12 +36,13 @@ use core::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
-    /// Of each codec bytes per second, and then messages: of all ranks' the least counts.
+    /// Bytes per second of each codec, and then messages per second of each codec. Across ranks,
+    /// the smallest of each counts.
     rates: [f32; 2 * N_CANDIDATES],
 }
 
 impl Default for Speeds {
-    /// Those of ranks with a core of a server each.
+    /// Speeds of ranks that each have one core of a server.
     fn default() -> Self {
         let mut rates = [0.0; 2 * N_CANDIDATES];
         for (at, candidate) in CANDIDATES.iter().enumerate() {
@@ -52,7 +54,7 @@ impl Default for Speeds {
 }
 
 impl Speeds {
-    /// The codecs that have one.
+    /// The codecs that have speeds.
     pub fn codecs() -> impl ExactSizeIterator<Item = CodecId> {
         CANDIDATES.into_iter().map(|candidate| candidate.codec)
     }
@@ -61,22 +63,22 @@ impl Speeds {
         Self::codecs().position(|known| known == codec)
     }
 
-    /// A codec's, in bytes per second; `None` if no automatic plan chooses it.
+    /// Speed of a codec in bytes per second; `None` if no automatic plan chooses the codec.
     #[must_use]
     pub fn of(&self, codec: CodecId) -> Option<f64> {
         Self::position(codec).map(|at| self.at(at))
     }
 
-    /// Seconds that a message of a codec costs whatever its size; `None` if no automatic plan
-    /// chooses it.
+    /// Seconds for a message with a codec, whatever its size; `None` if no automatic plan chooses
+    /// the codec.
     #[must_use]
     pub fn message(&self, codec: CodecId) -> Option<f64> {
         Self::position(codec).map(|at| self.message_at(at))
     }
 
-    /// The same with another speed of a codec, in bytes per second, whose messages are taken to
-    /// cost the more the slower it is; as it is if no automatic plan chooses that, or the speed is
-    /// not above 0.
+    /// The same speeds with another speed of a codec, in bytes per second. Its message cost is
+    /// assumed to grow as the speed falls. Returns the speeds unchanged if no automatic plan
+    /// chooses the codec, or if the speed is not above 0.
     #[must_use]
     pub fn with(mut self, codec: CodecId, bytes_per_s: f64) -> Self {
         if let Some(at) = Self::position(codec)
@@ -90,8 +92,8 @@ impl Speeds {
         self
     }
 
-    /// The same with messages of a codec that cost so many seconds; as it is if no automatic plan
-    /// chooses that, or they cost nothing.
+    /// The same speeds with another message cost of a codec, in seconds. Returns the speeds
+    /// unchanged if no automatic plan chooses the codec, or if the cost is not above 0.
     #[must_use]
     pub fn with_message(mut self, codec: CodecId, seconds: f64) -> Self {
         if let Some(at) = Self::position(codec)
@@ -102,7 +104,8 @@ impl Speeds {
         self
     }
 
-    /// Those of ranks of which so many share so many cores: less where cores are fewer.
+    /// The same speeds for `n_ranks` ranks that share `n_cores` cores: lower if there are fewer
+    /// cores than ranks.
     #[must_use]
     pub fn shared_by(mut self, n_ranks: usize, n_cores: usize) -> Self {
         let part = n_cores.max(1) as f32 / n_ranks.max(1) as f32;
@@ -124,32 +127,32 @@ impl Speeds {
     }
 }
 
-/// Why a text is no [`Speeds`]; lines count from 1.
+/// Reason why a text is not [`Speeds`]. Lines count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseSpeedsError {
-    /// Not of the form `fz-light = 3e9 4e-6`.
+    /// The line is not of the form `fz-light = 3e9 4e-6`.
     #[error("line {line} is not of the form `fz-light = 3e9 4e-6`")]
     Form {
-        /// Which.
+        /// Number of the line.
         line: usize,
     },
     /// No codec that automatic plans choose has this name.
-    #[error("line {line} names no codec that automatic plans choose")]
+    #[error("line {line} does not name a codec of automatic plans: raw, fz-light, fz-nd or dense")]
     Codec {
-        /// Which.
+        /// Number of the line.
         line: usize,
     },
-    /// Not a number above 0, of bytes per second.
-    #[error("line {line} has no speed above 0, in bytes per second")]
+    /// The speed is not a number above 0, in bytes per second.
+    #[error("line {line}: the speed is not a number of bytes per second above 0")]
     Speed {
-        /// Which.
+        /// Number of the line.
         line: usize,
     },
-    /// Not a number above 0, of seconds.
-    #[error("line {line} has no message's cost above 0, in seconds")]
+    /// The message cost is not a number above 0, in seconds.
+    #[error("line {line}: the message cost is not a number of seconds above 0")]
     Message {
-        /// Which.
+        /// Number of the line.
         line: usize,
     },
 }

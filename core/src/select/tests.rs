@@ -1,4 +1,4 @@
-//! What is chosen where, and that all ranks can tell.
+//! Choices of the model and of automatic plans.
 
 use super::*;
 use crate::bound::Bound;
@@ -50,7 +50,7 @@ fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
     assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
     assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
     assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
-    // Of 2048 parts no segments worth the name fit a frame.
+    // No segments of a useful length of 2048 parts fit a frame.
     assert_eq!(name(&plan, 4096, 1 << 20, None), DoubleTree.name());
 }
 
@@ -89,7 +89,7 @@ fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compress
     assert_eq!(broadcast(2, LONG), "binomial");
     assert_eq!(broadcast(8, 200_000), "binomial");
     assert_eq!(broadcast(64, 100_000), "binomial");
-    // Of 2048 parts no segments worth the name fit a frame.
+    // No segments of a useful length of 2048 parts fit a frame.
     assert_eq!(broadcast(4096, LONG), "double-tree");
     assert_eq!(broadcast(4096, 1 << 30), "double-tree");
     assert_eq!(broadcast(64, 1 << 30), "double-tree");
@@ -105,7 +105,7 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
     for collective in Collective::ALL.into_iter().filter(|&c| c != Collective::AllToAll) {
         let has_levels = TwoLevels.supports(collective);
         assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
-        // Short ones, and nodes of different sizes.
+        // Short arrays, and nodes of different sizes.
         assert_ne!(name(collective, 1024, 8), TwoLevels.name());
         assert_ne!(name(collective, LONG, 7), TwoLevels.name());
     }
@@ -118,7 +118,8 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
     assert_eq!([name(64, Some(12.5e9)), name(4096, GIGABIT)], ["double-tree"; 2]);
 }
 
-/// An all-to-all sends as many bytes to other nodes in any way, but not as many messages.
+/// Every schedule of an all-to-all sends the same bytes to other nodes, but not the same number of
+/// messages.
 #[test]
 fn short_arrays_go_to_all_by_two_levels_where_nodes_are_known() {
     for plan in [Plan::raw(), Plan::foldwire(Bound::Relative(1e-4))] {
@@ -128,7 +129,7 @@ fn short_arrays_go_to_all_by_two_levels_where_nodes_are_known() {
         };
         assert_eq!(name(64, 1024, 8), TwoLevels.name());
         assert_eq!(name(64, 64 << 10, 8), TwoLevels.name());
-        // Nodes of different sizes, of few ranks, or few ranks in all.
+        // Nodes of different sizes, nodes of few ranks, or few ranks in all.
         assert_eq!(
             [name(64, 1024, 7), name(64, 1024, 2), name(8, 1024, 8)],
             ["bruck", "bruck", "linear"]
@@ -165,7 +166,7 @@ fn short_arrays_go_through_others_to_all() {
         for (size, n_bytes) in [(1, 0), (2, 100), (8, 100), (16, 64 << 10), (64, LONG)] {
             assert_eq!(by(plan, size, n_bytes, None), "linear", "{n_bytes} bytes, {size}");
         }
-        // A gigabit takes longer for what bundles have more than a few messages do.
+        // At a gigabit, the padding of bundles takes longer than a few messages.
         assert_eq!(by(plan, 16, 1000, GIGABIT), "linear");
     }
     assert_eq!(by(raw, 64, 1000, GIGABIT), "linear");
@@ -200,7 +201,7 @@ fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
     assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
 }
 
-/// What an automatic plan comes to.
+/// Codec that an automatic plan resolves to.
 fn automatic(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> CodecId {
     let call = ProgramSpec::new(Collective::AllReduce, size, Rank(0));
     let chosen = super::plan(call, OpCode::Sum, DType::F32, plan, n_bytes, network(rate)).0;
@@ -224,7 +225,7 @@ fn an_automatic_plan_weighs_bytes_against_work() {
     assert_eq!(automatic(&plan, 4, LONG, Some(1.25e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, Some(0.0125e9)), CodecId::Dense);
-    // What is known to become much shorter.
+    // With a known shape, the arrays become much shorter.
     let shaped = plan.with_shape(&[100, 64, 128]);
     assert_eq!(automatic(&shaped, 4, LONG, Some(0.0125e9)), CodecId::Dense);
     assert_eq!(automatic(&shaped, 4, LONG, Some(0.2e9)), CodecId::FzNd);
@@ -253,7 +254,7 @@ fn what_is_pinned_stays() {
     assert!(!plan.for_values(DType::I32).is_auto);
 }
 
-/// What ranks know whose links a network has told.
+/// Facts of ranks whose network reports the rate of its links.
 fn known(network: Network) -> automatic::CallFacts<'static> {
     automatic::CallFacts {
         rows: &[],
@@ -266,7 +267,7 @@ fn known(network: Network) -> automatic::CallFacts<'static> {
     }
 }
 
-/// What it comes to where a sample says that codecs make so many bits of each value.
+/// Codec of a call if a sample says that codecs need this many bits per value.
 fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -> CodecId {
     let call = ProgramSpec::new(Collective::Broadcast, 4, Rank(0));
     let speeds = Speeds::default();
@@ -293,7 +294,8 @@ fn the_ratio_of_a_sample_decides() {
     assert_eq!(sampled([2.0, 2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
 }
 
-/// What an all-reduce between two ranks this far from each other takes, which have measured this.
+/// Codec of an all-reduce between two ranks at this distance that measured this rate, and the
+/// reason.
 fn within(farthest: Distance, n_bytes: usize, measured: Option<f64>) -> (CodecId, ChoiceReason) {
     let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
     let known = automatic::CallFacts { farthest, is_told: false, ..known(network(measured)) };
@@ -314,14 +316,14 @@ fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
         }
         assert_eq!(within(farthest, 1000, None), (CodecId::Raw, ChoiceReason::Short));
     }
-    // Frames that are handed over in memory move nothing.
+    // Ranks of one process hand frames over in memory, so nothing is moved.
     assert_eq!(within(Distance::Memory, 64 << 20, None), (CodecId::Raw, ChoiceReason::Near));
     assert_ne!(within(Distance::Memory, 64 << 20, GIGABIT).0, CodecId::Raw);
 }
 
 #[test]
 fn dense_is_taken_for_less_where_speeds_are_told() {
-    // A machine that is as fast as usual, of which somebody knows that.
+    // A machine with the default speeds, but configured ones.
     let told = Speeds::default().with(CodecId::Raw, 6.01e9);
     let chosen = |speeds| {
         let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
@@ -344,6 +346,6 @@ fn samples_are_taken_where_they_cost_little() {
         assert!(asks(bound, LONG, GIGABIT) && asks(bound, LONG, Some(1.25e9)));
         assert!(!asks(bound, 4096, GIGABIT) && !asks(bound, LONG, Some(f64::INFINITY)));
     }
-    // Ranks look at their data anyway.
+    // The ranks scan their data anyway.
     assert!(asks(Bound::Relative(1e-4), 256 << 10, GIGABIT));
 }

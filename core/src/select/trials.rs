@@ -1,14 +1,15 @@
-//! Trials: calls made both exactly and compressed, to find out which is sooner.
+//! Trials: calls made both exactly and compressed, to find out which is faster.
 //!
-//! What a call takes depends on more than the model knows: cores that ranks share, caches, what a
-//! transport does with a message. So where the model expects both to take about as long, the
-//! communicator makes calls both ways, and keeps to compression if that was clearly sooner.
+//! The time of a call depends on more than the model knows: cores that ranks share, caches, the
+//! transport's work for a message. So if the model expects both ways to take about as long, the
+//! communicator makes calls both ways. It keeps to compression if that was clearly faster.
 //!
-//! Calls are alike if they have the same [`CallKind`]. Of each kind call number [`FIRST`] and those
-//! after it are the trial: exact, compressed, exact, and so on, [`N_TIMES`] each. Before each of
-//! them ranks meet, so that none is timed while it waits for a late rank, and exchange how long the
-//! one before took. The time of a call is the longest of all ranks'; of several calls the shortest
-//! counts. A later trial, after [`AGAIN`] times as many calls, finds out whether that still holds.
+//! Calls are alike if they have the same [`CallKind`]. For each kind, call number [`FIRST`] and
+//! those after it are the trial: exact, compressed, exact, and so on, [`N_TIMES`] of each. Before
+//! each of them the ranks synchronize, so that no timed call waits for a late rank. They also
+//! exchange the time of the call before. The time of a call is the longest of all ranks; of several
+//! calls the shortest time counts. After [`AGAIN`] times as many calls, another trial checks
+//! whether the result still holds.
 
 use super::automatic::Mode;
 use crate::bound::Bound;
@@ -17,51 +18,50 @@ use crate::op::OpCode;
 use crate::schedule::Collective;
 use alloc::vec::Vec;
 
-/// The first calls touch memory for the first time, and links are not known yet.
+/// The first calls touch memory for the first time, and the rate of links is not known yet.
 const FIRST: u32 = 3;
-/// After how many times as many calls the next trial begins.
+/// Factor by which the number of calls grows until the next trial begins.
 const AGAIN: u32 = 32;
-/// Calls each way in a trial.
+/// Number of calls of each way in a trial.
 const N_TIMES: u8 = 4;
-/// Kinds of calls that a communicator remembers.
+/// Number of kinds of calls that a communicator remembers.
 const N_KINDS: usize = 16;
-/// A compressed call must take less than this part of an exact one's time.
+/// A compressed call must take less than this share of an exact call's time.
 const CLEARLY: f32 = 0.95;
 
-/// Calls that take about as long.
+/// A kind of calls that take about as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CallKind {
     pub(crate) collective: Collective,
     pub(crate) op: OpCode,
     pub(crate) dtype: DType,
     pub(crate) bound: Option<Bound>,
-    /// The exponent of the largest power of two that is no more than the bytes of the array.
+    /// Floor of the base-2 logarithm of the array's bytes.
     pub(crate) log2_bytes: u32,
 }
 
-/// What is known of calls of a kind.
+/// Statistics of the calls of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     kind: CallKind,
     n_calls: u32,
-    /// The number of the call with which the next trial begins.
+    /// Number of the call with which the next trial begins.
     next: u32,
-    /// Calls of the trial under way that have begun.
+    /// Number of calls of the running trial that have begun.
     n_begun: u8,
-    /// How long the last of them took on this rank; 0 if it has not ended.
+    /// Seconds of the last of them on this rank; 0 if it has not ended.
     last: f32,
-    /// The shortest time in this trial, exact and compressed.
+    /// Shortest time in this trial, exact and compressed.
     seconds: [f32; 2],
-    /// What the trial before has found.
+    /// Result of the previous trial.
     found: Option<Mode>,
 }
 
-/// What a communicator has found out about its calls, the same on all ranks but for
-/// [`last`](Record::last).
+/// Trials of a communicator, the same on all ranks except for [`last`](Record::last).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
     records: Vec<Record>,
-    /// The record that a new kind replaces where there is no room.
+    /// Index of the record that a new kind replaces if the list is full.
     oldest: usize,
 }
 
@@ -74,20 +74,20 @@ impl Trials {
         self.records.iter_mut().find(|record| record.kind == *kind)
     }
 
-    /// How calls of this kind are made outside of trials; `None`: as the model says.
+    /// Returns the way to make calls of this kind outside of trials; `None` if the model decides.
     pub(crate) fn found(&self, kind: &CallKind) -> Option<Mode> {
         self.record(kind)?.found
     }
 
-    /// Counts a call. Whether ranks meet before it, for a trial: then they exchange
-    /// [`last`](Self::last), and [`note`](Self::note) the longest.
+    /// Counts a call. Returns whether the ranks synchronize before it for a trial. They then
+    /// exchange [`last`](Self::last), and [`note`](Self::note) the longest.
     pub(crate) fn is_due(&mut self, kind: CallKind) -> bool {
         let Some(record) = self.record_mut(&kind) else {
             self.insert(kind);
             return false;
         };
         record.n_calls = record.n_calls.saturating_add(1);
-        // Calls beyond those that are counted are no trials.
+        // After the counter's maximum there are no more trials.
         record.next < u32::MAX && record.n_calls >= record.next
     }
 
@@ -108,12 +108,12 @@ impl Trials {
         self.record(kind).map_or(0.0, |record| record.last)
     }
 
-    /// Notes how long the last call of a trial took on the slowest rank. Returns how the call that
-    /// now begins is made, if it is part of the trial.
+    /// Records the time of the trial's last call on the slowest rank. Returns the way to make the
+    /// call that now begins, if it is part of the trial.
     pub(crate) fn note(&mut self, kind: &CallKind, seconds: f32) -> Option<Mode> {
         let record = self.record_mut(kind)?;
         if record.n_begun > 0 && seconds <= 0.0 {
-            // A call that failed has no time, and is made again.
+            // A call that failed has no time and is repeated.
             record.n_begun -= 1;
         } else if record.n_begun > 0 {
             let mode = usize::from((record.n_begun - 1) % 2);
@@ -132,10 +132,10 @@ impl Trials {
         None
     }
 
-    /// A call of a trial has ended, so many seconds after ranks met.
+    /// Records that a call of a trial ended `seconds` after the ranks synchronized.
     pub(crate) fn end(&mut self, kind: &CallKind, seconds: f32) {
         if let Some(record) = self.record_mut(kind) {
-            // A clock that has not moved is no failure.
+            // A clock that did not advance is not a failure.
             record.last = seconds.max(f32::MIN_POSITIVE);
         }
     }
@@ -145,7 +145,7 @@ impl Trials {
 mod tests {
     use super::*;
 
-    /// Calls until the first trial has ended.
+    /// Number of calls until the first trial has ended.
     const N_FIRST: usize = FIRST as usize + 2 * N_TIMES as usize;
 
     fn kind(log2_bytes: u32) -> CallKind {
@@ -154,8 +154,8 @@ mod tests {
         CallKind { collective, op, dtype: DType::F32, bound, log2_bytes }
     }
 
-    /// Makes a call that takes so long, exact or compressed. Returns how it was made, if it was
-    /// part of a trial.
+    /// Makes a call that takes these seconds, exact or compressed. Returns the way in which it was
+    /// made if it was part of a trial.
     fn call(trials: &mut Trials, kind: CallKind, seconds: [f32; 2]) -> Option<Mode> {
         if !trials.is_due(kind) {
             return None;
@@ -166,7 +166,7 @@ mod tests {
         Some(mode)
     }
 
-    /// How many of so many calls were part of a trial, exact and compressed.
+    /// Makes `n` calls. Returns how many of them were part of a trial, exact and compressed.
     fn calls(trials: &mut Trials, kind: CallKind, seconds: [f32; 2], n: usize) -> [usize; 2] {
         let mut n_tried = [0; 2];
         for _ in 0..n {
@@ -211,7 +211,7 @@ mod tests {
         for _ in 0..3 {
             assert!(trials.is_due(kind(20)));
             let last = trials.last(&kind(20));
-            // The one before has ended, the ones from here on have not.
+            // The call before has ended; those from here on have not.
             assert_eq!(trials.note(&kind(20), last), Some(Mode::Exact));
         }
         calls(&mut trials, kind(20), [2.0, 1.0], 7);

@@ -9,12 +9,12 @@ pub(super) struct BitSet {
 }
 
 impl BitSet {
-    /// The empty set, with room for `0..capacity`.
+    /// The empty set, with space for `0..capacity`.
     pub(super) fn new(capacity: usize) -> Self {
         Self { words: vec![0; capacity.div_ceil(64)] }
     }
 
-    /// `0..n`, with room for `0..capacity`.
+    /// The set `0..n`, with space for `0..capacity`.
     pub(super) fn first(n: usize, capacity: usize) -> Self {
         let mut set = Self::new(capacity);
         set.words[..n.div_ceil(64)].fill(u64::MAX);
@@ -36,7 +36,7 @@ impl BitSet {
         self.words[i / 64] &= !(1 << (i % 64));
     }
 
-    /// How many are in it.
+    /// Number of integers in the set.
     pub(super) fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
@@ -46,12 +46,12 @@ impl BitSet {
         self.first_where(other, |a, b| a & b)
     }
 
-    /// The smallest integer that is in one of the sets only.
+    /// The smallest integer that is in exactly one of the sets.
     pub(super) fn first_difference(&self, other: &Self) -> Option<usize> {
         self.first_where(other, |a, b| a ^ b)
     }
 
-    /// Adds what is in `other`.
+    /// Adds the integers in `other`.
     pub(super) fn unite(&mut self, other: &Self) {
         for (a, b) in self.words.iter_mut().zip(&other.words) {
             *a |= b;

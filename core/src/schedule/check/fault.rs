@@ -1,12 +1,12 @@
-//! What can be wrong with a schedule.
+//! Faults of a schedule.
 
 use thiserror::Error;
 
 use crate::schedule::{Collective, Part};
 use crate::transport::Rank;
 
-/// Why [`check`](super::check()) rejects a schedule. `step` is an index into the program of `rank`;
-/// see [`program`](crate::schedule::program) for that program in words.
+/// Reason why [`check`](super::check()) rejects a schedule. `step` is an index into the program of
+/// `rank`, which [`program`](crate::schedule::program) shows as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -17,18 +17,19 @@ pub enum Fault {
     #[error("no such call: root {root} among {size} ranks")]
     BadCall { root: Rank, size: usize },
 
-    #[error("{n_parts} parts among {size} ranks: this collective needs one for each rank")]
+    #[error(
+        "{n_parts} parts among {size} ranks: this collective needs one for each rank, or in an \
+         all-to-all one for each pair of ranks"
+    )]
     PartCount { n_parts: usize, size: usize },
 
-    #[error(
-        "rank {rank}, step {step}: makes nothing of something: its flags do not suit its peers"
-    )]
+    #[error("rank {rank}, step {step}: the step's flags do not fit together")]
     Malformed { rank: Rank, step: usize },
 
     #[error("rank {rank}, step {step}: peer {peer} is itself or not in the group")]
     BadPeer { rank: Rank, step: usize, peer: Rank },
 
-    #[error("rank {rank}, step {step}: part {part} of {n_parts}")]
+    #[error("rank {rank}, step {step}: no part {part}: there are {n_parts} parts")]
     BadPart { rank: Rank, step: usize, part: Part, n_parts: usize },
 
     #[error("rank {rank}, step {step}: expects part {expected} from {from}, which sent {arrived}")]
@@ -54,16 +55,19 @@ pub enum Fault {
     #[error("part {part} from {from} to {to} is never received")]
     Undelivered { from: Rank, to: Rank, part: Part },
 
-    #[error("rank {rank}, step {step}: concerns part {part}, but part {held} is held")]
+    #[error(
+        "rank {rank}, step {step}: concerns part {part}, which does not fit what is held from part \
+         {held} on"
+    )]
     OtherPartHeld { rank: Rank, step: usize, part: Part, held: Part },
 
     #[error(
-        "rank {rank}, step {step}: of other numbers of ranks' values are the parts of a message, \
-         or of what is held behind the first, here part {part}"
+        "rank {rank}, step {step}: the parts of a message, or the held parts behind the first, \
+         combine different numbers of ranks' values, here from part {part} on"
     )]
     Uneven { rank: Rank, step: usize, part: Part },
 
-    #[error("rank {rank}, step {step}: would overwrite what is held of part {part}")]
+    #[error("rank {rank}, step {step}: would overwrite the held part {part}")]
     HoldingLost { rank: Rank, step: usize, part: Part },
 
     #[error("rank {rank}: part {part} is still held at the end")]
@@ -95,6 +99,8 @@ pub enum Fault {
     #[error("rank {rank} never stores part {part}")]
     NeverStored { rank: Rank, part: Part },
 
-    #[error("rank {rank}, step {step}: may store other bits of part {part} than rank {other} did")]
+    #[error(
+        "rank {rank}, step {step}: may store part {part} with other bits than rank {other} did"
+    )]
     DifferentBits { rank: Rank, step: usize, part: Part, other: Rank },
 }

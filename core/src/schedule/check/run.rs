@@ -1,4 +1,4 @@
-//! Symbols of several parts: what a message carries, and what a rank holds.
+//! Symbols of several parts: the contents of a message or of a holding.
 
 use alloc::vec::Vec;
 use core::mem::take;
@@ -7,7 +7,7 @@ use super::value::PartValue;
 use crate::bundle::Placement;
 use crate::schedule::Part;
 
-/// Values of parts, in order.
+/// Parts and their values, in order.
 #[derive(Clone, Default)]
 pub(super) struct ValueRun(pub(super) Vec<(Part, PartValue)>);
 
@@ -16,7 +16,7 @@ impl ValueRun {
         self.0.len()
     }
 
-    /// The first part of one that is not empty.
+    /// The first part of a run that is not empty.
     pub(super) fn first(&self) -> Part {
         self.0[0].0
     }
@@ -25,12 +25,12 @@ impl ValueRun {
         self.0.iter().map(|(part, _)| *part)
     }
 
-    /// Whether these parts are at these places.
+    /// Returns whether these parts are at these places.
     pub(super) fn has_at(&self, places: Placement, mut parts: impl Iterator<Item = Part>) -> bool {
         (0..places.n_parts()).all(|index| parts.next() == Some(self.0[places.nth(index)].0))
     }
 
-    /// Takes out what is at these places.
+    /// Removes the parts at these places and returns them.
     pub(super) fn take_out(&mut self, places: Placement) -> Self {
         let mut taken = Self::default();
         for (place, value) in take(&mut self.0).into_iter().enumerate() {
@@ -42,7 +42,7 @@ impl ValueRun {
         taken
     }
 
-    /// Puts another in, which has these places then.
+    /// Inserts another run so that its parts end up at these places.
     pub(super) fn put_in(&mut self, other: Self, places: Placement) {
         let mut held = take(&mut self.0).into_iter();
         for (index, value) in other.0.into_iter().enumerate() {
@@ -53,7 +53,7 @@ impl ValueRun {
         self.0.extend(held);
     }
 
-    /// Whether all from this place on are made of as many ranks' values.
+    /// Returns whether all parts from this place on combine the same number of ranks' values.
     pub(super) fn is_even_from(&self, place: usize) -> bool {
         let mut numbers = self.0[place..].iter().map(|(_, value)| value.contributors.len());
         numbers.next().is_none_or(|first| numbers.all(|number| number == first))

@@ -31,13 +31,13 @@ fn roots(collective: Collective, size: usize) -> Vec<usize> {
     vec![0, 1, size / 2, size - 1]
 }
 
-/// How many parts messages may carry where schedules make use of it.
+/// Values of `max_run` to test; only scatter and gather depend on it.
 fn max_runs(collective: Collective) -> &'static [u16] {
     use Collective::{Gather, Scatter};
     if matches!(collective, Scatter | Gather) { &[1, 2, 3, 4, 8, u16::MAX] } else { &[1] }
 }
 
-/// All calls that `schedule` supports with these sizes.
+/// All calls of these sizes that `schedule` supports.
 fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) -> Vec<ProgramSpec> {
     let supported = Collective::ALL.into_iter().filter(|&c| schedule.supports(c));
     supported
@@ -68,7 +68,7 @@ fn every_schedule_is_right(parity: usize) {
     let sizes = (1..=64).chain(LARGE_SIZES).filter(|size| size % 2 == parity);
     for &schedule in ALL {
         for call in calls(schedule, sizes.clone()) {
-            // Parts of an all-to-all are as many as pairs of ranks.
+            // An all-to-all has as many parts as pairs of ranks.
             if call.collective == Collective::AllToAll && call.size > 129 {
                 continue;
             }
@@ -114,7 +114,7 @@ fn circulant_graphs_cost_what_their_documentation_says() {
             [(Collective::AllReduce, 2), (Collective::ReduceScatter, 1), (Collective::AllGather, 1)]
         {
             let call = call(collective, n, 0);
-            let (summary, messages) = messages(&Circulant, call).expect("it is right");
+            let (summary, messages) = messages(&Circulant, call).expect("a correct schedule");
             let n_rounds = factor * ceil_log2(n);
             assert_eq!(summary.critical_path, n_rounds, "{call:?}");
             assert_eq!(summary.n_messages, n * n_rounds, "{call:?}");
@@ -140,7 +140,8 @@ fn recursive_halving_costs_what_its_documentation_says() {
             [(Collective::AllReduce, 2), (Collective::ReduceScatter, 1), (Collective::AllGather, 1)]
         {
             let call = call(collective, n, 0);
-            let (summary, messages) = messages(&RecursiveHalving, call).expect("it is right");
+            let (summary, messages) =
+                messages(&RecursiveHalving, call).expect("a correct schedule");
             let extra = match collective {
                 _ if n.is_power_of_two() => 0,
                 Collective::AllReduce => 4,
@@ -213,7 +214,8 @@ fn a_broadcast_in_two_halves_costs_what_its_documentation_says() {
     for n in (2..=64).chain(LARGE_SIZES) {
         for root in roots(Collective::Broadcast, n) {
             let call = call(Collective::Broadcast, n, root);
-            let (summary, messages) = messages(&ScatterAllGather, call).expect("it is right");
+            let (summary, messages) =
+                messages(&ScatterAllGather, call).expect("a correct schedule");
             assert!(summary.critical_path <= 2 * ceil_log2(n), "{call:?}: {summary:?}");
             let of_root = messages.iter().filter(|message| message.from == call.root);
             let n_parts: usize = of_root.map(|message| message.n_parts).sum();
@@ -227,7 +229,8 @@ fn a_reduce_in_two_halves_costs_what_its_documentation_says() {
     for n in (2..=64).chain(LARGE_SIZES) {
         for root in roots(Collective::Reduce, n) {
             let call = call(Collective::Reduce, n, root);
-            let (summary, messages) = messages(&ReduceScatterGather, call).expect("it is right");
+            let (summary, messages) =
+                messages(&ReduceScatterGather, call).expect("a correct schedule");
             assert!(summary.critical_path <= 2 * ceil_log2(n), "{call:?}: {summary:?}");
             let to_root = messages.iter().filter(|message| message.to == call.root);
             let n_parts: usize = to_root.map(|message| message.n_parts).sum();
@@ -243,13 +246,13 @@ fn a_double_tree_costs_what_its_documentation_says() {
             [(Collective::Broadcast, 1), (Collective::Reduce, 1), (Collective::AllReduce, 2)]
         {
             let call = call(collective, n, 0);
-            let (summary, messages) = messages(&DoubleTree, call).expect("it is right");
-            // Of one round, whose halves follow each other.
+            let (summary, messages) = messages(&DoubleTree, call).expect("a correct schedule");
+            // For one round; its two halves follow each other.
             assert!(summary.critical_path <= ways * 4 * ceil_log2(n), "{call:?}: {summary:?}");
             assert_eq!(summary.n_messages, ways * 2 * (n - 1), "{call:?}");
             for rank in 0..n {
-                // Halves of the array: who sends to two ranks in one tree sends to none in the
-                // other.
+                // Counted in halves of the array. A rank that sends to two ranks in one tree sends
+                // to none in the other.
                 let sent = messages.iter().filter(|message| message.from == Rank::new(rank));
                 let received = messages.iter().filter(|message| message.to == Rank::new(rank));
                 let most = 2 * ways;
@@ -262,7 +265,7 @@ fn a_double_tree_costs_what_its_documentation_says() {
 #[test]
 fn short_parts_take_as_many_messages_as_there_are_levels() {
     for n in (2..=64).chain(LARGE_SIZES) {
-        // All parts of a subtree fit a message if half of all do.
+        // If half of all parts fit a message, so do all parts of a subtree.
         for max_run in [n.next_power_of_two() as u16 / 2, n as u16, u16::MAX] {
             let scatter = call(Collective::Scatter, n, n / 3).with_runs(max_run);
             let gather = call(Collective::Gather, n, n / 3).with_runs(max_run);
@@ -281,7 +284,7 @@ fn an_all_to_all_costs_what_its_documentation_says() {
         for schedule in [&Linear as &dyn Schedule, &Pairwise] {
             let summary = expect_right(schedule, call(Collective::AllToAll, n, 0));
             assert_eq!(summary.n_messages, n * (n - 1), "{}", schedule.name());
-            // In each of n turns a rank is left over, or two are.
+            // In each of n turns, one or two ranks have no partner.
             let turns = if schedule.name() == "pairwise" && n > 2 { n } else { n - 1 };
             assert_eq!(summary.critical_path, turns, "{} of {n}", schedule.name());
         }
@@ -292,11 +295,11 @@ fn an_all_to_all_costs_what_its_documentation_says() {
 fn an_all_to_all_in_rounds_costs_what_its_documentation_says() {
     for n in (2..=64).chain([100, 127, 128, 129]) {
         let call = call(Collective::AllToAll, n, 0);
-        let (summary, messages) = messages(&Bruck, call).expect("it is right");
+        let (summary, messages) = messages(&Bruck, call).expect("a correct schedule");
         let n_rounds = ceil_log2(n);
         assert_eq!(summary.critical_path, n_rounds, "{n} ranks");
         assert_eq!(summary.n_messages, n * n_rounds, "{n} ranks");
-        // A part makes as many hops as its distance has bits.
+        // A part makes one hop for each one bit of its distance.
         let n_hops: usize = (1..n).map(|distance| distance.count_ones() as usize).sum();
         let n_parts: usize = messages.iter().map(|message| message.n_parts).sum();
         assert_eq!(n_parts, n * n_hops, "{n} ranks");

@@ -1,5 +1,5 @@
-//! Values as symbols: who contributed, in which tree of combinations, and whether the wire came
-//! between.
+//! Values as symbols: the contributors, the tree of combinations, and whether the value crossed the
+//! wire.
 
 use alloc::rc::Rc;
 
@@ -7,14 +7,14 @@ use super::bit_set::BitSet;
 use crate::schedule::Part;
 use crate::transport::Rank;
 
-/// What is known of some values.
+/// Symbol of the values of one part.
 #[derive(Clone)]
 pub(super) struct PartValue {
-    /// Shared with copies: what only moves is the same everywhere.
+    /// Shared with copies, because moving a value does not change its contributors.
     pub(super) contributors: Rc<BitSet>,
     /// Fingerprint of the tree of combinations.
     pub(super) tree: u64,
-    /// Whether these are the values a receiver decodes.
+    /// True if these are the values that a receiver decodes.
     pub(super) as_sent: bool,
 }
 
@@ -26,7 +26,7 @@ impl PartValue {
         Self { contributors: Rc::new(contributors), tree, as_sent: false }
     }
 
-    /// Becomes the reduction of both, or tells a rank that contributed to both.
+    /// Combines both values in `self`. Returns a rank as the error if it contributed to both.
     pub(super) fn combine(&mut self, other: &Self) -> Result<(), Rank> {
         if let Some(r) = self.contributors.first_common(&other.contributors) {
             return Err(Rank::new(r));
@@ -39,7 +39,7 @@ impl PartValue {
     }
 }
 
-/// A bijection that leaves no pattern (the output function of SplitMix64; Steele, Lea, Flood 2014).
+/// A bijection that destroys patterns (the output function of SplitMix64; Steele, Lea, Flood 2014).
 fn scramble(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,15 @@
-//! Two levels of the all-to-all: what the ranks of one place in each node have for each other's
-//! nodes goes between those ranks, and then inside the nodes.
+//! Two levels of the all-to-all: parts first travel between ranks at the same place of each node,
+//! and then inside the nodes.
 //!
-//! A rank sends the rank of its place in each other node all that it has for that node: a row of k
-//! parts. It then holds such a row of each node's rank of its place, its own node's included, and
-//! sends each other rank of its node what is for that one: a part of each row. Rows begin with the
-//! part for the rank of that place and go around the node, so what is sent next is always the last
-//! of each.
+//! A rank sends all its parts for another node to the rank at its own place there: a row of k
+//! parts. It then holds one such row from each node's rank at its place, its own row included. Next
+//! it sends each other rank of its node the parts for that rank: one part of each row. Rows begin
+//! with the part for the rank at that place and go around the node. So the parts to send next are
+//! always the last of each row.
 //!
-//! Of m bytes each rank sends (N − 1)/N to other nodes, as it would directly, but in N − 1 messages
-//! in place of n − k. All that it holds must fit a frame, and ranks must know all lengths.
+//! Each rank sends (N − 1)/N of its m bytes to other nodes, as it would directly, but in N − 1
+//! messages instead of n − k. All parts that a rank holds must fit one frame, and every rank must
+//! know the length of every part.
 //!
 //! Cost, with latencies α between nodes and α′ inside, and β and β′ per byte:
 //!
@@ -22,7 +23,7 @@ use super::NodePlace;
 use crate::schedule::{Part, ProgramSpec, SourceRows, Step};
 use crate::transport::Rank;
 
-/// A rank's place in an all-to-all.
+/// A rank in an all-to-all on two levels.
 pub(super) struct NodeAllToAll {
     call: ProgramSpec,
     place: NodePlace,
@@ -34,8 +35,9 @@ impl NodeAllToAll {
     }
 
     pub(super) const fn n_steps(&self) -> usize {
-        // Between nodes, the own node's row, inside, and what is for the rank itself: of it, and
-        // of others.
+        // Sends and receives between nodes, taking the own node's row, sends and receives inside
+        // the node, and two stores of parts for the rank itself: its own part, and those from other
+        // nodes.
         2 * (self.place.n_nodes - 1) + 1 + 2 * (self.place.per_node - 1) + 2
     }
 
@@ -59,28 +61,29 @@ impl NodeAllToAll {
         }
         let index = index - far;
         if index < near {
-            // The farthest first: the last of each row.
+            // The farthest rank first: its parts are the last of each row.
             let distance = near - index;
             let to = self.place.inside(distance);
             let step = self.column(Step::own, (me, to), n_nodes, distance + 1);
             return step.to(to);
         }
         let Some(index) = index.checked_sub(near + 1) else {
-            // Of the other nodes' ranks: the last one's row came first.
+            // The parts from the other nodes' ranks. The row from the last of these nodes came
+            // first.
             return self.column(Step::own, (self.place.across(far), me), far, 0).store();
         };
         let from = self.place.inside(index + 1);
         self.column(|part| Step::receive(part, from), (from, me), n_nodes, 0).store()
     }
 
-    /// A step on what one rank has for `len` of a node, from this one on.
+    /// A step on the parts from `source` for `len` ranks of a node, from rank `first` on.
     fn row(&self, step: impl Fn(Part) -> Step, source: Rank, first: Rank, len: usize) -> Step {
         let rows = SourceRows { len: len as u16, back: 0, ..self.rows(0) };
         step(self.call.part_between(source, first)).run(len).in_rows(rows)
     }
 
-    /// A step on what ranks of one place in `n` nodes, from this one's node back, have for another:
-    /// the last parts of rows of `held`.
+    /// A step on the parts for rank `to` from the ranks at one place of `n` nodes: rank `first` and
+    /// the nodes before its node. They are the last parts of held rows of `held` parts.
     fn column(
         &self,
         step: impl Fn(Part) -> Step,

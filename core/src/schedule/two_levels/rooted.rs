@@ -1,23 +1,24 @@
-//! Two levels of the collectives with a root: every part crosses to each node, or from it, once.
+//! Two levels of the collectives with a root: each part crosses once to each node, or once from it.
 //!
-//! *Broadcast.* The array is cut into k parts, and part s travels between nodes among their ranks
-//! of place s, from node to node along a chain that begins at the root's. There the parts come
-//! along a chain of the node's ranks, from the root on. In the other nodes each goes around a ring,
-//! from the rank that it came to.
+//! *Broadcast.* The array is cut into k parts. Part s travels between nodes among their ranks at
+//! place s, along a chain of nodes that begins at the root's node. In the root's node the parts
+//! come along a chain of its ranks, from the root on. In each other node a part goes around a ring
+//! of the ranks, from the rank at which it arrived.
 //!
 //! *Reduce.* The mirror image: each part goes around the ring of a node's ranks, so that place s
-//! has the node's sum of part s; that meets the sum of the nodes farther from the root's, and moves
-//! on to the nearer one. In the root's node what is complete goes to the root.
+//! has the node's sum of part s. That sum is added to the sum of the nodes farther from the root's,
+//! and moves on to the next nearer node. In the root's node, completed parts go to the root.
 //!
-//! *Scatter.* The root sends the parts of other nodes' ranks of place s to place s of its own node,
-//! which sends them to where they belong. *Gather.* The mirror image.
+//! *Scatter.* The root sends the parts for ranks at place s of other nodes to place s of its own
+//! node, which sends them to their owners. *Gather.* The mirror image.
 //!
-//! Of m bytes a rank sends at most m/k of a broadcast or reduce to other nodes, and (N − 1)/n·m of
-//! a scatter, or receives so many of a gather, all k ranks of a node side by side. Along a chain
-//! one rank of each node sends all m; of a scatter down a binomial tree the root sends (n − k)/n·m.
+//! In a broadcast or reduce of m bytes, a rank sends at most m/k bytes to other nodes. In a scatter
+//! it sends at most (N − 1)/n·m bytes to them, and in a gather it receives at most as many from
+//! them. All k ranks of a node do so side by side. Along a chain, one rank of each node sends all m
+//! bytes; in a scatter down a binomial tree, the root sends (n − k)/n·m bytes to other nodes.
 //!
-//! Cost for m bytes, with latencies α between nodes and α′ inside, and β and β′ per byte; in a
-//! reduce β′ with what it takes to reduce a byte:
+//! Cost for m bytes, with latencies α between nodes and α′ inside, and β and β′ per byte. In a
+//! reduce, β′ includes the time to reduce a byte.
 //!
 //! | collective | messages one after the other | time |
 //! |---|---|---|
@@ -25,8 +26,8 @@
 //! | reduce | 2k + N − 3 | (N − 1)·(α + m/k·β) + (2k − 2)·(α′ + m/k·β′) |
 //! | scatter, gather | n − 1 | (N − 1)·(α + m/n·β) + (n − N)·(α′ + m/n·β′) |
 //!
-//! In r rounds, which follow each other, a broadcast or reduce of a long array takes the larger of
-//! m/k·β and m·β′, and 1/r of what the table says.
+//! With r rounds that follow each other, a broadcast or reduce of a long array takes the larger of
+//! m/k·β and m·β′, plus 1/r of the time in the table.
 //!
 //! Source: pipelined chains as in [`Chain`](crate::schedule::Chain), one for each place, as in the
 //! hierarchical collectives of MPI libraries (docs/algorithms.md).
@@ -35,14 +36,14 @@ use super::NodePlace;
 use crate::schedule::{Collective, Part, ProgramSpec, Step};
 use crate::transport::Rank;
 
-/// A rank's place, seen from the root.
+/// Position of a rank, seen from the root.
 pub(super) struct NodeTree {
     collective: Collective,
     place: NodePlace,
     root: Rank,
-    /// The root's place in its node.
+    /// Place of the root in its node.
     root_place: usize,
-    /// How many nodes after the root's.
+    /// Number of nodes from the root's node on to this rank's.
     distance: usize,
 }
 
@@ -80,10 +81,10 @@ impl NodeTree {
 
     fn broadcast(&self, index: usize) -> Step {
         let NodePlace { per_node: k, place, .. } = self.place;
-        // The part that is handled first; those of the places before follow.
+        // The part that is handled first. The parts of the places before it follow.
         let first = if self.is_home() { self.root_place } else { place };
         let own_nth = (first + k - place) % k;
-        // The part of the own place is sent to the next node, and then inside.
+        // The part of the rank's own place goes to the next node, and then around this one.
         let sends_own = !self.is_farthest();
         let nth = if sends_own && index > own_nth { index - 1 } else { index };
         let part = Part::new((first + k - nth) % k);
@@ -98,7 +99,7 @@ impl NodeTree {
             return source.to(self.place.across(1)).keep();
         }
         let step = if sends_own && index == own_nth + 1 { Step::own(part) } else { source };
-        // A part ends at the rank before the one where it came to the node.
+        // A part ends at the rank before the one at which it arrived in the node.
         let ends_here = if self.is_home() { self.after_root() == k - 1 } else { nth == k - 1 };
         if ends_here { step.store() } else { step.store().to(self.place.inside(1)) }
     }
@@ -117,11 +118,11 @@ impl NodeTree {
             return if self.is_farthest() { step.to(nearer) } else { step.keep() };
         }
         if index > k {
-            // What is complete at other places of the root's node.
+            // A part that is complete at another place of the root's node.
             let from = self.place.inside(index - k);
             return Step::receive(Part::new(from.index() % k), from).store();
         }
-        // The node's sum meets that of the nodes farther away.
+        // The node's sum meets the sum of the nodes farther away.
         let step = Step::receive(part, self.place.across(1)).reduce();
         if self.is_root() {
             step.store()
@@ -133,7 +134,7 @@ impl NodeTree {
     }
 
     fn scatter(&self, index: usize) -> Step {
-        // The root's own node comes last, and the own part last of all.
+        // The root's own node comes last, and the root's own part last of all.
         let NodePlace { per_node: k, n_nodes, .. } = self.place;
         if !self.is_home() {
             return Step::receive(self.own_part(), self.gate()).store();
@@ -152,7 +153,7 @@ impl NodeTree {
     }
 
     fn gather(&self, index: usize) -> Step {
-        // The root's own node comes first, and the own part first of all.
+        // The root's own node comes first, and the root's own part first of all.
         let NodePlace { per_node: k, .. } = self.place;
         if !self.is_home() {
             return Step::own(self.own_part()).to(self.gate());
@@ -175,17 +176,17 @@ impl NodeTree {
         self.is_home() && self.place.place == self.root_place
     }
 
-    /// Whether the rank is in the root's node.
+    /// Returns whether the rank is in the root's node.
     const fn is_home(&self) -> bool {
         self.distance == 0
     }
 
-    /// Whether its node is the last one from the root's.
+    /// Returns whether the rank's node is the last of the chain that begins at the root's node.
     const fn is_farthest(&self) -> bool {
         self.distance + 1 == self.place.n_nodes
     }
 
-    /// How many places after the root's.
+    /// Number of places from the root's place on to this rank's, around the node.
     const fn after_root(&self) -> usize {
         (self.place.place + self.place.per_node - self.root_place) % self.place.per_node
     }
@@ -198,13 +199,13 @@ impl NodeTree {
         Part::new(self.me().index())
     }
 
-    /// The rank so many nodes and places after this one.
+    /// The rank `nodes` nodes and `places` places after this one.
     const fn member(&self, nodes: usize, places: usize) -> Rank {
         let NodePlace { n_nodes, per_node, node, place } = self.place;
         Rank::new((node + nodes) % n_nodes * per_node + (place + places) % per_node)
     }
 
-    /// The rank of the same place in the root's node.
+    /// The rank at the same place in the root's node.
     const fn gate(&self) -> Rank {
         self.member(self.place.n_nodes - self.distance, 0)
     }

@@ -1,4 +1,4 @@
-//! They are right for any nodes, and send as little between them as they say.
+//! Two levels are correct for all node layouts, and send as little between nodes as documented.
 
 use super::*;
 use crate::schedule::check::{Message, check, messages};
@@ -19,7 +19,7 @@ fn call(collective: Collective, n_nodes: usize, per_node: usize, root: usize) ->
     ProgramSpec::new(collective, n_nodes * per_node, Rank::new(root)).with_nodes(per_node)
 }
 
-/// All calls of these nodes, of a few roots if there are many.
+/// All calls with this node layout, with a few of the roots if there are many ranks.
 fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = ProgramSpec> {
     let n = n_nodes * per_node;
     let roots = move |collective: Collective| {
@@ -33,7 +33,7 @@ fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = ProgramSpec> {
 
 /// The messages between nodes.
 fn far(call: ProgramSpec) -> Vec<Message> {
-    let (_, messages) = messages(&TwoLevels, call).expect("it is right");
+    let (_, messages) = messages(&TwoLevels, call).expect("a correct schedule");
     messages.into_iter().filter(|message| !call.is_near(message.from, message.to)).collect()
 }
 
@@ -48,7 +48,7 @@ fn it_is_right_for_any_nodes() {
     }
 }
 
-/// In parts, of which all together are the array.
+/// Counted in parts, which together are the array.
 #[test]
 fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
     for (n_nodes, k) in [(2, 2), (3, 4), (5, 2), (8, 8), (2, 5)] {
@@ -80,7 +80,7 @@ fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
 fn messages_of_an_all_to_all_are_of_all_ranks_of_a_node_or_for_them() {
     for (n_nodes, k) in [(2, 2), (3, 4), (5, 2), (8, 8), (2, 5)] {
         let call = call(Collective::AllToAll, n_nodes, k, 0);
-        let (summary, messages) = messages(&TwoLevels, call).expect("it is right");
+        let (summary, messages) = messages(&TwoLevels, call).expect("a correct schedule");
         assert_eq!(summary.n_messages, call.size * (n_nodes + k - 2), "{call:?}");
         for message in messages {
             let is_near = call.is_near(message.from, message.to);
@@ -90,7 +90,7 @@ fn messages_of_an_all_to_all_are_of_all_ranks_of_a_node_or_for_them() {
     }
 }
 
-/// And never from one place of a node to another's.
+/// A message between nodes never goes from one place to another.
 #[test]
 fn all_places_of_a_node_send_side_by_side() {
     for (n_nodes, k) in [(2, 2), (3, 4), (4, 3)] {
@@ -103,19 +103,19 @@ fn all_places_of_a_node_send_side_by_side() {
     }
 }
 
-/// What is encoded for another node is the sum of its ranks' values.
+/// The value that is encoded for another node is the sum of the node's operands.
 #[test]
 fn a_nodes_values_are_added_before_they_leave_it() {
     for call in [(2, 3), (4, 2)].into_iter().flat_map(|(n, k)| calls(n, k)) {
         let n_combined = if call.collective.reduces() { call.ranks_per_node } else { 1 };
         assert_eq!(TwoLevels.n_combined(call), n_combined, "{call:?}");
-        assert_eq!(call.by(&TwoLevels), call, "it is told of nodes");
+        assert_eq!(call.by(&TwoLevels), call, "the node layout is not hidden");
     }
 }
 
 #[test]
 fn where_there_are_no_two_levels_it_is_the_default() {
-    // One node, nodes of one rank, and such as do not come out even.
+    // One node, nodes of one rank, and nodes of unequal size.
     for (size, per_node) in [(4, 4), (4, 8), (4, 1), (5, 2), (1, 1)] {
         for collective in SUPPORTED {
             let call = ProgramSpec::new(collective, size, Rank(0)).with_nodes(per_node);

@@ -1,4 +1,4 @@
-//! Rows as people write them. [`rows`](super) says how.
+//! Selection rules as text, in the format that [`rows`](super) defines.
 
 use super::{LinkFilter, SelectionRule};
 use crate::schedule::{self, Collective, Schedule};
@@ -7,17 +7,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// Why a text is no list of rows.
+/// Reason why a text is not a list of rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseRulesError {
-    /// Fewer than four fields, or more than there can be.
+    /// A rule has fewer than four fields, or too many.
     #[error(
-        "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:-64K:ring, \
-         with link=RATES or node=RANKS before the schedule where that matters"
+        "`{row}` is not a rule; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as in \
+         all-reduce:2-16:-64K:ring, with link=RATES or node=RANKS before the schedule if the rule \
+         depends on them"
     )]
     Fields {
-        /// The row.
+        /// The rule's text.
         row: String,
     },
     /// No collective has this name.
@@ -34,7 +35,7 @@ pub enum ParseRulesError {
     },
     /// The schedule cannot do the collective.
     #[error(
-        "the schedule {schedule} has no {}; write one of {}",
+        "the schedule {schedule} does not support {}; write one of {}",
         collective.name(),
         schedules(Some(*collective))
     )]
@@ -44,29 +45,29 @@ pub enum ParseRulesError {
         /// The collective.
         collective: Collective,
     },
-    /// No number, and no range of numbers.
-    #[error("`{range}` is no range; write 8, 2-16, 64K-1M or 1M-")]
+    /// A text is neither a number nor a range of numbers.
+    #[error("`{range}` is not a number or range; write 8, 2-16, 64K-1M or 1M-")]
     Range {
         /// The text.
         range: String,
     },
-    /// Between bytes and schedule, nothing that a row can depend on.
-    #[error("`{condition}` is no condition; write link=-10gbit, link=unknown or node=2-")]
+    /// A field between bytes and schedule is not a known condition.
+    #[error("`{condition}` is not a condition; write link=-10gbit, link=unknown or node=2-")]
     Condition {
         /// The text.
         condition: String,
     },
-    /// No rate, and no range of rates.
+    /// A text is neither a rate nor a range of rates.
     #[error(
-        "`{rates}` is no range of link rates; write unknown, 10gbit, 1gbit-10gbit, -250mbit or \
+        "`{rates}` is not a range of link rates; write unknown, 10gbit, 1gbit-10gbit, -250mbit or \
          10gbit-"
     )]
     Rates {
         /// The text.
         rates: String,
     },
-    /// A second condition of a kind.
-    #[error("`{condition}` is the second of its kind; write one range, or another row")]
+    /// A rule has a second condition of the same kind.
+    #[error("`{condition}` repeats a condition of this rule; write one range, or another rule")]
     Repeated {
         /// The text.
         condition: String,
@@ -89,37 +90,37 @@ fn collectives() -> impl fmt::Display {
     NameList(Collective::ALL.iter().map(|collective| collective.name()))
 }
 
-/// Those that have a collective, or all.
+/// Schedules that support a collective, or all schedules.
 fn schedules(collective: Option<Collective>) -> impl fmt::Display {
     let has = move |known: &&&dyn Schedule| collective.is_none_or(|it| known.supports(it));
     NameList(schedule::ALL.iter().filter(has).map(|known| known.name()))
 }
 
-/// Reads rows, `COLLECTIVE:RANKS:BYTES[:link=RATES][:node=RANKS]:SCHEDULE` with commas between
+/// Reads rules, `COLLECTIVE:RANKS:BYTES[:link=RATES][:node=RANKS]:SCHEDULE` with commas between
 /// them.
 ///
 /// # Errors
-/// What is wrong with the first row that is none.
+/// The mistake in the first invalid rule.
 ///
 /// # Examples
 /// ```
 /// use foldwire::select::{LinkFilter, parse};
 ///
-/// let rows = parse("all-reduce:2-16:-64K:recursive-doubling, all-reduce::1M-:ring")?;
-/// assert_eq!(rows[0].n_bytes, 0..=65536);
+/// let rules = parse("all-reduce:2-16:-64K:recursive-doubling, all-reduce::1M-:ring")?;
+/// assert_eq!(rules[0].n_bytes, 0..=65536);
 ///
-/// // Long arrays, over links of at most 10 Gbit/s; then those where ranks share nodes.
-/// let rows = parse("all-reduce::1M-:link=-10gbit:pairwise,all-reduce:::node=2-:two-levels")?;
-/// assert_eq!(rows[0].links, LinkFilter::Rates(0..=1_250_000_000));
-/// assert_eq!(rows[1].ranks_per_node, 2..=usize::MAX);
+/// // Long arrays over links of at most 10 Gbit/s; then arrays on ranks that share nodes.
+/// let rules = parse("all-reduce::1M-:link=-10gbit:pairwise,all-reduce:::node=2-:two-levels")?;
+/// assert_eq!(rules[0].links, LinkFilter::Rates(0..=1_250_000_000));
+/// assert_eq!(rules[1].ranks_per_node, 2..=usize::MAX);
 /// # Ok::<(), foldwire::select::ParseRulesError>(())
 /// ```
 pub fn parse(text: &str) -> Result<Vec<SelectionRule>, ParseRulesError> {
-    let rows = text.split(',').map(str::trim).filter(|row| !row.is_empty());
-    rows.map(row).collect()
+    let rules = text.split(',').map(str::trim).filter(|rule| !rule.is_empty());
+    rules.map(rule).collect()
 }
 
-fn row(text: &str) -> Result<SelectionRule, ParseRulesError> {
+fn rule(text: &str) -> Result<SelectionRule, ParseRulesError> {
     let fields: Vec<&str> = text.split(':').map(str::trim).collect();
     let [collective, ranks, n_bytes, conditions @ .., name] = &fields[..] else {
         return Err(ParseRulesError::Fields { row: text.into() });
@@ -145,12 +146,12 @@ fn row(text: &str) -> Result<SelectionRule, ParseRulesError> {
         let schedule = schedule.name();
         return Err(ParseRulesError::Unsupported { schedule, collective });
     }
-    let mut row = SelectionRule::new(collective, schedule);
-    row.ranks = sizes(ranks, plain)?;
-    row.n_bytes = sizes(n_bytes, scaled)?;
-    row.links = links.unwrap_or(row.links);
-    row.ranks_per_node = nodes.unwrap_or(row.ranks_per_node);
-    Ok(row)
+    let mut rule = SelectionRule::new(collective, schedule);
+    rule.ranks = sizes(ranks, plain)?;
+    rule.n_bytes = sizes(n_bytes, scaled)?;
+    rule.links = links.unwrap_or(rule.links);
+    rule.ranks_per_node = nodes.unwrap_or(rule.ranks_per_node);
+    Ok(rule)
 }
 
 /// A range that may be left out.
@@ -164,7 +165,7 @@ fn sizes(
     range(text, number, usize::MAX).ok_or_else(|| ParseRulesError::Range { range: text.into() })
 }
 
-/// A range of a condition.
+/// The range in a condition.
 fn given(text: &str) -> Result<RangeInclusive<usize>, ParseRulesError> {
     let wrong = || ParseRulesError::Range { range: text.into() };
     range(text, plain, usize::MAX).ok_or_else(wrong)
@@ -178,7 +179,7 @@ fn rates(text: &str) -> Result<LinkFilter, ParseRulesError> {
     range(text, rate, u64::MAX).map(LinkFilter::Rates).ok_or_else(wrong)
 }
 
-/// A number, or a range of which either end may be left out.
+/// A number, or a range whose ends may each be left out.
 fn range<N: Copy + Default + PartialOrd>(
     text: &str,
     number: fn(&str) -> Option<N>,
@@ -199,7 +200,7 @@ fn plain(text: &str) -> Option<usize> {
     whole(text)
 }
 
-/// Digits without a sign.
+/// A number in digits, without a sign.
 fn whole<N: core::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
 }
@@ -226,7 +227,7 @@ fn rate(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (ones, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    // No unit has more decimals in whole bits.
+    // With more decimals the rate is no whole number of bits in any unit.
     if fraction.len() > 9 {
         return None;
     }
@@ -252,10 +253,10 @@ mod tests {
     fn the_first_row_that_fits_is_taken() {
         let text = "all-reduce:2-8:-64K:recursive-doubling, all-reduce:4::pairwise,\
                     broadcast::1M-:chain,";
-        let rows = parse(text).expect("rows");
+        let rules = parse(text).expect("valid rules");
         let found = |collective, size, n_bytes| {
             let call = ProgramSpec::new(collective, size, Rank(0));
-            first_of(&rows, call, n_bytes, over(None)).map(Schedule::name)
+            first_of(&rules, call, n_bytes, over(None)).map(Schedule::name)
         };
         use Collective::{AllReduce, Broadcast};
         assert_eq!(found(AllReduce, 4, 65_536), Some("recursive-doubling"));
@@ -269,10 +270,10 @@ mod tests {
     fn a_row_is_for_its_links_and_nodes_alone() {
         let text = "all-reduce:::link=-1gbit:pairwise, all-reduce:::node=2-4 : two-levels,
                     all-reduce:::node=1:link=unknown:ring, all-reduce:::link=100gbit-:circulant";
-        let rows = parse(text).expect("rows");
+        let rules = parse(text).expect("valid rules");
         let found = |link_rate, per_node| {
             let call = ProgramSpec::new(Collective::AllReduce, 8, Rank(0)).with_nodes(per_node);
-            first_of(&rows, call, 1000, over(link_rate)).map(Schedule::name)
+            first_of(&rules, call, 1000, over(link_rate)).map(Schedule::name)
         };
         assert_eq!(found(Some(0.125e9), 4), Some("pairwise"));
         assert_eq!(found(Some(0.126e9), 4), Some("two-levels"));
@@ -282,8 +283,8 @@ mod tests {
         assert_eq!(found(None, 1), Some("ring"));
         assert_eq!(found(Some(12.5e9), 8), Some("circulant"));
         assert_eq!(found(Some(f64::INFINITY), 8), Some("circulant"));
-        // Without a condition, any.
-        let any = parse("all-reduce:::ring").expect("a row");
+        // A rule without conditions applies to all links and nodes.
+        let any = parse("all-reduce:::ring").expect("a valid rule");
         let call = ProgramSpec::new(Collective::AllReduce, 8, Rank(0)).with_nodes(4);
         for rate in [None, Some(1.0), Some(f64::MAX)] {
             assert!(first_of(&any, call, 0, over(rate)).is_some());
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_no_row_says_why() {
-        let wrong = |text: &str| parse(text).expect_err("it is wrong");
+        let wrong = |text: &str| parse(text).expect_err("the rule is invalid");
         assert!(matches!(wrong("all-reduce:ring"), ParseRulesError::Fields { .. }));
         assert!(matches!(wrong("all-reduce::ring"), ParseRulesError::Fields { .. }));
         assert!(matches!(wrong("all-reduce:::ring:5"), ParseRulesError::Condition { .. }));
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_says_what_can_be_written() {
-        let said = |text: &str| parse(text).expect_err("it is wrong").to_string();
+        let said = |text: &str| parse(text).expect_err("the rule is invalid").to_string();
         assert!(said("allreduce:::ring").contains("all-reduce, reduce-scatter, "));
         assert!(said("all-reduce:::rign").contains("ring, recursive-doubling, "));
         let of_broadcast = said("broadcast:::ring");
@@ -363,15 +364,15 @@ mod tests {
         ] {
             assert_eq!(parse(text).expect(text)[0].to_string(), text);
         }
-        let rows = parse("all-reduce::2048:node=2:link=2.5gbit:ring").expect("a row");
-        assert_eq!(rows[0].to_string(), "all-reduce::2K:link=2500mbit:node=2:ring");
+        let rules = parse("all-reduce::2048:node=2:link=2.5gbit:ring").expect("a valid rule");
+        assert_eq!(rules[0].to_string(), "all-reduce::2K:link=2500mbit:node=2:ring");
     }
 
     #[test]
     fn what_is_printed_reads_as_the_same_row() {
         let mut bits = 1u64;
         let mut draw = || {
-            // Knuth's multiplier: numbers of all lengths, round ones and none.
+            // Knuth's multiplier: numbers of all lengths, round and not round.
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let n = bits >> (bits >> 58);
             [n, 0, u64::MAX, n & !0x3ff, n / 1_000_000 * 125_000][(bits >> 32) as usize % 5]
@@ -387,18 +388,18 @@ mod tests {
                 pair if pair.start() % 3 == 1 => LinkFilter::Unknown,
                 pair => LinkFilter::Rates(pair),
             };
-            let row = SelectionRule::new(Collective::AllReduce, schedule::ALL[0])
+            let rule = SelectionRule::new(Collective::AllReduce, schedule::ALL[0])
                 .with_ranks(sizes(pair()))
                 .with_bytes(sizes(pair()))
                 .with_links(links)
                 .with_nodes(sizes(pair()));
-            let text = row.to_string();
+            let text = rule.to_string();
             let read = parse(&text).expect(&text).remove(0);
-            let parts = |row: &SelectionRule| {
-                let SelectionRule { ranks, n_bytes, links, ranks_per_node, .. } = row.clone();
-                (row.collective, ranks, n_bytes, links, ranks_per_node, row.schedule.name())
+            let parts = |rule: &SelectionRule| {
+                let SelectionRule { ranks, n_bytes, links, ranks_per_node, .. } = rule.clone();
+                (rule.collective, ranks, n_bytes, links, ranks_per_node, rule.schedule.name())
             };
-            assert_eq!(parts(&read), parts(&row), "{text}");
+            assert_eq!(parts(&read), parts(&rule), "{text}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Every kind of mistake is found, and says what it is.
+//! The checker finds every kind of mistake and names it.
 
 mod runs;
 
 use super::*;
 
-/// A schedule written out, to be damaged.
+/// A schedule as a table of steps, which tests damage.
 struct Table {
     n_parts: usize,
     min_run: usize,
@@ -21,7 +21,7 @@ impl Table {
         Self { n_parts, min_run, programs: ranks.map(program).collect() }
     }
 
-    /// With the same damage at every step in turn, where `damage` applies.
+    /// Applies `damage` to one step at a time, and calls `judge` for each program that it changed.
     fn each_damaged(
         &mut self,
         damage: impl Fn(&mut Vec<Step>, usize),
@@ -65,7 +65,7 @@ impl Schedule for Table {
     }
 }
 
-/// What the checker says of `schedule` after `damage` to its programs.
+/// Fault that the checker finds in `schedule` after `damage` to its programs.
 fn fault_after(
     schedule: &dyn Schedule,
     call: ProgramSpec,
@@ -81,7 +81,7 @@ fn fault_after(
 fn an_all_to_all_that_is_not_for_one_buffer_is_found() {
     let all_to_all = call(Collective::AllToAll, 3, 0);
     let fault = fault_after(&Linear, all_to_all, |programs| {
-        // Receives from the rank that it sends to only after that.
+        // Each rank receives from the rank before it, and only then sends to it.
         programs.iter_mut().for_each(|program| program.swap(1, 3));
     });
     let (rank, part) = (Rank(1), all_to_all.part_between(Rank(1), Rank(0)));
@@ -97,7 +97,7 @@ fn every_step_is_needed() {
                     program.remove(index);
                 },
                 |table, rank, index| {
-                    // Own values that are not put in a run may be used later as they are.
+                    // Local parts that are not put in a run may be used as they are later.
                     let is_taken = schedule.min_run(call) > 1
                         && schedule.step(call, Rank::new(rank), index).takes();
                     let is_found = is_taken || check(table, call).is_err();
@@ -192,8 +192,8 @@ fn kept_is_what_is_needed_again() {
             Table::of(schedule, call).each_damaged(
                 |program, index| {
                     let step = &mut program[index];
-                    // Keeping the local part, rather than a holding, promises only that it may be
-                    // used again.
+                    // Keeping the local part, rather than a holding, only says that it may be used
+                    // again.
                     if step.keep || step.from.is_some() {
                         step.keep = !step.keep;
                     }
@@ -285,7 +285,7 @@ fn a_missing_receive_is_found() {
     });
     assert_eq!(fault, Fault::Undelivered { from: Rank(0), to: Rank(1), part: Part(2) });
 
-    // Two frames for a rank that takes none: the second finds no room.
+    // Two frames for a rank that receives none: the second does not fit the link.
     let fault = fault_after(&Binomial, call(Collective::Scatter, 4, 0), |programs| {
         programs[2].clear();
     });
@@ -368,7 +368,7 @@ fn a_local_part_that_was_not_kept_is_found() {
 fn a_local_part_that_was_overwritten_is_found() {
     let all_reduce = call(Collective::AllReduce, 3, 0);
     let fault = fault_after(&RecursiveDoubling, all_reduce, |programs| {
-        // The guest still has its local part when the result comes; not after.
+        // The guest still has its local part when the result arrives, but not after that.
         programs[0][0].keep = true;
         programs[0].push(Step::own(Part(0)).to(Rank(1)));
     });
@@ -385,7 +385,7 @@ fn what_a_scan_stores_must_be_of_the_ranks_up_to_it() {
     assert_eq!(fault_after(&Chain, exclusive, stores_the_sum), wrong(Rank(2)));
     let stores_what_came = |programs: &mut [Vec<Step>]| programs[2][0].before = true;
     assert_eq!(fault_after(&Chain, inclusive, stores_what_came), wrong(Rank(2)));
-    // Before what, if nothing is added, or nobody is sent the sum?
+    // `before` needs a sum that is sent, and a received value that is stored and not kept.
     for damage in [
         (|step| step.own = false) as fn(&mut Step),
         |step| step.to = None,
@@ -401,7 +401,7 @@ fn what_a_scan_stores_must_be_of_the_ranks_up_to_it() {
 fn a_double_count_is_found() {
     let fault = fault_after(&RecursiveDoubling, call(Collective::AllReduce, 4, 0), |programs| {
         for program in programs {
-            // The first partner once more instead of the second.
+            // Repeat the exchange with the first partner instead of the second.
             program[2] = program[0];
             program[3] = program[1];
         }

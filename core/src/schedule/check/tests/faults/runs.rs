@@ -1,4 +1,4 @@
-//! Mistakes with runs of parts, and with what is held of them.
+//! Mistakes with runs of parts and with holdings.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn misused_runs_are_found() {
         Fault::OtherPartHeld { rank, step: 1, part: Part(2), held: Part(2) }
     );
     let gather = call(Collective::Gather, 8, 7).with_runs(4);
-    // Rank 3 takes its own part, puts those of ranks 4, 5 and 6 behind it, and sends them all.
+    // Rank 3 takes its own part, appends the parts of ranks 4, 5 and 6, and sends all of them.
     let (rank, held) = (Rank(3), Part(3));
     assert_eq!(
         fault_after(&Binomial, gather, |programs| programs[3].swap(1, 2)),
@@ -39,7 +39,7 @@ fn misused_runs_are_found() {
 
 #[test]
 fn the_wrong_end_of_a_holding_is_found() {
-    // Rank 0 sends the last of what it holds, rank 3 the first.
+    // Rank 0 sends the last parts of its holding, rank 3 the first.
     let scatter = call(Collective::ReduceScatter, 4, 0).with_runs(2);
     for (rank, part, held) in [(Rank(0), Part(1), Part(0)), (Rank(3), Part(2), Part(2))] {
         let fault = fault_after(&RecursiveHalving, scatter, |programs| {
@@ -61,11 +61,11 @@ fn the_wrong_end_of_a_holding_is_found() {
 
 #[test]
 fn misused_rows_are_found() {
-    // Rank 0 sends the second of two in the rows of what it holds, and gets as much for it.
+    // Rank 0 sends the second part of each row of its holding, and receives as many.
     let all_to_all = call(Collective::AllToAll, 8, 0);
     let change = |step: usize, change: fn(&mut SourceRows)| {
         move |programs: &mut [Vec<Step>]| {
-            let rows = programs[0][step].rows.as_mut().expect("it has rows");
+            let rows = programs[0][step].rows.as_mut().expect("the step has rows");
             change(rows);
         }
     };
@@ -97,13 +97,13 @@ fn misused_rows_are_found() {
         panic!("another part is expected")
     };
     assert_eq!((step, whom), (receives, from));
-    // What is put at an end is missed later.
+    // Parts that were appended at the end are missing in the rows later.
     let (part, held) = (Part(1), Part(1));
     assert_eq!(
         fault(receives, |rows| rows.held = 0),
         Fault::OtherPartHeld { rank, step: sends_last, part, held }
     );
-    // Only an all-to-all has a matrix.
+    // Only an all-to-all has a matrix of parts.
     let rows = SourceRows { len: 1, back: 1, ring: 4, held: 0 };
     assert_eq!(
         fault_after(&Ring, call(Collective::AllGather, 4, 0), |programs| {
@@ -115,8 +115,8 @@ fn misused_rows_are_found() {
 
 #[test]
 fn parts_of_other_numbers_of_contributions_are_found() {
-    // In the first round of 6, each rank sends three parts and adds three. Here it does so with
-    // two.
+    // With 6 ranks, each rank sends three parts and adds three in the first round. Here it sends
+    // and adds only two.
     let scatter = call(Collective::ReduceScatter, 6, 0).with_runs(3);
     let first_round = |programs: &mut [Vec<Step>]| {
         for (r, program) in programs.iter_mut().enumerate() {
