@@ -1,4 +1,5 @@
-//! One point of the product collective × schedule × pipeline × codec × op × type × size × count × …
+//! A case: one point of the product collective × schedule × pipeline × codec × op × type × size ×
+//! count × …
 
 mod call;
 mod check;
@@ -26,7 +27,7 @@ use foldwire::{
 use std::fmt;
 use std::ops::Range;
 
-/// The reductions of the suite.
+/// Reductions of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Operation {
@@ -40,7 +41,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] = [Self::Sum, Self::Avg, Self::Min, Self::Max, Self::Prod, Self::Norm];
 
     /// The library's operation.
@@ -60,8 +61,8 @@ impl Operation {
     }
 }
 
-/// Whether no rank can be done with such a call before all others have made it. In the others,
-/// which have a root, a rank that only sends may.
+/// Returns whether no rank can finish the collective before all other ranks have called it. In the
+/// other collectives, which have a root, a rank that only sends can.
 #[must_use]
 pub const fn needs_all(collective: Collective) -> bool {
     matches!(
@@ -73,17 +74,17 @@ pub const fn needs_all(collective: Collective) -> bool {
     )
 }
 
-/// What a bound may bound.
+/// Scopes of a bound.
 const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
 
-/// How own values become points of a lattice.
+/// Roundings of input values to a lattice.
 const ROUNDINGS: [Rounding; 2] = [Rounding::Nearest, Rounding::unbiased(7)];
 
-/// The ways to write the bound.
+/// Kinds of bounds.
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
-/// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
-/// that know nothing of nodes.
+/// Every collective with every schedule that supports it. Two levels are left out, because they
+/// equal a ring if the node layout is unknown.
 pub const ROUTES: [(Collective, &dyn Schedule); 31] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
@@ -118,10 +119,10 @@ pub const ROUTES: [(Collective, &dyn Schedule); 31] = [
     (Collective::AllToAll, &Bruck),
 ];
 
-/// The sizes of the suite.
+/// Group sizes of the suite.
 pub const SIZES: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16];
 
-/// The counts of the suite for a size.
+/// Counts of the suite for a group size.
 #[must_use]
 pub fn counts(size: usize) -> [usize; 7] {
     [0, 1, size - 1, 4095, 4096, 4097, 100_003]
@@ -143,17 +144,18 @@ pub struct Case {
     pub in_place: bool,
     pub bound: Bound,
     pub scope: Scope,
-    /// NaN, infinities and fill values in the data.
+    /// True if the data has NaN, infinities and fill values.
     pub rough: bool,
-    /// How an all-reduce divides the array.
+    /// Division of the array in an all-reduce.
     pub division: Division,
-    /// Where a relative bound takes the range from.
+    /// Source of the value range for a relative bound.
     pub sampling: Sampling,
-    /// How own values become points of a lattice.
+    /// Rounding of input values to a lattice.
     pub rounding: Rounding,
-    /// How values are dealt to ranks, where a call can take counts.
+    /// Division of the values among ranks, if the call can take counts.
     pub deal: Deal,
-    /// So many ranks in a row are known to share a node, by two levels; 1 if nothing is known.
+    /// Number of consecutive ranks known to share a node, for two levels; 1 if the layout is
+    /// unknown.
     pub per_node: usize,
 }
 
@@ -189,7 +191,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// The lengths of the axes of the product, in the order of [`Case::from_indices`].
+/// Number of choices on each axis of the product, in the order of [`axis`].
 const AXES: [usize; 15] = [
     ROUTES.len(),
     pipeline::ALL.len(),
@@ -207,7 +209,7 @@ const AXES: [usize; 15] = [
     2,
     ROUNDINGS.len(),
 ];
-/// Where an axis is among them.
+/// Index of each axis.
 mod axis {
     pub(super) const ROUTE: usize = 0;
     pub(super) const PIPELINE: usize = 1;
@@ -226,21 +228,21 @@ mod axis {
     pub(super) const ROUNDING: usize = 14;
 }
 
-/// A choice on each axis.
+/// Index of the choice on each axis.
 type Indices = [usize; AXES.len()];
 
-/// Codecs of which each differs from the others in more than how it writes values: in what it
-/// loses, in whether it is stable, or in what it can do with frames. The engine asks for no more,
-/// so others are like one of these.
+/// Codecs that differ in more than the encoding of values: in their loss, in whether they are
+/// stable, or in the operations on frames. The engine depends on nothing else, so every other codec
+/// is like one of these.
 pub const CODECS: [CodecId; 5] =
     [CodecId::Raw, CodecId::FzLight, CodecId::Truncate, CodecId::XorLz, CodecId::Szx];
 
-/// The codec by which values of this type go if this one is asked for.
+/// Codec that values of this type use if `codec` is requested.
 fn coding(codec: CodecId, dtype: DType) -> CodecId {
     Plan::raw().with_codec(codec).for_values(dtype).codec
 }
 
-/// On which axes the choice means something.
+/// Returns for each axis whether its choice has an effect.
 fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let collective = ROUTES[i[axis::ROUTE]].0;
     let of_all = needs_all(collective);
@@ -248,9 +250,8 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let is_lossy = codec.loss() == Loss::Bound;
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
-    // The result of a product has no bound to ask for, and no sum with a fill value of 1e37 in
-    // floats is within it.
-    // Rounding of reductions in types of 16 bits costs more than the suite's bounds.
+    // A product's result has no bound to request, and a sum with a fill value of 1e37 in floats
+    // cannot keep one. The rounding of reductions in 16-bit types exceeds the suite's bounds.
     let is_narrow = matches!(DType::FLOATS[i[axis::TYPE]], DType::F16 | DType::Bf16);
     let has_bound = !collective.reduces() || !amplifies && !is_narrow && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
@@ -262,9 +263,9 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     means[axis::BOUND] = is_lossy;
     means[axis::SCOPE] = is_lossy && has_bound;
     means[axis::DIVISION] = collective == Collective::AllReduce;
-    // Only a range is looked for in a sample.
+    // A sample is taken only to find a value range.
     means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_extent() && !on_result;
-    // Values are rounded where results will be.
+    // Values are rounded in the memory of the result.
     let has_room = match collective {
         Collective::AllReduce | Collective::AllGather => true,
         Collective::ReduceScatter => i[axis::IN_PLACE] == 1,
@@ -274,14 +275,14 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     means
 }
 
-/// The same case with the first choice on every axis where it means nothing.
+/// The same case with the first choice on every axis without effect.
 fn normalised(i: Indices) -> Indices {
     let means = meanings(&i);
     std::array::from_fn(|axis| if means[axis] { i[axis] } else { 0 })
 }
 
 impl Case {
-    /// The case with these choices on the other axes and this size.
+    /// The case of this size with these choices on the other axes.
     fn of_size(size: usize, i: Indices) -> Self {
         let i = normalised(i);
         let (collective, schedule) = ROUTES[i[axis::ROUTE]];
@@ -307,7 +308,7 @@ impl Case {
         }
     }
 
-    /// How much frames must hold for the case's schedule.
+    /// Minimum frame size in bytes for the case's schedule.
     #[must_use]
     pub fn min_frame_bytes(&self) -> usize {
         let call = ProgramSpec::new(self.collective, self.size, Rank(0)).with_nodes(self.per_node);
@@ -320,9 +321,9 @@ impl Case {
         }
     }
 
-    /// Whether a rank with the case `other`, made of choices as this is, makes the same call: in
-    /// nothing that others can tell is it different. Whether a rank's result replaces its operand
-    /// is its own concern.
+    /// Returns whether a rank with the case `other` makes the same call, as far as other ranks can
+    /// detect. Both cases must come from choices. Each rank decides for itself whether its result
+    /// replaces its operand.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {
         let parts = |case: &Self| {
@@ -351,7 +352,7 @@ impl Case {
             .with_rounding(self.rounding)
     }
 
-    /// The codec by which values of this type go.
+    /// Codec that values of the case's type use.
     #[must_use]
     pub fn coding(&self) -> CodecId {
         coding(self.codec, self.dtype)
@@ -361,14 +362,15 @@ impl Case {
         if self.rough { data::rough(rank, self.count) } else { data::smooth(rank, self.count) }
     }
 
-    /// Whether the result replaces the operand: an all-to-all can do that with equal shares only.
+    /// Returns whether the result replaces the operand. In an all-to-all that requires equal
+    /// shares.
     fn is_in_place(&self) -> bool {
         let has_equal = self.deal == Deal::Even && self.count.is_multiple_of(self.size);
         self.in_place && (self.collective != Collective::AllToAll || has_equal)
     }
 
-    /// The part of the logical array that `rank` ends with, if any; of an all-to-all, the places of
-    /// its result.
+    /// Range of the logical array that `rank` ends with, if any. In an all-to-all, the range of its
+    /// result.
     fn result_range(&self, rank: usize) -> Range<usize> {
         match self.collective {
             Collective::AllToAll => 0..self.n_received(rank),
@@ -388,12 +390,13 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Any choice, dealt evenly.
+    /// Random choices, with values divided evenly.
     pub fn draw(random: &mut Random) -> Self {
         Self { indices: AXES.map(|n| random.below(n)), deal: Deal::Even }
     }
 
-    /// The same choice, dealt so if there is a call that takes counts, and a schedule that can.
+    /// The same choices with values divided by `deal`, if the collective has a call with counts and
+    /// the schedule supports it.
     #[must_use]
     pub fn dealt(self, deal: Deal) -> Self {
         let (collective, schedule) = ROUTES[self.indices[axis::ROUTE]];
@@ -401,8 +404,8 @@ impl Choice {
         if deal::takes_counts(collective) && !passes_on { Self { deal, ..self } } else { self }
     }
 
-    /// The same choice as an array of a group call: bound and length are its own, and the rest is
-    /// that of the group's first.
+    /// The same choices as an array of a group call: bound and length are its own, and the other
+    /// choices are those of the group's first array.
     #[must_use]
     pub fn in_group_of(&self, first: &Self) -> Self {
         let mut indices = first.indices;
@@ -413,21 +416,21 @@ impl Choice {
             indices[axis] = self.indices[axis];
         }
         indices[axis::IN_PLACE] = 1;
-        // Arrays have bounds, which such a codec does not keep.
+        // Arrays of a group have bounds, which such a codec does not keep.
         if CODECS[indices[axis::CODEC]].loss() == Loss::Setting {
             indices[axis::CODEC] = 0;
         }
         Self { indices, deal: Deal::Even }
     }
 
-    /// Whether ranks give counts.
+    /// Returns whether ranks pass counts.
     #[must_use]
     pub const fn has_counts(&self) -> bool {
         matches!(self.deal, Deal::Uneven(_))
     }
 
-    /// Another choice on one axis: what a rank might do that disagrees with the others. It has the
-    /// same data.
+    /// The same choices with one changed, as of a rank that disagrees with the other ranks. The
+    /// data stay the same.
     #[must_use]
     pub fn twisted(self, random: &mut Random) -> Self {
         let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
@@ -438,7 +441,7 @@ impl Choice {
         Self { indices, deal: Deal::Even }.dealt(self.deal)
     }
 
-    /// One of the suite's sizes.
+    /// One of the suite's group sizes.
     #[must_use]
     pub const fn size(&self) -> usize {
         SIZES[self.indices[axis::SIZE]]
@@ -452,9 +455,9 @@ impl Choice {
     }
 }
 
-/// Cases that differ from `self` in one thing only.
+/// Cases to start from; callers change single fields.
 impl Case {
-    /// An all-reduce of smooth `f32` data by Foldwire's own way, to start from.
+    /// An all-reduce of smooth `f32` data with Foldwire's own plan.
     #[must_use]
     pub fn all_reduce(size: usize, count: usize) -> Self {
         Self {

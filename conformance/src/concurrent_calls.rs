@@ -1,4 +1,4 @@
-//! Several calls under way at once, on one communicator and on groups that overlap.
+//! Concurrent calls on one communicator and on overlapping groups.
 
 use crate::case::Counts;
 use crate::suite::{PATIENT, SIZES};
@@ -8,15 +8,15 @@ use foldwire::{
     Transport,
 };
 
-/// Calls under way at once on a communicator.
+/// Number of concurrent calls on a communicator.
 const N_CALLS: usize = 6;
-/// All cases are dealt evenly.
+/// Every case divides its values evenly.
 static NO_COUNTS: Counts = Counts::NONE;
 
-/// A transport of one channel has nothing to show here.
+/// Skips transports with a single channel.
 pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let backend = make(Some(20_000));
-    // Of the sizes that all backends have, or of any.
+    // Use the cases of the sizes that all backends have, or of any size.
     let (cover, n_cases) =
         if SIZES.contains(&size) { (pairwise_of(&SIZES), 24) } else { (pairwise(), N_CALLS) };
     let cases: Vec<Case> = cover.into_iter().filter(|case| case.size == size).collect();
@@ -43,13 +43,13 @@ pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, 
 }
 
 fn world<'a, X: Transport + 'a>(transport: X) -> SharedCommunicator<'a, X> {
-    // Of the lanes that a communicator has by itself, or the frames would be others.
+    // The number of lanes is a communicator's default. With another number the frames would differ.
     let config = Config::default().with_timeout(PATIENT);
     let world = SharedCommunicator::with_config(transport, config, N_CALLS);
     world.expect("there are channels and frames enough")
 }
 
-/// A word of each case, of which [`N_CALLS`] are under way at once.
+/// Returns a word of each case. [`N_CALLS`] cases run at once.
 fn words<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
@@ -61,7 +61,7 @@ fn words<'a, X: Transport + 'a>(
     Ok(words)
 }
 
-/// Ranks wait for their calls in different orders.
+/// Runs cases at once. Ranks wait for their calls in different orders.
 fn batch<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
@@ -97,8 +97,9 @@ fn word<T: Float>(
     Ok(Case::word(&case.result_at_once(rank, given_back), &report))
 }
 
-/// Sums that are under way while neighbours exchange messages, on the same communicator and on a
-/// duplicate, where one rank's messages come before its call and the others' after theirs.
+/// Runs sums while neighbours exchange messages, on the same communicator and on a duplicate. On
+/// the duplicate one rank sends its message before it starts its calls, and the other ranks after
+/// that.
 fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
@@ -132,12 +133,12 @@ fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> 
     Ok(())
 }
 
-/// Calls at once on groups that are disjoint, equal, and overlapping, which ranks start and wait
-/// for in different orders.
+/// Runs calls at once on disjoint, equal and overlapping groups. Ranks start them and wait for them
+/// in different orders.
 fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().0, world.size() as u32);
     let is_odd = rank % 2 == 1;
-    // Sums of (rank in the world) + 1, exactly.
+    // Exact sum of (rank in the world) + 1.
     let sum =
         |ranks: &mut dyn Iterator<Item = u32>| ranks.map(|rank| f64::from(rank + 1)).sum::<f64>();
     let input = || vec![f64::from(rank + 1); 3000];
@@ -150,7 +151,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         let but_last = world.split((rank + 1 < size || size == 1).then_some(7), 0, 1)?;
         let but_first = world.split((rank > 0 || size == 1).then_some(9), 0, 1)?;
         if round == 1 {
-            // The highest of each parity comes first.
+            // The highest rank of each parity comes first.
             let highest = (0..size).rev().find(|other| other % 2 == rank % 2);
             assert_eq!(parity.transport_rank(foldwire::Rank(0)).map(|rank| rank.0), highest);
         }
@@ -171,7 +172,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         for (group, want) in &groups {
             calls.push((group.start(Call::all_reduce(input(), Op::Sum), plan)?, *want));
         }
-        // A call that waits drives the others.
+        // A call that waits also drives the other calls.
         let mut together = input();
         twin.all_reduce(&mut together, Op::Sum, plan)?;
         assert!(all(&together, sum(&mut (0..size))));
@@ -181,7 +182,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
             assert!(all(&values, want), "rank {rank} of {size}: {} for {want}", values[0]);
         }
     }
-    // What was dropped is free again: the same can be done as often as one likes.
+    // Dropped communicators free their channels, so that this works any number of times.
     for _ in 0..20 {
         let again = world.duplicate(N_CALLS + 1)?;
         assert_eq!((again.rank(), again.size()), (world.rank(), world.size()));

@@ -1,5 +1,4 @@
-//! Messages that are under way beside each other and beside calls, which ranks start and wait for
-//! in orders of their own.
+//! Concurrent messages beside calls. Each rank starts them and waits for them in its own order.
 
 use crate::Backend;
 use crate::data::{self, Random};
@@ -10,14 +9,14 @@ use foldwire::{
 use std::future::Future;
 use std::pin::Pin;
 
-/// Calls under way at once on a communicator.
+/// Number of concurrent calls on a communicator.
 const N_CALLS: usize = 3;
-/// Messages from each rank to each with each tag.
+/// Number of messages from each rank to each rank with each tag.
 const PER_TAG: usize = 3;
 const TAGS: [u32; 2] = [9, u32::MAX];
 const BOUND: f64 = 1e-3;
 
-/// A transport of few channels has nothing to show here.
+/// Skips transports with few channels.
 pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
@@ -39,20 +38,20 @@ pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &
     }
 }
 
-/// What a rank starts.
+/// A message or call that a rank starts.
 #[derive(Clone, Copy)]
 enum StartedWork {
-    /// A message to a rank, or from it, with a tag.
+    /// A message to or from a rank, with a tag.
     Send(usize, u32),
     Recv(usize, u32),
-    /// A sum of all ranks. The second is waited for at once.
+    /// A sum over all ranks. The second sum blocks.
     Sum,
 }
 
 type PendingWait<'w> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'w>>;
 
-/// All ranks send all, themselves too, a few messages of each tag while they sum something up. All
-/// draw orders of their own; what is fixed is which messages of a tag follow each other.
+/// Sends a few messages of each tag between all pairs of ranks, each rank itself included, while
+/// they compute sums. Each rank draws its own order. Only messages with the same tag stay in order.
 fn in_any_order<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     seed: usize,
@@ -123,14 +122,14 @@ fn in_any_order<'a, X: Transport + 'a>(
     Ok(())
 }
 
-/// The values of the `nth` message with a tag.
+/// Values of the `nth` message with a tag.
 fn message(from: usize, to: usize, tag: u32, nth: usize, round: usize) -> Vec<f32> {
     let lens = [0, 1, 40, 4097, 16_384, 16_385, 30_011, 200_000];
     let seed = ((from * 31 + to) * 7 + nth) * 5 + round * 3 + (tag % 2) as usize;
     data::smooth(seed, lens[seed % lens.len()])
 }
 
-/// Polls until it is done, as an executor that knows nothing else would.
+/// Polls until the future is done, as an executor without wake-ups would.
 fn drive(mut wait: PendingWait<'_>) -> Result<(), Error> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
@@ -141,7 +140,7 @@ fn drive(mut wait: PendingWait<'_>) -> Result<(), Error> {
     }
 }
 
-/// Receives that are started long before their sends, and sends whose receives come late.
+/// Starts receives long before their sends, and sends long before their receives.
 fn long_before<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
@@ -169,7 +168,7 @@ fn long_before<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Resu
     Ok(())
 }
 
-/// Around a ring, some ranks in blocking calls and some not.
+/// Passes messages around a ring. Some ranks use blocking calls.
 fn blocking<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
@@ -190,8 +189,8 @@ fn blocking<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<
     Ok(())
 }
 
-/// Messages of two communicators of the same ranks have nothing to do with each other; nor have
-/// those that nobody received with the next communicator on their channel.
+/// Messages of two communicators of the same ranks do not mix. Messages that no rank received do
+/// not reach the next communicator on their channel.
 fn apart<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));

@@ -1,11 +1,11 @@
-//! Inputs: the same on every machine, different on every rank.
+//! Input data: the same on every machine, different on every rank.
 
 pub use foldwire_sim::Random;
 
 use foldwire::{Element, Float};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A smooth positive curve with noise, in about 0.5…1.5, and a stretch that is constant.
+/// A smooth positive curve with noise, in about 0.5…1.5, with a constant section.
 #[must_use]
 pub fn smooth<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(rank as u64 + 1);
@@ -19,7 +19,7 @@ pub fn smooth<T: Float>(rank: usize, count: usize) -> Vec<T> {
         .collect()
 }
 
-/// As [`smooth`], with NaN, infinities and fill values strewn in.
+/// As [`smooth`], with NaN, infinities and fill values at random places.
 #[must_use]
 pub fn rough<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(1000 + rank as u64);
@@ -36,29 +36,29 @@ pub fn rough<T: Float>(rank: usize, count: usize) -> Vec<T> {
     values
 }
 
-/// The bytes of a slice, for comparing bits.
+/// The bits of each value as `f64`, to compare results.
 #[must_use]
 pub fn bits<T: Float>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| x.to_f64().to_bits()).collect()
 }
 
-/// The bytes of a slice in memory: exact for every NaN.
+/// The bytes of a slice in memory, exact for every NaN.
 #[must_use]
 pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
-/// The values whose memory is `bytes`.
+/// The values with these bytes in memory.
 ///
 /// # Panics
-/// If they are no whole number of values.
+/// If `bytes` is not a whole number of values.
 #[must_use]
 pub fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
     assert!(bytes.len().is_multiple_of(T::BYTES), "{} bytes", bytes.len());
     bytes.chunks(T::BYTES).map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// The value whose memory is the low bytes of `bits`.
+/// The value with the low bytes of `bits` in memory.
 #[must_use]
 pub fn from_bits<T: Element>(bits: u64) -> T {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..T::BYTES])

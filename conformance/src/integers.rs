@@ -1,4 +1,4 @@
-//! Integers: moved and reduced exactly by every schedule, whatever the plan says of a bound.
+//! Integers: every schedule moves and reduces them exactly, whatever bound the plan has.
 
 use crate::Backend;
 use crate::case::ROUTES;
@@ -9,14 +9,14 @@ use foldwire::{
     Bound, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
 };
 
-/// The narrowest and the widest integers, of which one has signs.
+/// Tests the narrowest and the widest integers, one of them signed.
 pub(crate) fn integers<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     all_calls::<i8, B>(&make(Some(20_000)), size);
     all_calls::<u64, B>(&make(None), size);
 }
 
-/// Every collective by every schedule that has it, and a message, on integers of one type. Bounds
-/// of the plans mean nothing to them.
+/// Tests every collective with every schedule that supports it, and a message, on integers of one
+/// type. The bounds of the plans do not apply to integers.
 ///
 /// # Panics
 /// If a result is wrong.
@@ -35,7 +35,7 @@ pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
     }
 }
 
-/// A call, and what each rank has for it.
+/// A call and the source of each rank's values for it.
 struct IntegerCase {
     size: usize,
     seed: usize,
@@ -43,7 +43,7 @@ struct IntegerCase {
 }
 
 impl IntegerCase {
-    /// The bits of a rank's values, of which a type takes the lowest.
+    /// Bits of a rank's values; a narrower type uses the lowest bits.
     fn bits(&self, rank: usize) -> Vec<u64> {
         let mut random = Random((self.seed * self.size + rank) as u64);
         (0..self.count).map(|_| random.bits()).collect()
@@ -53,8 +53,8 @@ impl IntegerCase {
         self.bits(rank).into_iter().map(data::from_bits).collect()
     }
 
-    /// What `op` makes of these ranks' values. Sums and products of integers modulo 2⁶⁴ have the
-    /// lowest bits of those modulo less.
+    /// Expected result of `op` on these ranks' values. Sums and products modulo 2⁶⁴ have the same
+    /// lowest bits as those modulo a smaller power of two.
     fn reduced<T: Element>(&self, op: &Op<'_, T>, ranks: std::ops::Range<usize>) -> Vec<T> {
         let of_bits = |f: fn(u64, u64) -> u64| {
             let all = ranks.clone().map(|rank| self.bits(rank));
@@ -166,7 +166,7 @@ impl IntegerCase {
         Ok(())
     }
 
-    /// Each rank sends its values to the next; an average is refused.
+    /// Sends each rank's values to the next rank, and checks that an average is rejected.
     fn pass_on<T: Element, X: Transport>(&self, comm: &mut Communicator<X>) -> Result<(), Error> {
         let (rank, size) = (comm.rank().index(), self.size);
         let [before, after] = [rank + size - 1, rank + 1].map(|rank| rank % size);

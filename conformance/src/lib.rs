@@ -1,6 +1,6 @@
-//! What every Foldwire transport must do, as tests for whoever writes one.
+//! Requirements of every Foldwire transport, as tests for authors of transports.
 //!
-//! A backend tells how to run something on every rank of a new group, and [`suite::run`] tries it:
+//! A [`Backend`] runs a closure on every rank of a new group, and [`suite::run`] tests it:
 //!
 //! ```no_run
 //! use foldwire_conformance::{Backend, suite};
@@ -19,22 +19,23 @@
 //! suite::SIZES.into_iter().for_each(|size| suite::run(&|_| Mine, size));
 //! ```
 //!
-//! That takes about twelve seconds with two cores, optimised (a debug build of the codecs is ten
-//! times slower). Ranks that are processes all run the same program; two more methods of
-//! [`Backend`] say which rank a process is, and gather a word of each.
+//! The tests take about twelve seconds with two cores in an optimized build (a debug build of the
+//! codecs is ten times slower). If ranks are processes, all of them run the same program. Two more
+//! methods of [`Backend`] then say which ranks live in this process, and gather a word from every
+//! rank.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`suite`] | the checks: results, calls in a row, prepared calls, disagreement, damage, silence, loss, survivors, inattention |
-//! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] picks few such that every pair of choices occurs in one, [`all`] is the whole product |
-//! | [`oracle`] | what a reduction should give, in `f64`, and how far a result may be off |
+//! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] selects a few cases in which every pair of choices occurs, [`all`] is the whole product |
+//! | [`oracle`] | the expected result of a reduction, in `f64`, and its allowed error |
 //! | [`data`] | inputs, the same on every machine |
-//! | [`integers`] | every call on integers of any type, which has its own oracle |
-//! | [`wrapped`], [`tamper`] | a transport that differs from the one inside it in a few things; one that damages frames |
+//! | [`integers`] | every call on integers of any type, with an oracle of its own |
+//! | [`wrapped`], [`tamper`] | a transport that changes a few properties of the one inside it; one that damages frames |
 //!
-//! A [`Case`] alone [checks](Case::check) every rank's result against the oracle and against the
-//! other ranks' bits. The results of the threads backend are checked so; those of any other must
-//! have the same bits.
+//! A [`Case`] [checks](Case::check) every rank's result against the oracle and against the other
+//! ranks' bits. The threads backend's results are checked that way. The results of any other
+//! backend must have the same bits.
 
 pub mod case;
 mod concurrent_calls;
@@ -53,7 +54,7 @@ pub use case::{Case, Operation, all, pairwise, pairwise_of};
 use foldwire::{Communicator, Transport};
 use std::ops::Range;
 
-/// Evaluates an expression with the element type of a [`DType`](foldwire::DType) by a name.
+/// Evaluates an expression with a type alias for the element type of a [`DType`](foldwire::DType).
 ///
 /// # Examples
 /// ```
@@ -90,21 +91,21 @@ macro_rules! with_type {
     };
 }
 
-/// A way to run one closure on every rank of a new group: in this process, or in several that all
-/// run the same program, of which this is one.
+/// A way to run one closure on every rank of a new group. The ranks live in this process, or in
+/// several processes that run the same program.
 pub trait Backend {
-    /// Its transport.
+    /// Transport of a rank.
     type Transport: Transport;
 
-    /// Runs `body` on each of `size` ranks at the same time, and returns the results of those ranks
-    /// that live in this process, in rank order.
+    /// Runs `body` on each of `size` ranks at the same time. Returns the results of the ranks that
+    /// live in this process, in rank order.
     fn run_transports<R: Send>(
         &self,
         size: usize,
         body: impl Fn(Self::Transport) -> R + Sync,
     ) -> Vec<R>;
 
-    /// The same with communicators.
+    /// As [`run_transports`](Self::run_transports), with communicators.
     fn run<R: Send>(
         &self,
         size: usize,
@@ -115,21 +116,22 @@ pub trait Backend {
         })
     }
 
-    /// The ranks of a group of `size` that live in this process.
+    /// Ranks of a group of `size` that live in this process.
     fn ranks(&self, size: usize) -> Range<usize> {
         0..size
     }
 
-    /// A word of every rank, in rank order, given those of the ranks here.
+    /// Returns one word of every rank, in rank order. `own` has the words of the ranks in this
+    /// process.
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
         own
     }
 }
 
-/// Ranks as threads.
+/// Backend whose ranks are threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Threads {
-    /// Bytes of a frame; `None`: the backend's default.
+    /// Bytes in a frame; `None`: the backend's default.
     pub frame_bytes: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Messages between two ranks: every rank with every other, several at once, in any order.
+//! Messages between two ranks: between all pairs of ranks, several at once, in any order.
 
 use crate::data::{self, Random};
 use crate::suite::PATIENT;
@@ -7,10 +7,11 @@ use foldwire::{
     Bound, Communicator, DType, Error, Float, Incoming, Op, Outgoing, Plan, Rank, Rows, Transport,
 };
 
-/// Messages from each rank to each in an exchange.
+/// Number of messages from each rank to each rank in an exchange.
 const PER_PAIR: usize = 2;
 
-/// Each rank sends every rank, itself as well, some arrays by each codec, between collective calls.
+/// Sends some arrays from every rank to every rank, itself included, with each plan, between
+/// collective calls.
 pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, &dtype) in DType::FLOATS.iter().enumerate() {
         let backend = make([Some(20_000), None][seed % 2]);
@@ -55,7 +56,7 @@ fn exchange_with_all<T: Float, X: Transport>(
             .into_iter()
             .map(|(from, nth)| (from, nth, vec![T::ZERO; lens[nth]]))
             .collect();
-        // Receives of one rank's stand in another order than its sends.
+        // Receives from a rank are listed in another order than its sends.
         got.reverse();
         let outgoing =
             sent.iter().map(|(to, nth, data)| Outgoing::new(Rank::new(*to), *nth as u32, data));
@@ -79,14 +80,14 @@ fn exchange_with_all<T: Float, X: Transport>(
             sent.iter().filter(|sent| sent.0 != rank).map(|sent| sent.2.len()).sum();
         assert_eq!(report.raw_bytes, (n_sent * T::BYTES) as u64);
         assert!(report.n_messages as usize >= (size - 1) * PER_PAIR, "{report:?}");
-        // Calls of all ranks come in between, and find nothing of the messages.
+        // Calls of all ranks in between do not receive the messages.
         let sum = comm.all_reduce_scalar(T::from_f64(1.0), Op::Sum)?;
         assert_eq!(sum.to_f64(), size as f64);
     }
     Ok(())
 }
 
-/// An array goes around from rank 0, each rank sending what it received.
+/// Passes an array around from rank 0. Each rank forwards what it received.
 fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
     let plan = Plan::foldwire(Bound::Absolute(0.1));
@@ -100,7 +101,7 @@ fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(),
         comm.recv(&mut data, before, 5)?;
         comm.send(&data, after, 5, &plan)?;
     }
-    // What is encoded again changes no more.
+    // Encoding a decoded value again does not change it.
     for (got, want) in data.iter().zip(&start) {
         let off = (got.to_f64() - want.to_f64()).abs();
         assert!(off <= 0.1, "{want:?} became {got:?} on its way to rank {rank}");
@@ -108,14 +109,14 @@ fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(),
     Ok(())
 }
 
-/// Each rank sends columns of a matrix to the rank after it, which puts them into columns of
-/// another: what comes is what comes of the same values one after the other.
+/// Sends columns of a matrix from each rank to the next, which stores them as columns of another
+/// matrix. The result equals that of the same values sent as one block.
 fn pass_columns<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
     let [after, before] = [rank + 1, rank + size - 1].map(|rank| Rank::new(rank % size));
     let bound = if T::BYTES == 2 { 0.1 } else { 1e-3 };
     let plans = [Plan::raw(), Plan::foldwire(Bound::Relative(bound))];
-    // A face of a grid of many short rows, one of few long ones, and rows with nothing between.
+    // A face of a grid with many short rows, one with few long rows, and rows without gaps.
     let faces = [(4001, 3, 7), (2, 9000, 9001), (5, 20, 20)];
     for (plan, (n_rows, n_columns, stride)) in plans.iter().flat_map(|p| faces.map(|f| (p, f))) {
         let from = Rows { n_rows, n_columns, stride };

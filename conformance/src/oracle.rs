@@ -1,5 +1,5 @@
-//! What a reduction should give, in `f64`, and how far a result may be off: docs/guarantees.md,
-//! written out once more.
+//! Expected results of reductions, in `f64`, and their allowed errors: a second implementation of
+//! docs/guarantees.md.
 
 use crate::Case;
 use crate::case::Operation;
@@ -7,7 +7,7 @@ use foldwire::codec::CodecId;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, RAW};
 use foldwire::{Bound, Collective, DType, Float, Rounding};
 
-/// The exact reduction of one value of every rank (up to `f64` rounding).
+/// Returns the exact reduction of one value of every rank (up to `f64` rounding).
 #[must_use]
 pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
     let n = operands.len() as f64;
@@ -25,15 +25,15 @@ pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
     }
 }
 
-/// The bound on an operand in the unit of the data that all ranks contribute: section 3.
+/// Returns the absolute bound on an operand, in the unit of all ranks' input: section 3.
 ///
 /// # Panics
-/// For kinds of bounds that are not there.
+/// If the oracle does not know the kind of bound.
 #[must_use]
 pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
     let finite = contributed.filter(|x| x.is_finite());
     let (min, max) = finite.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
-    // The range of values near the ends of `f64` overflows; without a value there is none.
+    // The range of values near the limits of `f64` overflows. Without any value the range is 0.
     let range = (max - min).clamp(0.0, f64::MAX);
     match bound {
         Bound::Absolute(bound) => bound,
@@ -43,16 +43,16 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// The table E of section 2: encodings whose errors add up in a sum by pipelines that keep floats,
-/// in bounds of an operand.
+/// Returns the table E of section 2: the number of encodings whose errors add up in a sum, in
+/// pipelines that keep floats. The unit is the bound of an operand.
 ///
 /// # Panics
-/// For schedules that are not in the table.
+/// If the schedule is not in the table.
 #[must_use]
 pub fn encodings_of(case: &Case) -> u64 {
     let (n, k) = (case.size as u64, case.per_node as u64);
     let is_sum = !matches!(case.op, Operation::Min | Operation::Max);
-    // What is encoded of sums is of k operands, and so k times as far off.
+    // An encoded sum has k operands, so its error may be k times as large.
     let times = if is_sum { k } else { 1 };
     let has_levels = case.schedule.name() == "two-levels" && 1 < k && k < n && n.is_multiple_of(k);
     let n_encodings = match case.collective {
@@ -60,14 +60,14 @@ pub fn encodings_of(case: &Case) -> u64 {
         Collective::ReduceScatter if has_levels => (n / k - 1) * times,
         collective => encodings(case.schedule.name(), collective, n),
     };
-    // Rounded first, own operands err as well that are never encoded.
+    // With rounding before the call, operands that are never encoded have an error too.
     if case.rounding == Rounding::Nearest { n_encodings } else { n_encodings.max(n) }
 }
 
-/// The same among ranks that know nothing of nodes.
+/// The same number if the node layout is unknown.
 ///
 /// # Panics
-/// For schedules that are not in the table.
+/// If the schedule is not in the table.
 #[must_use]
 pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     match (schedule, collective) {
@@ -94,8 +94,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     }
 }
 
-/// The first table of section 2: the worst case of a lossy call in bounds of an operand; `None`
-/// where none is given.
+/// Returns the first table of section 2: the worst case of a lossy call, in bounds of an operand.
+/// `None` if the table has no worst case.
 #[must_use]
 pub fn error_terms(case: &Case) -> Option<f64> {
     let codec = case.coding();
@@ -116,38 +116,39 @@ pub fn error_terms(case: &Case) -> Option<f64> {
     }
 }
 
-/// Whether frames of the codec are combined without decoding.
+/// Returns whether the codec's frames are combined without decoding.
 fn combines(codec: CodecId) -> bool {
     matches!(codec.name(), "raw" | "fz-light" | "fz-static" | "dense" | "fz-nd")
 }
 
-/// Whether what the codec decoded stays as it is when it is encoded again.
+/// Returns whether a decoded value does not change if it is encoded again.
 fn is_stable(codec: CodecId) -> bool {
     !matches!(codec.name(), "szx" | "zfp-rate")
 }
 
-/// What a codec that keeps no bound costs at its default setting, in units of the largest value.
+/// Returns the error of a codec that keeps no bound, at its default setting, relative to the
+/// largest value.
 ///
 /// # Panics
-/// For codecs that are not in the table.
+/// If the codec is not in the table.
 #[must_use]
 pub fn lost(codec: CodecId, dtype: DType) -> f64 {
     match (codec.name(), dtype) {
         ("truncate" | "truncate-xor", DType::F32) => 2f64.powi(16 - 23),
         ("truncate" | "truncate-xor", _) => 2f64.powi(32 - 52),
         ("demote", _) => 2f64.powi(-24),
-        // The most that was found in a block of 32 bits, of which the exponent takes 9 or 12, is
-        // 0.27 and 0.47.
+        // The largest errors found are 0.27 and 0.47, in a block of 32 bits, where the exponent
+        // takes 9 or 12 bits.
         ("zfp-rate", DType::F32) => 0.3,
         ("zfp-rate", _) => 0.5,
         (name, _) => panic!("no {name} in the table"),
     }
 }
 
-/// How far a result may be from the exact one: the codec's share and the rounding of `T`.
+/// Returns the allowed error of a result: the codec's share and the rounding of `T`.
 ///
-/// `bound` is the bound on each operand, `worst_case` what [`error_terms`] make of it, if anything;
-/// `encodings` how many lossy encodings can add up.
+/// `bound` is the bound on each operand, and `worst_case` the product of bound and [`error_terms`],
+/// if there is one. `encodings` is the number of lossy encodings that can add up.
 #[must_use]
 pub fn tolerance<T: Float>(
     op: Operation,
@@ -169,10 +170,10 @@ pub fn tolerance<T: Float>(
             worst_case.unwrap_or(f64::NAN)
                 + 2.0 * T::UNIT_ROUNDOFF * operands.iter().fold(0.0, |m, x| x.abs().max(m))
         }
-        // The norm moves by at most what an operand moves, so errors add.
+        // The norm changes by at most the change of an operand, so errors add.
         Operation::Norm => encodings * bound + rounding * magnitude,
-        // |Π(x+e) − Πx| ≤ Π(|x|+|e|) − Π|x|; each encoding of a partial product adds e to it, which
-        // the factors that follow scale by at most their own product.
+        // It holds |Π(x+e) − Πx| ≤ Π(|x|+|e|) − Π|x|. Each encoding of a partial product adds e to
+        // it. The factors that follow scale that e by at most their own product.
         Operation::Prod => {
             let product: f64 = operands.iter().map(|x| x.abs().max(1.0)).product();
             let off: f64 = operands.iter().map(|x| x.abs().max(1.0) + bound).product();

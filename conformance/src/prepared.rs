@@ -1,4 +1,4 @@
-//! Prepared calls: each start gives the bits of the same call made in full.
+//! Prepared calls: each start gives the same bits as the full call.
 
 use crate::Backend;
 use crate::data;
@@ -9,13 +9,13 @@ use foldwire::{
 use std::thread;
 use std::time::Duration;
 
-/// How often each call is started.
+/// Number of starts of each call.
 const N_STARTS: usize = 3;
 
-/// Longer than ranks wait before they ask others what call they make.
+/// Longer than the time after which ranks query each other about their calls.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Calls of every kind, prepared together and started in turn, between calls made in full.
+/// Prepares several kinds of calls together, and starts them in turn between full calls.
 pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let plans = [
         Plan::raw(),
@@ -35,10 +35,10 @@ pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
     }
 }
 
-/// The plan that a call needs to be as this one was prepared.
+/// Plan with which a full call gives the same bits as the prepared one.
 fn plan_of(plan: &Plan, prepared: &Prepared<'_, f32>) -> Plan {
     match prepared.report().bound {
-        // Exact, or of a single value: of values that are all equal any range is nothing.
+        // Exact, or with a single value: equal values have a range of 0.
         0.0 => *plan,
         bound => plan.with_bound(Bound::Absolute(bound)),
     }
@@ -74,7 +74,7 @@ fn start_all<X: Transport>(
     assert_eq!(first, values(0), "what a call is prepared with is not written");
 
     if rank == Rank(0) {
-        // Others ask meanwhile what it has called, and must understand the answer.
+        // Meanwhile the other ranks query this rank's call, and must understand the answer.
         thread::sleep(LATE);
     }
     for start in 1..=N_STARTS {
@@ -119,7 +119,7 @@ fn start_all<X: Transport>(
     Ok(())
 }
 
-/// A start keeps the bounds that preparing has set, and does not look at the data.
+/// Checks that a start keeps the bounds of the preparation, without another scan of the data.
 fn check(report: &Report, prepared: &Prepared<'_, f32>) {
     let set = prepared.report();
     assert_eq!((report.bound, report.worst_case), (set.bound, set.worst_case));
@@ -129,7 +129,8 @@ fn same(mine: &[f32], full: &[f32], what: &str) {
     assert_eq!(data::bits(mine), data::bits(full), "{what}: prepared, and in full");
 }
 
-/// Buffers that a call was not prepared for are an error of use, after which it still runs.
+/// Starts a call with buffers that it was not prepared for. That is a usage error, after which the
+/// call still runs.
 fn refuse<X: Transport>(
     comm: &mut Communicator<X>,
     plan: &Plan,

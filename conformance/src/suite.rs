@@ -1,8 +1,9 @@
-//! What every backend must do: checks that run on any [`Backend`], whether its ranks are threads of
+//! Requirements of every backend: checks that run on any [`Backend`], whose ranks are threads of
 //! one process or processes of their own.
 //!
-//! `make` gives the backend with frames of some bytes (`None`: its default; a backend without the
-//! choice always gives that). A check panics if something is wrong, on the rank that finds it.
+//! `make` returns the backend with frames of the given size in bytes. For `None` it returns the
+//! backend's default; a backend with a fixed size always returns that. A check panics on the rank
+//! that finds a mistake.
 
 use crate::concurrent_calls::concurrent_calls;
 use crate::concurrent_messages::concurrent_messages;
@@ -24,17 +25,17 @@ use foldwire::{Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Ra
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The sizes of groups that show every pair of choices: alone, a pair, with a third party, and more
+/// Group sizes that cover every pair of choices: one rank, a pair, a third rank, and more ranks
 /// than many machines have cores.
 pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 
-/// A check: its name, and what it runs on groups of a size.
+/// A check: its name, and the function that runs it on groups of a size.
 pub type Check<M> = (&'static str, fn(&M, usize));
 
-/// How many there are.
+/// Number of checks.
 pub const N_CHECKS: usize = 15;
 
-/// All checks. The first is divided among [`SIZES`], the others are for any size.
+/// All checks. The first is divided among [`SIZES`], the others run with any size.
 #[must_use]
 pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     [
@@ -56,13 +57,13 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     ]
 }
 
-/// Runs all checks on groups of `size`, and says so where rank 0 is: a line `ok: …` for each.
+/// Runs all checks on groups of `size`. The process that has rank 0 prints a line `ok: …` for each.
 ///
-/// Ranks that are processes all call it, with the number of processes, of which each of [`SIZES`]
-/// should have its turn.
+/// If ranks are processes, all of them call this function with the number of processes. Run the
+/// suite once with each of [`SIZES`].
 ///
 /// # Panics
-/// If the backend does not do what it must.
+/// If the backend does not meet a requirement.
 pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (name, check) in checks() {
         let start = Instant::now();
@@ -73,7 +74,7 @@ pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
-/// Long enough that nothing but a silent rank runs into it.
+/// Timeout that only a silent rank can exceed.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
@@ -83,7 +84,7 @@ fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
-/// Gathers and exchanges of shares whose lengths a seed draws, many of them empty.
+/// Gathers and exchanges shares of random lengths, many of them empty.
 fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let lossy = Plan::foldwire(Bound::Absolute(1e-3));
     let plans = [Plan::raw(), lossy, lossy.with_bound(Bound::Relative(1e-3))];
@@ -92,7 +93,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
     for seed in 0..6 {
         let mut random = Random(size as u64 * 100 + seed);
         let mut len = || *random.pick(&[0, 0, 1, 31, 4096, 4097, 9000, 30_011]);
-        // What each rank has for each.
+        // Number of values from each rank to each rank.
         let matrix: Vec<Vec<usize>> =
             (0..size).map(|_| (0..size).map(|_| len()).collect()).collect();
         let plan = plans[seed as usize % plans.len()];
@@ -101,7 +102,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
         let digests = backend.run(size, |mut comm| -> Result<u64, Error> {
             comm.config_mut().timeout = PATIENT;
             let rank = comm.rank().index();
-            // The values of a part are known by its ends.
+            // The values of a part depend on its source and destination only.
             let part = |source: usize, to: usize| {
                 data::smooth::<f32>(source * size + to, matrix[source][to])
             };
@@ -139,7 +140,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             let report = comm.scatter_v(counts, send, &mut own, root, &tree)?;
             all(&own, part(0, rank), report.bound, "scatter");
 
-            // Of each rank all values, which differ by a rank's number.
+            // Each rank's values differ by its number.
             let operand = |r: usize| whole.iter().map(|x| x + r as f32).collect::<Vec<f32>>();
             let mut sum = vec![-77.0; counts[rank]];
             let report = comm.reduce_scatter_v(&operand(rank), &mut sum, counts, Op::Sum, &plan)?;
@@ -179,8 +180,8 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
     }
 }
 
-/// What one rank sends to another is not what that expects, be it more or less: not all ranks can
-/// have a result.
+/// One rank sends more or fewer values than the receiver expects. Then not all ranks may have a
+/// result.
 fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (sent, expected) in [(5, 6), (9000, 30_000), (30_000, 9000), (0, 1), (1, 0)] {
         let backend = make(Some(20_000));
@@ -220,7 +221,7 @@ fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             comm.barrier()?;
             let rank = comm.rank().0 as f32 + 1.0;
             assert_eq!(comm.all_reduce_scalar(rank, Op::Sum)?, exact as f32);
-            // A root that is not 0, and one that no longer is ahead of the others.
+            // Roots other than 0 occur, and a root may already be ahead of the other ranks.
             let (root, expected) = (Rank::new(call % size), data::smooth::<f32>(call, 9000));
             let mut values = vec![-77.0f32; 9000];
             if comm.rank() == root {
@@ -241,7 +242,7 @@ fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// What a rank tells the others of its outcome.
+/// Outcome of a rank as a word for the other ranks.
 fn code(outcome: &Result<(), Error>) -> u64 {
     match outcome {
         Ok(()) => 0,
@@ -295,8 +296,8 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
                 comm.config_mut().timeout = PATIENT;
                 let is_odd = comm.rank().index() == size - 1;
                 let first = run_case(if is_odd { &twisted } else { &honest }, &mut comm);
-                // A rank that only sends may have finished before anybody saw its call; its next
-                // one must fail.
+                // A rank that only sends may have finished before another rank saw its call. Its
+                // next call must fail.
                 let next = comm.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
                 (first, next.is_err())
             });
@@ -325,14 +326,14 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
         return;
     }
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
-    // Which of the frames that rank 0 receives, and which of its bytes.
+    // Index of the damaged frame among those that rank 0 receives, and of the damaged byte.
     for (nth, byte) in [(0, 0), (0, 20), (1, 64), (2, 100), (0, 300)] {
         let backend = make(Some(20_000));
         let outcomes = backend.run_transports(size, |transport| {
             let is_victim = transport.rank() == Rank(0);
             let mut n_seen = 0;
             let harm = Box::new(move |message: &mut [u8], n_bytes: usize| {
-                // Questions of ranks that wait long come in between.
+                // Queries of waiting ranks may come in between.
                 if MessageKind::of(message) == Some(MessageKind::Data) {
                     if is_victim && n_seen == nth && byte < n_bytes {
                         message[byte] ^= 0x10;
@@ -405,12 +406,12 @@ fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let codes = backend.gather(outcomes.iter().map(code).collect());
     let context = format!("{outcomes:?}, all {codes:?}");
     assert!(!codes.contains(&OK) && !codes.contains(&UNEXPECTED), "{context}");
-    // Which of them names the silent rank depends on when each comes to look; on virtual time it is
-    // known (`simulated`).
+    // Which ranks name the silent one depends on when each of them notices it. On virtual time that
+    // is known (`simulated`).
     assert!(codes[..size - 1].contains(&STALLED), "{context}");
 }
 
-/// How long survivors wait for a rank that is silent.
+/// Time that survivors wait for a silent rank.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn go_on_after_cancel<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
@@ -423,15 +424,15 @@ fn go_on_without_a_rank<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: u
     }
 }
 
-/// A ring's sum of what each member of the group contributes.
+/// Sum of all ranks' values along a ring.
 fn sum<X: Transport>(comm: &mut Communicator<X>, plan: &Plan) -> Result<Vec<u8>, Error> {
     let mut values: Vec<f32> = data::rough(comm.rank().index(), 30_011);
     comm.all_reduce(&mut values, Op::Sum, plan)?;
     Ok(data::bytes(&values))
 }
 
-/// The last rank cancels a call, and leaves or not; the others go on and get what a new group of
-/// theirs gets.
+/// The last rank cancels a call, and leaves the group or stays. The other ranks continue, and get
+/// the same result as a new group of their size.
 fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: bool) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
     let n_left = if leaves { size - 1 } else { size };
@@ -454,7 +455,7 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
         let start = Instant::now();
         let mut comm = comm.shrink(PATIENCE)?;
         let took = start.elapsed();
-        // The last rank is the one that left, so nobody's number changes.
+        // The last rank is the one that left, so no other rank's number changes.
         assert!((comm.size(), comm.rank().index()) == (n_left, rank), "{} left", comm.size());
         assert!(took < PATIENCE + Duration::from_secs(5), "{took:?}");
         let first = sum(&mut comm, &plan)?;
@@ -476,21 +477,23 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
     assert_eq!(codes, vec![OK; size]);
 }
 
-/// When receivers come to a call, and when its root polls again, after both set out together.
+/// Delay of the receivers before a call, and delay of its root before it polls again. Both start at
+/// the same time.
 const LATE: Duration = Duration::from_millis(50);
 const AWAY: Duration = Duration::from_millis(250);
-/// So often receivers may be slow for no reason, as on a busy machine.
+/// Number of tries, because receivers on a busy machine may be slow for other reasons.
 const N_TRIES: usize = 5;
 
-/// A root that only sends ends its call, if it can, before its receivers come, and then polls no
-/// more for a while. They must not wait for it: a transport whose frames need their sender's
-/// attention to arrive says so in [`Transport::undelivered`], which keeps the root in the call.
+/// Checks that receivers do not wait for a root that has left the call. A root that only sends may
+/// end its call before its receivers start theirs, and then does not poll for a while. If a
+/// transport's frames arrive only while their sender polls, it must report them in
+/// [`Transport::undelivered`], which keeps the root in the call.
 fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     if size == 1 {
         return;
     }
     let plan = Plan::raw().with_schedule(&Binomial);
-    // In one frame, and in a few of each lane, which many a link holds.
+    // One frame, and a few frames of each lane. A link may hold many of them.
     for count in [100, 12_000] {
         let outcomes = make(Some(5_000)).run(size, |mut comm| -> Result<f64, Error> {
             comm.config_mut().timeout = PATIENT;
@@ -520,15 +523,16 @@ fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             let seconds = outcome.expect("a correct call");
             assert!(
                 is_prompt(seconds),
-                "{count} values, {size} ranks: after a call in which it only sends, a rank polls \
-                 no more for {AWAY:?}. The others have its values after {seconds:.3} s, {LATE:?} \
-                 of which they do something else. Does `Transport::undelivered` tell?"
+                "{count} values, {size} ranks: after a call in which it only sends, a rank does \
+                 not poll for {AWAY:?}. The other ranks had its values only after {seconds:.3} s, \
+                 {LATE:?} of it their own delay. Does `Transport::undelivered` report frames that \
+                 have not left?"
             );
         }
     }
 }
 
-/// Whether receivers that need so long in all cannot have waited until the root polled again.
+/// Returns whether receivers with this total time cannot have waited until the root polled again.
 fn is_prompt(seconds: f64) -> bool {
     seconds < ((LATE + AWAY) / 2).as_secs_f64()
 }

@@ -1,16 +1,17 @@
-//! A transport that does harm: it hands a wrapped transport's frames to a closure before delivery.
+//! A transport that damages frames: a closure sees each received frame of a wrapped transport
+//! before delivery.
 
 use crate::wrapped::{Hooks, Wrapped};
 
-/// What may happen to a received message: change its bytes, and its length by returning another.
+/// A closure that may change the bytes of a received message, and its length by returning another.
 pub type FrameDamage = Box<dyn FnMut(&mut [u8], usize) -> usize + Send>;
 
-/// Wraps `inner`; `harm` sees every received frame and its length.
+/// Wraps `inner`. `harm` receives each frame and its length.
 pub fn tamper<X>(inner: X, harm: FrameDamage) -> Wrapped<X> {
     Wrapped::new(inner, TamperHook(harm))
 }
 
-/// The hook that does it.
+/// The hook that calls the closure.
 struct TamperHook(FrameDamage);
 
 impl Hooks for TamperHook {

@@ -1,61 +1,61 @@
-//! A transport that differs from the one inside it in what a few [`Hooks`] say.
+//! A transport that changes properties of the one inside it through a few [`Hooks`].
 
 use foldwire::transport::{Distance, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What is different. By default nothing is.
+/// Changes to the wrapped transport. The default methods change nothing.
 pub trait Hooks {
-    /// Sees a received message of `n_bytes` at the beginning of its frame, and may change it; how
-    /// long it is then.
+    /// Sees a received message, the first `n_bytes` of `frame`, and may change it. Returns its new
+    /// length.
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         let _ = frame;
         n_bytes
     }
 
-    /// Learns that nothing had come from `from` with `tag` when it was asked for.
+    /// Called when a receive from `from` with `tag` found no message.
     fn found_nothing(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
     }
 
-    /// Learns that the network is looked at: between two steps, or while something is computed.
+    /// Called when the network is polled: between two steps, or while the rank computes.
     fn looks(&mut self, is_computing: bool) {
         let _ = is_computing;
     }
 
-    /// Whether it is told that a peer is lost, if that is told inside.
+    /// Returns whether the lost peers that the inner transport reports are reported.
     fn tells_of_loss(&self) -> bool {
         true
     }
 
-    /// The time, if it is `now` inside.
+    /// Returns the reported time, where `now` is the inner transport's time.
     fn time(&self, now: Duration) -> Duration {
         now
     }
 
-    /// How many frames it says that it has, if it says so inside.
+    /// Returns the reported number of frames, given the inner transport's.
     fn n_frames(&self, inside: Option<usize>) -> Option<usize> {
         inside
     }
 
-    /// The rate of its link, if that is what is told inside.
+    /// Returns the reported link rate, given the inner transport's.
     fn link_rate(&self, inside: Option<f64>) -> Option<f64> {
         inside
     }
 
-    /// How far it says that all peers are.
+    /// Returns the reported distance of all peers.
     fn distance(&self) -> Distance {
         Distance::Network
     }
 
-    /// Whether bytes can be damaged on the way, if they can or cannot inside.
+    /// Returns whether bytes can be damaged on the wire, given the inner transport's answer.
     fn needs_checksum(&self, inside: bool) -> bool {
         inside
     }
 }
 
-/// A transport with hooks: one type whatever they are, so collectives are compiled for it once.
+/// A transport with hooks. It is one type for all hooks, so collectives are compiled for it once.
 pub struct Wrapped<X> {
     inner: X,
     hooks: Box<dyn Hooks>,
@@ -75,7 +75,7 @@ impl<X: fmt::Debug> fmt::Debug for Wrapped<X> {
 }
 
 impl<X: Transport> Wrapped<X> {
-    /// Whether this is the loss of a peer, of which nothing is told.
+    /// Returns whether this is the loss of a peer that the hooks hide.
     fn hides<R>(&self, polled: &Poll<Result<R, X::Error>>) -> bool {
         let lost = TransportErrorKind::PeerLost;
         !self.hooks.tells_of_loss()

@@ -1,7 +1,6 @@
-//! One rank's part of a [`Case`]: its buffers, the call, and which of the buffers has the result.
+//! One rank's part in a [`Case`]: its buffers, its call, and the buffer that has the result.
 //!
-//! The call is only started here, so that whoever runs it decides how it is driven: waited for,
-//! polled, or dropped.
+//! The call is only started here. The caller decides how to drive it: wait, poll, or drop it.
 
 use super::{Case, Counts, Deal};
 use crate::data;
@@ -12,25 +11,25 @@ use foldwire::{
 };
 use std::ops::Range;
 
-/// One rank's values before the call and after it.
+/// One rank's values before and after the call.
 #[derive(Clone, Debug)]
 pub struct Buffers<T> {
-    /// What the rank contributes, and the result of calls in place.
+    /// Values that the rank contributes, and the result of a call in place.
     data: Vec<T>,
-    /// Room for the result of calls out of place.
+    /// Buffer for the result of a call out of place.
     recv: Vec<T>,
     counts: Counts,
 }
 
 impl<T> Buffers<T> {
-    /// What a call in place is made on.
+    /// Buffer of a call in place.
     pub fn in_place(&mut self) -> &mut [T] {
         &mut self.data
     }
 }
 
 impl Case {
-    /// What `rank` starts with. Where it contributes nothing there is garbage.
+    /// Buffers that `rank` starts with. Values that it does not contribute are garbage.
     #[must_use]
     pub fn buffers<T: Float>(&self, rank: usize) -> Buffers<T> {
         let mut data = self.dealt(&self.input::<T>(rank), rank).into_owned();
@@ -56,7 +55,7 @@ impl Case {
     /// Starts one rank's call.
     ///
     /// # Errors
-    /// The call's.
+    /// The errors of the call.
     pub fn start<'a, T: Float, X: Transport>(
         &self,
         comm: &'a mut Communicator<X>,
@@ -73,11 +72,11 @@ impl Case {
         comm.start(self.call(counts, n_own, send, recv), &self.plan())
     }
 
-    /// Starts one rank's call beside others, which gives its [`counts`](Self::counts). What it
-    /// gives back is for [`result_at_once`](Self::result_at_once).
+    /// Starts one rank's call beside other calls, with its [`counts`](Self::counts). Pass the
+    /// buffer that the call returns to [`result_at_once`](Self::result_at_once).
     ///
     /// # Errors
-    /// The call's.
+    /// The errors of the call.
     pub fn start_at_once<'a, T: Float, X: Transport + 'a>(
         &self,
         comm: &SharedCommunicator<'a, X>,
@@ -94,7 +93,7 @@ impl Case {
         comm.start(self.call(counts, n_own, send, recv), &self.plan())
     }
 
-    /// The call of a rank that has so many values.
+    /// The call of a rank that has `n_own` values.
     fn call<'a, T: Float, S, R>(
         &self,
         counts: &'a Counts,
@@ -113,7 +112,7 @@ impl Case {
         call.with_op(self.op.op()).with_root(Rank::new(self.root))
     }
 
-    /// What the buffers of the call hold.
+    /// Part of the array that the buffers of the call hold.
     fn window(&self) -> Window {
         match self.collective {
             Collective::Broadcast => Window::Whole,
@@ -123,7 +122,7 @@ impl Case {
         }
     }
 
-    /// Where what a rank sends lies among its `n_own` values.
+    /// Range of the values that a rank sends among its `n_own` values.
     fn sent(&self, rank: usize, n_own: usize) -> Range<usize> {
         match self.collective {
             Collective::AllGather | Collective::Gather => self.share(rank),
@@ -132,7 +131,7 @@ impl Case {
         }
     }
 
-    /// As [`result`](Self::result), of what a call beside others gave back.
+    /// As [`result`](Self::result), for the buffer that a call beside other calls returned.
     #[must_use]
     pub fn result_at_once<T: Float>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
         let moves_apart = matches!(self.collective, Collective::Scatter | Collective::Gather);
@@ -144,14 +143,14 @@ impl Case {
         }
     }
 
-    /// The result of `rank` (empty where it has none).
+    /// The result of `rank`, empty if it has none.
     ///
     /// # Panics
-    /// If the call changed what it must not touch.
+    /// If the call changed values that it must not touch.
     #[must_use]
     pub fn result<T: Float>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
         let Buffers { data, recv, .. } = buffers;
-        // Unbiased rounding is of the whole array.
+        // Unbiased rounding changes the whole array.
         let is_kept = self.rounding == Rounding::Nearest;
         if self.collective == Collective::ReduceScatter && self.in_place && is_kept {
             let input = self.input::<T>(rank);
@@ -168,10 +167,10 @@ impl Case {
         if is_in_data { data[self.result_range(rank)].to_vec() } else { recv }
     }
 
-    /// One rank's call, to its end: its result (empty where it has none) and report.
+    /// Runs one rank's call to its end. Returns its result (empty if it has none) and report.
     ///
     /// # Errors
-    /// The call's.
+    /// The errors of the call.
     pub fn run_rank<T: Float, X: Transport>(
         &self,
         comm: &mut Communicator<X>,

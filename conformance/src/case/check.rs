@@ -1,4 +1,4 @@
-//! Whether the results of a [`Case`] are right.
+//! Checks of a [`Case`]'s results.
 
 use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
@@ -10,7 +10,7 @@ impl Case {
     /// Runs the case, checks every rank's result, and returns a [word](Self::word) of each.
     ///
     /// # Panics
-    /// If a result is wrong, naming the case.
+    /// If a result is wrong. The message names the case.
     pub fn check<B: Backend>(&self, backend: &B) -> Vec<u64> {
         with_type!(self.dtype, T => self.check_as::<T, B>(backend))
     }
@@ -19,7 +19,7 @@ impl Case {
         let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&mut comm));
         let inputs = self.inputs::<T>();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
-            // What has the bits of rank 0's is as right as that.
+            // On other ranks the bits are compared with rank 0's below.
             if rank == 0 || !self.is_the_same_everywhere() {
                 let verdict = self.verify(rank, result, report, &inputs);
                 verdict.unwrap_or_else(|wrong| panic!("{self:?}, rank {rank}: {wrong}"));
@@ -36,11 +36,12 @@ impl Case {
         words
     }
 
-    /// Runs the case, and compares every rank's [word](Self::word) with that of a rank of threads
-    /// with frames of the same capacity, whose results are [checked](Self::check).
+    /// Runs the case, and compares every rank's [word](Self::word) with that of the threads
+    /// backend. The threads use frames of the same capacity, and their results are
+    /// [checked](Self::check).
     ///
     /// # Panics
-    /// If a result has other bits or promises something else, naming the case.
+    /// If a result or its reported bounds differ. The message names the case.
     pub fn compare_with_threads<B: Backend>(&self, backend: &B) {
         with_type!(self.dtype, T => self.compare_as::<T, B>(backend));
     }
@@ -54,7 +55,7 @@ impl Case {
         });
         let (words, n_bytes): (_, Vec<usize>) = outcomes.into_iter().unzip();
         let words = backend.gather(words);
-        // Every process has the words of all ranks: one compares.
+        // Every process has the words of all ranks, so only one compares them.
         if backend.ranks(self.size).start == 0 {
             let of_threads = self.check(&Threads { frame_bytes: n_bytes.first().copied() });
             assert!(words == of_threads, "{self:?}: {words:x?}, between threads {of_threads:x?}");
@@ -66,15 +67,15 @@ impl Case {
         outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
     }
 
-    /// A digest of a rank's result and of what the report promises of it.
+    /// A digest of a rank's result and of the bounds in the report.
     #[must_use]
     pub fn word<T: Float>(result: &[T], report: &Report) -> u64 {
-        // No error is negative.
+        // Errors are not negative, so −1 means none.
         let promise = [report.bound, report.worst_case.unwrap_or(-1.0)];
         data::digest(result) ^ data::digest(&promise)
     }
 
-    /// Whether all ranks end with the same bits.
+    /// Returns whether all ranks end with the same bits.
     #[must_use]
     pub fn is_the_same_everywhere(&self) -> bool {
         matches!(
@@ -83,13 +84,13 @@ impl Case {
         )
     }
 
-    /// What every rank contributes (and more, where it does not contribute all).
+    /// Inputs of all ranks. They may contain more values than a rank contributes.
     #[must_use]
     pub fn inputs<T: Float>(&self) -> Vec<Vec<T>> {
         self.inputs_by(&|_| *self)
     }
 
-    /// The same of ranks that have made cases of their own, of which the counts matter.
+    /// The same if ranks made cases of their own. Only the counts of these cases are used.
     #[must_use]
     pub fn inputs_by<T: Float>(&self, made_by: &dyn Fn(usize) -> Self) -> Vec<Vec<T>> {
         let input = |rank: usize| Self { count: made_by(rank).count, ..*self }.input(rank);
@@ -99,7 +100,7 @@ impl Case {
     /// Compares one rank's result with the oracle, given all ranks' inputs.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the mistake.
     pub fn verify<T: Float>(
         &self,
         rank: usize,
@@ -110,11 +111,11 @@ impl Case {
         self.verify_among(rank, result, report, inputs, &|_| *self)
     }
 
-    /// As [`verify`](Self::verify), where some ranks have made cases of their own of the call, with
-    /// other counts than this rank takes theirs for, and nobody can tell.
+    /// As [`verify`](Self::verify), if some ranks made cases of their own for the call. Their
+    /// counts may differ from this rank's, where no rank can detect that.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the mistake.
     pub fn verify_among<T: Float>(
         &self,
         rank: usize,
@@ -133,13 +134,13 @@ impl Case {
             Loss::Setting => None,
             _ => Some(0.0),
         };
-        // A bound may come out smaller: of a sample's range, or shared among operands. Powers of
-        // ten differ in the last bit.
+        // The bound may be smaller than requested: with a sample's range, or shared among operands.
+        // Powers of ten differ in the last bit.
         let is_kept = report.bound <= asked * (1.0 + 1e-12);
         let worst_case = terms.map(|n| n * report.bound);
         if !is_kept || !is_about(report.worst_case, worst_case) {
             return Err(format!(
-                "{asked:e} was asked for, a worst case of {worst_case:?} expected; {report:?}"
+                "bound {asked:e} was requested, worst case {worst_case:?} expected; {report:?}"
             ));
         }
         let bound_on_result =
@@ -157,7 +158,7 @@ impl Case {
         for (place, (&got, (owner, at))) in result.iter().zip(origins).enumerate() {
             let context = |wrong| format!("value {place}: {wrong}; {report:?}");
             for (operand, input) in operands.iter_mut().zip(inputs) {
-                // Where nothing is reduced, the owner's matters alone.
+                // If nothing is reduced, only the owner's operand is used.
                 *operand = input.get(at).map_or(0.0, |x| x.to_f64());
             }
             let error = self.error_of(got, owner, &operands, limits).map_err(context)?;
@@ -168,8 +169,8 @@ impl Case {
         Ok(())
     }
 
-    /// How far a value, made of `operands`, is off, or what is wrong with it. If nothing is
-    /// reduced, it is the operand of `owner`.
+    /// Returns the error of a value that is made of `operands`, or a description of the mistake. If
+    /// nothing is reduced, the value is the operand of `owner`.
     fn error_of<T: Float>(
         &self,
         got: T,
@@ -188,15 +189,15 @@ impl Case {
         let exact = oracle::reduce(self.op, operands);
         let rounded = T::from_f64(exact).to_f64();
         if !rounded.is_finite() {
-            // Beyond T, or not a number to begin with. A product may get there on one way and not
-            // on another.
+            // The result is beyond `T`'s range, or not a number. A product may overflow in one
+            // order of factors and not in another.
             let is_right = is_same(rounded) || self.multiplies();
             return if is_right { Ok(0.0) } else { Err(format!("{exact} became {got}")) };
         }
         let is_set = self.coding().loss() == Loss::Setting;
         if self.multiplies() && (is_set || operands.iter().any(|x| x.abs() > 1e30)) {
-            // Products and norms of fill values move by the bound times the other operands, and
-            // what a setting costs them is not known.
+            // The error of products and norms of fill values is the bound times the other operands,
+            // and the effect of a setting on them is not known.
             return Ok(0.0);
         }
         let encodings = oracle::encodings_of(self) as f64;
@@ -213,7 +214,7 @@ impl Case {
         matches!(self.op, Operation::Prod | Operation::Norm)
     }
 
-    /// The bound on each operand that the case asks for.
+    /// The bound on each operand that the case requests.
     fn asked<T: Float>(&self, inputs: &[Vec<T>], dealt_by: &dyn Fn(usize) -> Self) -> f64 {
         match self.coding().loss() {
             Loss::Bound => {}
@@ -234,17 +235,18 @@ impl Case {
     }
 }
 
-/// How far results may be off.
+/// Allowed errors.
 #[derive(Clone, Copy)]
 struct ErrorLimits {
-    /// Each operand.
+    /// Allowed error of each operand.
     bound: f64,
-    /// The result.
+    /// Allowed error of the result.
     worst_case: Option<f64>,
 }
 
 impl ErrorLimits {
-    /// By a codec that keeps no bound: what its setting costs the largest sum there could be.
+    /// Limits for a codec that keeps no bound: the error of its setting on the largest possible
+    /// sum.
     fn of_setting<T: Float>(case: &Case, inputs: &[Vec<T>]) -> Self {
         let values = inputs.iter().flatten().map(|x| x.to_f64()).filter(|x| x.is_finite());
         let largest = values.fold(0.0, |max: f64, x| max.max(x.abs())) * inputs.len() as f64;
@@ -253,7 +255,7 @@ impl ErrorLimits {
     }
 }
 
-/// Whether two numbers are the same but for rounding, or both missing.
+/// Returns whether two numbers are equal up to rounding, or both missing.
 fn is_about(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * b,

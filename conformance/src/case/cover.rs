@@ -1,13 +1,14 @@
-//! Which cases are run: all, or few that hold every pair of choices.
+//! Selection of cases: all of them, or a few that hold every pair of choices.
 //!
-//! The search is greedy and draws from a fixed seed: everybody gets the same cases. (After AETG:
+//! The search is greedy and draws from a fixed seed, so every run gets the same cases. (After AETG:
 //! D. Cohen, S. Dalal, M. Fredman, G. Patton, IEEE TSE 23(7), 1997.)
 
 use super::{AXES, Case, Indices, SIZES, axis, meanings, normalised};
 use crate::data::Random;
 use std::collections::BTreeSet;
 
-/// The whole product, each case once: 18 million. Run a stride of it, or all of it on demand.
+/// The whole product, each case once: 18 million. Run every n-th case of it, or all cases on
+/// demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();
     let indices = (0..total).map(|mut index| {
@@ -21,17 +22,16 @@ pub fn all() -> impl Iterator<Item = Case> {
     indices.map(|i| Case::of_size(SIZES[i[axis::SIZE]], i))
 }
 
-/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both
-/// mean something.
+/// A few cases in which every pair of choices on two axes occurs, if any case has a use for both.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
     pairwise_of(&SIZES)
 }
 
-/// The same on groups of these sizes, one at least, each of which is a choice.
+/// The same for groups of these sizes. There must be at least one size, and each is a choice.
 ///
-/// Where nothing is sent (one rank, no values) a pair is shown only if it is of that very choice:
-/// every other pair occurs in a case with messages.
+/// In a case without messages (one rank or no values) a pair counts only if it includes that
+/// choice. Every other pair occurs in a case with messages.
 #[must_use]
 pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
     let cases = cover(sizes).into_iter();
@@ -41,7 +41,7 @@ pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
 /// Two axes, the later one first, and the choice on each.
 type ChoicePair = [(usize, usize); 2];
 
-/// The pairs of choices that a case shows.
+/// The pairs of choices that a case covers.
 fn shown<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
     let means = meanings(i);
     let is_alone = sizes[i[axis::SIZE]] == 1;
@@ -69,7 +69,8 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
     let mut random = Random(42);
     let mut cases = Vec::new();
     while let Some(&first) = missing.first() {
-        // Of some candidates with the first missing pair, the one with most missing pairs.
+        // Among candidates with the first missing pair, select the one that covers the most missing
+        // pairs.
         let candidates = (0..1000).map(|_| {
             let mut indices = n_choices.map(|n| random.below(n));
             for (axis, choice) in first {
@@ -80,7 +81,7 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
         let gain = |i: &Indices| shown(i, sizes).filter(|pair| missing.contains(pair)).count();
         let candidates = candidates.filter(|i| shown(i, sizes).any(|pair| pair == first));
         let best = candidates.take(200).max_by_key(gain);
-        // In no case do both mean something.
+        // If no candidate was found, no case has a use for both choices.
         missing.remove(&first);
         if let Some(best) = best {
             for pair in shown(&best, sizes) {
@@ -98,8 +99,8 @@ mod tests {
     use crate::case::ROUTES;
     use crate::suite;
 
-    /// Every pair that any case shows, found without the search: whether choices mean something
-    /// depends on few axes, of which this goes through all.
+    /// Every pair that any case covers, found without the search. The use of a choice depends on
+    /// few axes, and this loop tries all combinations on those.
     fn possible(sizes: &[usize]) -> BTreeSet<ChoicePair> {
         const DECISIVE: [usize; 8] = [
             axis::ROUTE,
@@ -137,7 +138,7 @@ mod tests {
         pairs
     }
 
-    /// The suite's sizes for processes, too, of which each starts a job of its own.
+    /// The test includes the suite's sizes for processes, where each size is a job of its own.
     #[test]
     fn every_pair_of_choices_is_in_the_cover_and_few_cases_are() {
         for sizes in [&SIZES[..], &suite::SIZES] {

@@ -1,9 +1,9 @@
-//! How a [`Case`]'s values are dealt to its ranks: as shares that are as equal as can be, or, for
-//! the calls whose names end in `_v`, by a count for each, of which many are 0.
+//! Division of a [`Case`]'s values among its ranks. Shares are as equal as possible, or, in calls
+//! whose names end in `_v`, given by a count for each rank. Many of these counts are 0.
 //!
-//! What a rank has for another is its *block*. Dealt evenly, blocks are the shares of one array.
-//! Dealt unevenly, the values of a block depend on its ends and on nothing else, so that ranks that
-//! take others' counts for different ones than those do still mean the same values.
+//! The values of one rank for another are a *block*. In an even division, blocks are the shares of
+//! one array. In an uneven division, the values of a block depend only on its source and
+//! destination. So ranks that disagree about the counts still mean the same values.
 
 use super::Case;
 use crate::data::Random;
@@ -12,16 +12,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// How values are dealt to ranks.
+/// Division of the values among ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// As evenly as can be.
+    /// Shares as equal as possible.
     Even,
-    /// By counts that are drawn of this number.
+    /// Random counts from this seed.
     Uneven(u64),
 }
 
-/// What a rank gives a call whose name ends in `_v`; of an all-to-all both, otherwise the first.
+/// Counts of a rank in a call whose name ends in `_v`. An all-to-all uses both lists, other
+/// collectives the first.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Counts {
     pub(super) send: Vec<usize>,
@@ -35,11 +36,11 @@ impl fmt::Debug for Counts {
 }
 
 impl Counts {
-    /// Those of calls that take none.
+    /// Counts of calls that take none.
     pub const NONE: Self = Self { send: Vec::new(), recv: Vec::new() };
 }
 
-/// Whether there is a call of the collective that takes counts.
+/// Returns whether the collective has a call that takes counts.
 pub(super) const fn takes_counts(collective: Collective) -> bool {
     matches!(
         collective,
@@ -52,7 +53,7 @@ pub(super) const fn takes_counts(collective: Collective) -> bool {
 }
 
 impl Case {
-    /// What `rank` gives the call beside its buffers.
+    /// Counts that `rank` passes to the call.
     #[must_use]
     pub fn counts(&self, rank: usize) -> Counts {
         match (self.deal, self.collective) {
@@ -65,7 +66,8 @@ impl Case {
         }
     }
 
-    /// How many values `source` has for each rank. But for an all-to-all it is the same for all.
+    /// Number of values that `source` has for each rank. All sources are alike, except in an
+    /// all-to-all.
     fn lens(&self, source: usize) -> Vec<usize> {
         let Deal::Uneven(seed) = self.deal else {
             let share = |rank| foldwire::layout::share(self.count, self.size, rank).len();
@@ -83,13 +85,13 @@ impl Case {
             (0..self.size).map(|_| *random.pick(&[0, 0, 1, 1, 2, 5, 20])).collect();
         let all = weights.iter().sum::<usize>().max(1);
         let mut lens: Vec<usize> = weights.iter().map(|weight| count * weight / all).collect();
-        // What is left over, too.
+        // One rank gets the remainder.
         lens[random.below(self.size)] += count - lens.iter().sum::<usize>();
         lens
     }
 
-    /// How many values pass from one rank to another, as far as this case says; `None` if no rank
-    /// can tell.
+    /// Number of values that pass from one rank to another by this case; `None` if no rank can
+    /// tell.
     #[must_use]
     pub fn n_passing(&self, source: usize, to: usize) -> Option<usize> {
         let block = match self.collective {
@@ -102,7 +104,7 @@ impl Case {
         Some(self.lens(source)[block])
     }
 
-    /// The share of `rank` in what is dealt.
+    /// Share of `rank` in the divided array.
     pub(super) fn share(&self, rank: usize) -> Range<usize> {
         if self.deal == Deal::Even {
             return foldwire::layout::share(self.count, self.size, rank);
@@ -112,7 +114,7 @@ impl Case {
         start..start + lens[rank]
     }
 
-    /// Where in its input a rank finds a value of its block for another.
+    /// Index in a rank's input of value `index` of its block for `to`.
     fn place_of(&self, to: usize, index: usize) -> usize {
         match self.deal {
             Deal::Even => foldwire::layout::share(self.count, self.size, to).start + index,
@@ -120,7 +122,7 @@ impl Case {
         }
     }
 
-    /// What a rank has for all, made of its input.
+    /// All values that a rank sends, taken from its input.
     pub(super) fn dealt<'a, T: Float>(&self, input: &'a [T], rank: usize) -> Cow<'a, [T]> {
         if self.deal == Deal::Even {
             return Cow::Borrowed(input);
@@ -130,14 +132,14 @@ impl Case {
         places.map(|(to, index)| input[self.place_of(to, index)]).collect()
     }
 
-    /// Whose values `rank` ends with, if nothing is reduced, and where in the ranks' inputs they
-    /// are, which have been dealt like this.
+    /// Origin of each value that `rank` ends with, if nothing is reduced: the owner, and the index
+    /// in the owner's input. `dealt_by` gives the owner's case.
     pub(super) fn origins(
         &self,
         rank: usize,
         dealt_by: &dyn Fn(usize) -> Self,
     ) -> Vec<(usize, usize)> {
-        // Blocks: whose, and for whom.
+        // Blocks as (owner, destination).
         let blocks: Vec<(usize, usize)> = match self.collective {
             Collective::ReduceScatter => vec![(0, rank)],
             Collective::Scatter => vec![(self.root, rank)],
@@ -158,7 +160,7 @@ impl Case {
         values.map(|(owner, to, index)| (owner, dealt_by(owner).place_of(to, index))).collect()
     }
 
-    /// How many values `rank` receives in an all-to-all.
+    /// Number of values that `rank` receives in an all-to-all.
     pub(super) fn n_received(&self, rank: usize) -> usize {
         (0..self.size).map(|source| self.lens(source)[rank]).sum()
     }
