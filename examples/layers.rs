@@ -1,9 +1,9 @@
-//! Gradients of layers, averaged while the next ones are computed.
+//! Averages the gradients of layers while the next gradients are computed.
 //!
 //!     cargo run --release -p foldwire-examples --example layers
 //!
-//! A backward pass computes one layer's gradient after the other. One communicator has a call for
-//! each layer under way, and moves them all whenever it is asked to.
+//! A backward pass computes one layer's gradient after the other. A communicator runs one call for
+//! each layer, and `progress` moves all of them forward.
 
 use foldwire as fw;
 use foldwire::Call;
@@ -11,14 +11,14 @@ use foldwire_threads::World;
 use std::time::{Duration, Instant};
 
 const N_LAYERS: usize = 20;
-/// What a layer's gradient costs to compute.
+/// Time to compute a layer's gradient.
 const BACKWARD: Duration = Duration::from_millis(6);
 
 fn gradient(rank: usize, layer: usize) -> Vec<f32> {
     (0..200_000).map(|i| ((i + 1000 * rank) as f32 * 1e-3 * (layer + 1) as f32).sin()).collect()
 }
 
-/// Stands for computing, on an accelerator say; what the rank does meanwhile is its own affair.
+/// Represents a computation, such as one on an accelerator. The rank may do other work meanwhile.
 fn backward(mut meanwhile: impl FnMut()) {
     let start = Instant::now();
     while start.elapsed() < BACKWARD {
@@ -28,7 +28,7 @@ fn backward(mut meanwhile: impl FnMut()) {
 
 fn main() -> Result<(), fw::Error> {
     let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-3));
-    // A network of 200 Mbit/s, on which a layer takes about as long as it takes to compute.
+    // A network of 200 Mbit/s, on which a layer takes about as long as its computation.
     let outcomes =
         World::new(2).link_rate(25e6).run_endpoints(|endpoint| -> Result<_, fw::Error> {
             let comm = fw::SharedCommunicator::new(endpoint, N_LAYERS)?;
@@ -57,7 +57,7 @@ fn main() -> Result<(), fw::Error> {
             }
             for (call, expected) in calls.into_iter().zip(&first) {
                 let (average, _) = call.wait().into_result()?;
-                assert!(average == *expected, "the same bits");
+                assert!(average == *expected, "both ways give the same bits");
             }
             Ok((one_by_one, start.elapsed()))
         });

@@ -1,12 +1,13 @@
-//! Programs to begin with. Each file beside this one is a program of its own:
-//! `cargo run --release -p foldwire-examples --example sum`.
+//! Example programs. Each file beside this one is a program of its own: `cargo run --release -p
+//! foldwire-examples --example sum`.
 //!
-//! This library has no code. It compiles the Rust in the project's pages, so that none is wrong.
+//! This library has no code. It compiles the Rust code in the project's documentation, so that it
+//! stays correct.
 
 #[cfg(test)]
 mod readme;
 
-/// The pages: each block of Rust is compiled, and run.
+/// Documentation pages. Each block of Rust is compiled and run.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,9 +1,9 @@
-//! A collective that goes on while the rank computes something else.
+//! A collective that runs while the rank computes something else.
 //!
 //!     cargo run --release -p foldwire-examples --example overlap
 //!
-//! `start_…` returns an operation. Each `poll` moves it as far as it goes now, and never waits.
-//! (`wait` waits; `.await` suits executors.)
+//! `start` returns an operation. Each `poll` moves it as far as possible and never waits. (`wait`
+//! waits; `.await` is for executors.)
 
 use foldwire as fw;
 use foldwire::Call;
@@ -12,7 +12,7 @@ use std::task::Poll;
 
 fn main() -> Result<(), fw::Error> {
     let plan = fw::Plan::foldwire(fw::Bound::Absolute(1e-3));
-    // A network of 1 Gbit/s, on which there is something to wait for.
+    // A network of 1 Gbit/s, so that there is something to wait for.
     let world = World::new(4).link_rate(125e6);
     let outcomes = world.run(|mut comm| -> Result<_, fw::Error> {
         let mut gradient: Vec<f32> = (0..4_000_000).map(|i| (i as f32 * 1e-5).cos()).collect();
@@ -24,7 +24,7 @@ fn main() -> Result<(), fw::Error> {
             if let Poll::Ready(outcome) = operation.poll() {
                 break outcome?;
             }
-            // A bit of other work. The network moves only while it is polled, so keep it short.
+            // Some other work. The network moves only during `poll`, so keep this short.
             for _ in 0..10_000 {
                 let sign = if n_terms % 2 == 0 { 4.0 } else { -4.0 };
                 pi += sign / (2 * n_terms + 1) as f64;

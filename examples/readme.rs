@@ -1,4 +1,4 @@
-//! What README shows without what surrounds it, and here with it.
+//! The README shows code without its context. Here it compiles with that context.
 
 use foldwire::HeapFrame;
 use foldwire::transport::TransportError;
@@ -60,7 +60,7 @@ fn the_transport_in_readme_is_the_one_that_compiles() {
     let (_, rest) = here.split_once("#[rustfmt::skip]\n").unwrap();
     let (shown, _) = rest.split_once("\n#[test]").unwrap();
     assert!(include_str!("../README.md").contains(shown), "README shows another transport");
-    // A `Wire` is a transport.
+    // `Wire` implements `Transport`.
     fn is_transport<X: Transport>() {}
     is_transport::<Wire>();
 }

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p foldwire-examples --example shares
 //!
-//! Shares are blocks, equally long but for one value: `comm.share(count)`. No rank needs to know
-//! the others' counts.
+//! Shares are blocks whose lengths differ by one value at most: `comm.share(count)`. No rank needs
+//! to know the other ranks' counts.
 
 use foldwire as fw;
 use foldwire_threads::World;
@@ -15,7 +15,7 @@ fn main() -> Result<(), fw::Error> {
         let is_root = comm.rank() == root;
         let share = comm.share(count);
 
-        // What other ranks pass as the root's array is not looked at.
+        // The call ignores the arrays that other ranks pass in place of the root's.
         let field: Vec<f32> =
             if is_root { (0..count).map(|i| (i as f32 * 1e-5).sin()).collect() } else { vec![] };
         let mut own = vec![0.0; share.len()];

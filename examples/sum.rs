@@ -1,4 +1,5 @@
-//! The first program: four ranks, threads of this process, average an array and sum a number.
+//! A first program: four ranks, which are threads of this process, average an array and sum a
+//! number.
 //!
 //!     cargo run --release -p foldwire-examples --example sum
 

@@ -1,20 +1,21 @@
-//! A rank leaves in the middle of an iteration; the others go on without it.
+//! A rank leaves during an iteration, and the other ranks continue without it.
 //!
 //!     cargo run --release -p foldwire-examples --example survivors
 //!
-//! Success is local: when a rank is lost, some of the others may have finished a step that others
-//! have not. So each keeps the state before its last step, and the survivors agree on where to go
-//! on.
+//! Success is local: when a rank is lost, some ranks may have finished a step that other ranks have
+//! not. So each rank keeps the state before its last step, and the survivors agree on the step from
+//! which they continue.
 
 use foldwire as fw;
 use foldwire_threads::World;
 use std::time::Duration;
 
 const STEPS: usize = 10;
-/// Who does not answer for so long is left out.
+/// Time after which a silent rank is left out.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A communicator of those that are left, and the number of steps that all of them have done.
+/// Returns a communicator of the surviving ranks, and the number of steps that all of them have
+/// done.
 fn recover<X: fw::Transport>(
     mut comm: fw::Communicator<X>,
     n_done: usize,
@@ -22,14 +23,14 @@ fn recover<X: fw::Transport>(
     loop {
         comm = comm.shrink(PATIENCE)?;
         let mut least = [n_done as f64];
-        // Another rank may be lost in this call, too.
+        // Another rank may be lost in this call too.
         if comm.all_reduce(&mut least, fw::Op::Min, &fw::Plan::raw()).is_ok() {
             return Ok((comm, least[0] as usize));
         }
     }
 }
 
-/// What each rank does: ten steps, each an average of what all have.
+/// Program of each rank: ten steps, each an average over all ranks.
 fn iterate<X: fw::Transport>(mut comm: fw::Communicator<X>) -> Result<String, fw::Error> {
     let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-4));
     let name = comm.rank();
@@ -52,7 +53,7 @@ fn iterate<X: fw::Transport>(mut comm: fw::Communicator<X>) -> Result<String, fw
                 (comm, least) = recover(comm, n_done)?;
                 println!("rank {name}: {error}; {} are left", comm.size());
                 if least < n_done {
-                    // Steps are collective, so nobody is ahead by more than one.
+                    // Steps are collective, so no rank is ahead by more than one.
                     state.clone_from(&before);
                     n_done = least;
                 }

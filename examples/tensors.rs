@@ -1,21 +1,21 @@
-//! Several tensors, and why each gets a call of its own.
+//! Several tensors, each with a call of its own.
 //!
 //!     cargo run --release -p foldwire-examples --example tensors
 //!
-//! A relative bound refers to the range of the whole array. In one flat buffer a tensor of small
-//! values has the error that suits the largest, and is lost.
-//! (`SharedCommunicator::all_reduce_group` makes the calls at once, with one look at all tensors.)
+//! A relative bound refers to the range of the whole array. In one flat buffer, a tensor of small
+//! values gets the error that suits the largest tensor, and its values are lost.
+//! (`SharedCommunicator::all_reduce_group` makes the calls at once, with one scan of all tensors.)
 
 use foldwire as fw;
 use foldwire_threads::World;
 
-/// Weights of about 1, and a bias of about a millionth.
+/// Weights of about 1, and a bias of about 1e-6.
 fn tensors(rank: usize) -> [Vec<f32>; 2] {
     let wave = |i: usize| ((i + rank) as f32 * 0.01).sin();
     [(0..10_000).map(wave).collect(), (0..100).map(|i| 1e-6 * wave(10 * i)).collect()]
 }
 
-/// The largest error of the averages, in units of the tensor's largest value.
+/// Largest error of the averages, relative to the tensor's largest value.
 fn error(averages: &[f32], tensor: usize, n_ranks: usize) -> f64 {
     let mut exact = vec![0.0; averages.len()];
     for rank in 0..n_ranks {
@@ -49,7 +49,7 @@ fn main() -> Result<(), fw::Error> {
     println!("largest error / largest value    weights      bias");
     println!("one flat buffer                  {:.1e}   {:.1e}", flat[0], flat[1]);
     println!("a call for each                  {:.1e}   {:.1e}", each[0], each[1]);
-    assert!(flat[1] > 0.5 && each[1] < 1e-2, "what this example is about");
+    assert!(flat[1] > 0.5 && each[1] < 1e-2, "one buffer loses the bias, two calls keep it");
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p foldwire-examples --example two_levels
 //!
-//! Two nodes of two ranks: within a node frames go through memory, between nodes over links of 200
-//! Mbit/s, one for each rank.
+//! There are two nodes of two ranks. Within a node frames travel through memory, between nodes over
+//! links of 200 Mbit/s, one for each rank.
 
 use foldwire as fw;
 use foldwire_threads::World;

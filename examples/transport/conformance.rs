@@ -1,4 +1,4 @@
-//! The suite that every backend passes, over the transport from scratch.
+//! Runs the suite that every backend passes, with the transport of this example.
 
 use super::wire::{Wire, connect};
 use super::{main, run};

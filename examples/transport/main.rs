@@ -1,10 +1,10 @@
-//! A transport of your own, from scratch: ranks that talk over channels of the standard library.
+//! A transport from scratch: ranks that communicate over channels of the standard library.
 //!
 //!     cargo run --release -p foldwire-examples --example transport
 //!
-//! `wire.rs` is the transport: put your network where the channels stand. It must deliver what it
-//! accepts, in order for each sender, receiver and tag, and say when it has room. The contract is
-//! in the documentation of `foldwire::transport`. `conformance.rs` tests it.
+//! `wire.rs` is the transport: put your network in the place of the channels. It must deliver what
+//! it accepts, in order for each sender, receiver and tag, and report when it can accept more. The
+//! documentation of `foldwire::transport` has the contract. `conformance.rs` tests it.
 
 #[cfg(test)]
 mod conformance;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `body` with each rank's end on a thread of its own.
+/// Runs `body` for each rank on a thread of its own.
 fn run<R: Send>(wires: Vec<Wire>, body: impl Fn(Wire) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let body = &body;

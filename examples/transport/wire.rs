@@ -8,36 +8,36 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames that a channel holds. One suffices; with two, one can be read while one is written.
+/// Number of frames in a channel. One is enough; with two, one can be read while one is written.
 const DEPTH: usize = 2;
-/// Frames that a rank keeps for later. It allocates what it needs beyond.
+/// Number of free frames that a rank keeps. It allocates more as needed.
 const MAX_FREE: usize = 64;
 
-/// Bytes in a buffer, and how many of them count.
+/// A buffer, and the number of bytes in use.
 type Message = (HeapFrame, usize);
 
-/// One rank's end of the network.
+/// One rank's side of the network.
 pub(crate) struct Wire {
     rank: Rank,
     frame_bytes: usize,
-    /// By receiver, then by tag.
+    /// Links by receiver, then by tag.
     to: Vec<Vec<Link>>,
-    /// By sender, then by tag.
+    /// Channels by sender, then by tag.
     from: Vec<Vec<Receiver<Message>>>,
     free: Vec<HeapFrame>,
     start: Instant,
 }
 
-/// A way to another rank.
+/// A link to another rank, for one tag.
 struct Link {
     /// `None` once the receiver is gone.
     channel: Option<SyncSender<Message>>,
-    /// Accepted, but the channel had no room yet.
+    /// An accepted message for which the channel had no space yet.
     waiting: Option<Message>,
 }
 
 impl Link {
-    /// Moves what waits into the channel, if that has room.
+    /// Moves the waiting message into the channel if there is space.
     fn push(&mut self) {
         if let (Some(channel), Some(message)) = (&self.channel, self.waiting.take()) {
             match channel.try_send(message) {
@@ -49,7 +49,7 @@ impl Link {
     }
 }
 
-/// Why the transport failed, and with whom.
+/// Reason why the transport failed, and the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed(TransportErrorKind, Rank);
 
@@ -91,7 +91,8 @@ impl Transport for Wire {
         self.frame_bytes
     }
 
-    /// An empty buffer. A transport with a pool of fixed size says `Pending` while it has none.
+    /// Returns an empty buffer. A transport with a pool of fixed size returns `Pending` while it
+    /// has none.
     fn poll_frame(&mut self) -> Poll<Result<HeapFrame, Failed>> {
         let frame = self.free.pop().unwrap_or_else(|| HeapFrame::new(self.frame_bytes));
         Poll::Ready(Ok(frame))
@@ -103,7 +104,7 @@ impl Transport for Wire {
         }
     }
 
-    /// May I send one more? After `Ready` the next `send` is accepted.
+    /// Returns whether one more message can be sent. After `Ready` the next `send` is accepted.
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failed>> {
         if self.link(to, tag)?.waiting.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
@@ -119,7 +120,7 @@ impl Transport for Wire {
         Ok(())
     }
 
-    /// The next message. That a sender is gone counts only after all that it sent.
+    /// Returns the next message. The loss of a sender is reported only after all its messages.
     fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<Message, Failed>> {
         let channel = self.from.get(from.index()).and_then(|channels| channels.get(tag.index()));
         match channel.ok_or(Failed(TransportErrorKind::Misuse, from))?.try_recv() {
@@ -131,14 +132,15 @@ impl Transport for Wire {
         }
     }
 
-    /// What waits moves only while this rank is polled. So a call ends only when nothing waits, or
-    /// the receiver would wait for this rank's next call.
+    /// Returns a rank with a waiting message. It moves only while this rank is polled, so the call
+    /// must not end before. Otherwise the receiver would wait for this rank's next call.
     fn undelivered(&self) -> Option<Rank> {
         let waits = |links: &Vec<Link>| links.iter().any(|link| link.waiting.is_some());
         self.to.iter().position(waits).map(Rank::new)
     }
 
-    /// The group goes on without this rank: what waits for it must not hold up the others.
+    /// The group continues without this rank. A message waiting for it must not hold up the other
+    /// ranks.
     fn forget(&mut self, peer: Rank) {
         self.to[peer.index()].iter_mut().for_each(|link| link.waiting = None);
     }
@@ -152,13 +154,14 @@ impl Transport for Wire {
         self.start.elapsed()
     }
 
-    /// Nothing to do: a network that can wait until something comes waits here, up to `budget`.
+    /// Nothing to do here. A network that can block until a message arrives does so, for at most
+    /// `budget`.
     fn idle(&mut self, _budget: Duration) {
         thread::yield_now();
     }
 }
 
-/// The ends of `size` ranks, connected with each other.
+/// Returns the transports of `size` ranks, all connected with each other.
 pub(crate) fn connect(size: usize, frame_bytes: usize) -> Vec<Wire> {
     let start = Instant::now();
     let wire = |rank| Wire {
