@@ -7,14 +7,14 @@
 //! along beside each other, and an error of one pair would leave the others waiting; so this cannot
 //! hang where MPI does not.
 
-use crate::decide::Why;
-use crate::signature::Base;
+use crate::decide::PassReason;
+use crate::signature::BaseType;
 
 /// What one rank knows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct LocalView {
     /// Of what the arrays are that have values here.
-    pub bases: Vec<Option<Base>>,
+    pub bases: Vec<Option<BaseType>>,
     /// Bytes of the values that it has before or after the call, whichever is more.
     pub n_bytes: usize,
     /// Of a gather or scatter the bytes of each rank's share, as far as it knows.
@@ -23,9 +23,9 @@ pub struct View {
 
 /// What all ranks know then.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agreed {
+pub struct AgreedCall {
     /// Of what all values are; `None`: of several kinds.
-    pub base: Option<Base>,
+    pub base: Option<BaseType>,
     /// The most bytes that a rank has before or after the call.
     pub n_bytes: usize,
     /// Of a gather or scatter the bytes of each rank's share.
@@ -35,14 +35,14 @@ pub struct Agreed {
 /// What a rank gives of which it knows nothing: no number is less.
 const UNKNOWN: i64 = i64::MIN;
 
-impl View {
+impl LocalView {
     /// What a rank gives, of `n_shares` shares whose lengths are agreed on; of a call whose
     /// arguments MPI is to judge, that it is one.
     #[must_use]
-    pub fn numbers(view: Result<Self, Why>, n_shares: usize) -> Vec<i64> {
+    pub fn numbers(view: Result<Self, PassReason>, n_shares: usize) -> Vec<i64> {
         let is_good = view.is_ok();
         let Self { bases, n_bytes, shares } = view.unwrap_or_default();
-        let codes = || bases.iter().map(|base| base.unwrap_or(Base::Other) as i64);
+        let codes = || bases.iter().map(|base| base.unwrap_or(BaseType::Other) as i64);
         let largest = codes().max().unwrap_or(UNKNOWN);
         let smallest = codes().map(|code| !code).max().unwrap_or(UNKNOWN);
         let share = |rank: usize| shares.get(rank).copied().flatten().map(|n| n as i64);
@@ -53,19 +53,23 @@ impl View {
     }
 }
 
-impl Agreed {
+impl AgreedCall {
     /// Of the largest of all ranks' numbers.
     ///
     /// # Errors
     /// MPI is to judge the call: a rank says so, or two disagree about a share.
-    pub fn of(largest: &[i64]) -> Result<Self, Why> {
-        let [0, n_bytes, most, least, pairs @ ..] = largest else { return Err(Why::Argument) };
+    pub fn of(largest: &[i64]) -> Result<Self, PassReason> {
+        let [0, n_bytes, most, least, pairs @ ..] = largest else {
+            return Err(PassReason::Argument);
+        };
         let share = |pair: &[i64]| match pair {
-            &[most, least] if most == !least => usize::try_from(most).map_err(|_| Why::Argument),
-            _ => Err(Why::Argument),
+            &[most, least] if most == !least => {
+                usize::try_from(most).map_err(|_| PassReason::Argument)
+            }
+            _ => Err(PassReason::Argument),
         };
         let shares = pairs.chunks(2).map(share).collect::<Result<Vec<_>, _>>()?;
-        let base = Base::ALL.into_iter().find(|&base| base as i64 == *most && *most == !*least);
+        let base = BaseType::ALL.into_iter().find(|&base| base as i64 == *most && *most == !*least);
         let n_bytes = (*n_bytes as usize).max(total(&shares)?);
         Ok(Self { base, n_bytes, shares })
     }
@@ -75,6 +79,6 @@ impl Agreed {
 ///
 /// # Errors
 /// MPI is to judge the call: there are more than a number can say.
-pub(crate) fn total(numbers: &[usize]) -> Result<usize, Why> {
-    numbers.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or(Why::Argument)
+pub(crate) fn total(numbers: &[usize]) -> Result<usize, PassReason> {
+    numbers.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or(PassReason::Argument)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use crate::shadow::{Shadow, Standing, Up, locked};
+use crate::comm_state::{CommState, ReadyComm, SharedCommState, locked};
 
 /// Them, and whether somebody is moving them along.
 ///
@@ -11,31 +11,31 @@ use crate::shadow::{Shadow, Standing, Up, locked};
 /// that come meanwhile, find it is being done.
 #[derive(Default)]
 pub(crate) struct Background {
-    active: Mutex<Vec<Shadow>>,
+    active: Mutex<Vec<SharedCommState>>,
     n_active: AtomicUsize,
     moving: Mutex<()>,
 }
 
 impl Background {
     /// One has a call under way.
-    pub(crate) fn add(&self, shadow: &Shadow) {
+    pub(crate) fn add(&self, shared: &SharedCommState) {
         let mut active = locked(&self.active);
-        if !active.iter().any(|known| Arc::ptr_eq(known, shadow)) {
-            active.push(Arc::clone(shadow));
+        if !active.iter().any(|known| Arc::ptr_eq(known, shared)) {
+            active.push(Arc::clone(shared));
         }
         self.n_active.store(active.len(), Ordering::Release);
     }
 
     /// One has none any more.
-    pub(crate) fn remove(&self, shadow: &Shadow) {
+    pub(crate) fn remove(&self, shared: &SharedCommState) {
         let mut active = locked(&self.active);
-        active.retain(|known| !Arc::ptr_eq(known, shadow));
+        active.retain(|known| !Arc::ptr_eq(known, shared));
         self.n_active.store(active.len(), Ordering::Release);
     }
 
     /// Has `step` move each along, which says whether it moved, unless its lock is held: whoever
     /// has it drives its calls, or holds it for a moment. Whether one moved.
-    pub(crate) fn advance(&self, step: impl Fn(&mut Up) -> bool) -> bool {
+    pub(crate) fn advance(&self, step: impl Fn(&mut ReadyComm) -> bool) -> bool {
         if self.n_active.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -46,14 +46,14 @@ impl Background {
         };
         let (mut moved, mut next) = (false, 0);
         loop {
-            let shadow = locked(&self.active).get(next).cloned();
-            let Some(shadow) = shadow else { return moved };
+            let shared = locked(&self.active).get(next).cloned();
+            let Some(shared) = shared else { return moved };
             next += 1;
-            let Ok(mut standing) = shadow.try_lock() else { continue };
-            let Standing::Up(up) = &mut *standing else { continue };
-            moved |= step(up);
-            if up.line.is_empty() {
-                self.remove(&shadow);
+            let Ok(mut state) = shared.try_lock() else { continue };
+            let CommState::Ready(ready) = &mut *state else { continue };
+            moved |= step(ready);
+            if ready.queue.is_empty() {
+                self.remove(&shared);
                 next -= 1;
             }
         }

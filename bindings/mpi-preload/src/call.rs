@@ -7,48 +7,48 @@ use std::ops::Range;
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
-use crate::agree::{Agreed, View, total};
-use crate::decide::{Ask, Ranks, Why, reduces};
-use crate::ffi::abi::Handle;
-use crate::ffi::counts::Counts;
-use crate::ffi::door::Place;
-use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::{Area, Areas, KeptType};
-use crate::rules::Names;
-use crate::signature::{Base, Signature};
+use crate::agree::{AgreedCall, LocalView, total};
+use crate::decide::{DecisionInput, PassReason, RankPlacement, reduces};
+use crate::ffi::abi::MpiHandle;
+use crate::ffi::counts::CountArray;
+use crate::ffi::interceptor::RequestPointer;
+use crate::ffi::library::{MpiApi, MpiErrorCode};
+use crate::ffi::memory::{ArrayRegion, ArrayRegions, KeptType};
+use crate::rules::MatchedNames;
+use crate::signature::{BaseType, Signature};
 
 /// A buffer with its count and datatype, as passed.
 #[derive(Clone, Copy, Debug)]
-pub struct Passed {
+pub struct BufferArgs {
     /// Where it begins, or `MPI_IN_PLACE`.
     pub start: *mut c_void,
     /// How many values, or a negative number, which MPI is to refuse.
     pub count: i64,
     /// Of which type.
-    pub datatype: Handle,
+    pub datatype: MpiHandle,
     /// Where ranks' shares differ, how many values each has.
-    pub counts: Option<Counts>,
+    pub counts: Option<CountArray>,
     /// And where each begins, in values of the datatype; `None`: one after the other.
-    pub places: Option<Counts>,
+    pub displs: Option<CountArray>,
 }
 
 /// A collective with its arguments. What a function lacks is as in its row of the table of entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct MpiCall {
     /// Which.
     pub collective: Collective,
     /// What is sent.
-    pub send: Passed,
+    pub send: BufferArgs,
     /// What is received; of a broadcast, its buffer.
-    pub recv: Passed,
+    pub recv: BufferArgs,
     /// The operation.
-    pub op: Handle,
+    pub op: MpiHandle,
     /// The root.
     pub root: c_int,
     /// The communicator.
-    pub comm: Handle,
+    pub comm: MpiHandle,
     /// Of one that the program does not wait for in the call, where the request goes.
-    pub request: Option<Place>,
+    pub request: Option<RequestPointer>,
 }
 
 /// Datatypes of ours that a call uses.
@@ -56,51 +56,51 @@ pub(crate) type KeptTypes = Vec<KeptType>;
 
 /// Which of a rank's buffers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct RankRole {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     /// `None` of collectives without one.
     pub(crate) root: Option<usize>,
 }
 
-impl Seat {
+impl RankRole {
     pub(crate) fn is_root(self) -> bool {
         self.root == Some(self.rank)
     }
 }
 
 /// A call that may be taken, its arguments checked.
-pub(crate) struct Checked {
-    pub(crate) seat: Seat,
+pub(crate) struct CheckedCall {
+    pub(crate) role: RankRole,
     pub(crate) op: Option<OpCode>,
     /// The bytes of ranks' shares, where they differ and all ranks know them.
     shares: Option<Vec<usize>>,
     pub(crate) is_in_place: bool,
     /// What the values are.
-    base: Option<Base>,
+    base: Option<BaseType>,
     /// Bytes of the logical array.
     n_bytes: usize,
 }
 
-impl Call {
+impl MpiCall {
     /// Checks what the decision needs.
     ///
     /// # Errors
     /// Why MPI is to judge it.
     pub(crate) fn checked(
         &self,
-        mpi: &dyn Mpi,
+        mpi: &dyn MpiApi,
         (rank, size): (usize, usize),
-    ) -> Result<Checked, Why> {
-        let seat = self.seat((rank, size))?;
-        let is_in_place = self.is_in_place(mpi, seat);
+    ) -> Result<CheckedCall, PassReason> {
+        let role = self.role((rank, size))?;
+        let is_in_place = self.is_in_place(mpi, role);
         let counted = match self.collective {
-            Collective::Gather if !seat.is_root() => self.send,
-            Collective::Scatter if seat.is_root() => self.send,
+            Collective::Gather if !role.is_root() => self.send,
+            Collective::Scatter if role.is_root() => self.send,
             _ => self.recv,
         };
-        if counted.datatype == mpi.own().datatype_null {
-            return Err(Why::Argument);
+        if counted.datatype == mpi.handles().datatype_null {
+            return Err(PassReason::Argument);
         }
         let counts = counted.counts(size)?;
         let whole = match (&counts, self.collective) {
@@ -111,15 +111,16 @@ impl Call {
             (None, _) => number(counted.count)?.checked_mul(size),
         };
         let Signature { base, n_bytes: each, is_own, .. } =
-            mpi.signature(counted.datatype).map_err(|_| Why::Argument)?;
+            mpi.signature(counted.datatype).map_err(|_| PassReason::Argument)?;
         // MPI's operations are for MPI's own types.
         if reduces(self.collective) && !is_own {
-            return Err(Why::Type);
+            return Err(PassReason::Type);
         }
-        self.check_sides(mpi, seat)?;
-        let n_bytes = whole.and_then(|whole| whole.checked_mul(each)).ok_or(Why::Argument)?;
+        self.check_sides(mpi, role)?;
+        let n_bytes =
+            whole.and_then(|whole| whole.checked_mul(each)).ok_or(PassReason::Argument)?;
         let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
-        let own = mpi.own();
+        let own = mpi.handles();
         let ops = [
             (own.sum, OpCode::Sum),
             (own.min, OpCode::Min),
@@ -127,60 +128,61 @@ impl Call {
             (own.prod, OpCode::Prod),
         ];
         let op = ops.into_iter().find(|(known, _)| *known == self.op).map(|(_, op)| op);
-        Ok(Checked { seat, op, shares, is_in_place, base, n_bytes })
+        Ok(CheckedCall { role, op, shares, is_in_place, base, n_bytes })
     }
 
     /// Finds what the MPI library would refuse by itself, on this rank alone.
     ///
     /// # Errors
     /// It is to refuse it, then.
-    fn check_sides(&self, mpi: &dyn Mpi, seat: Seat) -> Result<(), Why> {
+    fn check_sides(&self, mpi: &dyn MpiApi, role: RankRole) -> Result<(), PassReason> {
         let mut is_own = true;
-        let used = self.sides(mpi, seat);
+        let used = self.sides(mpi, role);
         for (side, _) in [&self.send, &self.recv].into_iter().zip(used).filter(|(_, used)| *used) {
             if side.start.addr() == mpi.in_place() || (side.counts.is_none() && side.count < 0) {
-                return Err(Why::Argument);
+                return Err(PassReason::Argument);
             }
             if side.counts.is_none() && side.count == 0 {
                 continue;
             }
-            if side.datatype == mpi.own().datatype_null {
-                return Err(Why::Argument);
+            if side.datatype == mpi.handles().datatype_null {
+                return Err(PassReason::Argument);
             }
             // An error also where nobody has committed it.
-            let signature = mpi.signature(side.datatype).map_err(|_| Why::Argument)?;
+            let signature = mpi.signature(side.datatype).map_err(|_| PassReason::Argument)?;
             is_own &= signature.is_own;
             // Absolute addresses are in types that the program has made.
             if side.start.is_null() && side.counts.is_none() && signature.is_own {
-                return Err(Why::Argument);
+                return Err(PassReason::Argument);
             }
         }
-        let is_aliased = used == [true; 2] && is_own && self.is_aliased(mpi, seat);
+        let is_aliased = used == [true; 2] && is_own && self.is_aliased(mpi, role);
         if is_aliased && mpi.refuses_aliases(self.collective) {
-            return Err(Why::Argument);
+            return Err(PassReason::Argument);
         }
         Ok(())
     }
 
     /// True if this rank's own share is sent from where it is received.
-    fn is_aliased(&self, mpi: &dyn Mpi, seat: Seat) -> bool {
+    fn is_aliased(&self, mpi: &dyn MpiApi, role: RankRole) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         if send.datatype != recv.datatype {
             return false;
         }
-        let same =
-            |a: Option<Counts>, b: Option<Counts>| a.map(Counts::addr) == b.map(Counts::addr);
+        let same = |a: Option<CountArray>, b: Option<CountArray>| {
+            a.map(CountArray::addr) == b.map(CountArray::addr)
+        };
         match self.collective {
             Collective::AllToAll => {
                 send.start == recv.start
                     && send.count == recv.count
                     && same(send.counts, recv.counts)
-                    && same(send.places, recv.places)
+                    && same(send.displs, recv.displs)
             }
             Collective::AllGather | Collective::Gather => {
-                recv.share(mpi, seat) == Some(send.start.addr())
+                recv.share(mpi, role) == Some(send.start.addr())
             }
-            Collective::Scatter => send.share(mpi, seat) == Some(recv.start.addr()),
+            Collective::Scatter => send.share(mpi, role) == Some(recv.start.addr()),
             _ => send.start == recv.start,
         }
     }
@@ -190,22 +192,22 @@ impl Call {
         matches!(self.collective, Broadcast | Reduce | Gather | Scatter)
     }
 
-    fn seat(&self, (rank, size): (usize, usize)) -> Result<Seat, Why> {
+    fn role(&self, (rank, size): (usize, usize)) -> Result<RankRole, PassReason> {
         let root = match (self.is_rooted(), usize::try_from(self.root)) {
             (false, _) => None,
             (true, Ok(root)) if root < size => Some(root),
-            (true, _) => return Err(Why::Argument),
+            (true, _) => return Err(PassReason::Argument),
         };
-        Ok(Seat { rank, size, root })
+        Ok(RankRole { rank, size, root })
     }
 
-    fn is_in_place(&self, mpi: &dyn Mpi, seat: Seat) -> bool {
+    fn is_in_place(&self, mpi: &dyn MpiApi, role: RankRole) -> bool {
         let in_place = mpi.in_place();
         match self.collective {
-            Collective::Scatter => seat.is_root() && self.recv.start.addr() == in_place,
+            Collective::Scatter => role.is_root() && self.recv.start.addr() == in_place,
             Collective::Broadcast => false,
             // Of a reduction the root's, of a gather too.
-            _ if self.is_rooted() => seat.is_root() && self.send.start.addr() == in_place,
+            _ if self.is_rooted() => role.is_root() && self.send.start.addr() == in_place,
             _ => self.send.start.addr() == in_place,
         }
     }
@@ -217,17 +219,17 @@ impl Call {
     }
 
     /// Of how many shares the ranks tell each other the lengths.
-    pub(crate) fn n_told(&self, size: usize) -> usize {
+    pub(crate) fn n_shared_lengths(&self, size: usize) -> usize {
         if self.is_rooted() { size } else { 0 }
     }
 
     /// Which of what is sent and received MPI looks at here.
-    fn sides(&self, mpi: &dyn Mpi, seat: Seat) -> [bool; 2] {
-        let has_both = !self.is_in_place(mpi, seat);
+    fn sides(&self, mpi: &dyn MpiApi, role: RankRole) -> [bool; 2] {
+        let has_both = !self.is_in_place(mpi, role);
         match self.collective {
             Collective::Broadcast => [false, true],
-            Collective::Gather | Collective::Reduce => [has_both, seat.is_root()],
-            Collective::Scatter => [seat.is_root(), has_both],
+            Collective::Gather | Collective::Reduce => [has_both, role.is_root()],
+            Collective::Scatter => [role.is_root(), has_both],
             _ => [has_both, true],
         }
     }
@@ -237,16 +239,16 @@ impl Call {
     ///
     /// # Errors
     /// Why MPI is to judge it.
-    pub(crate) fn kept(
+    pub(crate) fn with_kept_types(
         &self,
-        mpi: &'static dyn Mpi,
-        place: (usize, usize),
-    ) -> Result<(Self, KeptTypes), Why> {
+        mpi: &'static dyn MpiApi,
+        rank_and_size: (usize, usize),
+    ) -> Result<(Self, KeptTypes), PassReason> {
         let (mut call, mut kept) = (*self, KeptTypes::default());
-        let [sends, receives] = self.sides(mpi, self.seat(place)?);
+        let [sends, receives] = self.sides(mpi, self.role(rank_and_size)?);
         for (side, is_used) in [(&mut call.send, sends), (&mut call.recv, receives)] {
-            if is_used && side.datatype != mpi.own().datatype_null {
-                let one = KeptType::of(mpi, side.datatype).map_err(|_| Why::Argument)?;
+            if is_used && side.datatype != mpi.handles().datatype_null {
+                let one = KeptType::of(mpi, side.datatype).map_err(|_| PassReason::Argument)?;
                 side.datatype = one.datatype;
                 kept.push(one);
             }
@@ -258,12 +260,16 @@ impl Call {
     ///
     /// # Errors
     /// Why MPI is to judge it.
-    pub(crate) fn view(&self, mpi: &dyn Mpi, (rank, size): (usize, usize)) -> Result<View, Why> {
-        let seat = self.seat((rank, size))?;
-        self.check_sides(mpi, seat)?;
-        let has_one_side = self.is_in_place(mpi, seat);
-        let mut view = View::default();
-        let mut known = |side: &Passed| -> Result<Vec<usize>, Why> {
+    pub(crate) fn view(
+        &self,
+        mpi: &dyn MpiApi,
+        (rank, size): (usize, usize),
+    ) -> Result<LocalView, PassReason> {
+        let role = self.role((rank, size))?;
+        self.check_sides(mpi, role)?;
+        let has_one_side = self.is_in_place(mpi, role);
+        let mut view = LocalView::default();
+        let mut known = |side: &BufferArgs| -> Result<Vec<usize>, PassReason> {
             let (shares, base) = side.bytes(mpi, size)?;
             let whole = total(&shares)?;
             if whole > 0 {
@@ -284,13 +290,13 @@ impl Call {
             _ => (&self.send, &self.recv),
         };
         let mut shares = vec![None; size];
-        if seat.is_root() {
+        if role.is_root() {
             shares = known(all)?.into_iter().map(Some).collect();
         }
         if !has_one_side {
             let own = known(own)?.first().copied();
-            if seat.is_root() && shares[rank] != own {
-                return Err(Why::Argument);
+            if role.is_root() && shares[rank] != own {
+                return Err(PassReason::Argument);
             }
             shares[rank] = own;
         }
@@ -301,14 +307,14 @@ impl Call {
     /// Such a call after the ranks have told each other.
     pub(crate) fn agreed(
         &self,
-        mpi: &dyn Mpi,
-        place: (usize, usize),
-        agreed: Agreed,
-    ) -> Result<Checked, Why> {
-        let seat = self.seat(place)?;
-        let is_in_place = self.is_in_place(mpi, seat);
-        let Agreed { base, n_bytes, shares } = agreed;
-        Ok(Checked { seat, op: None, shares: Some(shares), is_in_place, base, n_bytes })
+        mpi: &dyn MpiApi,
+        rank_and_size: (usize, usize),
+        agreed: AgreedCall,
+    ) -> Result<CheckedCall, PassReason> {
+        let role = self.role(rank_and_size)?;
+        let is_in_place = self.is_in_place(mpi, role);
+        let AgreedCall { base, n_bytes, shares } = agreed;
+        Ok(CheckedCall { role, op: None, shares: Some(shares), is_in_place, base, n_bytes })
     }
 
     /// Whether what MPI says of ranks' shares is there at this rank: in a gather or a scatter at
@@ -319,11 +325,11 @@ impl Call {
     }
 
     /// How many values are sent and received, for people: of shares all that are said at this rank.
-    pub(crate) fn counts(&self, mpi: &dyn Mpi) -> [i64; 2] {
+    pub(crate) fn counts(&self, mpi: &dyn MpiApi) -> [i64; 2] {
         let comm = self.comm;
-        let is_plain = comm != mpi.own().comm_null && mpi.is_inter(comm) == Ok(false);
+        let is_plain = comm != mpi.handles().comm_null && mpi.is_inter(comm) == Ok(false);
         let place = if is_plain { mpi.rank_and_size(comm).ok() } else { None };
-        let of = |side: &Passed| match (side.counts, place) {
+        let of = |side: &BufferArgs| match (side.counts, place) {
             (None, _) => side.count,
             (Some(counts), Some((rank, size)))
                 if self.has_shares_at(rank) && side.start.addr() != mpi.in_place() =>
@@ -340,15 +346,15 @@ impl Call {
     }
 }
 
-fn number(count: i64) -> Result<usize, Why> {
-    usize::try_from(count).map_err(|_| Why::Argument)
+fn number(count: i64) -> Result<usize, PassReason> {
+    usize::try_from(count).map_err(|_| PassReason::Argument)
 }
 
-impl Passed {
+impl BufferArgs {
     /// How many values of each rank are here; `None`: of all alike.
-    pub(crate) fn counts(&self, size: usize) -> Result<Option<Vec<usize>>, Why> {
+    pub(crate) fn counts(&self, size: usize) -> Result<Option<Vec<usize>>, PassReason> {
         let Some(counts) = self.counts else { return Ok(None) };
-        let counts = counts.read(size).ok_or(Why::Argument)?;
+        let counts = counts.read(size).ok_or(PassReason::Argument)?;
         counts.into_iter().map(number).collect::<Result<_, _>>().map(Some)
     }
 
@@ -356,9 +362,9 @@ impl Passed {
     /// none is not looked at.
     pub(crate) fn bytes(
         &self,
-        mpi: &dyn Mpi,
+        mpi: &dyn MpiApi,
         size: usize,
-    ) -> Result<(Vec<usize>, Option<Base>), Why> {
+    ) -> Result<(Vec<usize>, Option<BaseType>), PassReason> {
         let counts = match self.counts(size)? {
             Some(counts) => counts,
             None => vec![number(self.count)?],
@@ -366,20 +372,20 @@ impl Passed {
         if counts.iter().all(|&count| count == 0) {
             return Ok((counts, None));
         }
-        if self.datatype == mpi.own().datatype_null {
-            return Err(Why::Argument);
+        if self.datatype == mpi.handles().datatype_null {
+            return Err(PassReason::Argument);
         }
         let Signature { base, n_bytes: each, .. } =
-            mpi.signature(self.datatype).map_err(|_| Why::Argument)?;
+            mpi.signature(self.datatype).map_err(|_| PassReason::Argument)?;
         let bytes = counts.into_iter().map(|count| count.checked_mul(each));
-        Ok((bytes.collect::<Option<_>>().ok_or(Why::Argument)?, base))
+        Ok((bytes.collect::<Option<_>>().ok_or(PassReason::Argument)?, base))
     }
 
     /// Where this rank's share begins among all, of a type of MPI's own.
-    fn share(&self, mpi: &dyn Mpi, seat: Seat) -> Option<usize> {
-        let first = match self.places.or(self.counts) {
-            Some(_) => *self.places?.read(seat.size)?.get(seat.rank)?,
-            None => self.count.checked_mul(seat.rank as i64)?,
+    fn share(&self, mpi: &dyn MpiApi, role: RankRole) -> Option<usize> {
+        let first = match self.displs.or(self.counts) {
+            Some(_) => *self.displs?.read(role.size)?.get(role.rank)?,
+            None => self.count.checked_mul(role.rank as i64)?,
         };
         let n_bytes = mpi.signature(self.datatype).ok()?.n_bytes as i64;
         Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
@@ -387,37 +393,46 @@ impl Passed {
 
     /// Nothing yet of what is here.
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
-    fn area(&self, mpi: &dyn Mpi) -> Result<Area, Code> {
+    fn area(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
         let signature = mpi.signature(self.datatype)?;
         // SAFETY: the program called a collective with this buffer, and leaves it alone until that
         // is done.
-        Ok(unsafe { Area::new(self.start, 0, self.datatype, signature) })
+        Ok(unsafe { ArrayRegion::new(self.start, 0, self.datatype, signature) })
     }
 
     /// So many values of the datatype from this one on.
-    pub(crate) fn at(&self, mpi: &dyn Mpi, first: usize, count: usize) -> Result<Areas, Code> {
-        Areas::new(mpi, &self.area(mpi)?, iter::once((count, first as isize)))
+    pub(crate) fn at(
+        &self,
+        mpi: &dyn MpiApi,
+        first: usize,
+        count: usize,
+    ) -> Result<ArrayRegions, MpiErrorCode> {
+        ArrayRegions::new(mpi, &self.area(mpi)?, iter::once((count, first as isize)))
     }
 
     /// What is here: shares of these ranks by their counts and places, which were checked, or the
     /// one that there is.
-    pub(crate) fn areas(&self, mpi: &dyn Mpi, ranks: Range<usize>) -> Result<Areas, Code> {
-        let read = |numbers: Counts| {
+    pub(crate) fn areas(
+        &self,
+        mpi: &dyn MpiApi,
+        ranks: Range<usize>,
+    ) -> Result<ArrayRegions, MpiErrorCode> {
+        let read = |numbers: CountArray| {
             let numbers = numbers.read(ranks.end).unwrap_or_default();
             numbers.get(ranks.start..).unwrap_or_default().to_vec()
         };
         let counts = self.counts.map_or_else(|| vec![self.count], read);
-        let places = self.places.map_or_else(|| vec![0], read);
+        let displs = self.displs.map_or_else(|| vec![0], read);
         if counts.iter().all(|&count| count == 0) {
-            return Ok(Areas::default());
+            return Ok(ArrayRegions::default());
         }
-        let parts = counts.into_iter().zip(places);
+        let parts = counts.into_iter().zip(displs);
         let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
-        Areas::new(mpi, &self.area(mpi)?, parts)
+        ArrayRegions::new(mpi, &self.area(mpi)?, parts)
     }
 }
 
-impl Checked {
+impl CheckedCall {
     /// How many values of this type each rank's share has.
     pub(crate) fn shares<T>(&self) -> Option<Vec<usize>> {
         let shares = self.shares.as_ref()?;
@@ -425,7 +440,18 @@ impl Checked {
     }
 
     /// What the decision hangs on.
-    pub(crate) const fn ask(&self, collective: Collective, (ranks, names): (Ranks, Names)) -> Ask {
-        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, ranks, names }
+    pub(crate) const fn decision_input(
+        &self,
+        collective: Collective,
+        (placement, names): (RankPlacement, MatchedNames),
+    ) -> DecisionInput {
+        DecisionInput {
+            collective,
+            base: self.base,
+            n_bytes: self.n_bytes,
+            op: self.op,
+            placement,
+            names,
+        }
     }
 }

@@ -9,13 +9,13 @@
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
-use crate::rules::Names;
-use crate::settings::{Settings, Way};
-use crate::signature::Base;
+use crate::rules::MatchedNames;
+use crate::settings::{Settings, TransferMode};
+use crate::signature::BaseType;
 
 /// A collective that is wrapped.
 #[derive(Debug)]
-pub struct Row {
+pub struct CollectiveRow {
     /// Which.
     pub collective: Collective,
     /// How the variable of its bound ends.
@@ -31,12 +31,12 @@ const fn row(
     variable: &'static str,
     name: &'static str,
     reduces: bool,
-) -> Row {
-    Row { collective, variable, name, reduces }
+) -> CollectiveRow {
+    CollectiveRow { collective, variable, name, reduces }
 }
 
 /// The collectives that are wrapped.
-pub const COLLECTIVES: [Row; 8] = [
+pub const COLLECTIVES: [CollectiveRow; 8] = [
     row(Collective::AllReduce, "ALLREDUCE", "Allreduce", true),
     row(Collective::Broadcast, "BCAST", "Bcast", false),
     row(Collective::AllGather, "ALLGATHER", "Allgather", false),
@@ -49,20 +49,20 @@ pub const COLLECTIVES: [Row; 8] = [
 
 /// What is known of a call.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct DecisionInput {
     /// The collective.
     pub collective: Collective,
     /// What the values are; `None`: of several kinds.
-    pub base: Option<Base>,
+    pub base: Option<BaseType>,
     /// Bytes of the values of the logical array: what one rank has before or after the call,
     /// whichever is more.
     pub n_bytes: usize,
     /// The operation of one that reduces; `None`: not one of MPI's, or not one that Foldwire has.
     pub op: Option<OpCode>,
     /// Where the ranks are.
-    pub ranks: Ranks,
+    pub placement: RankPlacement,
     /// Which rows of the rules the communicator's name fits.
-    pub names: Names,
+    pub names: MatchedNames,
 }
 
 /// More ranks of one node than these have not been measured.
@@ -70,7 +70,7 @@ const MOST_SHARED: usize = 8;
 
 /// Where the ranks of a communicator are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ranks {
+pub enum RankPlacement {
     /// All share memory, and hand frames over in it.
     Shared,
     /// All share memory, and the library copies messages through it.
@@ -81,7 +81,7 @@ pub enum Ranks {
     Far,
 }
 
-impl Ranks {
+impl RankPlacement {
     /// All places in which they can be.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Near, Self::Pair, Self::Far];
 
@@ -100,7 +100,7 @@ impl Ranks {
 /// Why a call is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Why {
+pub enum PassReason {
     /// The settings say so.
     Off,
     /// It is too short to pay.
@@ -124,7 +124,7 @@ pub enum Why {
     NoProgress,
 }
 
-impl Why {
+impl PassReason {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Off,
@@ -161,28 +161,31 @@ impl Why {
 ///
 /// # Errors
 /// Why none is taken.
-pub fn fewest(collective: Collective, settings: &Settings) -> Result<usize, Why> {
+pub fn smallest_taken(collective: Collective, settings: &Settings) -> Result<usize, PassReason> {
     let reduces = reduces(collective);
     let rules = settings.rules.any_of(collective);
-    let rules = rules.map(|rule| (rule.way, rule.first(), rule.last()));
-    let ways = rules.chain([(settings.way(collective), None, usize::MAX)]);
-    let (mut fewest, mut why) = (None, Why::Off);
-    for (way, first, last) in ways.filter(|&(way, ..)| way != Way::Off) {
-        why = Why::NoGain;
+    let rules = rules.map(|rule| (rule.mode, rule.first(), rule.last()));
+    let modes = rules.chain([(settings.mode(collective), None, usize::MAX)]);
+    let (mut smallest_taken, mut reason) = (None, PassReason::Off);
+    for (mode, first, last) in modes.filter(|&(mode, ..)| mode != TransferMode::Off) {
+        reason = PassReason::NoGain;
         // Integers go as they are, whatever the way.
-        for way in [way, Way::Raw].into_iter().filter(|&way| reduces || way != Way::Raw) {
-            let least = Ranks::ALL
-                .into_iter()
-                .filter_map(|ranks| first.or_else(|| settings.min_bytes(way, reduces, ranks)));
+        for mode in [mode, TransferMode::Raw]
+            .into_iter()
+            .filter(|&mode| reduces || mode != TransferMode::Raw)
+        {
+            let least = RankPlacement::ALL.into_iter().filter_map(|placement| {
+                first.or_else(|| settings.min_bytes(mode, reduces, placement))
+            });
             let least = least.min().filter(|&least| least <= last);
-            fewest = [fewest, least].into_iter().flatten().min();
+            smallest_taken = [smallest_taken, least].into_iter().flatten().min();
         }
     }
-    fewest.ok_or(why)
+    smallest_taken.ok_or(reason)
 }
 
 /// Where a collective is in [`COLLECTIVES`].
-pub(crate) const fn place(collective: Collective) -> usize {
+pub(crate) const fn index_of(collective: Collective) -> usize {
     let mut at = 0;
     while at < COLLECTIVES.len() - 1 && COLLECTIVES[at].collective as u8 != collective as u8 {
         at += 1;
@@ -192,70 +195,83 @@ pub(crate) const fn place(collective: Collective) -> usize {
 
 /// True if the collective combines values.
 pub(crate) const fn reduces(collective: Collective) -> bool {
-    COLLECTIVES[place(collective)].reduces
+    COLLECTIVES[index_of(collective)].reduces
 }
 
 /// Decides about a call, on a communicator whose name is known: Foldwire takes it, this way.
 ///
 /// # Errors
 /// Why it is the MPI library's.
-pub fn decide(ask: &Ask, settings: &Settings) -> Result<Way, Why> {
+pub fn decide(input: &DecisionInput, settings: &Settings) -> Result<TransferMode, PassReason> {
     // Nothing is unknown, so there is one.
-    routes(ask, settings).pop().unwrap_or(Err(Why::Off))
+    routes(input, settings).pop().unwrap_or(Err(PassReason::Off))
 }
 
 /// Why a call is passed on wherever the ranks are and whatever the communicator's name is, neither
 /// of which is known before ours is made.
-pub(crate) fn passed_anyway(ask: &Ask, settings: &Settings) -> Option<Why> {
-    let mut why = None;
+pub(crate) fn certain_pass_reason(
+    input: &DecisionInput,
+    settings: &Settings,
+) -> Option<PassReason> {
+    let mut reason = None;
     // The last reason is that of ranks that share memory.
-    for ranks in Ranks::ALL.into_iter().rev() {
-        for route in routes(&Ask { ranks, names: Names::Unknown, ..*ask }, settings) {
-            why = Some(route.err()?);
+    for placement in RankPlacement::ALL.into_iter().rev() {
+        for route in
+            routes(&DecisionInput { placement, names: MatchedNames::Unknown, ..*input }, settings)
+        {
+            reason = Some(route.err()?);
         }
     }
-    why
+    reason
 }
 
 /// What all rows that may fit say. The last row fits for certain.
-fn routes(ask: &Ask, settings: &Settings) -> Vec<Result<Way, Why>> {
-    let (rules, is_certain) = settings.rules.of((ask.collective, ask.base, ask.n_bytes), ask.names);
-    let ways = rules.into_iter().map(|rule| (rule.way, rule.first()));
-    let ways = ways.chain((!is_certain).then(|| (settings.way(ask.collective), None)));
-    ways.map(|(way, first)| route(ask, settings, way, first)).collect()
+fn routes(input: &DecisionInput, settings: &Settings) -> Vec<Result<TransferMode, PassReason>> {
+    let (rules, is_certain) =
+        settings.rules.of((input.collective, input.base, input.n_bytes), input.names);
+    let modes = rules.into_iter().map(|rule| (rule.mode, rule.first()));
+    let modes = modes.chain((!is_certain).then(|| (settings.mode(input.collective), None)));
+    modes.map(|(mode, first)| route(input, settings, mode, first)).collect()
 }
 
 /// By a way, of calls from so many bytes on if that is said.
-fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Result<Way, Why> {
-    let reduces = reduces(ask.collective);
-    if way == Way::Off {
-        return Err(Why::Off);
+fn route(
+    input: &DecisionInput,
+    settings: &Settings,
+    mode: TransferMode,
+    first: Option<usize>,
+) -> Result<TransferMode, PassReason> {
+    let reduces = reduces(input.collective);
+    if mode == TransferMode::Off {
+        return Err(PassReason::Off);
     }
-    let is_float = ask.base.is_some_and(Base::is_float);
+    let is_float = input.base.is_some_and(BaseType::is_float);
     // Codecs are for floats, and keep no bound on products.
-    let way = match way {
-        Way::Lossy(_) if ask.op == Some(OpCode::Prod) => Way::Raw,
-        _ if is_float => way,
-        _ => Way::Raw,
+    let mode = match mode {
+        TransferMode::Lossy(_) if input.op == Some(OpCode::Prod) => TransferMode::Raw,
+        _ if is_float => mode,
+        _ => TransferMode::Raw,
     };
-    let way = if first.is_none() { settings.sooner(way, ask) } else { way };
-    let min_bytes = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks));
-    let min_bytes = min_bytes.ok_or(Why::NoGain)?;
-    if ask.n_bytes == 0 || ask.n_bytes < min_bytes {
-        return Err(Why::Short);
+    let mode = if first.is_none() { settings.faster_mode(mode, input) } else { mode };
+    let min_bytes = first.or_else(|| settings.min_bytes(mode, reduces, input.placement));
+    let min_bytes = min_bytes.ok_or(PassReason::NoGain)?;
+    if input.n_bytes == 0 || input.n_bytes < min_bytes {
+        return Err(PassReason::Short);
     }
-    if matches!(ask.base, None | Some(Base::Other)) {
-        return Err(Why::Type);
+    if matches!(input.base, None | Some(BaseType::Other)) {
+        return Err(PassReason::Type);
     }
-    match (reduces, ask.op, way) {
+    match (reduces, input.op, mode) {
         // Which of two numbers is less, one of them NaN or both zero, is the library's to say, and
         // hangs on their order there. A call that promises exact values is to give the library's.
-        (true, Some(OpCode::Min | OpCode::Max), Way::Raw | Way::Lossless) if is_float => {
-            Err(Why::Operation)
+        (true, Some(OpCode::Min | OpCode::Max), TransferMode::Raw | TransferMode::Lossless)
+            if is_float =>
+        {
+            Err(PassReason::Operation)
         }
-        (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Ok(way),
-        (true, ..) => Err(Why::Operation),
-        (false, _, Way::Raw) => Err(Why::NoGain),
-        (false, ..) => Ok(way),
+        (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Ok(mode),
+        (true, ..) => Err(PassReason::Operation),
+        (false, _, TransferMode::Raw) => Err(PassReason::NoGain),
+        (false, ..) => Ok(mode),
     }
 }

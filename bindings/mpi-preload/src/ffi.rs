@@ -13,18 +13,18 @@
 pub mod abi;
 mod arguments;
 pub mod counts;
-pub mod door;
 mod entries;
 mod environment;
 pub mod fork;
 pub mod fortran;
+pub mod interceptor;
 pub mod library;
 pub(crate) mod memory;
-mod movable;
-pub mod next;
+pub mod original;
+pub(crate) mod private_comm;
+pub(crate) mod program_request;
 pub(crate) mod progress;
-pub(crate) mod promise;
-pub(crate) mod requests;
+mod send;
 pub mod symbols;
 
-pub(crate) use environment::FloatingPoint;
+pub(crate) use environment::FloatEnvironment;

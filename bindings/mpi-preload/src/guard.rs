@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::ffi::FloatingPoint;
+use crate::ffi::FloatEnvironment;
 
 /// A panic, of which Rust's own handler has told on standard error.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Panicked;
 /// # Errors
 /// That it panicked.
 pub fn guarded<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
-    let _environment = FloatingPoint::default_for_now();
+    let _environment = FloatEnvironment::default_for_now();
     caught(inside)
 }
 

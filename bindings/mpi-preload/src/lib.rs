@@ -8,7 +8,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
-//! | [`gates`] | which calls are passed on for certain |
+//! | [`filters`] | which calls are passed on for certain |
 //! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
 //! | `greet` | whether all ranks have the library, as far as that can be said |
@@ -33,22 +33,22 @@
 //! Whoever is in MPI moves calls along that are not waited for, unless another holds their lock.
 
 pub mod agree;
-mod asked;
 mod background;
 pub mod call;
+mod comm_state;
 pub mod decide;
+mod execute;
 pub mod ffi;
-pub mod gates;
-mod greet;
+pub mod filter;
 pub mod guard;
-mod line;
-mod net;
+mod init_barrier;
+mod negotiate;
+mod queue;
 pub mod report;
 pub mod rules;
 pub mod settings;
-mod shadow;
 pub mod signature;
 mod state;
-mod taken;
+mod transport;
 
 pub use ffi::abi::{Mpich, OpenMpi, Standard};

@@ -5,18 +5,18 @@ use std::fmt::Write as _;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Report};
 
-use crate::decide::{COLLECTIVES, Why, place};
-use crate::settings::{Summary, Way};
+use crate::decide::{COLLECTIVES, PassReason, index_of};
+use crate::settings::{ReportFormat, TransferMode};
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
-const N_REASONS: usize = Why::ALL.len();
+const N_REASONS: usize = PassReason::ALL.len();
 
 /// Numbers of a tally that are added over ranks.
 pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
 
 /// What became of the calls of one rank, or of all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct CallTally {
     /// Calls taken, of each collective.
     taken: [i64; N_COLLECTIVES],
     /// Calls passed on, for each reason.
@@ -30,36 +30,37 @@ pub struct Tally {
     largest_error: f64,
     /// The largest of those errors in units of the range of their call's values, where that is
     /// known.
-    largest_share: f64,
+    largest_relative_error: f64,
 }
 
-impl Tally {
+impl CallTally {
     /// A call of this collective was taken, this way.
-    pub fn take(&mut self, collective: Collective, way: Way, report: &Report) {
-        self.taken[place(collective)] += 1;
+    pub fn take(&mut self, collective: Collective, mode: TransferMode, report: &Report) {
+        self.taken[index_of(collective)] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
         let error = report.worst_case.unwrap_or(f64::INFINITY);
         self.largest_error = self.largest_error.max(error);
         // Bounds are in units of the range; nothing is said of values that are all alike.
-        let unit = match way {
-            Way::Lossy(Bound::Relative(unit)) => unit,
-            Way::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
+        let unit = match mode {
+            TransferMode::Lossy(Bound::Relative(unit)) => unit,
+            TransferMode::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
             _ => 0.0,
         };
         if unit > 0.0 && report.bound > 0.0 && error.is_finite() {
-            self.largest_share = self.largest_share.max(error / report.bound * unit);
+            self.largest_relative_error =
+                self.largest_relative_error.max(error / report.bound * unit);
         }
     }
 
     /// A call was passed on.
-    pub const fn pass(&mut self, why: Why) {
-        self.passed[why as usize] += 1;
+    pub const fn pass(&mut self, reason: PassReason) {
+        self.passed[reason as usize] += 1;
     }
 
     /// Counts calls that were passed on.
-    pub const fn pass_many(&mut self, why: Why, n_calls: u64) {
-        self.passed[why as usize] += n_calls as i64;
+    pub const fn pass_many(&mut self, reason: PassReason, n_calls: u64) {
+        self.passed[reason as usize] += n_calls as i64;
     }
 
     /// A call that was taken failed.
@@ -81,14 +82,15 @@ impl Tally {
     /// bits are.
     #[must_use]
     pub const fn largest(&self) -> [i64; 2] {
-        [self.largest_error.to_bits() as i64, self.largest_share.to_bits() as i64]
+        [self.largest_error.to_bits() as i64, self.largest_relative_error.to_bits() as i64]
     }
 
     /// All ranks' of both.
     #[must_use]
     pub fn of_all(sums: &[i64; N_SUMS], largest: [i64; 2]) -> Self {
-        let [largest_error, largest_share] = largest.map(|bits| f64::from_bits(bits as u64));
-        let mut all = Self { largest_error, largest_share, ..Self::default() };
+        let [largest_error, largest_relative_error] =
+            largest.map(|bits| f64::from_bits(bits as u64));
+        let mut all = Self { largest_error, largest_relative_error, ..Self::default() };
         let (taken, rest) = sums.split_at(N_COLLECTIVES);
         let (passed, rest) = rest.split_at(N_REASONS);
         all.taken.copy_from_slice(taken);
@@ -99,11 +101,11 @@ impl Tally {
 
     /// What is said of all ranks, if anything is.
     #[must_use]
-    pub fn say(&self, n_ranks: usize, summary: Summary) -> Option<String> {
-        match summary {
-            Summary::Off => None,
-            Summary::Line => Some(self.line(n_ranks)),
-            Summary::Json => Some(self.json(n_ranks)),
+    pub fn render(&self, n_ranks: usize, format: ReportFormat) -> Option<String> {
+        match format {
+            ReportFormat::Off => None,
+            ReportFormat::Line => Some(self.line(n_ranks)),
+            ReportFormat::Json => Some(self.json(n_ranks)),
         }
     }
 
@@ -128,7 +130,7 @@ impl Tally {
             if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
         };
         let taken = named(&COLLECTIVES.map(|row| row.name), &self.taken);
-        let passed = named(&Why::ALL.map(Why::name), &self.passed);
+        let passed = named(&PassReason::ALL.map(PassReason::name), &self.passed);
         let n_passed: i64 = self.passed.iter().sum();
         let mut line = format!(
             "foldwire: calls of {n_ranks} ranks: {} taken{taken}, {n_passed} passed on{passed}",
@@ -141,10 +143,10 @@ impl Tally {
                 write!(line, "; {raw:.1} MiB sent as {wire:.1} MiB (ratio {:.2}), ", self.ratio());
             let _ = match self.largest_error {
                 0.0 => write!(line, "exactly"),
-                error if error.is_finite() && self.largest_share > 0.0 => write!(
+                error if error.is_finite() && self.largest_relative_error > 0.0 => write!(
                     line,
                     "largest error at most {error:.3e}, and {:.1e} of the range of a call's values",
-                    self.largest_share
+                    self.largest_relative_error
                 ),
                 error if error.is_finite() => write!(line, "largest error at most {error:.3e}"),
                 _ => write!(line, "errors without a bound"),
@@ -162,8 +164,8 @@ impl Tally {
             format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
         };
         let taken = object(&COLLECTIVES.map(|row| row.name), &self.taken);
-        let passed = object(&Why::ALL.map(Why::name), &self.passed);
-        let share = match self.largest_share {
+        let passed = object(&PassReason::ALL.map(PassReason::name), &self.passed);
+        let share = match self.largest_relative_error {
             0.0 => "null".to_owned(),
             share => format!("{share:e}"),
         };

@@ -15,7 +15,7 @@
 //!
 //! *Names.* A communicator's name is what it has on this rank at the first call that may be taken,
 //! and MPI lets ranks name it unlike. So ranks compare which rows its name fits
-//! (`shadow`), and until then a row with a name may fit or not ([`Names::Unknown`]).
+//! (`shadow`), and until then a row with a name may fit or not ([`MatchedNames::Unknown`]).
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -23,32 +23,32 @@ use std::str::FromStr;
 use foldwire::schedule::Collective;
 
 use crate::decide::COLLECTIVES;
-use crate::settings::{Way, bytes};
-use crate::signature::Base;
+use crate::settings::{TransferMode, bytes};
+use crate::signature::BaseType;
 
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     collective: Option<Collective>,
-    base: Option<Base>,
+    base: Option<BaseType>,
     n_bytes: RangeInclusive<usize>,
-    comm: Option<Name>,
-    pub(crate) way: Way,
+    comm: Option<NamePattern>,
+    pub(crate) mode: TransferMode,
 }
 
 /// Which names of communicators fit.
 #[derive(Clone, Debug, PartialEq)]
-enum Name {
+enum NamePattern {
     Whole(String),
     Beginning(String),
 }
 
 /// Most rows: which of them a communicator's name fits is kept in a number.
-const MOST: usize = 63;
+const MAX_RULES: usize = 63;
 
 /// Which rows a communicator's name fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum MatchedNames {
     /// The name is not known yet.
     Unknown,
     /// The rows whose bits are set. Rows without a name fit all.
@@ -57,7 +57,7 @@ pub enum Names {
 
 /// How a row holds for a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fit {
+enum RuleMatch {
     No,
     Maybe,
     Yes,
@@ -65,15 +65,15 @@ enum Fit {
 
 /// All rows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules(Vec<Rule>);
+pub struct RuleList(Vec<Rule>);
 
-impl Rules {
+impl RuleList {
     /// The rows that a call may follow, in their order. The last one fits it for certain, unless
     /// the settings follow, as `false` says.
     pub(crate) fn of(
         &self,
-        (collective, base, n_bytes): (Collective, Option<Base>, usize),
-        names: Names,
+        (collective, base, n_bytes): (Collective, Option<BaseType>, usize),
+        names: MatchedNames,
     ) -> (Vec<&Rule>, bool) {
         let mut found = Vec::new();
         for (at, rule) in self.0.iter().enumerate() {
@@ -81,11 +81,11 @@ impl Rules {
                 && rule.base.is_none_or(|wanted| base == Some(wanted))
                 && rule.n_bytes.contains(&n_bytes);
             match rule.fit(at, names) {
-                Fit::Yes if fits => {
+                RuleMatch::Yes if fits => {
                     found.push(rule);
                     return (found, true);
                 }
-                Fit::Maybe if fits => found.push(rule),
+                RuleMatch::Maybe if fits => found.push(rule),
                 _ => {}
             }
         }
@@ -102,13 +102,13 @@ impl Rules {
         self.0.iter().any(|rule| rule.comm.is_some())
     }
 
-    /// The rows that a name fits, as in [`Names::Known`].
+    /// The rows that a name fits, as in [`MatchedNames::Known`].
     #[must_use]
-    pub fn that_fit(&self, name: &str) -> i64 {
+    pub fn matching_names(&self, name: &str) -> i64 {
         let fits = |rule: &Rule| match &rule.comm {
             None => true,
-            Some(Name::Whole(whole)) => name == whole,
-            Some(Name::Beginning(beginning)) => name.starts_with(beginning),
+            Some(NamePattern::Whole(whole)) => name == whole,
+            Some(NamePattern::Beginning(beginning)) => name.starts_with(beginning),
         };
         let bits = self.0.iter().enumerate().filter(|(_, rule)| fits(rule)).map(|(at, _)| 1 << at);
         bits.fold(0, |all, bit| all | bit)
@@ -120,12 +120,12 @@ impl Rule {
         self.collective.is_none_or(|wanted| wanted == collective)
     }
 
-    fn fit(&self, at: usize, names: Names) -> Fit {
+    fn fit(&self, at: usize, names: MatchedNames) -> RuleMatch {
         match (&self.comm, names) {
-            (None, _) => Fit::Yes,
-            (Some(_), Names::Unknown) => Fit::Maybe,
-            (Some(_), Names::Known(fitting)) if fitting >> at & 1 == 1 => Fit::Yes,
-            (Some(_), Names::Known(_)) => Fit::No,
+            (None, _) => RuleMatch::Yes,
+            (Some(_), MatchedNames::Unknown) => RuleMatch::Maybe,
+            (Some(_), MatchedNames::Known(fitting)) if fitting >> at & 1 == 1 => RuleMatch::Yes,
+            (Some(_), MatchedNames::Known(_)) => RuleMatch::No,
         }
     }
 
@@ -140,14 +140,14 @@ impl Rule {
     }
 }
 
-impl FromStr for Rules {
+impl FromStr for RuleList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let rows = text.split(';').map(str::trim).filter(|row| !row.is_empty());
         let rows = rows.map(str::parse).collect::<Result<Vec<_>, _>>()?;
-        if rows.len() > MOST {
-            return Err(format!("these are {} rows; write {MOST} at most", rows.len()));
+        if rows.len() > MAX_RULES {
+            return Err(format!("these are {} rows; write {MAX_RULES} at most", rows.len()));
         }
         Ok(Self(rows))
     }
@@ -157,17 +157,17 @@ impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (conditions, way) = text.split_once(": ").ok_or_else(|| {
+        let (conditions, mode) = text.split_once(": ").ok_or_else(|| {
             format!("`{text}` is no row; write CONDITIONS: WAY, as MPI_Allreduce f64 1M-: rel:1e-4")
         })?;
-        let way = way.trim();
-        let way = way.parse().map_err(|error| format!("`{way}`: {error}"))?;
+        let mode = mode.trim();
+        let mode = mode.parse().map_err(|error| format!("`{mode}`: {error}"))?;
         let (mut collective, mut base, mut n_bytes, mut comm) = (None, None, None, None);
         for word in conditions.split_whitespace() {
             let is_second = if let Some(name) = word.strip_prefix("comm=") {
                 comm.replace(match name.strip_suffix('*') {
-                    Some(beginning) => Name::Beginning(beginning.into()),
-                    None => Name::Whole(name.into()),
+                    Some(beginning) => NamePattern::Beginning(beginning.into()),
+                    None => NamePattern::Whole(name.into()),
                 })
                 .is_some()
             } else if let Some(known) = collective_of(word) {
@@ -181,7 +181,7 @@ impl FromStr for Rule {
                 return Err(format!("`{word}` is the second of its kind; write another row"));
             }
         }
-        Ok(Self { collective, base, n_bytes: n_bytes.unwrap_or(0..=usize::MAX), comm, way })
+        Ok(Self { collective, base, n_bytes: n_bytes.unwrap_or(0..=usize::MAX), comm, mode })
     }
 }
 
@@ -191,12 +191,12 @@ fn collective_of(word: &str) -> Option<Collective> {
     Some(row.collective)
 }
 
-fn base_of(word: &str) -> Option<Base> {
+fn base_of(word: &str) -> Option<BaseType> {
     Some(match word {
-        "f32" => Base::F32,
-        "f64" => Base::F64,
-        "i32" => Base::I32,
-        "i64" => Base::I64,
+        "f32" => BaseType::F32,
+        "f64" => BaseType::F64,
+        "i32" => BaseType::I32,
+        "i64" => BaseType::I64,
         _ => return None,
     })
 }

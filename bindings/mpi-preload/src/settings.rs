@@ -6,12 +6,12 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
-use crate::decide::{Ask, COLLECTIVES, Ranks, place};
-use crate::rules::Rules;
+use crate::decide::{COLLECTIVES, DecisionInput, RankPlacement, index_of};
+use crate::rules::RuleList;
 
 /// How values of a collective may travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum TransferMode {
     /// All calls go to the MPI library.
     Off,
     /// As they are.
@@ -22,7 +22,7 @@ pub enum Way {
     Lossy(Bound),
 }
 
-impl Way {
+impl TransferMode {
     /// The plan of calls that are taken.
     #[must_use]
     pub fn plan(self, spacing: Spacing) -> Plan {
@@ -34,7 +34,7 @@ impl Way {
     }
 }
 
-impl FromStr for Way {
+impl FromStr for TransferMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -55,7 +55,7 @@ impl FromStr for Way {
 
 /// What is said at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Summary {
+pub enum ReportFormat {
     /// Nothing.
     Off,
     /// A line.
@@ -68,9 +68,9 @@ pub enum Summary {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Of some calls, before what follows.
-    pub rules: Rules,
+    pub rules: RuleList,
     /// Of each of [`COLLECTIVES`].
-    ways: [Way; COLLECTIVES.len()],
+    modes: [TransferMode; COLLECTIVES.len()],
     /// Calls of fewer bytes are passed on; `None`: by where the ranks are.
     pub min_bytes: Option<usize>,
     /// How far apart the values are that a bound lets codecs choose from.
@@ -78,7 +78,7 @@ pub struct Settings {
     /// A line for each call.
     pub debug: bool,
     /// What is said at the end.
-    pub summary: Summary,
+    pub report_format: ReportFormat,
 }
 
 /// From so many bytes on calls pay between ranks that share memory: reductions within a bound,
@@ -95,12 +95,12 @@ const FAR_CODED: usize = 256 << 10;
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            rules: Rules::default(),
-            ways: [Way::Raw; COLLECTIVES.len()],
+            rules: RuleList::default(),
+            modes: [TransferMode::Raw; COLLECTIVES.len()],
             min_bytes: None,
             spacing: Spacing::PowerOfTwo,
             debug: false,
-            summary: Summary::Line,
+            report_format: ReportFormat::Line,
         }
     }
 }
@@ -117,12 +117,12 @@ impl Settings {
             set(value.trim()).map_err(|error| format!("{name}={value}: {error}"))
         };
         take("FOLDWIRE_BOUND", &mut |value| {
-            settings.ways = [value.parse()?; COLLECTIVES.len()];
+            settings.modes = [value.parse()?; COLLECTIVES.len()];
             Ok(())
         })?;
-        for (way, row) in settings.ways.iter_mut().zip(COLLECTIVES) {
+        for (mode, row) in settings.modes.iter_mut().zip(COLLECTIVES) {
             take(&format!("FOLDWIRE_BOUND_{}", row.variable), &mut |value| {
-                *way = value.parse()?;
+                *mode = value.parse()?;
                 Ok(())
             })?;
         }
@@ -151,10 +151,10 @@ impl Settings {
             Ok(())
         })?;
         take("FOLDWIRE_REPORT", &mut |value| {
-            settings.summary = match value {
-                "off" => Summary::Off,
-                "line" => Summary::Line,
-                "json" => Summary::Json,
+            settings.report_format = match value {
+                "off" => ReportFormat::Off,
+                "line" => ReportFormat::Line,
+                "json" => ReportFormat::Json,
                 _ => return Err("write off, line or json".into()),
             };
             Ok(())
@@ -164,33 +164,44 @@ impl Settings {
 
     /// How values of a collective travel where no row of the rules fits.
     #[must_use]
-    pub const fn way(&self, collective: Collective) -> Way {
-        self.ways[place(collective)]
+    pub const fn mode(&self, collective: Collective) -> TransferMode {
+        self.modes[index_of(collective)]
     }
 
     /// The fewest bytes of a call that is taken, whose values travel this way; `None`: none is.
     #[must_use]
-    pub fn min_bytes(&self, way: Way, reduces: bool, ranks: Ranks) -> Option<usize> {
-        self.min_bytes.or(match (ranks, way, reduces) {
-            (Ranks::Shared, Way::Off | Way::Raw, true) => Some(SHARED_RAW),
-            (Ranks::Shared | Ranks::Near, Way::Lossy(_), true) => Some(NEAR_WITHIN_BOUND),
-            (Ranks::Shared | Ranks::Near, _, true) => Some(NEAR_EXACT),
-            (Ranks::Shared | Ranks::Near, _, false) => Some(NEAR_MOVED),
-            (Ranks::Pair, Way::Off | Way::Raw, _) => None,
-            (Ranks::Far, Way::Off | Way::Raw, _) => Some(FAR_RAW),
-            (Ranks::Pair | Ranks::Far, ..) => Some(FAR_CODED),
+    pub fn min_bytes(
+        &self,
+        mode: TransferMode,
+        reduces: bool,
+        placement: RankPlacement,
+    ) -> Option<usize> {
+        self.min_bytes.or(match (placement, mode, reduces) {
+            (RankPlacement::Shared, TransferMode::Off | TransferMode::Raw, true) => {
+                Some(SHARED_RAW)
+            }
+            (RankPlacement::Shared | RankPlacement::Near, TransferMode::Lossy(_), true) => {
+                Some(NEAR_WITHIN_BOUND)
+            }
+            (RankPlacement::Shared | RankPlacement::Near, _, true) => Some(NEAR_EXACT),
+            (RankPlacement::Shared | RankPlacement::Near, _, false) => Some(NEAR_MOVED),
+            (RankPlacement::Pair, TransferMode::Off | TransferMode::Raw, _) => None,
+            (RankPlacement::Far, TransferMode::Off | TransferMode::Raw, _) => Some(FAR_RAW),
+            (RankPlacement::Pair | RankPlacement::Far, ..) => Some(FAR_CODED),
         })
     }
 
     /// A way that is sooner, and promises no less: where frames are handed over, sums and products
     /// go as they are, unless the user has said from where on calls are taken.
     #[must_use]
-    pub const fn sooner(&self, way: Way, ask: &Ask) -> Way {
-        match (ask.ranks, ask.op) {
-            (Ranks::Shared, Some(OpCode::Sum | OpCode::Prod)) if self.min_bytes.is_none() => {
-                Way::Raw
+    pub const fn faster_mode(&self, mode: TransferMode, input: &DecisionInput) -> TransferMode {
+        match (input.placement, input.op) {
+            (RankPlacement::Shared, Some(OpCode::Sum | OpCode::Prod))
+                if self.min_bytes.is_none() =>
+            {
+                TransferMode::Raw
             }
-            _ => way,
+            _ => mode,
         }
     }
 
@@ -198,9 +209,9 @@ impl Settings {
     /// of the version.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let Self { rules, ways, min_bytes, spacing, debug: _, summary: _ } = self;
+        let Self { rules, modes, min_bytes, spacing, debug: _, report_format: _ } = self;
         let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{version} {rules:?} {ways:?} {min_bytes:?} {spacing:?}");
+        let text = format!("{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?}");
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }

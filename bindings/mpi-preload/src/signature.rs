@@ -6,7 +6,7 @@
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Base {
+pub enum BaseType {
     /// 32-bit floating point, of C or Fortran.
     F32 = 1,
     /// 64-bit floating point.
@@ -19,7 +19,7 @@ pub enum Base {
     Other = 5,
 }
 
-impl Base {
+impl BaseType {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::F32, Self::F64, Self::I32, Self::I64, Self::Other];
 
@@ -44,7 +44,7 @@ impl Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// What it is made of; `None`: of several kinds, or of nothing.
-    pub base: Option<Base>,
+    pub base: Option<BaseType>,
     /// Bytes without gaps.
     pub n_bytes: usize,
     /// Whether memory has no gaps, and the values in their order.
@@ -55,7 +55,7 @@ pub struct Signature {
 
 /// How MPI says that a datatype was made, of datatypes `D`.
 #[derive(Clone, Debug)]
-pub enum Making<D> {
+pub enum TypeConstructor<D> {
     /// It is MPI's own.
     Named,
     /// A copy.
@@ -74,7 +74,7 @@ pub trait Datatypes {
     type Error;
 
     /// What MPI's own types of the ones we know are.
-    fn base(&self, datatype: Self::Datatype) -> Option<Base>;
+    fn base(&self, datatype: Self::Datatype) -> Option<BaseType>;
     /// Bytes of its values.
     ///
     /// # Errors
@@ -84,8 +84,11 @@ pub trait Datatypes {
     ///
     /// # Errors
     /// What MPI says.
-    fn making(&self, datatype: Self::Datatype) -> Result<Making<Self::Datatype>, Self::Error>;
-    /// Gives back what `making` gave.
+    fn constructor(
+        &self,
+        datatype: Self::Datatype,
+    ) -> Result<TypeConstructor<Self::Datatype>, Self::Error>;
+    /// Gives back what `constructor` gave.
     fn release(&self, datatype: Self::Datatype);
 }
 
@@ -99,13 +102,13 @@ impl Signature {
         if let Some(base) = types.base(datatype) {
             return Ok(Self { base: Some(base), n_bytes, is_dense: true, is_own: true });
         }
-        let (parts, keeps_dense) = match types.making(datatype)? {
-            Making::Named => {
-                let base = Some(Base::Other);
+        let (parts, keeps_dense) = match types.constructor(datatype)? {
+            TypeConstructor::Named => {
+                let base = Some(BaseType::Other);
                 return Ok(Self { base, n_bytes, is_dense: false, is_own: true });
             }
-            Making::Dup(part) | Making::Contiguous(part) => (vec![part], true),
-            Making::Of(parts) => (parts, false),
+            TypeConstructor::Dup(part) | TypeConstructor::Contiguous(part) => (vec![part], true),
+            TypeConstructor::Of(parts) => (parts, false),
         };
         let mut whole = Self { base: None, n_bytes, is_dense: keeps_dense, is_own: false };
         let (mut bases, mut failed) = (Vec::new(), None);
@@ -140,7 +143,7 @@ impl Signature {
     /// Of the number.
     #[must_use]
     pub fn from_number(number: usize) -> Self {
-        let base = Base::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);
+        let base = BaseType::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);
         Self { base, n_bytes: number >> 5, is_dense: number & 1 == 1, is_own: number & 16 != 0 }
     }
 }

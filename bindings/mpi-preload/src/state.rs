@@ -1,6 +1,6 @@
 //! A process between `MPI_Init` and `MPI_Finalize`: what a collective goes through.
 
-mod ends;
+mod init_finalize;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,343 +8,379 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock};
 
 use foldwire::op::OpCode;
 
-use crate::agree::{Agreed, View};
-use crate::asked;
+use crate::agree::{AgreedCall, LocalView};
 use crate::background::Background;
-use crate::call::{Call, Checked, KeptTypes};
-use crate::decide::{COLLECTIVES, Ranks, Why, decide, fewest, passed_anyway, place};
-use crate::ffi::FloatingPoint;
-use crate::ffi::abi::Handle;
-use crate::ffi::library::{Code, Mpi};
-use crate::ffi::progress::Progress;
-use crate::ffi::promise::Promise;
-use crate::gates::Gates;
+use crate::call::{CheckedCall, KeptTypes, MpiCall};
+use crate::comm_state::{CommState, CommStates, ReadyComm, SharedCommState, locked};
+use crate::decide::{
+    COLLECTIVES, PassReason, RankPlacement, certain_pass_reason, decide, index_of, smallest_taken,
+};
+use crate::execute::{
+    CallError, CallOutcome, ExecutedCall, NotExecuted, PreparedCall, execute, prepare,
+};
+use crate::ffi::FloatEnvironment;
+use crate::ffi::abi::MpiHandle;
+use crate::ffi::library::{MpiApi, MpiErrorCode};
+use crate::ffi::program_request::ProgramRequest;
+use crate::ffi::progress::ProgressCallback;
+use crate::filter::CallFilters;
 use crate::guard::{caught, guarded};
-use crate::line::Note;
-use crate::report::Tally;
-use crate::rules::Names;
-use crate::settings::{Settings, Way};
-use crate::shadow::{Shadow, Shadows, Standing, Up, locked};
-use crate::taken::{Failure, Instead, Outcome, Ready, Taken, carry_out, prepare};
+use crate::negotiate;
+use crate::queue::QueuedCall;
+use crate::report::CallTally;
+use crate::rules::MatchedNames;
+use crate::settings::{Settings, TransferMode};
 
 /// Of a process. Everything but the MPI library's functions.
-pub(crate) struct State {
-    mpi: &'static dyn Mpi,
-    gates: &'static Gates,
+pub(crate) struct PreloadState {
+    mpi: &'static dyn MpiApi,
+    filters: &'static CallFilters,
     /// How calls that are not waited for move along.
-    progress: Option<Progress>,
+    progress: Option<ProgressCallback>,
     /// Whether they do.
-    is_moving: Once,
+    progress_started: Once,
     /// Between `MPI_Init` and `MPI_Finalize`; collectives of sessions are passed on.
-    is_up: AtomicBool,
-    begun: OnceLock<Begun>,
-    shadows: Shadows,
+    is_active: AtomicBool,
+    info: OnceLock<ProcessInfo>,
+    comm_states: CommStates,
     background: Background,
-    tally: Mutex<Tally>,
+    tally: Mutex<CallTally>,
 }
 
-struct Begun {
+struct ProcessInfo {
     settings: Settings,
     rank: usize,
     size: usize,
     /// Why all calls are passed on.
-    closed: Option<Why>,
+    pass_all: Option<PassReason>,
 }
 
-impl State {
+impl PreloadState {
     pub(crate) fn new(
-        mpi: &'static dyn Mpi,
-        gates: &'static Gates,
-        progress: Option<Progress>,
+        mpi: &'static dyn MpiApi,
+        filters: &'static CallFilters,
+        progress: Option<ProgressCallback>,
     ) -> Self {
         Self {
             mpi,
-            gates,
+            filters,
             progress,
-            is_moving: Once::new(),
-            is_up: AtomicBool::new(false),
-            begun: OnceLock::new(),
-            shadows: Shadows::default(),
+            progress_started: Once::new(),
+            is_active: AtomicBool::new(false),
+            info: OnceLock::new(),
+            comm_states: CommStates::default(),
             background: Background::default(),
             tally: Mutex::default(),
         }
     }
 
-    fn begun(&self) -> Option<&Begun> {
-        self.begun.get().filter(|_| self.is_up.load(Ordering::Acquire))
+    fn info(&self) -> Option<&ProcessInfo> {
+        self.info.get().filter(|_| self.is_active.load(Ordering::Acquire))
     }
 
     /// A collective: what it returns, with the request of one that is not waited for; `None` if the
     /// library is to carry it out.
-    pub(crate) fn collective(&'static self, call: &Call) -> Option<Result<Option<Handle>, Code>> {
-        let begun = self.begun()?;
+    pub(crate) fn collective(
+        &'static self,
+        call: &MpiCall,
+    ) -> Option<Result<Option<MpiHandle>, MpiErrorCode>> {
+        let info = self.info()?;
         let lacks_progress = call.request.is_some() && self.progress.is_none();
-        let carried = match begun.closed.or(lacks_progress.then_some(Why::NoProgress)) {
-            Some(why) => Err(Instead::Pass(why)),
-            None => caught(|| self.carry(begun, call)).unwrap_or(Err(Failure::Panic.into())),
+        let result = match info.pass_all.or(lacks_progress.then_some(PassReason::NoProgress)) {
+            Some(reason) => Err(NotExecuted::Pass(reason)),
+            None => caught(|| self.execute_or_enqueue(info, call))
+                .unwrap_or(Err(CallError::Panic.into())),
         };
-        let instead = match carried {
+        let not_executed = match result {
             Ok(request) => return Some(Ok(request)),
-            Err(instead) => instead,
+            Err(not_executed) => not_executed,
         };
-        let fails = matches!(instead, Instead::Fail(_));
-        self.settle(begun, call, Err(instead));
+        let fails = matches!(not_executed, NotExecuted::Fail(_));
+        self.record(info, call, Err(not_executed));
         fails.then(|| Err(self.mpi.raise(call.comm)))
     }
 
     /// Carries a call out that is taken: now, or later if it is not waited for; its request then.
-    fn carry(&'static self, begun: &Begun, call: &Call) -> Result<Option<Handle>, Instead> {
-        let shadow = self.shadow(call).ok_or(Why::Argument)?;
-        let (mut standing, ready) = self.decide(begun, call, &shadow)?;
-        let up = standing.up()?;
+    fn execute_or_enqueue(
+        &'static self,
+        info: &ProcessInfo,
+        call: &MpiCall,
+    ) -> Result<Option<MpiHandle>, NotExecuted> {
+        let shared = self.comm_state(call).ok_or(PassReason::Argument)?;
+        let (mut state, prepared) = self.decide(info, call, &shared)?;
+        let ready = state.ready()?;
         if call.request.is_some() {
-            return Ok(Some(self.begin_later(call, ready, up, &shadow)?));
+            return Ok(Some(self.enqueue(call, prepared, ready, &shared)?));
         }
-        let _environment = FloatingPoint::default_for_now();
-        self.drain(up);
-        let taken = carry_out(ready, &up.comm, self.mpi)?;
-        self.settle(begun, call, Ok(taken));
+        let _environment = FloatEnvironment::default_for_now();
+        self.drain(ready);
+        let executed = execute(prepared, &ready.comm, self.mpi)?;
+        self.record(info, call, Ok(executed));
         Ok(None)
     }
 
-    /// Decides about a call on a communicator, which ours then stands beside, and makes it ready.
+    /// Decides placement_and_names a call on a communicator, which ours then stands beside, and makes it ready.
     ///
     /// Nothing in a call that is not waited for may wait for other ranks. In one that is, the lock
     /// is never held while the library's collectives wait: what is under way on the communicator
     /// must move along meanwhile, or other ranks would never come.
     fn decide<'s>(
         &'static self,
-        begun: &Begun,
-        call: &Call,
-        shadow: &'s Shadow,
-    ) -> Result<(MutexGuard<'s, Standing>, Ready), Instead> {
-        let settings = &begun.settings;
-        let is_ahead = call.request.is_some();
-        let mut standing = locked(shadow);
+        info: &ProcessInfo,
+        call: &MpiCall,
+        shared: &'s SharedCommState,
+    ) -> Result<(MutexGuard<'s, CommState>, PreparedCall), NotExecuted> {
+        let settings = &info.settings;
+        let is_nonblocking = call.request.is_some();
+        let mut state = locked(shared);
         // Whatever becomes of this call, others have waited for it. Nothing is under way yet where
         // this waits.
-        if standing.is_wanted() && !is_ahead {
-            self.bring_up(&mut standing, call.comm)?;
+        if state.is_setup_due() && !is_nonblocking {
+            self.set_up(&mut state, call.comm)?;
         }
-        let place = standing.place()?;
+        let rank_and_size = state.rank_and_size()?;
         if call.is_known_in_part() {
-            fewest(call.collective, settings)?;
+            smallest_taken(call.collective, settings)?;
         }
-        let checked = match (call.is_known_in_part(), is_ahead) {
-            (false, _) => Some(call.checked(self.mpi, place)?),
+        let checked = match (call.is_known_in_part(), is_nonblocking) {
+            (false, _) => Some(call.checked(self.mpi, rank_and_size)?),
             (true, false) => {
-                drop(standing);
-                let checked = self.agreed(call, place)?;
-                standing = locked(shadow);
+                drop(state);
+                let checked = self.agree(call, rank_and_size)?;
+                state = locked(shared);
                 Some(checked)
             }
             // The ranks tell each other when it is the call's turn.
             (true, true) => None,
         };
-        if let Standing::Low(low) = &mut *standing {
-            let ask = |it: &Checked| it.ask(call.collective, (Ranks::Near, Names::Unknown));
-            let why = checked.as_ref().and_then(|it| passed_anyway(&ask(it), settings));
-            why.map_or(Ok(()), Err)?;
-            if is_ahead {
-                if !std::mem::replace(&mut low.is_wanted, true) {
-                    self.gates.want(true);
+        if let CommState::Pending(pending) = &mut *state {
+            let input = |it: &CheckedCall| {
+                it.decision_input(call.collective, (RankPlacement::Near, MatchedNames::Unknown))
+            };
+            let reason = checked.as_ref().and_then(|it| certain_pass_reason(&input(it), settings));
+            reason.map_or(Ok(()), Err)?;
+            if is_nonblocking {
+                if !std::mem::replace(&mut pending.is_setup_due, true) {
+                    self.filters.set_setup_due(true);
                 }
-                return Err(Why::NotReady.into());
+                return Err(PassReason::NotReady.into());
             }
-            self.bring_up(&mut standing, call.comm)?;
+            self.set_up(&mut state, call.comm)?;
         }
-        let up = standing.up()?;
-        let ready = match checked {
-            None => self.ask(call, place, up),
-            Some(checked) => self.take(begun, call, &checked, (up.ranks, up.names))?,
+        let ready = state.ready()?;
+        let prepared = match checked {
+            None => self.negotiate(call, rank_and_size, ready),
+            Some(checked) => {
+                self.prepare_if_taken(info, call, &checked, (ready.placement, ready.names))?
+            }
         };
-        Ok((standing, ready))
+        Ok((state, prepared))
     }
 
     /// Puts a call into the line of those that are not waited for; its request.
-    fn begin_later(
+    fn enqueue(
         &'static self,
-        call: &Call,
-        ready: Ready,
-        up: &mut Up,
-        shadow: &Shadow,
-    ) -> Result<Handle, Failure> {
-        let promise = Promise::new(self.mpi)?;
-        let request = promise.request();
-        up.line.push(Note { call: *call, promise }, ready);
-        self.step(up);
-        if !up.line.is_empty() {
+        call: &MpiCall,
+        prepared: PreparedCall,
+        ready: &mut ReadyComm,
+        shared: &SharedCommState,
+    ) -> Result<MpiHandle, CallError> {
+        let program_request = ProgramRequest::new(self.mpi)?;
+        let request = program_request.handle();
+        ready.queue.push(QueuedCall { call: *call, program_request }, prepared);
+        self.step(ready);
+        if !ready.queue.is_empty() {
             self.begin_progress();
-            self.background.add(shadow);
+            self.background.add(shared);
         }
         Ok(request)
     }
 
-    fn say(&self, begun: &Begun, call: &Call, what: &dyn fmt::Display) {
+    fn log(&self, info: &ProcessInfo, call: &MpiCall, what: &dyn fmt::Display) {
         // Floats are put into words.
-        let _environment = FloatingPoint::default_for_now();
-        let name = COLLECTIVES[place(call.collective)].name;
-        let ahead = if call.request.is_some() { "non-blocking " } else { "" };
+        let _environment = FloatEnvironment::default_for_now();
+        let name = COLLECTIVES[index_of(call.collective)].name;
+        let kind = if call.request.is_some() { "non-blocking " } else { "" };
         let [sent, received] = call.counts(self.mpi);
-        let rank = begun.rank;
+        let rank = info.rank;
         // At once, or lines of several ranks would be mixed.
-        let line = format!("foldwire: rank {rank}: {ahead}{name} ({sent}, {received}): {what}\n");
+        let line = format!("foldwire: rank {rank}: {kind}{name} ({sent}, {received}): {what}\n");
         eprint!("{line}");
     }
 
     /// Sees that ours is there, as far as it can be.
-    fn bring_up(&self, standing: &mut Standing, comm: Handle) -> Result<(), Failure> {
-        let Some(begun) = self.begun.get() else { return Ok(()) };
-        let _environment = FloatingPoint::default_for_now();
-        let was_wanted = standing.is_wanted();
-        let brought = standing.bring_up(self.mpi, comm, &begun.settings.rules);
-        if was_wanted && !standing.is_wanted() {
-            self.gates.want(false);
+    fn set_up(&self, state: &mut CommState, comm: MpiHandle) -> Result<(), CallError> {
+        let Some(info) = self.info.get() else { return Ok(()) };
+        let _environment = FloatEnvironment::default_for_now();
+        let was_setup_due = state.is_setup_due();
+        let result = state.set_up(self.mpi, comm, &info.settings.rules);
+        if was_setup_due && !state.is_setup_due() {
+            self.filters.set_setup_due(false);
         }
-        Ok(brought?)
+        Ok(result?)
     }
 
-    fn shadow(&self, call: &Call) -> Option<Shadow> {
-        if call.comm == self.mpi.own().comm_null {
+    fn comm_state(&self, call: &MpiCall) -> Option<SharedCommState> {
+        if call.comm == self.mpi.handles().comm_null {
             return None;
         }
-        self.shadows.of(self.mpi, call.comm).ok()
+        self.comm_states.of(self.mpi, call.comm).ok()
     }
 
     /// Makes a call ready if it is taken.
-    fn take(
+    fn prepare_if_taken(
         &self,
-        begun: &Begun,
-        call: &Call,
-        checked: &Checked,
-        about: (Ranks, Names),
-    ) -> Result<Ready, Instead> {
-        let settings = &begun.settings;
-        let ask = checked.ask(call.collective, about);
-        let way = decide(&ask, settings)?;
-        let base = ask.base.ok_or(Why::Type)?;
-        Ok(prepare(self.mpi, call, checked, base, (way, settings))?)
+        info: &ProcessInfo,
+        call: &MpiCall,
+        checked: &CheckedCall,
+        placement_and_names: (RankPlacement, MatchedNames),
+    ) -> Result<PreparedCall, NotExecuted> {
+        let settings = &info.settings;
+        let input = checked.decision_input(call.collective, placement_and_names);
+        let mode = decide(&input, settings)?;
+        let base = input.base.ok_or(PassReason::Type)?;
+        Ok(prepare(self.mpi, call, checked, base, (mode, settings))?)
     }
 
     /// Counts a call that is over, or the library's.
-    fn settle(&self, begun: &Begun, call: &Call, outcome: Outcome) {
-        let debug = begun.settings.debug;
+    fn record(&self, info: &ProcessInfo, call: &MpiCall, outcome: CallOutcome) {
+        let debug = info.settings.debug;
         match outcome {
-            Ok(Taken { way, report }) => {
-                locked(&self.tally).take(call.collective, way, &report);
+            Ok(ExecutedCall { mode, report }) => {
+                locked(&self.tally).take(call.collective, mode, &report);
                 if debug {
-                    self.say(begun, call, &format_args!("taken ({}): {report}", said(way)));
+                    self.log(info, call, &format_args!("taken ({}): {report}", describe(mode)));
                 }
             }
-            Err(Instead::Pass(why)) => {
-                locked(&self.tally).pass(why);
+            Err(NotExecuted::Pass(reason)) => {
+                locked(&self.tally).pass(reason);
                 if debug {
-                    self.say(begun, call, &format_args!("passed on ({})", why.name()));
+                    self.log(info, call, &format_args!("passed on ({})", reason.name()));
                 }
             }
-            Err(Instead::Fail(failure)) => {
-                self.say(begun, call, &format_args!("error: {failure}"));
+            Err(NotExecuted::Fail(error)) => {
+                self.log(info, call, &format_args!("error: {error}"));
                 locked(&self.tally).fail();
             }
         }
     }
 
     /// A call that was not waited for is over.
-    fn settle_later(&self, note: Note, outcome: Outcome) {
-        let (Note { call, promise }, Some(begun)) = (note, self.begun.get()) else { return };
-        let fails = matches!(outcome, Err(Instead::Fail(_)));
-        self.settle(begun, &call, outcome);
+    fn record_later(&self, queued: QueuedCall, outcome: CallOutcome) {
+        let (QueuedCall { call, program_request }, Some(info)) = (queued, self.info.get()) else {
+            return;
+        };
+        let fails = matches!(outcome, Err(NotExecuted::Fail(_)));
+        self.record(info, &call, outcome);
         if !fails {
-            promise.keep();
+            program_request.succeed();
         }
     }
 
     /// Moves calls along that are not waited for. Whether one moved.
     pub(crate) fn advance(&self) -> bool {
-        self.background.advance(|up| self.step(up))
+        self.background.advance(|ready| self.step(ready))
     }
 
-    fn step(&self, up: &mut Up) -> bool {
-        let Up { line, comm, .. } = up;
-        let moved =
-            guarded(|| line.advance(comm, self.mpi, |note, end| self.settle_later(note, end)));
+    fn step(&self, ready: &mut ReadyComm) -> bool {
+        let ReadyComm { queue, comm, .. } = ready;
+        let moved = guarded(|| {
+            queue.advance(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome))
+        });
         moved.unwrap_or_else(|_| {
             // All of them fail, on all ranks.
-            let n_failed = line.clear();
+            let n_failed = queue.clear();
             (0..n_failed).for_each(|_| locked(&self.tally).fail());
             true
         })
     }
 
-    fn drain(&self, up: &mut Up) {
-        let Up { line, comm, .. } = up;
-        line.drain(comm, self.mpi, |note, end| self.settle_later(note, end));
+    fn drain(&self, ready: &mut ReadyComm) {
+        let ReadyComm { queue, comm, .. } = ready;
+        queue.drain(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome));
     }
 
     /// A call of which the ranks tell each other what they know.
-    fn agreed(&self, call: &Call, place: (usize, usize)) -> Result<Checked, Why> {
-        let mut numbers = View::numbers(call.view(self.mpi, place), call.n_told(place.1));
-        let told = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
-        told.map_err(|_| Why::Argument)?;
-        call.agreed(self.mpi, place, Agreed::of(&numbers)?)
+    fn agree(
+        &self,
+        call: &MpiCall,
+        rank_and_size: (usize, usize),
+    ) -> Result<CheckedCall, PassReason> {
+        let mut numbers = LocalView::numbers(
+            call.view(self.mpi, rank_and_size),
+            call.n_shared_lengths(rank_and_size.1),
+        );
+        let result = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
+        result.map_err(|_| PassReason::Argument)?;
+        call.agreed(self.mpi, rank_and_size, AgreedCall::of(&numbers)?)
     }
 
     /// The same of one that is not waited for.
-    fn ask(&'static self, call: &Call, place: (usize, usize), up: &Up) -> Ready {
+    fn negotiate(
+        &'static self,
+        call: &MpiCall,
+        rank_and_size: (usize, usize),
+        ready: &ReadyComm,
+    ) -> PreparedCall {
         let mpi = self.mpi;
-        let kept = call.kept(mpi, place);
-        let view = kept.as_ref().map_err(|&why| why);
-        let view = view.and_then(|(call, _)| call.view(mpi, place));
-        let numbers = View::numbers(view, call.n_told(place.1));
+        let kept = call.with_kept_types(mpi, rank_and_size);
+        let view = kept.as_ref().map_err(|&reason| reason);
+        let view = view.and_then(|(call, _)| call.view(mpi, rank_and_size));
+        let numbers = LocalView::numbers(view, call.n_shared_lengths(rank_and_size.1));
         let (call, types) = kept.unwrap_or((*call, KeptTypes::default()));
-        let (raw, about) = (up.raw, (up.ranks, up.names));
-        asked::ask(
+        let (raw, placement_and_names) = (ready.raw, (ready.placement, ready.names));
+        negotiate::negotiate(
             numbers,
             Box::new(move |largest| {
-                let begun = self.begun.get().ok_or(foldwire::Error::Internal)?;
-                let agreed = Agreed::of(largest).and_then(|agreed| call.agreed(mpi, place, agreed));
-                let checked = agreed.map_err(Instead::from);
-                match checked.and_then(|checked| self.take(begun, &call, &checked, about)) {
-                    Err(Instead::Pass(why)) => Ok(asked::pass(mpi, (call, types), raw, why)),
+                let info = self.info.get().ok_or(foldwire::Error::Internal)?;
+                let checked = AgreedCall::of(largest)
+                    .and_then(|agreed| call.agreed(mpi, rank_and_size, agreed));
+                let checked = checked.map_err(NotExecuted::from);
+                match checked.and_then(|checked| {
+                    self.prepare_if_taken(info, &call, &checked, placement_and_names)
+                }) {
+                    Err(NotExecuted::Pass(reason)) => {
+                        Ok(negotiate::forward(mpi, (call, types), raw, reason))
+                    }
                     decision => decision,
                 }
             }),
         )
     }
 
-    /// A communicator is about to be freed.
-    pub(crate) fn forget(&self, comm: Handle) {
-        if self.begun().is_some() && comm != self.mpi.own().comm_null {
+    /// A communicator is placement_and_names to be freed.
+    pub(crate) fn before_comm_free(&self, comm: MpiHandle) {
+        if self.info().is_some() && comm != self.mpi.handles().comm_null {
             // A panic leaves no more than a communicator that is not freed.
             let _ = guarded(|| {
-                if let Some(shadow) = self.shadows.take(self.mpi, comm) {
-                    self.put_down(&shadow);
+                if let Some(shared) = self.comm_states.take(self.mpi, comm) {
+                    self.close_comm(&shared);
                 }
             });
         }
     }
 
     /// Ends what is kept of a communicator, once its calls are done.
-    fn put_down(&self, shadow: &Shadow) {
-        let mut standing = locked(shadow);
-        if let Standing::Up(up) = &mut *standing {
-            self.drain(up);
+    fn close_comm(&self, shared: &SharedCommState) {
+        let mut state = locked(shared);
+        if let CommState::Ready(ready) = &mut *state {
+            self.drain(ready);
         }
-        if standing.is_wanted() {
-            self.gates.want(false);
+        if state.is_setup_due() {
+            self.filters.set_setup_due(false);
         }
         // It ends here and now, whoever else still has it.
-        *standing = Standing::Outside(Why::Communicator);
-        drop(standing);
-        self.background.remove(shadow);
+        *state = CommState::PassedOn(PassReason::Communicator);
+        drop(state);
+        self.background.remove(shared);
     }
 }
 
-fn said(way: Way) -> String {
-    match way {
-        Way::Off => "off".into(),
-        Way::Raw => "raw".into(),
-        Way::Lossless => "lossless".into(),
-        Way::Lossy(bound) => bound.to_string(),
+fn describe(mode: TransferMode) -> String {
+    match mode {
+        TransferMode::Off => "off".into(),
+        TransferMode::Raw => "raw".into(),
+        TransferMode::Lossless => "lossless".into(),
+        TransferMode::Lossy(bound) => bound.to_string(),
     }
 }

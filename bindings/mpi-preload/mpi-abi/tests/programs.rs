@@ -6,14 +6,14 @@
 mod programs;
 
 use foldwire_preload::Standard;
-use programs::{Library, constants_of, current};
+use programs::{MpiUnderTest, constants_of, current};
 
-const LIBRARY: Library = Library {
+const LIBRARY: MpiUnderTest = MpiUnderTest {
     name: "the standard ABI of MPI 5",
     compilers: &[current!("mpich/bin/mpicc_abi"), "mpicc_abi"],
     fortran: &[],
     launchers: &[current!("mpich/bin/mpirun"), "mpirun"],
-    says: "HYDRA",
+    version_text: "HYDRA",
     file: "libfoldwire_preload_mpi_abi.so",
     is_hydra: true,
     calls_back_since: None,

@@ -5,21 +5,21 @@
 mod programs;
 
 use foldwire_preload::Mpich;
-use programs::{Library, constants_of, current};
+use programs::{MpiUnderTest, constants_of, current};
 
-const LIBRARY: Library = Library {
+const LIBRARY: MpiUnderTest = MpiUnderTest {
     name: "MPICH",
     compilers: &["mpicc.mpich", "mpicc"],
     fortran: &["mpifort.mpich", "mpifort"],
     launchers: &["mpirun.mpich", "mpirun"],
-    says: "HYDRA",
+    version_text: "HYDRA",
     file: "libfoldwire_preload_mpich.so",
     is_hydra: true,
     calls_back_since: Some([4, 3]),
     constants: constants_of::<Mpich>,
 };
 
-const CURRENT: Library = Library {
+const CURRENT: MpiUnderTest = MpiUnderTest {
     name: "MPICH 5",
     compilers: &[current!("mpich/bin/mpicc")],
     fortran: &[],

@@ -5,21 +5,21 @@
 mod programs;
 
 use foldwire_preload::OpenMpi;
-use programs::{Library, constants_of, current};
+use programs::{MpiUnderTest, constants_of, current};
 
-const LIBRARY: Library = Library {
+const LIBRARY: MpiUnderTest = MpiUnderTest {
     name: "Open MPI",
     compilers: &["mpicc.openmpi", "mpicc"],
     fortran: &["mpifort.openmpi", "mpifort"],
     launchers: &["mpirun.openmpi", "mpirun"],
-    says: "Open MPI",
+    version_text: "Open MPI",
     file: "libfoldwire_preload_openmpi.so",
     is_hydra: false,
     calls_back_since: Some([1, 0]),
     constants: constants_of::<OpenMpi>,
 };
 
-const CURRENT: Library = Library {
+const CURRENT: MpiUnderTest = MpiUnderTest {
     name: "Open MPI 5",
     compilers: &[current!("openmpi/bin/mpicc")],
     fortran: &[],

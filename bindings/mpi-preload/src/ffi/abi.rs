@@ -5,13 +5,13 @@ use std::ffi::{CStr, c_int, c_void};
 
 use foldwire::schedule::Collective;
 
-use crate::signature::Base;
+use crate::signature::BaseType;
 
 /// A handle of any library's. Only MPI and the program make them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handle(pub(crate) usize);
+pub struct MpiHandle(pub(crate) usize);
 
-impl Handle {
+impl MpiHandle {
     /// As the number that it is in binary.
     #[must_use]
     pub const fn number(self) -> usize {
@@ -21,7 +21,7 @@ impl Handle {
 
 /// How each family knows one of its own handles.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct KnownHandle {
     /// Open MPI's symbol, whose address it is.
     open_mpi: &'static CStr,
     /// MPICH's number.
@@ -49,7 +49,7 @@ pub trait Abi: Sized + Send + Sync + 'static {
     /// `MPI_ROOT`.
     const ROOT: c_int;
     /// `MPI_COMM_TYPE_SHARED`.
-    const SHARED: c_int;
+    const COMM_TYPE_SHARED: c_int;
     /// Where in `MPI_Status`, in units of `int`, are `MPI_SOURCE` and `MPI_ERROR`; and its length.
     const STATUS: [usize; 3];
     /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`,
@@ -61,11 +61,14 @@ pub trait Abi: Sized + Send + Sync + 'static {
     /// Whether the library refuses what is sent and received in one place, where it looks.
     fn refuses_aliases(collective: Collective) -> bool;
     /// The handle without its library's type.
-    fn erase(handle: Self::Handle) -> Handle;
+    fn erase(handle: Self::Handle) -> MpiHandle;
     /// The handle with its library's type.
-    fn restore(handle: Handle) -> Self::Handle;
+    fn restore(handle: MpiHandle) -> Self::Handle;
     /// A handle of the library's own, if it has that.
-    fn own(known: &Known, find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle>;
+    fn handle(
+        known: &KnownHandle,
+        find: &dyn Fn(&CStr) -> Option<*mut c_void>,
+    ) -> Option<MpiHandle>;
 }
 
 /// Open MPI 4 and 5: handles are addresses of its own structures.
@@ -81,7 +84,7 @@ impl Abi for OpenMpi {
     const IN_PLACE: usize = 1;
     const ANY_SOURCE: c_int = -1;
     const ROOT: c_int = -4;
-    const SHARED: c_int = 0;
+    const COMM_TYPE_SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
     const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
@@ -90,15 +93,18 @@ impl Abi for OpenMpi {
         matches!(collective, Collective::AllReduce | Collective::Reduce)
     }
 
-    fn erase(handle: *mut c_void) -> Handle {
-        Handle(handle.expose_provenance())
+    fn erase(handle: *mut c_void) -> MpiHandle {
+        MpiHandle(handle.expose_provenance())
     }
 
-    fn restore(handle: Handle) -> *mut c_void {
+    fn restore(handle: MpiHandle) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(handle.0)
     }
 
-    fn own(known: &Known, find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
+    fn handle(
+        known: &KnownHandle,
+        find: &dyn Fn(&CStr) -> Option<*mut c_void>,
+    ) -> Option<MpiHandle> {
         find(known.open_mpi).map(Self::erase)
     }
 }
@@ -116,7 +122,7 @@ impl Abi for Mpich {
     const IN_PLACE: usize = usize::MAX;
     const ANY_SOURCE: c_int = -2;
     const ROOT: c_int = -3;
-    const SHARED: c_int = 1;
+    const COMM_TYPE_SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
     const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
@@ -125,16 +131,16 @@ impl Abi for Mpich {
         true
     }
 
-    fn erase(handle: c_int) -> Handle {
-        Handle(handle as u32 as usize)
+    fn erase(handle: c_int) -> MpiHandle {
+        MpiHandle(handle as u32 as usize)
     }
 
-    fn restore(handle: Handle) -> c_int {
+    fn restore(handle: MpiHandle) -> c_int {
         handle.0 as u32 as c_int
     }
 
-    fn own(known: &Known, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
-        Some(Handle(known.mpich as usize))
+    fn handle(known: &KnownHandle, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<MpiHandle> {
+        Some(MpiHandle(known.mpich as usize))
     }
 }
 
@@ -152,7 +158,7 @@ impl Abi for Standard {
     const IN_PLACE: usize = 1;
     const ANY_SOURCE: c_int = -1;
     const ROOT: c_int = -4;
-    const SHARED: c_int = 221;
+    const COMM_TYPE_SHARED: c_int = 221;
     const STATUS: [usize; 3] = [0, 2, 8];
     const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
     const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
@@ -161,28 +167,28 @@ impl Abi for Standard {
         true
     }
 
-    fn erase(handle: *mut c_void) -> Handle {
+    fn erase(handle: *mut c_void) -> MpiHandle {
         OpenMpi::erase(handle)
     }
 
-    fn restore(handle: Handle) -> *mut c_void {
+    fn restore(handle: MpiHandle) -> *mut c_void {
         OpenMpi::restore(handle)
     }
 
-    fn own(known: &Known, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
-        Some(Handle(known.standard.into()))
+    fn handle(known: &KnownHandle, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<MpiHandle> {
+        Some(MpiHandle(known.standard.into()))
     }
 }
 
-const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> Known {
-    Known { open_mpi, mpich, standard }
+const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> KnownHandle {
+    KnownHandle { open_mpi, mpich, standard }
 }
 
-const FLOAT: [Option<Base>; 2] = [Some(Base::F32), Some(Base::F64)];
-const SIGNED: [Option<Base>; 2] = [Some(Base::I32), Some(Base::I64)];
+const FLOAT: [Option<BaseType>; 2] = [Some(BaseType::F32), Some(BaseType::F64)];
+const SIGNED: [Option<BaseType>; 2] = [Some(BaseType::I32), Some(BaseType::I64)];
 
 /// Types that we know, and what they are if they have 4 bytes or 8.
-pub const TYPES: [(Known, [Option<Base>; 2]); 14] = [
+pub const TYPES: [(KnownHandle, [Option<BaseType>; 2]); 14] = [
     (known(c"ompi_mpi_float", 0x4c00_040a, 0x210), FLOAT),
     (known(c"ompi_mpi_double", 0x4c00_080b, 0x214), FLOAT),
     (known(c"ompi_mpi_real", 0x4c00_041c, 0x21a), FLOAT),
@@ -199,31 +205,31 @@ pub const TYPES: [(Known, [Option<Base>; 2]); 14] = [
     (known(c"ompi_mpi_integer8", 0x4c00_0831, 0x2d9), SIGNED),
 ];
 
-/// Makes [`OWN`] and `Own` of a row for each handle.
-macro_rules! own {
+/// Makes [`LIBRARY_HANDLES`] and `LibraryHandles` of a row for each handle.
+macro_rules! library_handles {
     ($($name:ident: $open_mpi:literal $mpich:literal $standard:literal;)*) => {
-        /// Handles that we use, in the order of the fields of `Own`.
-        pub const OWN: &[Known] = &[$(known($open_mpi, $mpich, $standard)),*];
+        /// Handles that we use, in the order of the fields of `LibraryHandles`.
+        pub const LIBRARY_HANDLES: &[KnownHandle] = &[$(known($open_mpi, $mpich, $standard)),*];
 
         /// The handles that we use or know, of a library that is loaded.
         #[derive(Debug)]
-        pub(crate) struct Own {
-            $(pub(crate) $name: Handle,)*
+        pub(crate) struct LibraryHandles {
+            $(pub(crate) $name: MpiHandle,)*
             /// Types that we know, if they have so many bytes: those of C and Fortran may have
             /// others.
-            pub(crate) types: Vec<(Handle, [Option<Base>; 2])>,
+            pub(crate) types: Vec<(MpiHandle, [Option<BaseType>; 2])>,
         }
 
-        impl Own {
+        impl LibraryHandles {
             /// `None` if the library lacks one.
             pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
                 // A library without Fortran lacks some of the types; no program can pass those.
                 let types = TYPES.iter().filter_map(|(known, bases)| {
-                    A::own(known, find).map(|handle| (handle, *bases))
+                    A::handle(known, find).map(|handle| (handle, *bases))
                 });
                 let types = types.collect();
                 Some(Self {
-                    $($name: A::own(&known($open_mpi, $mpich, $standard), find)?,)*
+                    $($name: A::handle(&known($open_mpi, $mpich, $standard), find)?,)*
                     types,
                 })
             }
@@ -231,7 +237,7 @@ macro_rules! own {
     };
 }
 
-own! {
+library_handles! {
     comm_world: c"ompi_mpi_comm_world" 0x4400_0000 0x101;
     comm_self: c"ompi_mpi_comm_self" 0x4400_0001 0x102;
     comm_null: c"ompi_mpi_comm_null" 0x0400_0000 0x100;

@@ -13,8 +13,8 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, send_counts) => { *const $count };
     ($abi:ty, $count:ty, recv_counts) => { *const $count };
     // `MPI_Aint` beside large counts, which is as long.
-    ($abi:ty, $count:ty, send_places) => { *const $count };
-    ($abi:ty, $count:ty, recv_places) => { *const $count };
+    ($abi:ty, $count:ty, send_displs) => { *const $count };
+    ($abi:ty, $count:ty, recv_displs) => { *const $count };
     ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
     ($abi:ty, $count:ty, request) => { *mut <$abi as $crate::ffi::abi::Abi>::Handle };
     ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
@@ -41,16 +41,16 @@ macro_rules! set_argument {
     };
     // Read once the communicator is known, whose size says how many there are.
     ($abi:ty, $call:ident, send_counts, $value:expr) => {
-        $call.send.counts = Some($crate::ffi::counts::Counts::of($value))
+        $call.send.counts = Some($crate::ffi::counts::CountArray::of($value))
     };
     ($abi:ty, $call:ident, recv_counts, $value:expr) => {
-        $call.recv.counts = Some($crate::ffi::counts::Counts::of($value))
+        $call.recv.counts = Some($crate::ffi::counts::CountArray::of($value))
     };
-    ($abi:ty, $call:ident, send_places, $value:expr) => {
-        $call.send.places = Some($crate::ffi::counts::Counts::of($value))
+    ($abi:ty, $call:ident, send_displs, $value:expr) => {
+        $call.send.displs = Some($crate::ffi::counts::CountArray::of($value))
     };
-    ($abi:ty, $call:ident, recv_places, $value:expr) => {
-        $call.recv.places = Some($crate::ffi::counts::Counts::of($value))
+    ($abi:ty, $call:ident, recv_displs, $value:expr) => {
+        $call.recv.displs = Some($crate::ffi::counts::CountArray::of($value))
     };
     ($abi:ty, $call:ident, send_type, $value:expr) => {
         $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
@@ -76,39 +76,39 @@ macro_rules! set_argument {
     };
 }
 
-/// Puts an argument into a call's [`Weight`](crate::gates::Weight). The second name of a kind
+/// Puts an argument into a call's [`CallSize`](crate::filter::CallSize). The second name of a kind
 /// says how arguments of its value are read: as C's, or as Fortran's.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! weigh {
-    ($abi:ty, $weight:ident, count, $value:expr) => {
-        $weight.values($value)
+macro_rules! set_size_argument {
+    ($abi:ty, $size:ident, count, $value:expr) => {
+        $size.values($value)
     };
-    ($abi:ty, $weight:ident, send_count, $value:expr) => {
-        $weight.shares(&DOOR.gates, $value)
+    ($abi:ty, $size:ident, send_count, $value:expr) => {
+        $size.shares(&INTERCEPTOR.filters, $value)
     };
-    ($abi:ty, $weight:ident, recv_count, $value:expr) => {
-        $weight.shares(&DOOR.gates, $value)
+    ($abi:ty, $size:ident, recv_count, $value:expr) => {
+        $size.shares(&INTERCEPTOR.filters, $value)
     };
-    ($abi:ty, $weight:ident, send_counts, $value:expr) => {
-        $weight.counts($crate::ffi::counts::Counts::of($value))
+    ($abi:ty, $size:ident, send_counts, $value:expr) => {
+        $size.counts($crate::ffi::counts::CountArray::of($value))
     };
-    ($abi:ty, $weight:ident, recv_counts, $value:expr) => {
-        $weight.counts($crate::ffi::counts::Counts::of($value))
+    ($abi:ty, $size:ident, recv_counts, $value:expr) => {
+        $size.counts($crate::ffi::counts::CountArray::of($value))
     };
-    ($abi:ty, $weight:ident, datatype, $value:expr) => {
-        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    ($abi:ty, $size:ident, datatype, $value:expr) => {
+        $size.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
     };
-    ($abi:ty, $weight:ident, send_type, $value:expr) => {
-        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    ($abi:ty, $size:ident, send_type, $value:expr) => {
+        $size.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
     };
-    ($abi:ty, $weight:ident, recv_type, $value:expr) => {
-        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    ($abi:ty, $size:ident, recv_type, $value:expr) => {
+        $size.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
     };
-    ($abi:ty, $weight:ident, comm, $value:expr) => {
-        $weight.comm(|| <$abi as $crate::ffi::abi::Abi>::erase($value))
+    ($abi:ty, $size:ident, comm, $value:expr) => {
+        $size.comm(|| <$abi as $crate::ffi::abi::Abi>::erase($value))
     };
-    ($abi:ty, $weight:ident, $arg:ident, $value:expr) => {};
+    ($abi:ty, $size:ident, $arg:ident, $value:expr) => {};
 }
 
 /// An argument as a call with `int` has it that was made of one with large counts.
@@ -130,11 +130,11 @@ macro_rules! narrowed {
     ($call:expr, recv_counts, $value:expr) => {
         $crate::ffi::counts::start($call.recv.counts)
     };
-    ($call:expr, send_places, $value:expr) => {
-        $crate::ffi::counts::start($call.send.places)
+    ($call:expr, send_displs, $value:expr) => {
+        $crate::ffi::counts::start($call.send.displs)
     };
-    ($call:expr, recv_places, $value:expr) => {
-        $crate::ffi::counts::start($call.recv.places)
+    ($call:expr, recv_displs, $value:expr) => {
+        $crate::ffi::counts::start($call.recv.displs)
     };
     ($call:expr, $arg:ident, $value:expr) => {
         $value
@@ -173,7 +173,7 @@ macro_rules! from_fortran {
         *$value
     };
     ($abi:ty, request, $value:expr) => {
-        $crate::ffi::door::Place::Fortran($value)
+        $crate::ffi::interceptor::RequestPointer::Fortran($value)
     };
     ($abi:ty, comm, $value:expr) => {
         $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)

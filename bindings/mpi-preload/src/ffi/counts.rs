@@ -2,11 +2,11 @@
 
 use std::ffi::c_int;
 
-use crate::gates::UNKNOWN;
+use crate::filter::UNKNOWN;
 
 /// Lengths of all ranks' shares, or where they begin, as C passes them.
 #[derive(Clone, Copy, Debug)]
-pub enum Counts {
+pub enum CountArray {
     /// As `int`.
     Int(*const c_int),
     /// As `MPI_Count` or `MPI_Aint`.
@@ -14,49 +14,49 @@ pub enum Counts {
 }
 
 /// What may be counted with.
-pub trait Counting: Sized {
+pub trait CountType: Sized {
     /// An array of them, as long as the communicator has ranks.
-    fn array(start: *const Self) -> Counts;
+    fn array(start: *const Self) -> CountArray;
     /// Such an array, or null if it is one of the others.
-    fn start(counts: Counts) -> *const Self;
+    fn start(counts: CountArray) -> *const Self;
 }
 
-impl Counting for c_int {
-    fn array(start: *const Self) -> Counts {
-        Counts::Int(start)
+impl CountType for c_int {
+    fn array(start: *const Self) -> CountArray {
+        CountArray::Int(start)
     }
 
-    fn start(counts: Counts) -> *const Self {
+    fn start(counts: CountArray) -> *const Self {
         match counts {
-            Counts::Int(start) => start,
-            Counts::Large(_) => std::ptr::null(),
+            CountArray::Int(start) => start,
+            CountArray::Large(_) => std::ptr::null(),
         }
     }
 }
 
-impl Counting for i64 {
-    fn array(start: *const Self) -> Counts {
-        Counts::Large(start)
+impl CountType for i64 {
+    fn array(start: *const Self) -> CountArray {
+        CountArray::Large(start)
     }
 
-    fn start(counts: Counts) -> *const Self {
+    fn start(counts: CountArray) -> *const Self {
         match counts {
-            Counts::Int(_) => std::ptr::null(),
-            Counts::Large(start) => start,
+            CountArray::Int(_) => std::ptr::null(),
+            CountArray::Large(start) => start,
         }
     }
 }
 
 /// Where such an array begins; null without one.
 #[must_use]
-pub fn start<N: Counting>(counts: Option<Counts>) -> *const N {
+pub fn start<N: CountType>(counts: Option<CountArray>) -> *const N {
     counts.map_or(std::ptr::null(), N::start)
 }
 
-impl Counts {
+impl CountArray {
     /// An array of them, as long as the communicator has ranks.
     #[must_use]
-    pub fn of<N: Counting>(start: *const N) -> Self {
+    pub fn of<N: CountType>(start: *const N) -> Self {
         N::array(start)
     }
 

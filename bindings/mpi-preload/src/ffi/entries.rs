@@ -33,7 +33,7 @@ macro_rules! each_function {
                  mpi_allgather mpi_allgather_ mpi_allgather__ MPI_ALLGATHER ompi_allgather_f]
                 [MPI_Iallgather MPI_Iallgather_c
                  mpi_iallgather mpi_iallgather_ mpi_iallgather__ MPI_IALLGATHER ompi_iallgather_f]
-            AllGather (send send_count send_type recv recv_counts recv_places recv_type comm)
+            AllGather (send send_count send_type recv recv_counts recv_displs recv_type comm)
                 [MPI_Allgatherv MPI_Allgatherv_c
                  mpi_allgatherv mpi_allgatherv_ mpi_allgatherv__ MPI_ALLGATHERV ompi_allgatherv_f]
                 [MPI_Iallgatherv MPI_Iallgatherv_c
@@ -45,7 +45,7 @@ macro_rules! each_function {
                 [MPI_Ialltoall MPI_Ialltoall_c
                  mpi_ialltoall mpi_ialltoall_ mpi_ialltoall__ MPI_IALLTOALL ompi_ialltoall_f]
             AllToAll (
-                send send_counts send_places send_type recv recv_counts recv_places recv_type comm)
+                send send_counts send_displs send_type recv recv_counts recv_displs recv_type comm)
                 [MPI_Alltoallv MPI_Alltoallv_c
                  mpi_alltoallv mpi_alltoallv_ mpi_alltoallv__ MPI_ALLTOALLV ompi_alltoallv_f]
                 [MPI_Ialltoallv MPI_Ialltoallv_c
@@ -55,7 +55,7 @@ macro_rules! each_function {
                  mpi_gather mpi_gather_ mpi_gather__ MPI_GATHER ompi_gather_f]
                 [MPI_Igather MPI_Igather_c
                  mpi_igather mpi_igather_ mpi_igather__ MPI_IGATHER ompi_igather_f]
-            Gather (send send_count send_type recv recv_counts recv_places recv_type root comm)
+            Gather (send send_count send_type recv recv_counts recv_displs recv_type root comm)
                 [MPI_Gatherv MPI_Gatherv_c
                  mpi_gatherv mpi_gatherv_ mpi_gatherv__ MPI_GATHERV ompi_gatherv_f]
                 [MPI_Igatherv MPI_Igatherv_c
@@ -65,7 +65,7 @@ macro_rules! each_function {
                  mpi_scatter mpi_scatter_ mpi_scatter__ MPI_SCATTER ompi_scatter_f]
                 [MPI_Iscatter MPI_Iscatter_c
                  mpi_iscatter mpi_iscatter_ mpi_iscatter__ MPI_ISCATTER ompi_iscatter_f]
-            Scatter (send send_counts send_places send_type recv recv_count recv_type root comm)
+            Scatter (send send_counts send_displs send_type recv recv_count recv_type root comm)
                 [MPI_Scatterv MPI_Scatterv_c
                  mpi_scatterv mpi_scatterv_ mpi_scatterv__ MPI_SCATTERV ompi_scatterv_f]
                 [MPI_Iscatterv MPI_Iscatterv_c
@@ -99,10 +99,10 @@ macro_rules! each_function {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_c {
-    ($abi:ty; $collective:ident $is_ahead:literal ($($arg:ident)*)
+    ($abi:ty; $collective:ident $is_nonblocking:literal ($($arg:ident)*)
      $name:ident $large:ident $($fortran:ident)*) => {
         $crate::entry! {
-            $abi; $collective $is_ahead $name concat!("P", stringify!($name), "\0");
+            $abi; $collective $is_nonblocking $name concat!("P", stringify!($name), "\0");
             ($($arg: $crate::c_type!($abi, ::core::ffi::c_int, $arg) = $arg),*) ()
                 -> ::core::ffi::c_int,
             |code| code,
@@ -111,14 +111,14 @@ macro_rules! in_c {
         // A program may ask whether the library has this, as by a weak symbol, and finds ours.
         // Where the library has none, the one without large counts does it.
         $crate::entry! {
-            $abi; $collective $is_ahead $large concat!("P", stringify!($large), "\0");
+            $abi; $collective $is_nonblocking $large concat!("P", stringify!($large), "\0");
             ($($arg: $crate::c_type!($abi, i64, $arg) = $arg),*) () -> ::core::ffi::c_int,
             |code| code,
             |call| match ORIGINAL.find::<$abi>() {
                 Some(address) => address,
                 None => {
                     let call = call();
-                    let Ok(narrow) = DOOR.narrow(&call) else { return DOOR.refuse_count(&call) };
+                    let Ok(narrow) = INTERCEPTOR.narrow(&call) else { return INTERCEPTOR.refuse_count(&call) };
                     return $crate::original!($abi, $name concat!("P", stringify!($name), "\0"), (
                         $($crate::narrowed!(narrow.call, $arg, $arg) =>
                             $crate::c_type!($abi, ::core::ffi::c_int, $arg)),*
@@ -133,15 +133,15 @@ macro_rules! in_c {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_fortran {
-    ($abi:ty; $collective:ident $is_ahead:literal $args:tt
+    ($abi:ty; $collective:ident $is_nonblocking:literal $args:tt
      $c:ident $large:ident $first:ident $second:ident $($rest:ident)*) => {
-        $crate::in_fortran! { @$abi; $collective $is_ahead $args $second $first }
-        $crate::in_fortran! { @$abi; $collective $is_ahead $args $second $second }
-        $($crate::in_fortran! { @$abi; $collective $is_ahead $args $second $rest })*
+        $crate::in_fortran! { @$abi; $collective $is_nonblocking $args $second $first }
+        $crate::in_fortran! { @$abi; $collective $is_nonblocking $args $second $second }
+        $($crate::in_fortran! { @$abi; $collective $is_nonblocking $args $second $rest })*
     };
-    (@$abi:ty; $collective:ident $is_ahead:literal ($($arg:ident)*) $second:ident $name:ident) => {
+    (@$abi:ty; $collective:ident $is_nonblocking:literal ($($arg:ident)*) $second:ident $name:ident) => {
         $crate::entry! {
-            $abi; $collective $is_ahead $name concat!("p", stringify!($second), "\0");
+            $abi; $collective $is_nonblocking $name concat!("p", stringify!($second), "\0");
             // SAFETY: Fortran passes addresses of integers that are there.
             ($($arg: $crate::fortran_type!($arg) =
                 unsafe { $crate::from_fortran!($abi, $arg, $arg) }),*)
@@ -159,16 +159,16 @@ macro_rules! in_fortran {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! entry {
-    ($abi:ty; $collective:ident $is_ahead:literal $name:ident $behind:expr;
+    ($abi:ty; $collective:ident $is_nonblocking:literal $name:ident $behind:expr;
      ($($arg:ident: $type:ty = $value:expr),*) ($($error:ident: $error_type:ty)?) $(-> $result:ty)?,
      |$code:ident| $returned:expr, |$made:ident| $address:expr) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type,)* $($error: $error_type)?) $(-> $result)? {
-            use $crate::ffi::door::{Collective, Gate, Weight, call};
-            use $crate::ffi::next::Original;
+            use $crate::ffi::interceptor::{Collective, CallFilter, CallSize, empty_call};
+            use $crate::ffi::original::Original;
 
             static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
-            static GATE: &Gate = DOOR.gates.of(Collective::$collective, $is_ahead);
+            static FILTER: &CallFilter = INTERCEPTOR.filters.of(Collective::$collective, $is_nonblocking);
 
             type Function = unsafe extern "C" fn($($type,)* $($error_type)?) $(-> $result)?;
 
@@ -179,17 +179,17 @@ macro_rules! entry {
             /// As the entry's.
             #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
             #[inline(never)]
-            unsafe extern "C" fn look($($arg: $type,)* $($error: $error_type)?) $(-> $result)? {
+            unsafe extern "C" fn inspect($($arg: $type,)* $($error: $error_type)?) $(-> $result)? {
                 let $made = || {
-                    let mut call = call(Collective::$collective);
+                    let mut call = empty_call(Collective::$collective);
                     $($crate::set_argument!($abi, call, $arg, $value);)*
                     call
                 };
-                if !GATE.is_shut() {
-                    let mut weight = Weight::of(Collective::$collective);
-                    $($crate::weigh!($abi, weight, $arg, $value);)*
-                    if !DOOR.passes(GATE, &weight)
-                        && let Some($code) = DOOR.collective(&$made())
+                if !FILTER.passes_all_uncounted() {
+                    let mut size = CallSize::of(Collective::$collective);
+                    $($crate::set_size_argument!($abi, size, $arg, $value);)*
+                    if !INTERCEPTOR.passes(FILTER, &size)
+                        && let Some($code) = INTERCEPTOR.collective(&$made())
                     {
                         return $returned;
                     }
@@ -204,17 +204,17 @@ macro_rules! entry {
                 }
             }
 
-            let known = ORIGINAL.known();
-            let passes = !known.is_null() && (GATE.is_shut() || {
-                let mut weight = Weight::of(Collective::$collective);
-                $($crate::weigh!($abi, weight, $arg, $value);)*
-                DOOR.gates.passes(GATE, &weight)
+            let cached = ORIGINAL.cached();
+            let passes = !cached.is_null() && (FILTER.passes_all_uncounted() || {
+                let mut size = CallSize::of(Collective::$collective);
+                $($crate::set_size_argument!($abi, size, $arg, $value);)*
+                INTERCEPTOR.filters.passes(FILTER, &size)
             });
-            // SAFETY: as in `look`.
+            // SAFETY: as in `inspect`.
             unsafe {
                 let next = match passes {
-                    true => ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(known),
-                    false => look,
+                    true => ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(cached),
+                    false => inspect,
                 };
                 next($($arg,)* $($error)?)
             }
@@ -227,8 +227,8 @@ macro_rules! entry {
 #[macro_export]
 macro_rules! original {
     ($abi:ty, $name:ident $behind:expr, ($($arg:expr => $type:ty),*) $(-> $result:ty)?) => {{
-        static ORIGINAL: $crate::ffi::next::Original =
-            $crate::ffi::next::Original::new(concat!(stringify!($name), "\0"), $behind);
+        static ORIGINAL: $crate::ffi::original::Original =
+            $crate::ffi::original::Original::new(concat!(stringify!($name), "\0"), $behind);
         type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
         // SAFETY: the library's function of this name, which has these arguments, gets what the
         // program gave.
@@ -245,7 +245,7 @@ macro_rules! original {
 #[macro_export]
 macro_rules! entries {
     ($abi:ty) => {
-        static DOOR: $crate::ffi::door::Door<$abi> = $crate::ffi::door::Door::new();
+        static INTERCEPTOR: $crate::ffi::interceptor::Interceptor<$abi> = $crate::ffi::interceptor::Interceptor::new();
 
         $crate::each_function! { in_c, $abi }
 
@@ -254,14 +254,14 @@ macro_rules! entries {
         #[unsafe(link_section = ".fini_array")]
         static AT_EXIT: extern "C" fn() = {
             extern "C" fn at_exit() {
-                DOOR.at_exit();
+                INTERCEPTOR.at_exit();
             }
             at_exit
         };
 
         type Int = ::core::ffi::c_int;
         type Any = *mut ::core::ffi::c_void;
-        type HandlePlace = *mut <$abi as $crate::ffi::abi::Abi>::Handle;
+        type HandlePtr = *mut <$abi as $crate::ffi::abi::Abi>::Handle;
 
         $crate::entries! { @begin $abi; MPI_Init (argc: *mut Int, argv: Any) }
         $crate::entries! { @begin $abi;
@@ -271,7 +271,7 @@ macro_rules! entries {
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn MPI_Finalize() -> Int {
-            DOOR.end();
+            INTERCEPTOR.before_finalize();
             $crate::original!($abi, MPI_Finalize "PMPI_Finalize\0", () -> Int)
         }
     };
@@ -282,20 +282,20 @@ macro_rules! entries {
                 $abi, $name concat!("P", stringify!($name), "\0"), ($($arg => $type),*) -> Int
             );
             if code == 0 {
-                DOOR.begin();
+                INTERCEPTOR.after_init();
             }
             code
         }
     };
     (@free $abi:ty; $name:ident) => {
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(comm: HandlePlace) -> Int {
+        pub unsafe extern "C" fn $name(comm: HandlePtr) -> Int {
             // SAFETY: null, which MPI refuses, or a handle of the program's.
             if let Some(&comm) = unsafe { comm.as_ref() } {
-                DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(comm));
+                INTERCEPTOR.before_comm_free(<$abi as $crate::ffi::abi::Abi>::erase(comm));
             }
             $crate::original!(
-                $abi, $name concat!("P", stringify!($name), "\0"), (comm => HandlePlace) -> Int
+                $abi, $name concat!("P", stringify!($name), "\0"), (comm => HandlePtr) -> Int
             )
         }
     };
@@ -324,7 +324,7 @@ macro_rules! fortran_entries {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(error: *mut Int) {
             $crate::original!($abi, $name "pmpi_init_\0", (error => *mut Int));
-            DOOR.begin();
+            INTERCEPTOR.after_init();
         })*
     };
     (@init_thread $abi:ty; $($name:ident)*) => {
@@ -334,13 +334,13 @@ macro_rules! fortran_entries {
                 $abi, $name "pmpi_init_thread_\0",
                 (required => *mut Int, provided => *mut Int, error => *mut Int)
             );
-            DOOR.begin();
+            INTERCEPTOR.after_init();
         })*
     };
     (@finalize $abi:ty; $($name:ident)*) => {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(error: *mut Int) {
-            DOOR.end();
+            INTERCEPTOR.before_finalize();
             $crate::original!($abi, $name "pmpi_finalize_\0", (error => *mut Int));
         })*
     };
@@ -349,7 +349,7 @@ macro_rules! fortran_entries {
         pub unsafe extern "C" fn $name(comm: *mut Int, error: *mut Int) {
             // SAFETY: Fortran passes the address of an integer that is there.
             let handle = unsafe { $crate::ffi::fortran::COMM.from_integer::<$abi>(*comm) };
-            DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(handle));
+            INTERCEPTOR.before_comm_free(<$abi as $crate::ffi::abi::Abi>::erase(handle));
             $crate::original!($abi, $name $behind, (comm => *mut Int, error => *mut Int));
         })*
     };

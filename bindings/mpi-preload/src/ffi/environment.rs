@@ -6,11 +6,11 @@
 use std::ffi::{c_int, c_void};
 
 /// The program's environment, which it gets back when this is dropped, flags included.
-pub(crate) struct FloatingPoint(Room);
+pub(crate) struct FloatEnvironment(EnvironmentBytes);
 
 /// Room for C's `fenv_t`, which is 8 to 32 bytes where Rust's standard library runs on Linux.
 #[repr(C, align(16))]
-struct Room([u8; 256]);
+struct EnvironmentBytes([u8; 256]);
 
 /// C's `FE_DFL_ENV` as glibc and musl have it.
 const DEFAULT: *const c_void = usize::MAX as *const c_void;
@@ -20,10 +20,10 @@ unsafe extern "C" {
     fn fesetenv(environment: *const c_void) -> c_int;
 }
 
-impl FloatingPoint {
+impl FloatEnvironment {
     /// Begins the default environment in this thread.
     pub(crate) fn default_for_now() -> Self {
-        let mut saved = Self(Room([0; 256]));
+        let mut saved = Self(EnvironmentBytes([0; 256]));
         // SAFETY: the room is larger and more aligned than any `fenv_t`; the default one is C's
         // constant. Code of Rust's that runs here assumes the default, and nothing else.
         unsafe {
@@ -34,7 +34,7 @@ impl FloatingPoint {
     }
 }
 
-impl Drop for FloatingPoint {
+impl Drop for FloatEnvironment {
     fn drop(&mut self) {
         // SAFETY: it was written by `fegetenv` in this thread, since the type is never sent.
         unsafe { fesetenv((&raw const self.0).cast()) };

@@ -5,26 +5,27 @@ use std::mem;
 use std::sync::OnceLock;
 
 use super::abi::Abi;
-use super::next::Original;
+use super::original::Original;
 use super::symbols::Symbols;
 
 /// A function that makes C's handle of Fortran's.
-pub struct Handles(Original);
+pub struct FortranToC(Original);
 
 /// Of communicators.
-pub static COMM: Handles = Handles(Original::new("MPI_Comm_f2c\0", "PMPI_Comm_f2c\0"));
+pub static COMM: FortranToC = FortranToC(Original::new("MPI_Comm_f2c\0", "PMPI_Comm_f2c\0"));
 /// Of datatypes.
-pub static TYPE: Handles = Handles(Original::new("MPI_Type_f2c\0", "PMPI_Type_f2c\0"));
+pub static TYPE: FortranToC = FortranToC(Original::new("MPI_Type_f2c\0", "PMPI_Type_f2c\0"));
 /// Of operations.
-pub static OP: Handles = Handles(Original::new("MPI_Op_f2c\0", "PMPI_Op_f2c\0"));
+pub static OP: FortranToC = FortranToC(Original::new("MPI_Op_f2c\0", "PMPI_Op_f2c\0"));
 
 /// A function that makes Fortran's handle of C's.
-pub struct Integers(Original);
+pub struct CToFortran(Original);
 
 /// Of requests.
-pub static REQUEST: Integers = Integers(Original::new("MPI_Request_c2f\0", "PMPI_Request_c2f\0"));
+pub static REQUEST: CToFortran =
+    CToFortran(Original::new("MPI_Request_c2f\0", "PMPI_Request_c2f\0"));
 
-impl Integers {
+impl CToFortran {
     /// Fortran's handle.
     pub fn integer_of<A: Abi>(&self, handle: A::Handle) -> c_int {
         type Function<A> = unsafe extern "C" fn(<A as Abi>::Handle) -> c_int;
@@ -34,7 +35,7 @@ impl Integers {
     }
 }
 
-impl Handles {
+impl FortranToC {
     /// C's handle.
     #[allow(clippy::wrong_self_convention, reason = "converts what is passed")]
     pub fn from_integer<A: Abi>(&self, integer: c_int) -> A::Handle {

@@ -1,75 +1,75 @@
 //! What is asked of the MPI library that the program has loaded, whichever it is.
 
+mod attributes;
 mod communicators;
 mod datatypes;
-mod doubts;
 mod functions;
+mod generalized_requests;
 mod messages;
-mod numbers;
-mod promises;
-mod shares;
+mod probes;
 mod types;
+mod vector_collectives;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
 use foldwire::schedule::Collective;
 
-pub(crate) use communicators::Communicators;
-use functions::Functions;
-use messages::Messages;
-use numbers::Numbers;
-use promises::Promises;
-use shares::Shares;
-use types::Types;
+use attributes::AttributeApi;
+pub(crate) use communicators::CommApi;
+use functions::FunctionTable;
+use generalized_requests::RequestApi;
+use messages::MessageApi;
+use types::DatatypeApi;
+use vector_collectives::VectorApi;
 
-use super::abi::{Abi, Handle, Own};
+use super::abi::{Abi, LibraryHandles, MpiHandle};
 use super::symbols::Symbols;
 
 /// An error code of the library's.
-pub(crate) type Code = c_int;
+pub(crate) type MpiErrorCode = c_int;
 pub(crate) const SUCCESS: c_int = 0;
 
 /// MPI as the rest of the package sees it, whatever the library's handles are.
 ///
 /// Handles that are passed are MPI's or the program's, and not freed; MPI is initialised and not
 /// finalised.
-pub(crate) trait Mpi:
-    Communicators + Messages + Numbers + Promises + Shares + Types + Send + Sync
+pub(crate) trait MpiApi:
+    CommApi + MessageApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
 {
     /// The library's own handles.
-    fn own(&self) -> &Own;
+    fn handles(&self) -> &LibraryHandles;
     fn in_place(&self) -> usize;
     /// Whether threads of the program may be in MPI, at once or one after the other.
     fn is_threaded(&self) -> bool;
     /// Whether it refuses arrays of a reduction that lie in one place, as far as this family does.
     fn refuses_aliases(&self, collective: Collective) -> bool;
     fn abort(&self) -> !;
-    fn words(&self, code: Code) -> String;
+    fn words(&self, code: MpiErrorCode) -> String;
 }
 
 /// A library.
-pub struct Library<A: Abi> {
-    functions: Functions<A>,
-    own: Own,
+pub struct MpiLibrary<A: Abi> {
+    functions: FunctionTable<A>,
+    handles: LibraryHandles,
     /// Keys of attributes of communicators and datatypes.
     keys: OnceLock<[c_int; 2]>,
     /// A communicator of this rank alone that returns errors.
-    alone: OnceLock<Handle>,
+    self_comm: OnceLock<MpiHandle>,
     checks_aliases: OnceLock<bool>,
 }
 
 // SAFETY: it holds addresses of functions, and of structures of the library's that only it uses.
-unsafe impl<A: Abi> Send for Library<A> {}
+unsafe impl<A: Abi> Send for MpiLibrary<A> {}
 // SAFETY: as above; what may be called by which thread is as the program has agreed with MPI.
-unsafe impl<A: Abi> Sync for Library<A> {}
+unsafe impl<A: Abi> Sync for MpiLibrary<A> {}
 
-const fn checked(code: c_int) -> Result<(), Code> {
+const fn checked(code: c_int) -> Result<(), MpiErrorCode> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
 /// What `write` writes, and how long that is.
-fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, Code> {
+fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, MpiErrorCode> {
     // Longer than any library's MPI_MAX_OBJECT_NAME and MPI_MAX_ERROR_STRING.
     let (mut text, mut length) = ([0 as c_char; 4096], 0);
     checked(write(text.as_mut_ptr(), &raw mut length))?;
@@ -77,23 +77,24 @@ fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, 
     Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     /// The one that the program has loaded.
     ///
     /// # Errors
     /// What was not found.
     pub fn find(symbols: &Symbols) -> Result<Self, String> {
-        let own = Own::of::<A>(&|name| symbols.find_variable(name));
-        let own = own.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
-        let functions = Functions::find(symbols)
+        let handles = LibraryHandles::of::<A>(&|name| symbols.find_variable(name));
+        let handles =
+            handles.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
+        let functions = FunctionTable::find(symbols)
             .map_err(|name| format!("this is no {}: no {}", A::NAME, name.to_string_lossy()))?;
-        let (keys, alone, checks_aliases) = Default::default();
-        Ok(Self { functions, own, keys, alone, checks_aliases })
+        let (keys, self_comm, checks_aliases) = Default::default();
+        Ok(Self { functions, handles, keys, self_comm, checks_aliases })
     }
 
     /// What `make` writes into a handle.
-    fn made(&self, make: impl FnOnce(*mut A::Handle) -> c_int) -> Result<Handle, Code> {
-        let mut made = A::restore(self.own.request_null);
+    fn made(&self, make: impl FnOnce(*mut A::Handle) -> c_int) -> Result<MpiHandle, MpiErrorCode> {
+        let mut made = A::restore(self.handles.request_null);
         checked(make(&raw mut made))?;
         Ok(A::erase(made))
     }
@@ -102,9 +103,9 @@ impl<A: Abi> Library<A> {
 // SAFETY of the blocks below: by the trait's promise handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
-impl<A: Abi> Mpi for Library<A> {
-    fn own(&self) -> &Own {
-        &self.own
+impl<A: Abi> MpiApi for MpiLibrary<A> {
+    fn handles(&self) -> &LibraryHandles {
+        &self.handles
     }
 
     fn in_place(&self) -> usize {
@@ -120,16 +121,17 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn refuses_aliases(&self, collective: Collective) -> bool {
-        A::refuses_aliases(collective) && *self.checks_aliases.get_or_init(|| self.tries_alias())
+        A::refuses_aliases(collective)
+            && *self.checks_aliases.get_or_init(|| self.probe_alias_check())
     }
 
     fn abort(&self) -> ! {
         // SAFETY: see above.
-        let _ = unsafe { (self.functions.abort)(A::restore(self.own.comm_world), 1) };
+        let _ = unsafe { (self.functions.abort)(A::restore(self.handles.comm_world), 1) };
         std::process::exit(1)
     }
 
-    fn words(&self, code: Code) -> String {
+    fn words(&self, code: MpiErrorCode) -> String {
         // SAFETY: there is room for the longest text and its end.
         let said =
             text(|start, length| unsafe { (self.functions.error_string)(code, start, length) });

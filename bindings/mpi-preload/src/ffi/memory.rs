@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use super::abi::Handle;
-use super::library::{Code, Mpi};
+use super::abi::MpiHandle;
+use super::library::{MpiApi, MpiErrorCode};
 use crate::signature::Signature;
 
 /// The most bytes that MPI packs at once: counts are `int`.
@@ -12,17 +12,17 @@ const PACKED_AT_ONCE: usize = 1 << 30;
 
 /// `count` values of a datatype in the program's memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Area {
+pub(crate) struct ArrayRegion {
     start: *mut c_void,
     count: usize,
-    datatype: Handle,
+    datatype: MpiHandle,
     signature: Signature,
 }
 
 /// Areas of the program's memory whose values are one array, in this order.
 #[derive(Default)]
-pub(crate) struct Areas {
-    areas: Vec<Area>,
+pub(crate) struct ArrayRegions {
+    areas: Vec<ArrayRegion>,
     /// Their datatype as one of ours.
     kept: Option<KeptType>,
 }
@@ -30,14 +30,14 @@ pub(crate) struct Areas {
 /// A datatype of ours that is as one of the program's, which may free its own. Freed when this is
 /// dropped.
 pub(crate) struct KeptType {
-    mpi: &'static dyn Mpi,
-    pub(crate) datatype: Handle,
+    mpi: &'static dyn MpiApi,
+    pub(crate) datatype: MpiHandle,
 }
 
 /// The values of an array, as a call under way has them: the program's own, or copies.
-pub(crate) enum Held<T> {
+pub(crate) enum ArrayValues<T> {
     /// Where they lie, which is not null and aligned.
-    There {
+    Direct {
         start: *mut T,
         n_values: usize,
     },
@@ -51,14 +51,14 @@ impl Plain for f64 {}
 impl Plain for i32 {}
 impl Plain for i64 {}
 
-impl Area {
+impl ArrayRegion {
     /// # Safety
     /// The memory must be there until the call that it belongs to is over, and nobody else may use
-    /// it if it is written, or write it if it is read. What is [`Held`] of it must go before.
+    /// it if it is written, or write it if it is read. What is [`ArrayValues`] of it must go before.
     pub(crate) const unsafe fn new(
         start: *mut c_void,
         count: usize,
-        datatype: Handle,
+        datatype: MpiHandle,
         signature: Signature,
     ) -> Self {
         Self { start, count, datatype, signature }
@@ -73,7 +73,7 @@ impl Area {
     }
 
     /// `count` values of the datatype, the first of which lies `n` after this one's first.
-    fn part(&self, mpi: &dyn Mpi, n: isize, count: usize) -> Result<Self, Code> {
+    fn part(&self, mpi: &dyn MpiApi, n: isize, count: usize) -> Result<Self, MpiErrorCode> {
         let before = n.wrapping_mul(mpi.extent(self.datatype)?);
         Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
     }
@@ -84,8 +84,8 @@ impl Area {
     }
 
     /// Whether two arrays share memory, as far as that can be told by their ends.
-    fn overlaps(&self, mpi: &dyn Mpi, other: &Self) -> Result<bool, Code> {
-        let ends = |area: &Self| -> Result<_, Code> {
+    fn overlaps(&self, mpi: &dyn MpiApi, other: &Self) -> Result<bool, MpiErrorCode> {
+        let ends = |area: &Self| -> Result<_, MpiErrorCode> {
             let extent = mpi.extent(area.datatype)?.unsigned_abs();
             let start = area.start.addr();
             Ok((start, start.saturating_add(extent.saturating_mul(area.count))))
@@ -95,7 +95,7 @@ impl Area {
     }
 
     /// Copies the values, of which there are as many, to this array.
-    fn copy_to<T: Plain>(&self, mpi: &dyn Mpi, values: &mut [T]) -> Result<(), Code> {
+    fn copy_to<T: Plain>(&self, mpi: &dyn MpiApi, values: &mut [T]) -> Result<(), MpiErrorCode> {
         if self.is_direct::<T>() {
             // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
             // not written meanwhile; any bits are a value.
@@ -111,7 +111,7 @@ impl Area {
     }
 
     /// Makes them those of this array, which has as many.
-    fn copy_from<T: Plain>(&self, mpi: &dyn Mpi, values: &[T]) -> Result<(), Code> {
+    fn copy_from<T: Plain>(&self, mpi: &dyn MpiApi, values: &[T]) -> Result<(), MpiErrorCode> {
         if self.is_direct::<T>() {
             // SAFETY: as in `copy_to`, and not used by others meanwhile.
             let all = unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), values.len()) };
@@ -129,9 +129,9 @@ impl Area {
     /// datatype, and where its bytes are among all.
     fn pieces(
         &self,
-        mpi: &dyn Mpi,
-        mut each: impl FnMut(*mut c_void, c_int, std::ops::Range<usize>) -> Result<(), Code>,
-    ) -> Result<(), Code> {
+        mpi: &dyn MpiApi,
+        mut each: impl FnMut(*mut c_void, c_int, std::ops::Range<usize>) -> Result<(), MpiErrorCode>,
+    ) -> Result<(), MpiErrorCode> {
         let (extent, n_bytes) = (mpi.extent(self.datatype)?, self.signature.n_bytes);
         let at_once = (PACKED_AT_ONCE / n_bytes.max(1)).max(1);
         for first in (0..self.count).step_by(at_once) {
@@ -143,14 +143,14 @@ impl Area {
     }
 }
 
-impl Areas {
+impl ArrayRegions {
     /// Parts of an area by their counts and where they begin, in values of its datatype. Those that
     /// follow each other are one.
     pub(crate) fn new(
-        mpi: &dyn Mpi,
-        whole: &Area,
+        mpi: &dyn MpiApi,
+        whole: &ArrayRegion,
         parts: impl Iterator<Item = (usize, isize)>,
-    ) -> Result<Self, Code> {
+    ) -> Result<Self, MpiErrorCode> {
         let mut joined: Vec<(usize, isize)> = Vec::new();
         for (count, place) in parts.filter(|&(count, _)| count > 0) {
             match joined.last_mut() {
@@ -165,7 +165,7 @@ impl Areas {
     }
 
     /// Whether any of them shares memory with one of the others, as far as their ends tell.
-    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, others: &Self) -> Result<bool, Code> {
+    pub(crate) fn overlaps(&self, mpi: &dyn MpiApi, others: &Self) -> Result<bool, MpiErrorCode> {
         let mut overlaps = false;
         for area in &self.areas {
             for other in &others.areas {
@@ -177,26 +177,38 @@ impl Areas {
 
     /// The values, to be read; a copy where they cannot be used as they lie, or where one is asked
     /// for.
-    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Held<T>, Code> {
+    pub(crate) fn for_reading<T: Plain>(
+        &self,
+        mpi: &dyn MpiApi,
+        copy: bool,
+    ) -> Result<ArrayValues<T>, MpiErrorCode> {
         match self.direct() {
-            Some(held) if !copy => Ok(held),
-            _ => self.copied(mpi).map(Held::Copied),
+            Some(values) if !copy => Ok(values),
+            _ => self.copied(mpi).map(ArrayValues::Copied),
         }
     }
 
     /// The values, to be written; before that they are the old ones if somebody `wants` them.
-    pub(crate) fn hold<T: Plain>(&self, mpi: &dyn Mpi, wants: bool) -> Result<Held<T>, Code> {
+    pub(crate) fn for_writing<T: Plain>(
+        &self,
+        mpi: &dyn MpiApi,
+        wants: bool,
+    ) -> Result<ArrayValues<T>, MpiErrorCode> {
         match self.direct() {
-            Some(held) => Ok(held),
-            None if wants => self.copied(mpi).map(Held::Copied),
-            None => Ok(Held::zeros(self.n_values::<T>())),
+            Some(values) => Ok(values),
+            None if wants => self.copied(mpi).map(ArrayValues::Copied),
+            None => Ok(ArrayValues::zeros(self.n_values::<T>())),
         }
     }
 
     /// Makes the values what was made of those that were [held](Self::hold). What lies between the
     /// areas is not touched.
-    pub(crate) fn settle<T: Plain>(&self, mpi: &dyn Mpi, held: &Held<T>) -> Result<(), Code> {
-        let Held::Copied(values) = held else { return Ok(()) };
+    pub(crate) fn write_back<T: Plain>(
+        &self,
+        mpi: &dyn MpiApi,
+        values: &ArrayValues<T>,
+    ) -> Result<(), MpiErrorCode> {
+        let ArrayValues::Copied(values) = values else { return Ok(()) };
         let mut rest = &values[..];
         for area in &self.areas {
             let (own, after) = rest.split_at(area.n_values::<T>());
@@ -207,7 +219,7 @@ impl Areas {
     }
 
     /// Sees that copies can be written back after the program has freed its datatype.
-    pub(crate) fn keep_type(&mut self, mpi: &'static dyn Mpi) -> Result<(), Code> {
+    pub(crate) fn keep_type(&mut self, mpi: &'static dyn MpiApi) -> Result<(), MpiErrorCode> {
         let Some(first) = self.areas.first() else { return Ok(()) };
         // All are parts of one area.
         let kept = KeptType::of(mpi, first.datatype)?;
@@ -216,16 +228,17 @@ impl Areas {
         Ok(())
     }
 
-    fn direct<T: Plain>(&self) -> Option<Held<T>> {
+    fn direct<T: Plain>(&self) -> Option<ArrayValues<T>> {
         match &self.areas[..] {
-            [area] if area.is_direct::<T>() => {
-                Some(Held::There { start: area.start.cast(), n_values: area.n_values::<T>() })
-            }
+            [area] if area.is_direct::<T>() => Some(ArrayValues::Direct {
+                start: area.start.cast(),
+                n_values: area.n_values::<T>(),
+            }),
             _ => None,
         }
     }
 
-    fn copied<T: Plain>(&self, mpi: &dyn Mpi) -> Result<Vec<T>, Code> {
+    fn copied<T: Plain>(&self, mpi: &dyn MpiApi) -> Result<Vec<T>, MpiErrorCode> {
         let mut values = vec![T::default(); self.n_values::<T>()];
         let mut rest = &mut values[..];
         for area in &self.areas {
@@ -238,12 +251,12 @@ impl Areas {
 
     /// Values of this type.
     pub(crate) fn n_values<T: Plain>(&self) -> usize {
-        self.areas.iter().map(Area::n_values::<T>).sum()
+        self.areas.iter().map(ArrayRegion::n_values::<T>).sum()
     }
 }
 
 impl KeptType {
-    pub(crate) fn of(mpi: &'static dyn Mpi, datatype: Handle) -> Result<Self, Code> {
+    pub(crate) fn of(mpi: &'static dyn MpiApi, datatype: MpiHandle) -> Result<Self, MpiErrorCode> {
         Ok(Self { mpi, datatype: mpi.keep_type(datatype)? })
     }
 }
@@ -254,7 +267,7 @@ impl Drop for KeptType {
     }
 }
 
-impl<T: Plain> Held<T> {
+impl<T: Plain> ArrayValues<T> {
     pub(crate) fn zeros(n_values: usize) -> Self {
         Self::Copied(vec![T::default(); n_values])
     }
@@ -267,22 +280,22 @@ impl<T: Plain> Held<T> {
     }
 }
 
-impl<T: Plain> AsRef<[T]> for Held<T> {
+impl<T: Plain> AsRef<[T]> for ArrayValues<T> {
     fn as_ref(&self) -> &[T] {
         match self {
-            // SAFETY: by the promise of `Area::new` there until the call is over, and not written
+            // SAFETY: by the promise of `ArrayRegion::new` there until the call is over, and not written
             // by others; any bits are a value.
-            Self::There { start, n_values } => unsafe { slice::from_raw_parts(*start, *n_values) },
+            Self::Direct { start, n_values } => unsafe { slice::from_raw_parts(*start, *n_values) },
             Self::Copied(values) => values,
         }
     }
 }
 
-impl<T: Plain> AsMut<[T]> for Held<T> {
+impl<T: Plain> AsMut<[T]> for ArrayValues<T> {
     fn as_mut(&mut self) -> &mut [T] {
         match self {
             // SAFETY: as above, and not used by others: this is asked of what was held only.
-            Self::There { start, n_values } => unsafe {
+            Self::Direct { start, n_values } => unsafe {
                 slice::from_raw_parts_mut(*start, *n_values)
             },
             Self::Copied(values) => values,

@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fork::is_forked;
-use super::library::Code;
+use super::library::MpiErrorCode;
 use super::symbols::Symbols;
-use crate::state::State;
+use crate::state::PreloadState;
 
 type OpalCallback = unsafe extern "C" fn() -> c_int;
 type OpalChange = unsafe extern "C" fn(OpalCallback) -> c_int;
@@ -26,13 +26,13 @@ type AsyncStart = unsafe extern "C" fn(AsyncCallback, *mut c_void, c_int) -> c_i
 type StreamProgress = unsafe extern "C" fn(c_int) -> c_int;
 
 /// The library's functions for that.
-pub(crate) enum Progress {
+pub(crate) enum ProgressCallback {
     Opal { register: OpalChange, unregister: OpalChange },
     Async { start: AsyncStart, progress: StreamProgress },
 }
 
 /// What is called back for: a process has one library of ours.
-static STATE: OnceLock<&'static State> = OnceLock::new();
+static STATE: OnceLock<&'static PreloadState> = OnceLock::new();
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 /// How a rank of MPICH's has all move along that can.
 static PROGRESS: OnceLock<StreamProgress> = OnceLock::new();
@@ -59,7 +59,7 @@ pub(crate) fn move_along() {
     }
 }
 
-impl Progress {
+impl ProgressCallback {
     /// `None` if the library has no such functions.
     pub(crate) fn find(symbols: &Symbols) -> Option<Self> {
         let opal = |name| {
@@ -85,7 +85,7 @@ impl Progress {
     }
 
     /// From now on calls move along; or the library's code.
-    pub(crate) fn begin(&self, state: &'static State) -> Result<(), Code> {
+    pub(crate) fn begin(&self, state: &'static PreloadState) -> Result<(), MpiErrorCode> {
         let _ = STATE.set(state);
         // SAFETY: the functions are there as long as the process, and MPI is up.
         let code = unsafe {

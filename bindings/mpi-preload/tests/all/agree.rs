@@ -1,23 +1,26 @@
 //! What ranks come to that tell each other of a call.
 
-use foldwire_preload::agree::{Agreed, View};
-use foldwire_preload::decide::Why;
-use foldwire_preload::signature::Base;
+use foldwire_preload::agree::{AgreedCall, LocalView};
+use foldwire_preload::decide::PassReason;
+use foldwire_preload::signature::BaseType;
 use proptest::prelude::*;
 
-fn told(ranks: &[Result<View, Why>], n_shares: usize) -> Result<Agreed, Why> {
-    let numbers = ranks.iter().map(|view| View::numbers(view.clone(), n_shares));
+fn told(
+    ranks: &[Result<LocalView, PassReason>],
+    n_shares: usize,
+) -> Result<AgreedCall, PassReason> {
+    let numbers = ranks.iter().map(|view| LocalView::numbers(view.clone(), n_shares));
     let largest = numbers.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect());
-    Agreed::of(&largest.unwrap())
+    AgreedCall::of(&largest.unwrap())
 }
 
 /// What each rank knows of a gather of these shares to this root.
-fn gather(shares: &[usize], root: usize) -> Vec<Result<View, Why>> {
+fn gather(shares: &[usize], root: usize) -> Vec<Result<LocalView, PassReason>> {
     let view = |rank: usize| {
         let known = |(of, &n): (usize, &usize)| (rank == root || rank == of).then_some(n);
         let n_bytes = if rank == root { shares.iter().sum() } else { shares[rank] };
-        let bases = if n_bytes > 0 { vec![Some(Base::F32)] } else { vec![] };
-        Ok(View { bases, n_bytes, shares: shares.iter().enumerate().map(known).collect() })
+        let bases = if n_bytes > 0 { vec![Some(BaseType::F32)] } else { vec![] };
+        Ok(LocalView { bases, n_bytes, shares: shares.iter().enumerate().map(known).collect() })
     };
     (0..shares.len()).map(view).collect()
 }
@@ -30,7 +33,7 @@ proptest! {
         let agreed = told(&gather(&shares, root % shares.len()), shares.len()).unwrap();
         let whole: usize = shares.iter().sum();
         prop_assert_eq!(agreed.n_bytes, whole);
-        prop_assert_eq!(agreed.base, (whole > 0).then_some(Base::F32));
+        prop_assert_eq!(agreed.base, (whole > 0).then_some(BaseType::F32));
         prop_assert_eq!(agreed.shares, shares);
     }
 
@@ -42,27 +45,27 @@ proptest! {
         if let Ok(view) = &mut ranks[1] {
             view.shares[1] = Some(shares[1] + by);
         }
-        prop_assert_eq!(told(&ranks, shares.len()), Err(Why::Argument));
+        prop_assert_eq!(told(&ranks, shares.len()), Err(PassReason::Argument));
     }
 
     #[test]
     fn one_rank_with_a_wrong_argument_is_enough(rank in 0..4usize) {
         let mut ranks = gather(&[8; 4], 0);
-        ranks[rank] = Err(Why::Argument);
-        prop_assert_eq!(told(&ranks, 4), Err(Why::Argument));
+        ranks[rank] = Err(PassReason::Argument);
+        prop_assert_eq!(told(&ranks, 4), Err(PassReason::Argument));
     }
 
     #[test]
     fn all_to_alls_are_of_one_base_if_all_sides_with_values_are(
         bases in proptest::collection::vec(
-            proptest::collection::vec(proptest::sample::select(Base::ALL.to_vec()), 0..3), 1..5),
+            proptest::collection::vec(proptest::sample::select(BaseType::ALL.to_vec()), 0..3), 1..5),
     ) {
-        let view = |bases: &Vec<Base>| {
+        let view = |bases: &Vec<BaseType>| {
             let bases: Vec<_> = bases.iter().map(|&base| Some(base)).collect();
-            Ok(View { n_bytes: bases.len() * 64, bases, shares: vec![] })
+            Ok(LocalView { n_bytes: bases.len() * 64, bases, shares: vec![] })
         };
         let agreed = told(&bases.iter().map(view).collect::<Vec<_>>(), 0).unwrap();
-        let all: Vec<Base> = bases.concat();
+        let all: Vec<BaseType> = bases.concat();
         let is_one = all.first().is_some_and(|first| all.iter().all(|base| base == first));
         prop_assert_eq!(agreed.base, if is_one { Some(all[0]) } else { None });
         prop_assert_eq!(agreed.n_bytes, bases.iter().map(|bases| bases.len() * 64).max().unwrap());

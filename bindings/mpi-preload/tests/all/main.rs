@@ -3,7 +3,7 @@
 
 mod agree;
 mod decide;
-mod gates;
+mod filter;
 mod guard;
 mod report;
 mod rules;

@@ -1,42 +1,42 @@
 //! What is said at the end.
 
 use foldwire::{Bound, Collective, Report};
-use foldwire_preload::decide::Why;
-use foldwire_preload::report::Tally;
-use foldwire_preload::settings::{Summary, Way};
+use foldwire_preload::decide::PassReason;
+use foldwire_preload::report::CallTally;
+use foldwire_preload::settings::{ReportFormat, TransferMode};
 
-fn some() -> Tally {
-    let mut tally = Tally::default();
+fn some() -> CallTally {
+    let mut tally = CallTally::default();
     let mut report = Report::default();
     (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
     report.worst_case = Some(0.25);
-    tally.take(Collective::AllReduce, Way::Lossless, &report);
-    tally.pass(Why::Short);
-    tally.pass(Why::Short);
+    tally.take(Collective::AllReduce, TransferMode::Lossless, &report);
+    tally.pass(PassReason::Short);
+    tally.pass(PassReason::Short);
     tally
 }
 
 #[test]
 fn a_tally_survives_the_way_over_all_ranks() {
     let tally = some();
-    assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
+    assert_eq!(CallTally::of_all(&tally.sums(), tally.largest()), tally);
     let (mut worse, mut report) = (some(), Report::default());
     report.worst_case = None;
-    worse.take(Collective::Broadcast, Way::Raw, &report);
-    assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
-    assert!(worse.say(2, Summary::Line).unwrap().ends_with("errors without a bound"));
+    worse.take(Collective::Broadcast, TransferMode::Raw, &report);
+    assert!(worse.largest() > tally.largest() && tally.largest() > CallTally::default().largest());
+    assert!(worse.render(2, ReportFormat::Line).unwrap().ends_with("errors without a bound"));
 }
 
 #[test]
 fn the_line_says_what_was_taken_at_which_ratio_and_error() {
-    let line = some().say(2, Summary::Line).unwrap();
+    let line = some().render(2, ReportFormat::Line).unwrap();
     assert_eq!(
         line,
         "foldwire: calls of 2 ranks: 1 taken (Allreduce 1), 2 passed on (short 2); 3.0 MiB \
          sent as 1.0 MiB (ratio 3.00), largest error at most 2.500e-1"
     );
-    assert_eq!(some().say(2, Summary::Off), None);
-    let json = some().say(2, Summary::Json).unwrap();
+    assert_eq!(some().render(2, ReportFormat::Off), None);
+    let json = some().render(2, ReportFormat::Json).unwrap();
     assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
 }
 
@@ -51,10 +51,10 @@ fn errors_are_said_in_units_of_the_range_where_the_bound_is() {
         (Bound::Psnr(60.0), ", and 2.0e-3 of the range of a call's values"),
         (Bound::Absolute(4e230), "largest error at most 8.000e230"),
     ] {
-        let mut tally = Tally::default();
-        tally.take(Collective::AllReduce, Way::Lossy(bound), &report);
-        assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
-        let line = tally.say(2, Summary::Line).unwrap();
+        let mut tally = CallTally::default();
+        tally.take(Collective::AllReduce, TransferMode::Lossy(bound), &report);
+        assert_eq!(CallTally::of_all(&tally.sums(), tally.largest()), tally);
+        let line = tally.render(2, ReportFormat::Line).unwrap();
         assert!(line.ends_with(says), "{line}");
     }
 }

@@ -3,7 +3,7 @@
 use foldwire::Bound;
 use foldwire::schedule::Collective;
 use foldwire_preload::decide::COLLECTIVES;
-use foldwire_preload::settings::{Settings, Way};
+use foldwire_preload::settings::{Settings, TransferMode};
 
 fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
     Settings::read(|name| {
@@ -14,18 +14,18 @@ fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
 #[test]
 fn nothing_is_lossy_unless_it_is_said() {
     let settings = read(&[]).unwrap();
-    assert!(COLLECTIVES.iter().all(|row| settings.way(row.collective) == Way::Raw));
+    assert!(COLLECTIVES.iter().all(|row| settings.mode(row.collective) == TransferMode::Raw));
     let settings = read(&[("FOLDWIRE_BOUND_ALLREDUCE", "rel:1e-3")]).unwrap();
-    assert_eq!(settings.way(Collective::AllReduce), Way::Lossy(Bound::Relative(1e-3)));
-    assert_eq!(settings.way(Collective::Broadcast), Way::Raw);
+    assert_eq!(settings.mode(Collective::AllReduce), TransferMode::Lossy(Bound::Relative(1e-3)));
+    assert_eq!(settings.mode(Collective::Broadcast), TransferMode::Raw);
 }
 
 #[test]
 fn a_collectives_own_variable_wins() {
     let set = [("FOLDWIRE_BOUND", "abs:0.5"), ("FOLDWIRE_BOUND_BCAST", "off")];
     let settings = read(&set).unwrap();
-    assert_eq!(settings.way(Collective::Broadcast), Way::Off);
-    assert_eq!(settings.way(Collective::Reduce), Way::Lossy(Bound::Absolute(0.5)));
+    assert_eq!(settings.mode(Collective::Broadcast), TransferMode::Off);
+    assert_eq!(settings.mode(Collective::Reduce), TransferMode::Lossy(Bound::Absolute(0.5)));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
-use foldwire_preload::signature::{Base, Datatypes, Making, Signature};
+use foldwire_preload::signature::{BaseType, Datatypes, Signature, TypeConstructor};
 
 /// Types by their place in a list.
 struct List {
-    types: Vec<(usize, Making<usize>)>,
+    types: Vec<(usize, TypeConstructor<usize>)>,
     n_open: Cell<isize>,
 }
 
@@ -17,8 +17,8 @@ impl Datatypes for List {
     type Datatype = usize;
     type Error = ();
 
-    fn base(&self, datatype: usize) -> Option<Base> {
-        [(FLOAT, Base::F32), (DOUBLE, Base::F64)]
+    fn base(&self, datatype: usize) -> Option<BaseType> {
+        [(FLOAT, BaseType::F32), (DOUBLE, BaseType::F64)]
             .into_iter()
             .find(|&(known, _)| known == datatype)
             .map(|(_, base)| base)
@@ -28,15 +28,15 @@ impl Datatypes for List {
         Ok(self.types[datatype].0)
     }
 
-    fn making(&self, datatype: usize) -> Result<Making<usize>, ()> {
-        let making = self.types[datatype].1.clone();
-        let n_given = match &making {
-            Making::Named => 0,
-            Making::Dup(_) | Making::Contiguous(_) => 1,
-            Making::Of(parts) => parts.len() as isize,
+    fn constructor(&self, datatype: usize) -> Result<TypeConstructor<usize>, ()> {
+        let constructor = self.types[datatype].1.clone();
+        let n_given = match &constructor {
+            TypeConstructor::Named => 0,
+            TypeConstructor::Dup(_) | TypeConstructor::Contiguous(_) => 1,
+            TypeConstructor::Of(parts) => parts.len() as isize,
         };
         self.n_open.set(self.n_open.get() + n_given);
-        Ok(making)
+        Ok(constructor)
     }
 
     fn release(&self, _: usize) {
@@ -44,15 +44,15 @@ impl Datatypes for List {
     }
 }
 
-fn of(n_bytes: usize, making: Making<usize>) -> Signature {
+fn of(n_bytes: usize, constructor: TypeConstructor<usize>) -> Signature {
     let types = vec![
-        (4, Making::Named),
-        (8, Making::Named),
-        (40, Making::Contiguous(FLOAT)),
-        (12, Making::Of(vec![FLOAT])),
-        (0, Making::Contiguous(DOUBLE)),
-        (1, Making::Named),
-        (n_bytes, making),
+        (4, TypeConstructor::Named),
+        (8, TypeConstructor::Named),
+        (40, TypeConstructor::Contiguous(FLOAT)),
+        (12, TypeConstructor::Of(vec![FLOAT])),
+        (0, TypeConstructor::Contiguous(DOUBLE)),
+        (1, TypeConstructor::Named),
+        (n_bytes, constructor),
     ];
     let list = List { types, n_open: Cell::new(0) };
     let signature = Signature::of(&list, 6).unwrap();
@@ -63,18 +63,22 @@ fn of(n_bytes: usize, making: Making<usize>) -> Signature {
 
 #[test]
 fn signatures_look_through_layouts() {
-    let floats =
-        |n_bytes, is_dense| Signature { base: Some(Base::F32), n_bytes, is_dense, is_own: false };
-    assert_eq!(of(4, Making::Dup(FLOAT)), floats(4, true));
-    assert_eq!(of(80, Making::Contiguous(2)), floats(80, true));
-    assert_eq!(of(24, Making::Contiguous(3)), floats(24, false));
-    assert_eq!(of(52, Making::Of(vec![2, 3])), floats(52, false));
+    let floats = |n_bytes, is_dense| Signature {
+        base: Some(BaseType::F32),
+        n_bytes,
+        is_dense,
+        is_own: false,
+    };
+    assert_eq!(of(4, TypeConstructor::Dup(FLOAT)), floats(4, true));
+    assert_eq!(of(80, TypeConstructor::Contiguous(2)), floats(80, true));
+    assert_eq!(of(24, TypeConstructor::Contiguous(3)), floats(24, false));
+    assert_eq!(of(52, TypeConstructor::Of(vec![2, 3])), floats(52, false));
 }
 
 #[test]
 fn parts_without_values_are_no_part_of_a_signature() {
-    assert_eq!(of(4, Making::Of(vec![FLOAT, 4])).base, Some(Base::F32));
-    assert_eq!(of(12, Making::Of(vec![FLOAT, DOUBLE])).base, None);
-    assert_eq!(of(0, Making::Contiguous(4)).base, None);
-    assert_eq!(of(3, Making::Contiguous(5)).base, Some(Base::Other));
+    assert_eq!(of(4, TypeConstructor::Of(vec![FLOAT, 4])).base, Some(BaseType::F32));
+    assert_eq!(of(12, TypeConstructor::Of(vec![FLOAT, DOUBLE])).base, None);
+    assert_eq!(of(0, TypeConstructor::Contiguous(4)).base, None);
+    assert_eq!(of(3, TypeConstructor::Contiguous(5)).base, Some(BaseType::Other));
 }

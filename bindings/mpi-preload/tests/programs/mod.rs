@@ -7,16 +7,16 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use foldwire_preload::ffi::abi::{Abi, OWN, TYPES};
+use foldwire_preload::ffi::abi::{Abi, LIBRARY_HANDLES, TYPES};
 
 /// An MPI library by its programs, which have different names on different systems.
-pub(crate) struct Library {
+pub(crate) struct MpiUnderTest {
     pub(crate) name: &'static str,
     pub(crate) compilers: &'static [&'static str],
     pub(crate) fortran: &'static [&'static str],
     pub(crate) launchers: &'static [&'static str],
     /// What the launcher says of its version.
-    pub(crate) says: &'static str,
+    pub(crate) version_text: &'static str,
     pub(crate) file: &'static str,
     /// Whether the launcher is MPICH's, by the name of Hydra.
     pub(crate) is_hydra: bool,
@@ -35,7 +35,7 @@ macro_rules! current {
 pub(crate) use current;
 
 /// Ranks that are started alike: how many, with which words and variables.
-type Ranks<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
+type RankGroup<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
 
 fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -45,13 +45,13 @@ fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
-impl Library {
+impl MpiUnderTest {
     /// It, and what it says of its version.
     fn launcher_and_version(&self) -> Option<(&'static str, String)> {
         self.launchers.iter().find_map(|&program| {
             let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
             let version = text(&version.ok()?);
-            version.contains(self.says).then_some((program, version))
+            version.contains(self.version_text).then_some((program, version))
         })
     }
 
@@ -115,11 +115,11 @@ impl Library {
     }
 
     /// Runs ranks, all with our library preloaded but those of which variables say otherwise.
-    fn run(&self, program: &Path, ranks: &[Ranks<'_>]) -> Output {
+    fn run(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Output {
         output(&mut self.command(program, ranks))
     }
 
-    fn command(&self, program: &Path, ranks: &[Ranks<'_>]) -> Command {
+    fn command(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Command {
         let preloaded = self.preloaded();
         let mut run = Command::new(self.launcher().unwrap());
         if !self.is_hydra {
@@ -271,42 +271,42 @@ pub(crate) use fortran_tests;
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
 /// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
-pub(crate) fn calls(library: &Library) {
+pub(crate) fn calls(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "calls") else { return };
-    for (n, words, bound, says) in [
+    for (n, words, bound, expected) in [
         (1, &[][..], "raw", " 0 taken"),
         (2, &[], "raw", "no_gain"),
         (3, &[], "lossless", "exactly"),
         (4, &["0.61"], "abs:0.6", "Alltoall"),
     ] {
         let line = library.checks(&program, n, words, bound);
-        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+        assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
         assert_eq!(line.contains(" 0 taken"), n == 1, "{line}");
     }
 }
 
 /// Calls that the program waits for later, where the library can move them along; elsewhere they
 /// are passed on, and right too.
-pub(crate) fn ahead(library: &Library) {
+pub(crate) fn ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "ahead") else { return };
-    for (n, tolerance, bound, says) in [
+    for (n, tolerance, bound, expected) in [
         (1, "0", "raw", " 0 taken, 131 passed on (communicator 131)"),
         (2, "0", "raw", "174 taken (Allreduce 168, Reduce_scatter 4, Reduce 2)"),
         (3, "0", "lossless", "Gather 9, Scatter 6, Alltoall 9"),
         (4, "0.61", "abs:0.6", "Scatter 8, Alltoall 12"),
     ] {
-        let (words, says) = match library.calls_back() {
-            true => (&[tolerance, "free"][..], says),
-            false if n == 1 => (&[tolerance][..], says),
+        let (words, expected) = match library.calls_back() {
+            true => (&[tolerance, "free"][..], expected),
+            false if n == 1 => (&[tolerance][..], expected),
             false => (&[tolerance][..], "no_progress"),
         };
         let line = library.checks(&program, n, words, bound);
-        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+        assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
     }
 }
 
 /// A call that was taken and fails is an error of its request.
-pub(crate) fn wrong_ahead(library: &Library) {
+pub(crate) fn wrong_ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "wrong_ahead") else { return };
     if !library.calls_back() {
         println!("skipped: requests that fail under {}: it calls nobody back", library.name);
@@ -320,36 +320,36 @@ pub(crate) fn wrong_ahead(library: &Library) {
 
 /// Calls in which ranks' shares have different lengths. Not of one rank: MPICH 4.0 by
 /// itself forgets the displacement then.
-pub(crate) fn shares(library: &Library) {
+pub(crate) fn shares(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "shares") else { return };
-    for (n, words, bound, says) in [
+    for (n, words, bound, expected) in [
         (2, &[][..], "raw", " 0 taken"),
         (2, &[], "lossless", "(Allgather 8, Gather 10, Scatter 10, Alltoall 6)"),
         (3, &["0.61"], "abs:0.6", "Alltoall 9"),
         (4, &[], "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
     ] {
         let line = library.checks(&program, n, words, bound);
-        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+        assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
     }
 }
 
 /// The same where the program waits for them later.
-pub(crate) fn shares_ahead(library: &Library) {
+pub(crate) fn shares_ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "shares_ahead") else { return };
-    for (n, tolerance, bound, says) in [
+    for (n, tolerance, bound, expected) in [
         (2, "0", "raw", " 0 taken"),
         (2, "0", "lossless", "(Allgather 8, Gather 10, Scatter 10, Alltoall 6)"),
         (3, "0.61", "abs:0.6", "Alltoall 9"),
         (4, "0", "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
     ] {
         let line = library.checks(&program, n, &[tolerance, "-1", "later"], bound);
-        let says = if library.calls_back() { says } else { " 0 taken" };
-        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+        let expected = if library.calls_back() { expected } else { " 0 taken" };
+        assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
     }
 }
 
 /// Lines of single calls tell what each rank sends and receives.
-pub(crate) fn debug_lines(library: &Library) {
+pub(crate) fn debug_lines(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "debug_lines") else { return };
     let variables = [LOW, ("FOLDWIRE_BOUND", "lossless"), ("FOLDWIRE_DEBUG", "1")];
     let said = text(&library.run(&program, &[(2, &[], &variables)]));
@@ -364,7 +364,7 @@ pub(crate) fn debug_lines(library: &Library) {
 }
 
 /// Counts that two ranks do not have alike end as MPI's errors, also of calls that are taken.
-pub(crate) fn wrong_shares(library: &Library) {
+pub(crate) fn wrong_shares(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "wrong_shares") else { return };
     for which in ["0", "1", "2", "3", "4", "5", "6", "7", "8"] {
         let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
@@ -374,39 +374,39 @@ pub(crate) fn wrong_shares(library: &Library) {
 }
 
 /// Large counts, which a program finds even where its library has none.
-pub(crate) fn large_counts(library: &Library) {
+pub(crate) fn large_counts(library: &MpiUnderTest) {
     let Some(program) = library.compiled("large.c", "large_counts") else { return };
     for bound in ["raw", "off"] {
         let variables = [LOW, ("FOLDWIRE_BOUND", bound)];
         let said = library.run(&program, &[(3, &[], &variables)]);
         let (is_good, said) = (said.status.success(), text(&said));
         assert!(is_good && said.contains("0 failed"), "{bound}: {said}");
-        let says = match library.calls_back() {
+        let expected = match library.calls_back() {
             true => "(Allreduce 6, Reduce_scatter 6)",
             false => "(Allreduce 3, Reduce_scatter 3)",
         };
-        assert!(bound == "off" || said.contains(says), "{said}");
+        assert!(bound == "off" || said.contains(expected), "{said}");
     }
 }
 
 /// Calls of Fortran's go the same way.
 #[allow(dead_code, reason = "not of all libraries")]
-pub(crate) fn fortran(library: &Library) {
+pub(crate) fn fortran(library: &MpiUnderTest) {
     let Some(program) = library.compiled("sums.f90", "fortran") else { return };
     // Those that are not waited for too, or not.
     let n = if library.calls_back() { 12 } else { 6 };
-    for (bound, says) in [
+    for (bound, expected) in [
         ("raw", format!("{n} taken (Allreduce {n})")),
         ("lossless", format!("(Allreduce {n}, Allgather 2, Gather 2, Scatter 2, Alltoall 2)")),
     ] {
         let variables = [LOW, ("FOLDWIRE_BOUND", bound)];
         let said = text(&library.run(&program, &[(2, &[], &variables)]));
-        assert!(said.contains("good") && said.contains(&says), "{said}");
+        assert!(said.contains("good") && said.contains(&expected), "{said}");
     }
 }
 
 /// What is not understood, and what ranks do not agree on.
-pub(crate) fn variables(library: &Library) {
+pub(crate) fn variables(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "variables") else { return };
     let said = library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "1e-3")])]);
     let (is_good, said) = (said.status.success(), text(&said));
@@ -421,7 +421,7 @@ pub(crate) fn variables(library: &Library) {
 }
 
 /// Where a rank lacks the library the job stands still, but not without a word.
-pub(crate) fn missing(library: &Library) {
+pub(crate) fn missing(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "missing") else { return };
     let lacks = [("LD_PRELOAD", "")];
     let mut run = library.command(&program, &[(1, &[], &lacks), (1, &[], &[LOW])]);
@@ -431,7 +431,7 @@ pub(crate) fn missing(library: &Library) {
 }
 
 /// Processes of another world have the library or not. Nothing that they share with ours is taken.
-pub(crate) fn strangers(library: &Library) {
+pub(crate) fn strangers(library: &MpiUnderTest) {
     let Some(program) = library.compiled("strangers.c", "strangers") else { return };
     let mut plain = library.command(&program, &[(2, &[], &[("LD_PRELOAD", "")])]);
     let plain = output(plain.env("MPIEXEC_TIMEOUT", "60"));
@@ -446,7 +446,7 @@ pub(crate) fn strangers(library: &Library) {
 }
 
 /// What MPI's library makes of wrong arguments, and of numbers that it treats in ways of its own.
-pub(crate) fn refused(library: &Library) {
+pub(crate) fn refused(library: &MpiUnderTest) {
     let Some(program) = library.compiled("refused.c", "refused") else { return };
     for n in [1, 2, 3] {
         let said = |variables: &[(&str, &str)]| {
@@ -463,7 +463,7 @@ pub(crate) fn refused(library: &Library) {
 }
 
 /// A child says nothing, neither of its calls nor at its end.
-pub(crate) fn forks(library: &Library) {
+pub(crate) fn forks(library: &MpiUnderTest) {
     let Some(program) = library.compiled("forks.c", "forks") else { return };
     let said = text(&library.run(&program, &[(1, &[], &[LOW, ("FOLDWIRE_DEBUG", "1")])]));
     assert_eq!(said.matches("rank 0: Allreduce (4096, 4096)").count(), 2, "{said}");
@@ -471,7 +471,7 @@ pub(crate) fn forks(library: &Library) {
 }
 
 /// Other libraries that replace MPI's functions.
-pub(crate) fn tools(library: &Library) {
+pub(crate) fn tools(library: &MpiUnderTest) {
     let Some(program) = library.compiled("names.c", "tools") else { return };
     let shared = ["-shared", "-fPIC"];
     let tool = library.compiled_with(&shared, "tool.c", "tool").unwrap();
@@ -497,7 +497,7 @@ pub(crate) fn tools(library: &Library) {
 }
 
 /// Rows for communicators by their names, which ranks may not give alike.
-pub(crate) fn names(library: &Library) {
+pub(crate) fn names(library: &MpiUnderTest) {
     let Some(program) = library.compiled("names.c", "names") else { return };
     let rules = ("FOLDWIRE_RULES", "comm=halo: off; MPI_Allreduce f64 1k-: raw");
     let said = text(&library.run(&program, &[(2, &[], &[rules])]));
@@ -514,7 +514,7 @@ pub(crate) fn names(library: &Library) {
 }
 
 /// Under our library for another family a program ends at once, and says why.
-pub(crate) fn foreign(library: &Library) {
+pub(crate) fn foreign(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "foreign") else { return };
     let own = env::current_exe().unwrap();
     for family in ["openmpi", "mpich", "mpi_abi"] {
@@ -531,19 +531,20 @@ pub(crate) fn foreign(library: &Library) {
 
 /// The binary interface as ours says it, in the order of `constants.c`.
 pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
-    let constants = [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::SHARED.into()];
+    let constants =
+        [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::COMM_TYPE_SHARED.into()];
     let codes = A::ERRORS.into_iter().chain(A::COMBINERS).map(i64::from);
     let status = A::STATUS.into_iter().map(|n| n as i64);
     let sizes = [size_of::<A::Handle>() as i64; 2];
     // Open MPI's are addresses, of which the header knows nothing.
-    let handles = OWN.iter().chain(TYPES.iter().map(|(known, _)| known));
-    let handles = handles.filter_map(|known| A::own(known, &|_| None));
+    let handles = LIBRARY_HANDLES.iter().chain(TYPES.iter().map(|(known, _)| known));
+    let handles = handles.filter_map(|known| A::handle(known, &|_| None));
     let handles = handles.map(|handle| handle.number() as i64);
     constants.into_iter().chain(status).chain(codes).chain(sizes).chain(handles).collect()
 }
 
 /// The binary interface as the header says it.
-pub(crate) fn constants(library: &Library) {
+pub(crate) fn constants(library: &MpiUnderTest) {
     let Some(program) = library.compiled("constants.c", "constants") else { return };
     let said = text(&output(&mut Command::new(program)));
     let theirs: Vec<i64> =

@@ -4,36 +4,36 @@ use std::ffi::c_int;
 
 use foldwire::op::OpCode;
 
-use super::{Code, Library, Messages, checked, text};
-use crate::ffi::abi::{Abi, Handle};
+use super::{MessageApi, MpiErrorCode, MpiLibrary, checked, text};
+use crate::ffi::abi::{Abi, MpiHandle};
 
 /// What MPI knows of communicators, and does to them.
-pub(crate) trait Communicators {
-    fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code>;
-    fn is_inter(&self, comm: Handle) -> Result<bool, Code>;
+pub(crate) trait CommApi {
+    fn rank_and_size(&self, comm: MpiHandle) -> Result<(usize, usize), MpiErrorCode>;
+    fn is_inter(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode>;
     /// The name that the program has given it on this rank.
-    fn name_of_comm(&self, comm: Handle) -> Result<String, Code>;
+    fn comm_name(&self, comm: MpiHandle) -> Result<String, MpiErrorCode>;
     /// Whether all ranks are of the program's own `MPI_COMM_WORLD`; no rank hears of another.
-    fn is_within_world(&self, comm: Handle) -> Result<bool, Code>;
+    fn is_within_world(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode>;
     /// How many ranks the other group of an intercommunicator has.
-    fn remote_size(&self, comm: Handle) -> Result<usize, Code>;
+    fn remote_size(&self, comm: MpiHandle) -> Result<usize, MpiErrorCode>;
     /// A communicator between the same ranks that carries nothing of the program's (no attributes,
     /// no topology) and returns errors.
-    fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code>;
+    fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode>;
     /// The lowest rank that shares memory with this one.
-    fn lowest_near(&self, comm: Handle, rank: usize) -> Result<i64, Code>;
-    fn free(&self, comm: Handle);
+    fn lowest_rank_on_node(&self, comm: MpiHandle, rank: usize) -> Result<i64, MpiErrorCode>;
+    fn free(&self, comm: MpiHandle);
     /// Has the program hear of an error, as it wants to; what the call is to return.
-    fn raise(&self, comm: Handle) -> Code;
+    fn raise(&self, comm: MpiHandle) -> MpiErrorCode;
     /// The same of a count that is too large.
-    fn refuse_count(&self, comm: Handle) -> Code;
+    fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode;
 }
 
-// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
-impl<A: Abi> Communicators for Library<A> {
-    fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code> {
+impl<A: Abi> CommApi for MpiLibrary<A> {
+    fn rank_and_size(&self, comm: MpiHandle) -> Result<(usize, usize), MpiErrorCode> {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: see above.
         unsafe {
@@ -43,21 +43,21 @@ impl<A: Abi> Communicators for Library<A> {
         Ok((rank as usize, size as usize))
     }
 
-    fn is_inter(&self, comm: Handle) -> Result<bool, Code> {
+    fn is_inter(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode> {
         let mut flag = 0;
         // SAFETY: see above.
         checked(unsafe { (self.functions.comm_test_inter)(A::restore(comm), &raw mut flag) })?;
         Ok(flag != 0)
     }
 
-    fn name_of_comm(&self, comm: Handle) -> Result<String, Code> {
+    fn comm_name(&self, comm: MpiHandle) -> Result<String, MpiErrorCode> {
         let (name, comm) = (self.functions.comm_get_name, A::restore(comm));
         // SAFETY: see above; there is room for the longest name and its end.
         text(|start, length| unsafe { name(comm, start, length) })
     }
 
-    fn is_within_world(&self, comm: Handle) -> Result<bool, Code> {
-        let world = self.own.comm_world;
+    fn is_within_world(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode> {
+        let world = self.handles.comm_world;
         if comm == world {
             return Ok(true);
         }
@@ -82,31 +82,37 @@ impl<A: Abi> Communicators for Library<A> {
         checked(code).map(|()| places.iter().all(|&place| place >= 0))
     }
 
-    fn remote_size(&self, comm: Handle) -> Result<usize, Code> {
+    fn remote_size(&self, comm: MpiHandle) -> Result<usize, MpiErrorCode> {
         let mut size = 0;
         // SAFETY: see above.
         checked(unsafe { (self.functions.comm_remote_size)(A::restore(comm), &raw mut size) })?;
         Ok(size as usize)
     }
 
-    fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code> {
+    fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode> {
         // Where there is no room for one more, the program is not to hear of it.
         let made = self.quietly(comm, || {
             let (split, comm) = (self.functions.comm_split, A::restore(comm));
             // SAFETY: see above.
             self.made(|made| unsafe { split(comm, 0, rank as c_int, made) })
         })??;
-        let returns = A::restore(self.own.errors_return);
+        let returns = A::restore(self.handles.errors_return);
         // SAFETY: see above.
         checked(unsafe { (self.functions.comm_set_errhandler)(A::restore(made), returns) })?;
         Ok(made)
     }
 
-    fn lowest_near(&self, comm: Handle, rank: usize) -> Result<i64, Code> {
-        let info = A::restore(self.own.info_null);
+    fn lowest_rank_on_node(&self, comm: MpiHandle, rank: usize) -> Result<i64, MpiErrorCode> {
+        let info = A::restore(self.handles.info_null);
         // SAFETY: see above.
         let near = self.made(|made| unsafe {
-            (self.functions.comm_split_type)(A::restore(comm), A::SHARED, rank as c_int, info, made)
+            (self.functions.comm_split_type)(
+                A::restore(comm),
+                A::COMM_TYPE_SHARED,
+                rank as c_int,
+                info,
+                made,
+            )
         })?;
         let mut lowest = [rank as i64];
         let found = self.all_reduce(near, &mut lowest, OpCode::Min);
@@ -114,25 +120,25 @@ impl<A: Abi> Communicators for Library<A> {
         found.map(|()| lowest[0])
     }
 
-    fn free(&self, comm: Handle) {
+    fn free(&self, comm: MpiHandle) {
         let mut comm = A::restore(comm);
         // SAFETY: see above. An error here has nobody to go to.
         let _ = unsafe { (self.functions.comm_free)(&raw mut comm) };
     }
 
-    fn raise(&self, comm: Handle) -> Code {
+    fn raise(&self, comm: MpiHandle) -> MpiErrorCode {
         self.call_handler(comm, A::ERRORS[1])
     }
 
-    fn refuse_count(&self, comm: Handle) -> Code {
+    fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode {
         self.call_handler(comm, A::ERRORS[4])
     }
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     /// Has the program hear of an error.
-    fn call_handler(&self, comm: Handle, code: Code) -> Code {
-        // SAFETY: a communicator of the program's, by the promise of `Mpi`.
+    fn call_handler(&self, comm: MpiHandle, code: MpiErrorCode) -> MpiErrorCode {
+        // SAFETY: a communicator of the program's, by the promise of `MpiApi`.
         let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
         code
     }

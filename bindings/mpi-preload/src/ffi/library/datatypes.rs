@@ -3,18 +3,18 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use super::{Code, Library, Types, checked};
-use crate::ffi::abi::{Abi, Handle};
-use crate::signature::{Base, Datatypes, Making};
+use super::{DatatypeApi, MpiErrorCode, MpiLibrary, checked};
+use crate::ffi::abi::{Abi, MpiHandle};
+use crate::signature::{BaseType, Datatypes, TypeConstructor};
 
-// SAFETY of the blocks below: handles are as the program passed them, by the promise of `Mpi`, and
+// SAFETY of the blocks below: handles are as the program passed them, by the promise of `MpiApi`, and
 // pointers are to locals that are as long as the counts beside them say.
-impl<A: Abi> Datatypes for Library<A> {
-    type Datatype = Handle;
-    type Error = Code;
+impl<A: Abi> Datatypes for MpiLibrary<A> {
+    type Datatype = MpiHandle;
+    type Error = MpiErrorCode;
 
-    fn base(&self, datatype: Handle) -> Option<Base> {
-        let (_, bases) = self.own.types.iter().find(|(known, _)| *known == datatype)?;
+    fn base(&self, datatype: MpiHandle) -> Option<BaseType> {
+        let (_, bases) = self.handles.types.iter().find(|(known, _)| *known == datatype)?;
         // A type that is known cannot fail.
         match self.n_bytes(datatype).ok()? {
             4 => bases[0],
@@ -23,20 +23,20 @@ impl<A: Abi> Datatypes for Library<A> {
         }
     }
 
-    fn n_bytes(&self, datatype: Handle) -> Result<usize, Code> {
+    fn n_bytes(&self, datatype: MpiHandle) -> Result<usize, MpiErrorCode> {
         let mut n_bytes = 0;
         // SAFETY: see above.
         checked(unsafe { (self.functions.type_size)(A::restore(datatype), &raw mut n_bytes) })?;
         Ok(usize::try_from(n_bytes).unwrap_or(0))
     }
 
-    fn making(&self, datatype: Handle) -> Result<Making<Handle>, Code> {
+    fn constructor(&self, datatype: MpiHandle) -> Result<TypeConstructor<MpiHandle>, MpiErrorCode> {
         let datatype = A::restore(datatype);
-        let null = A::restore(self.own.datatype_null);
+        let null = A::restore(self.handles.datatype_null);
         let [named, dup, contiguous, of_struct] = A::COMBINERS;
         let (n, combiner) = self.envelope(datatype)?;
         if combiner == named {
-            return Ok(Making::Named);
+            return Ok(TypeConstructor::Named);
         }
         let room = n.map(|n| usize::try_from(n).unwrap_or(0));
         let (mut integers, mut addresses) = (vec![0; room[0]], vec![0isize; room[1]]);
@@ -56,10 +56,10 @@ impl<A: Abi> Datatypes for Library<A> {
                 }
             }
         })?;
-        let types: Vec<Handle> = types.into_iter().map(A::erase).collect();
+        let types: Vec<MpiHandle> = types.into_iter().map(A::erase).collect();
         Ok(match types[..] {
-            [part] if combiner == dup => Making::Dup(part),
-            [part] if combiner == contiguous => Making::Contiguous(part),
+            [part] if combiner == dup => TypeConstructor::Dup(part),
+            [part] if combiner == contiguous => TypeConstructor::Contiguous(part),
             _ if combiner == of_struct => {
                 // How many values there are of each.
                 let counts = if counts.is_empty() {
@@ -73,13 +73,13 @@ impl<A: Abi> Datatypes for Library<A> {
                     }
                     **n > 0
                 });
-                Making::Of(some.map(|(&part, _)| part).collect())
+                TypeConstructor::Of(some.map(|(&part, _)| part).collect())
             }
-            _ => Making::Of(types),
+            _ => TypeConstructor::Of(types),
         })
     }
 
-    fn release(&self, datatype: Handle) {
+    fn release(&self, datatype: MpiHandle) {
         // MPI's own are not to be freed.
         if self.is_named(datatype) == Ok(false) {
             self.free_type(datatype);
@@ -87,15 +87,15 @@ impl<A: Abi> Datatypes for Library<A> {
     }
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     /// True if a datatype is one of MPI's own.
-    pub(crate) fn is_named(&self, datatype: Handle) -> Result<bool, Code> {
+    pub(crate) fn is_named(&self, datatype: MpiHandle) -> Result<bool, MpiErrorCode> {
         let (_, combiner) = self.envelope(A::restore(datatype))?;
         Ok(combiner == A::COMBINERS[0])
     }
 
     /// Of how many integers, addresses, large counts and types a datatype was made, and how.
-    fn envelope(&self, datatype: A::Handle) -> Result<([i64; 4], c_int), Code> {
+    fn envelope(&self, datatype: A::Handle) -> Result<([i64; 4], c_int), MpiErrorCode> {
         let (mut n, mut combiner) = ([0; 4], 0);
         if let Some(envelope) = self.functions.type_envelope_c {
             let [n0, n1, n2, n3] = n.each_mut().map(ptr::from_mut);

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 
-use super::promises;
+use super::generalized_requests;
 use crate::ffi::abi::Abi;
 use crate::ffi::symbols::Symbols;
 
@@ -16,12 +16,12 @@ macro_rules! functions {
         late { $($late:ident: $late_symbol:literal ($($late_arg:ty),*);)* }
     ) => {
         /// Functions of the library's that we call for ourselves.
-        pub(crate) struct Functions<A: Abi> {
+        pub(crate) struct FunctionTable<A: Abi> {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) -> c_int,)*
             $(pub(super) $late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
         }
 
-        impl<A: Abi> Functions<A> {
+        impl<A: Abi> FunctionTable<A> {
             pub(super) fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
                 Ok(Self {
                     // SAFETY: a symbol of this name is the function that MPI's standard has, with
@@ -55,7 +55,7 @@ type CopyAttribute<A> = unsafe extern "C" fn(
 type DeleteAttribute<A> =
     unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
-pub(super) type AttributeOf<A> =
+pub(super) type GetAttribute<A> =
     unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_int) -> c_int;
 pub(super) type SetAttribute<A> =
     unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void) -> c_int;
@@ -125,7 +125,7 @@ functions! {
     test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
     get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
     grequest_start: c"PMPI_Grequest_start"
-        (promises::Query, promises::Free, promises::Cancel, *mut c_void, *mut A::Handle);
+        (generalized_requests::QueryFn, generalized_requests::FreeFn, generalized_requests::CancelFn, *mut c_void, *mut A::Handle);
     grequest_complete: c"PMPI_Grequest_complete" (A::Handle);
     error_class: c"PMPI_Error_class" (c_int, *mut c_int);
     error_string: c"PMPI_Error_string" (c_int, *mut c_char, *mut c_int);
@@ -147,7 +147,7 @@ functions! {
          A::Handle, A::Handle, *mut A::Handle);
     request_is_complete: c"PMPIX_Request_is_complete" (A::Handle);
     grequest_start_with_wait: c"PMPIX_Grequest_start"
-        (promises::Query, promises::Free, promises::Cancel, promises::Poll, promises::Wait,
+        (generalized_requests::QueryFn, generalized_requests::FreeFn, generalized_requests::CancelFn, generalized_requests::PollFn, generalized_requests::WaitFn,
          *mut c_void, *mut A::Handle);
     }
 }

@@ -7,22 +7,27 @@ use foldwire::op::OpCode;
 use foldwire::transport::{Rank, TransportErrorKind};
 use foldwire_messaging::Completion;
 
-use super::{Code, Library, SUCCESS, checked};
-use crate::ffi::abi::{Abi, Handle};
+use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use crate::ffi::abi::{Abi, MpiHandle};
 use crate::ffi::progress::is_in_callback;
 
 /// What travels between ranks for ourselves, and how that goes.
-pub(crate) trait Messages {
+pub(crate) trait MessageApi {
     /// The sums, minima or maxima of all ranks' values.
-    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code>;
-    /// The same, calling `wait` as long as a rank is missing.
-    fn all_reduce_patiently(
+    fn all_reduce(
         &self,
-        comm: Handle,
+        comm: MpiHandle,
+        values: &mut [i64],
+        op: OpCode,
+    ) -> Result<(), MpiErrorCode>;
+    /// The same, calling `wait` as long as a rank is missing.
+    fn all_reduce_polling(
+        &self,
+        comm: MpiHandle,
         values: &mut [i64],
         op: OpCode,
         wait: &mut dyn FnMut(),
-    ) -> Result<(), Code>;
+    ) -> Result<(), MpiErrorCode>;
     /// Starts to send; the request.
     ///
     /// # Safety
@@ -32,9 +37,9 @@ pub(crate) trait Messages {
         memory: *const u8,
         n_bytes: c_int,
         to: (usize, c_int),
-        comm: Handle,
+        comm: MpiHandle,
         matched: bool,
-    ) -> Result<Handle, Code>;
+    ) -> Result<MpiHandle, MpiErrorCode>;
     /// Posts a receive, of any rank unless one is given; the request.
     ///
     /// # Safety
@@ -44,26 +49,31 @@ pub(crate) trait Messages {
         memory: *mut u8,
         n_bytes: c_int,
         from: (Option<usize>, c_int),
-        comm: Handle,
-    ) -> Result<Handle, Code>;
+        comm: MpiHandle,
+    ) -> Result<MpiHandle, MpiErrorCode>;
     /// Says which of these requests are complete, and moves MPI along unless it is doing that: in
     /// a callback of MPICH's.
     fn test_some(
         &self,
-        requests: &[Handle],
+        requests: &[MpiHandle],
         done: &mut Vec<(usize, Completion)>,
-    ) -> Result<(), Code>;
-    fn cancel(&self, request: Handle);
+    ) -> Result<(), MpiErrorCode>;
+    fn cancel(&self, request: MpiHandle);
     /// What it says that went wrong, if we tell that from the rest.
-    fn kind(&self, code: Code) -> Option<TransportErrorKind>;
-    fn no_memory(&self) -> Code;
+    fn kind(&self, code: MpiErrorCode) -> Option<TransportErrorKind>;
+    fn no_memory(&self) -> MpiErrorCode;
 }
 
-// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
-impl<A: Abi> Messages for Library<A> {
-    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code> {
+impl<A: Abi> MessageApi for MpiLibrary<A> {
+    fn all_reduce(
+        &self,
+        comm: MpiHandle,
+        values: &mut [i64],
+        op: OpCode,
+    ) -> Result<(), MpiErrorCode> {
         let sent = values.to_vec();
         // SAFETY: both arrays have as many integers of 64 bits as is said.
         checked(unsafe {
@@ -71,21 +81,21 @@ impl<A: Abi> Messages for Library<A> {
                 sent.as_ptr().cast(),
                 values.as_mut_ptr().cast(),
                 sent.len() as c_int,
-                A::restore(self.own.int64),
+                A::restore(self.handles.int64),
                 self.op(op),
                 A::restore(comm),
             )
         })
     }
 
-    fn all_reduce_patiently(
+    fn all_reduce_polling(
         &self,
-        comm: Handle,
+        comm: MpiHandle,
         values: &mut [i64],
         op: OpCode,
         wait: &mut dyn FnMut(),
-    ) -> Result<(), Code> {
-        let (int64, op, comm) = (A::restore(self.own.int64), self.op(op), A::restore(comm));
+    ) -> Result<(), MpiErrorCode> {
+        let (int64, op, comm) = (A::restore(self.handles.int64), self.op(op), A::restore(comm));
         // Never freed if this ends before the request does.
         let sent = ManuallyDrop::new(values.to_vec());
         let mut made = ManuallyDrop::new(values.to_vec());
@@ -113,11 +123,11 @@ impl<A: Abi> Messages for Library<A> {
         memory: *const u8,
         n_bytes: c_int,
         (to, tag): (usize, c_int),
-        comm: Handle,
+        comm: MpiHandle,
         matched: bool,
-    ) -> Result<Handle, Code> {
+    ) -> Result<MpiHandle, MpiErrorCode> {
         let start = if matched { self.functions.issend } else { self.functions.isend };
-        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
         // SAFETY: by the caller's promise.
         self.made(|made| unsafe {
             start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, made)
@@ -129,10 +139,10 @@ impl<A: Abi> Messages for Library<A> {
         memory: *mut u8,
         n_bytes: c_int,
         (from, tag): (Option<usize>, c_int),
-        comm: Handle,
-    ) -> Result<Handle, Code> {
+        comm: MpiHandle,
+    ) -> Result<MpiHandle, MpiErrorCode> {
         let from = from.map_or(A::ANY_SOURCE, |rank| rank as c_int);
-        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
         // SAFETY: by the caller's promise.
         self.made(|made| unsafe {
             (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, made)
@@ -141,11 +151,11 @@ impl<A: Abi> Messages for Library<A> {
 
     fn test_some(
         &self,
-        requests: &[Handle],
+        requests: &[MpiHandle],
         done: &mut Vec<(usize, Completion)>,
-    ) -> Result<(), Code> {
+    ) -> Result<(), MpiErrorCode> {
         let [source, error, stride] = A::STATUS;
-        let is_tested = |request: Handle| match self.functions.request_is_complete {
+        let is_tested = |request: MpiHandle| match self.functions.request_is_complete {
             // SAFETY: see above. Where all that are tested are complete, nothing moves along.
             Some(is_complete) if is_in_callback() => unsafe {
                 is_complete(A::restore(request)) != 0
@@ -187,7 +197,7 @@ impl<A: Abi> Messages for Library<A> {
                 // SAFETY: a status that MPI has written.
                 unsafe {
                     (self.functions.test_cancelled)(status.as_ptr(), &raw mut cancelled);
-                    let byte = A::restore(self.own.byte);
+                    let byte = A::restore(self.handles.byte);
                     (self.functions.get_count)(status.as_ptr(), byte, &raw mut n_bytes);
                 }
                 let from = usize::try_from(status[source]).ok().map(Rank::new);
@@ -199,13 +209,13 @@ impl<A: Abi> Messages for Library<A> {
         Ok(())
     }
 
-    fn cancel(&self, request: Handle) {
+    fn cancel(&self, request: MpiHandle) {
         let mut request = A::restore(request);
         // SAFETY: see above. If it cannot be cancelled, it stays.
         let _ = unsafe { (self.functions.cancel)(&raw mut request) };
     }
 
-    fn kind(&self, code: Code) -> Option<TransportErrorKind> {
+    fn kind(&self, code: MpiErrorCode) -> Option<TransportErrorKind> {
         let mut class = 0;
         // SAFETY: see above.
         checked(unsafe { (self.functions.error_class)(code, &raw mut class) }).ok()?;
@@ -216,18 +226,18 @@ impl<A: Abi> Messages for Library<A> {
         }
     }
 
-    fn no_memory(&self) -> Code {
+    fn no_memory(&self) -> MpiErrorCode {
         A::ERRORS[3]
     }
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     fn op(&self, op: OpCode) -> A::Handle {
         A::restore(match op {
-            OpCode::Min => self.own.min,
-            OpCode::Max => self.own.max,
-            OpCode::Prod => self.own.prod,
-            _ => self.own.sum,
+            OpCode::Min => self.handles.min,
+            OpCode::Max => self.handles.max,
+            OpCode::Prod => self.handles.prod,
+            _ => self.handles.sum,
         })
     }
 }

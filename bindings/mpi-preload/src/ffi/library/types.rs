@@ -2,19 +2,19 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{Code, Library, checked};
-use crate::ffi::abi::{Abi, Handle};
+use super::{MpiErrorCode, MpiLibrary, checked};
+use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{Datatypes, Signature};
 
 /// What MPI knows of datatypes, and does with their values.
-pub(crate) trait Types {
+pub(crate) trait DatatypeApi {
     /// What a datatype is made of.
-    fn signature(&self, datatype: Handle) -> Result<Signature, Code>;
+    fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode>;
     /// Bytes from one value of a datatype to the next.
-    fn extent(&self, datatype: Handle) -> Result<isize, Code>;
+    fn extent(&self, datatype: MpiHandle) -> Result<isize, MpiErrorCode>;
     /// A datatype of ours that is as this one, to be freed.
-    fn keep_type(&self, datatype: Handle) -> Result<Handle, Code>;
-    fn free_type(&self, datatype: Handle);
+    fn keep_type(&self, datatype: MpiHandle) -> Result<MpiHandle, MpiErrorCode>;
+    fn free_type(&self, datatype: MpiHandle);
     /// Packs `count` values of a datatype at `from` into these bytes, or the other way.
     ///
     /// # Safety
@@ -23,9 +23,9 @@ pub(crate) trait Types {
         &self,
         from: *const c_void,
         count: c_int,
-        datatype: Handle,
+        datatype: MpiHandle,
         packed: &mut [u8],
-    ) -> Result<(), Code>;
+    ) -> Result<(), MpiErrorCode>;
     /// # Safety
     /// As of [`pack`](Self::pack).
     unsafe fn unpack(
@@ -33,15 +33,15 @@ pub(crate) trait Types {
         packed: &[u8],
         to: *mut c_void,
         count: c_int,
-        datatype: Handle,
-    ) -> Result<(), Code>;
+        datatype: MpiHandle,
+    ) -> Result<(), MpiErrorCode>;
 }
 
-// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
-impl<A: Abi> Types for Library<A> {
-    fn signature(&self, datatype: Handle) -> Result<Signature, Code> {
+impl<A: Abi> DatatypeApi for MpiLibrary<A> {
+    fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode> {
         if Datatypes::base(self, datatype).is_some() {
             return Signature::of(self, datatype);
         }
@@ -59,7 +59,7 @@ impl<A: Abi> Types for Library<A> {
         Ok(signature)
     }
 
-    fn extent(&self, datatype: Handle) -> Result<isize, Code> {
+    fn extent(&self, datatype: MpiHandle) -> Result<isize, MpiErrorCode> {
         let (mut lower, mut extent) = (0, 0);
         let datatype = A::restore(datatype);
         // SAFETY: see above.
@@ -69,7 +69,7 @@ impl<A: Abi> Types for Library<A> {
         Ok(extent)
     }
 
-    fn keep_type(&self, datatype: Handle) -> Result<Handle, Code> {
+    fn keep_type(&self, datatype: MpiHandle) -> Result<MpiHandle, MpiErrorCode> {
         let datatype = A::restore(datatype);
         // Not `MPI_Type_dup`, which would have the program copy its attributes.
         // SAFETY: see above.
@@ -81,7 +81,7 @@ impl<A: Abi> Types for Library<A> {
         Ok(kept)
     }
 
-    fn free_type(&self, datatype: Handle) {
+    fn free_type(&self, datatype: MpiHandle) {
         let mut datatype = A::restore(datatype);
         // SAFETY: see above. An error here has nobody to go to.
         let _ = unsafe { (self.functions.type_free)(&raw mut datatype) };
@@ -91,11 +91,11 @@ impl<A: Abi> Types for Library<A> {
         &self,
         from: *const c_void,
         count: c_int,
-        datatype: Handle,
+        datatype: MpiHandle,
         packed: &mut [u8],
-    ) -> Result<(), Code> {
+    ) -> Result<(), MpiErrorCode> {
         let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
-        let (datatype, world) = (A::restore(datatype), A::restore(self.own.comm_world));
+        let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
         let packed = packed.as_mut_ptr().cast();
         // SAFETY: by the caller's promise; MPI writes within the room.
         checked(unsafe {
@@ -108,10 +108,10 @@ impl<A: Abi> Types for Library<A> {
         packed: &[u8],
         to: *mut c_void,
         count: c_int,
-        datatype: Handle,
-    ) -> Result<(), Code> {
+        datatype: MpiHandle,
+    ) -> Result<(), MpiErrorCode> {
         let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
-        let (datatype, world) = (A::restore(datatype), A::restore(self.own.comm_world));
+        let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
         let packed = packed.as_ptr().cast();
         // SAFETY: by the caller's promise; MPI reads within the room.
         checked(unsafe {

@@ -8,27 +8,27 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Code, Library, SUCCESS};
-use crate::ffi::abi::{Abi, Handle};
+use super::{MpiErrorCode, MpiLibrary, SUCCESS};
+use crate::ffi::abi::{Abi, MpiHandle};
 use crate::ffi::progress::move_along;
 
-pub(super) type Query = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
-pub(super) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
-pub(super) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
-pub(super) type Poll = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
-pub(super) type Wait = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut c_int) -> c_int;
+pub(super) type QueryFn = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
+pub(super) type FreeFn = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(super) type CancelFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub(super) type PollFn = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
+pub(super) type WaitFn = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut c_int) -> c_int;
 
 /// Requests of the program's.
-pub(crate) trait Promises {
+pub(crate) trait RequestApi {
     /// A request of the program's about a call of ours, which fails if that says so once the
     /// request is complete.
-    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code>;
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<MpiHandle, MpiErrorCode>;
     /// Says that it is complete; once, and whether the program has freed it or not.
-    fn complete(&self, request: Handle);
+    fn complete(&self, request: MpiHandle);
 }
 
-impl<A: Abi> Promises for Library<A> {
-    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code> {
+impl<A: Abi> RequestApi for MpiLibrary<A> {
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<MpiHandle, MpiErrorCode> {
         let extra = Arc::into_raw(has_failed).cast_mut().cast::<c_void>();
         let (query, start) = (query::<A>, self.functions.grequest_start);
         // SAFETY: the functions are there as long as the process, and take `extra`, whose count
@@ -46,8 +46,8 @@ impl<A: Abi> Promises for Library<A> {
         made
     }
 
-    fn complete(&self, request: Handle) {
-        // SAFETY: one that `new_request` gave, by the promise of `Mpi`. An error here has nobody to
+    fn complete(&self, request: MpiHandle) {
+        // SAFETY: one that `new_request` gave, by the promise of `MpiApi`. An error here has nobody to
         // go to.
         let _ = unsafe { (self.functions.grequest_complete)(A::restore(request)) };
     }

@@ -5,20 +5,20 @@ use std::ffi::c_int;
 
 use foldwire::schedule::Collective;
 
-use super::{Code, Library};
-use crate::call::{Call, Passed};
-use crate::ffi::abi::{Abi, Handle};
-use crate::ffi::counts::{Counts, start};
+use super::{MpiErrorCode, MpiLibrary};
+use crate::call::{BufferArgs, MpiCall};
+use crate::ffi::abi::{Abi, MpiHandle};
+use crate::ffi::counts::{CountArray, start};
 
 /// Begins a call by the functions whose counts have this type.
 macro_rules! begin {
     ($library:ident, $call:ident, $count:ty, $gather:expr, $scatter:expr, $all_to_all:expr) => {{
-        let Call { send, recv, root, .. } = $call;
-        let count = |side: &Passed| <$count>::try_from(side.count).map_err(|_| A::ERRORS[4]);
+        let MpiCall { send, recv, root, .. } = $call;
+        let count = |side: &BufferArgs| <$count>::try_from(side.count).map_err(|_| A::ERRORS[4]);
         let [send_type, recv_type, comm] =
             [send.datatype, recv.datatype, $call.comm].map(A::restore);
-        let (send_counts, send_places) = (start(send.counts), start(send.places));
-        let (recv_counts, recv_places) = (start(recv.counts), start(recv.places));
+        let (send_counts, send_displs) = (start(send.counts), start(send.displs));
+        let (recv_counts, recv_displs) = (start(recv.counts), start(recv.displs));
         let (n_send, n_recv) = (count(send)?, count(recv)?);
         let (send, recv) = (send.start.cast_const(), recv.start);
         // SAFETY: what the program passed to the function of this name, which leaves it alone until
@@ -32,7 +32,7 @@ macro_rules! begin {
                     send_type,
                     recv,
                     recv_counts,
-                    recv_places,
+                    recv_displs,
                     recv_type,
                     *root,
                     comm,
@@ -41,7 +41,7 @@ macro_rules! begin {
                 Collective::Scatter => $scatter(
                     send,
                     send_counts,
-                    send_places,
+                    send_displs,
                     send_type,
                     recv,
                     n_recv,
@@ -53,11 +53,11 @@ macro_rules! begin {
                 _ => $all_to_all(
                     send,
                     send_counts,
-                    send_places,
+                    send_displs,
                     send_type,
                     recv,
                     recv_counts,
-                    recv_places,
+                    recv_displs,
                     recv_type,
                     comm,
                     made,
@@ -68,23 +68,23 @@ macro_rules! begin {
 }
 
 /// Such collectives.
-pub(crate) trait Shares {
+pub(crate) trait VectorApi {
     /// Has the library begin a gather, scatter or all-to-all whose shares differ; the request. What
     /// MPI looks at must be there until it is complete.
-    fn start_shares(&self, call: &Call) -> Result<Handle, Code>;
+    fn start_vector_collective(&self, call: &MpiCall) -> Result<MpiHandle, MpiErrorCode>;
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     /// Whether it has functions with large counts.
     pub(crate) const fn has_large_counts(&self) -> bool {
         self.functions.gather_shares_c.is_some()
     }
 }
 
-impl<A: Abi> Shares for Library<A> {
-    fn start_shares(&self, call: &Call) -> Result<Handle, Code> {
+impl<A: Abi> VectorApi for MpiLibrary<A> {
+    fn start_vector_collective(&self, call: &MpiCall) -> Result<MpiHandle, MpiErrorCode> {
         let f = &self.functions;
-        let is_large = |side: &Passed| matches!(side.counts, Some(Counts::Large(_)));
+        let is_large = |side: &BufferArgs| matches!(side.counts, Some(CountArray::Large(_)));
         if !is_large(&call.send) && !is_large(&call.recv) {
             let (gather, scatter) = (f.gather_shares, f.scatter_shares);
             return begin!(self, call, c_int, gather, scatter, (f.all_to_all_shares));

@@ -1,7 +1,7 @@
 //! What the threads of a program may pass to each other, one at a time.
 
-use crate::net::Wire;
-use crate::shadow::Up;
+use crate::comm_state::ReadyComm;
+use crate::transport::PreloadEndpoint;
 
 // SAFETY: what it has in common with its calls are counted references to one node. All of them are
 // in there: calls are put there when they are begun, and those that are taken out for a moment are
@@ -9,8 +9,8 @@ use crate::shadow::Up;
 // each sees what the one before it wrote. Nothing in there is bound to a thread: the endpoint is
 // `Send`, plans and codecs are plain data, and the program's arrays may be used by any thread until
 // the request of their call is complete, as MPI says.
-unsafe impl Send for Up {}
+unsafe impl Send for ReadyComm {}
 
 /// The part of that which the compiler can see.
 const fn is_send<V: Send>() {}
-const _: () = is_send::<Wire>();
+const _: () = is_send::<PreloadEndpoint>();

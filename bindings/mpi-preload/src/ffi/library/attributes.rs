@@ -3,24 +3,24 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::functions::{AttributeOf, SetAttribute};
-use super::{Code, Library, SUCCESS, checked};
-use crate::ffi::abi::{Abi, Handle};
+use super::functions::{GetAttribute, SetAttribute};
+use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use crate::ffi::abi::{Abi, MpiHandle};
 
 /// Numbers beside communicators.
-pub(crate) trait Numbers {
+pub(crate) trait AttributeApi {
     /// Makes the keys of numbers beside communicators and datatypes, which copies do not get; once,
     /// before all else that needs them.
-    fn make_keys(&self) -> Result<(), Code>;
-    fn number_of_comm(&self, comm: Handle) -> Result<Option<usize>, Code>;
-    fn set_number_of_comm(&self, comm: Handle, number: usize) -> Result<(), Code>;
+    fn make_keys(&self) -> Result<(), MpiErrorCode>;
+    fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
+    fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode>;
 }
 
-// SAFETY of the blocks below: by the promise of `Mpi` handles are good and MPI is up. MPI writes
+// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
 // through pointers to locals of the type that its standard says, and reads them only during the
 // call; what else holds is said at each block.
-impl<A: Abi> Numbers for Library<A> {
-    fn make_keys(&self) -> Result<(), Code> {
+impl<A: Abi> AttributeApi for MpiLibrary<A> {
+    fn make_keys(&self) -> Result<(), MpiErrorCode> {
         let mut keys = [0; 2];
         let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
         let extra = ptr::null_mut();
@@ -33,42 +33,42 @@ impl<A: Abi> Numbers for Library<A> {
         Ok(())
     }
 
-    fn number_of_comm(&self, comm: Handle) -> Result<Option<usize>, Code> {
+    fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode> {
         Self::number(self.functions.comm_get_attr, comm, self.keys()?[0])
     }
 
-    fn set_number_of_comm(&self, comm: Handle, number: usize) -> Result<(), Code> {
+    fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode> {
         Self::set_number(self.functions.comm_set_attr, comm, self.keys()?[0], number)
     }
 }
 
-impl<A: Abi> Library<A> {
+impl<A: Abi> MpiLibrary<A> {
     /// Of communicators and of datatypes.
-    pub(super) fn keys(&self) -> Result<[c_int; 2], Code> {
+    pub(super) fn keys(&self) -> Result<[c_int; 2], MpiErrorCode> {
         self.keys.get().copied().ok_or(A::ERRORS[1])
     }
 
     /// The number beside a communicator or a datatype, by the function for its attributes.
     pub(super) fn number(
-        attribute: AttributeOf<A>,
-        handle: Handle,
+        attribute: GetAttribute<A>,
+        handle: MpiHandle,
         key: c_int,
-    ) -> Result<Option<usize>, Code> {
+    ) -> Result<Option<usize>, MpiErrorCode> {
         let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
         let place = (&raw mut value).cast();
-        // SAFETY: by the promise of `Mpi`; MPI writes a pointer, which is the number that we set.
+        // SAFETY: by the promise of `MpiApi`; MPI writes a pointer, which is the number that we set.
         checked(unsafe { attribute(A::restore(handle), key, place, &raw mut flag) })?;
         Ok((flag != 0).then(|| value.addr()))
     }
 
     pub(super) fn set_number(
         set: SetAttribute<A>,
-        handle: Handle,
+        handle: MpiHandle,
         key: c_int,
         number: usize,
-    ) -> Result<(), Code> {
+    ) -> Result<(), MpiErrorCode> {
         let number = ptr::without_provenance_mut(number);
-        // SAFETY: by the promise of `Mpi`; MPI never looks through an attribute.
+        // SAFETY: by the promise of `MpiApi`; MPI never looks through an attribute.
         checked(unsafe { set(A::restore(handle), key, number) })
     }
 }

@@ -9,134 +9,143 @@ use foldwire::schedule::Collective;
 use foldwire::transport::Rank;
 use foldwire::{Finished, Op, Pending, Report, SharedCommunicator};
 
-use crate::call::{Call, Checked, Passed};
-use crate::decide::Why;
-use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::{Areas, Held, Plain};
-use crate::net::Wire;
-use crate::settings::{Settings, Way};
-use crate::signature::Base;
+use crate::call::{BufferArgs, CheckedCall, MpiCall};
+use crate::decide::PassReason;
+use crate::ffi::library::{MpiApi, MpiErrorCode};
+use crate::ffi::memory::{ArrayRegions, ArrayValues, Plain};
+use crate::settings::{Settings, TransferMode};
+use crate::signature::BaseType;
+use crate::transport::PreloadEndpoint;
 
 /// A communicator of ours.
-pub(crate) type Ours = SharedCommunicator<'static, Wire>;
+pub(crate) type FoldwireComm = SharedCommunicator<'static, PreloadEndpoint>;
 
 /// Begins a call that was made ready.
-pub(crate) type Ready = Box<dyn FnOnce(&Ours) -> Result<Box<dyn Begun>, Failure>>;
+pub(crate) type PreparedCall =
+    Box<dyn FnOnce(&FoldwireComm) -> Result<Box<dyn RunningStep>, CallError>>;
 
 /// A call under way, or a step of one.
-pub(crate) trait Begun {
+pub(crate) trait RunningStep {
     /// Whether it is done, as far as its communicator has been driven.
     fn is_done(&self) -> bool;
 
     /// Waits until it is, and sees that what has come is where the program wants it.
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Instead>;
+    fn finish(self: Box<Self>, mpi: &dyn MpiApi) -> Result<StepOutcome, NotExecuted>;
 }
 
 /// What follows a step.
-pub(crate) enum Next {
-    Step(Ready),
-    End(Taken),
+pub(crate) enum StepOutcome {
+    Continue(PreparedCall),
+    Done(ExecutedCall),
 }
 
 /// What became of a call.
-pub(crate) type Outcome = Result<Taken, Instead>;
+pub(crate) type CallOutcome = Result<ExecutedCall, NotExecuted>;
 
 /// A call was carried out, this way.
-pub(crate) struct Taken {
-    pub(crate) way: Way,
+pub(crate) struct ExecutedCall {
+    pub(crate) mode: TransferMode,
     pub(crate) report: Box<Report>,
 }
 
 /// What happens in place of that.
-pub(crate) enum Instead {
+pub(crate) enum NotExecuted {
     /// The MPI library carries the call out, or has done so.
-    Pass(Why),
+    Pass(PassReason),
     /// It fails.
-    Fail(Failure),
+    Fail(CallError),
 }
 
 /// Why a call that was taken failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CallError {
     #[error("{0}")]
     Foldwire(#[from] foldwire::Error),
     #[error("MPI's error {0} while it copied the program's array")]
-    Mpi(Code),
+    Mpi(MpiErrorCode),
     #[error("this rank sends another number of values than it is to receive of itself")]
     Count,
     #[error("a panic, please report it")]
     Panic,
 }
 
-impl From<Code> for Failure {
-    fn from(code: Code) -> Self {
+impl From<MpiErrorCode> for CallError {
+    fn from(code: MpiErrorCode) -> Self {
         Self::Mpi(code)
     }
 }
 
-impl From<Why> for Instead {
-    fn from(why: Why) -> Self {
-        Self::Pass(why)
+impl From<PassReason> for NotExecuted {
+    fn from(reason: PassReason) -> Self {
+        Self::Pass(reason)
     }
 }
 
-impl<F: Into<Failure>> From<F> for Instead {
+impl<F: Into<CallError>> From<F> for NotExecuted {
     fn from(failure: F) -> Self {
         Self::Fail(failure.into())
     }
 }
 
 /// All steps of a call, waiting for each.
-pub(crate) fn carry_out(ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
-    finish(ready(ours)?, ours, mpi)
+pub(crate) fn execute(
+    prepared: PreparedCall,
+    comm: &FoldwireComm,
+    mpi: &dyn MpiApi,
+) -> CallOutcome {
+    finish(prepared(comm)?, comm, mpi)
 }
 
 /// The same of one under way.
-pub(crate) fn finish(mut begun: Box<dyn Begun>, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+pub(crate) fn finish(
+    mut step: Box<dyn RunningStep>,
+    comm: &FoldwireComm,
+    mpi: &dyn MpiApi,
+) -> CallOutcome {
     loop {
-        match begun.finish(mpi)? {
-            Next::Step(ready) => begun = ready(ours)?,
-            Next::End(taken) => return Ok(taken),
+        match step.finish(mpi)? {
+            StepOutcome::Continue(prepared) => step = prepared(comm)?,
+            StepOutcome::Done(executed) => return Ok(executed),
         }
     }
 }
 
 /// Makes a call on values of this base ready to be carried out this way.
 pub(crate) fn prepare(
-    mpi: &'static dyn Mpi,
-    call: &Call,
-    checked: &Checked,
-    base: Base,
-    (way, settings): (Way, &Settings),
-) -> Result<Ready, Failure> {
-    let inside = Inside { mpi, call, checked, way, settings };
+    mpi: &'static dyn MpiApi,
+    call: &MpiCall,
+    checked: &CheckedCall,
+    base: BaseType,
+    (mode, settings): (TransferMode, &Settings),
+) -> Result<PreparedCall, CallError> {
+    let context = CallContext { mpi, call, checked, mode, settings };
     match base {
-        Base::F32 => inside.prepare::<f32>(),
-        Base::F64 => inside.prepare::<f64>(),
-        Base::I32 => inside.prepare::<i32>(),
-        Base::I64 => inside.prepare::<i64>(),
-        Base::Other => unreachable!("other types are passed on"),
+        BaseType::F32 => context.prepare::<f32>(),
+        BaseType::F64 => context.prepare::<f64>(),
+        BaseType::I32 => context.prepare::<i32>(),
+        BaseType::I64 => context.prepare::<i64>(),
+        BaseType::Other => unreachable!("other types are passed on"),
     }
 }
 
-struct Inside<'c> {
-    mpi: &'static dyn Mpi,
-    call: &'c Call,
-    checked: &'c Checked,
-    way: Way,
+struct CallContext<'c> {
+    mpi: &'static dyn MpiApi,
+    call: &'c MpiCall,
+    checked: &'c CheckedCall,
+    mode: TransferMode,
     settings: &'c Settings,
 }
 
 /// The buffers of a call.
-struct Buffers<T> {
-    send: Held<T>,
-    recv: Held<T>,
+struct HeldBuffers<T> {
+    send: ArrayValues<T>,
+    recv: ArrayValues<T>,
     /// Where what is received goes.
-    to: Areas,
+    to: ArrayRegions,
 }
 
 /// What a call under way reads beside its buffers.
-struct Counts {
+struct HeldCounts {
     /// Of each rank's share; of an all-to-all, of what is sent.
     shares: Option<Box<[usize]>>,
     /// Of an all-to-all.
@@ -144,12 +153,12 @@ struct Counts {
 }
 
 /// A call under way on values of one type. It goes before the counts that it reads.
-struct Flight<T: Plain> {
-    pending: Pending<'static, Wire, T, Held<T>>,
-    to: Areas,
-    _counts: Counts,
+struct TypedStep<T: Plain> {
+    pending: Pending<'static, PreloadEndpoint, T, ArrayValues<T>>,
+    to: ArrayRegions,
+    _counts: HeldCounts,
     is_as_expected: bool,
-    way: Way,
+    mode: TransferMode,
 }
 
 fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
@@ -161,19 +170,19 @@ fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
     }
 }
 
-impl Inside<'_> {
-    fn prepare<T: Plain>(&self) -> Result<Ready, Failure> {
-        let Self { call, checked, way, settings, .. } = *self;
-        let plan = way.plan(settings.spacing);
-        let (seat, in_place) = (checked.seat, checked.is_in_place);
-        let Buffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
+impl CallContext<'_> {
+    fn prepare<T: Plain>(&self) -> Result<PreparedCall, CallError> {
+        let Self { call, checked, mode, settings, .. } = *self;
+        let plan = mode.plan(settings.spacing);
+        let (role, in_place) = (checked.role, checked.is_in_place);
+        let HeldBuffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
         let counts = self.counts::<T>()?;
-        let (size, is_root) = (seat.size, seat.is_root());
+        let (size, is_root) = (role.size, role.is_root());
         let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
         // A rank that does not send what all expect sends as much, or they would wait.
         let n_expected = match (call.collective, &counts.shares) {
             _ if in_place => n_send,
-            (Collective::AllGather, Some(shares)) => shares[seat.rank],
+            (Collective::AllGather, Some(shares)) => shares[role.rank],
             (Collective::AllGather, None) => n_recv / size,
             (Collective::AllToAll, None) => n_recv,
             (Collective::Gather, None) if is_root => n_recv / size,
@@ -184,17 +193,17 @@ impl Inside<'_> {
             send = send.resized(n_expected);
         }
         // The root of a scatter whose own share is not as long as the others' gets none.
-        let scatters = call.collective == Collective::Scatter && counts.shares.is_none();
-        if scatters && is_root && !in_place && n_recv != n_send / size {
+        let is_even_scatter = call.collective == Collective::Scatter && counts.shares.is_none();
+        if is_even_scatter && is_root && !in_place && n_recv != n_send / size {
             is_as_expected = false;
-            (recv, to) = (Held::zeros(n_send / size), Areas::default());
+            (recv, to) = (ArrayValues::zeros(n_send / size), ArrayRegions::default());
         }
-        let root = Rank::new(seat.root.unwrap_or(0));
+        let root = Rank::new(role.root.unwrap_or(0));
         let op = operation::<T>(checked.op);
         let collective = call.collective;
-        Ok(Box::new(move |comm: &Ours| {
+        Ok(Box::new(move |comm: &FoldwireComm| {
             let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
-            let shares = match (collective, counts.lasting()) {
+            let shares = match (collective, counts.borrowed()) {
                 (Collective::AllToAll, Some([send, recv])) => Shares::Exchanged { send, recv },
                 (
                     Collective::ReduceScatter
@@ -223,20 +232,20 @@ impl Inside<'_> {
             };
             let call = foldwire::Call::of(collective, shares, window, send, recv);
             let pending = comm.start(call.with_op(op).with_root(root), &plan);
-            Ok(Box::new(Flight { pending: pending?, to, _counts: counts, is_as_expected, way }))
+            Ok(Box::new(TypedStep { pending: pending?, to, _counts: counts, is_as_expected, mode }))
         }))
     }
 
-    fn buffers<T: Plain>(&self) -> Result<Buffers<T>, Failure> {
+    fn buffers<T: Plain>(&self) -> Result<HeldBuffers<T>, CallError> {
         let Self { mpi, call, checked, .. } = *self;
-        let (seat, in_place) = (checked.seat, checked.is_in_place);
-        let (rank, size, is_root) = (seat.rank, seat.size, seat.is_root());
-        let own = |side: &Passed| side.areas(mpi, 0..size);
-        let all = |side: &Passed| match side.counts {
+        let (role, in_place) = (checked.role, checked.is_in_place);
+        let (rank, size, is_root) = (role.rank, role.size, role.is_root());
+        let own = |side: &BufferArgs| side.areas(mpi, 0..size);
+        let all = |side: &BufferArgs| match side.counts {
             Some(_) => side.areas(mpi, 0..size),
             None => side.at(mpi, 0, side.count as usize * size),
         };
-        let none = Areas::default;
+        let none = ArrayRegions::default;
         let (send, recv) = (&call.send, &call.recv);
         // What is sent, where that which is received goes, and whether what was there counts.
         let (from, mut to, wants) = match call.collective {
@@ -278,27 +287,27 @@ impl Inside<'_> {
             _ => (none(), own(recv)?, false),
         };
         let copies = in_place && call.collective == Collective::ReduceScatter;
-        let send = from.read::<T>(mpi, copies || from.overlaps(mpi, &to)?)?;
+        let send = from.for_reading::<T>(mpi, copies || from.overlaps(mpi, &to)?)?;
         let recv = if in_place && call.collective == Collective::Scatter {
             let shares = checked.shares::<T>();
-            Held::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
+            ArrayValues::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
         } else {
-            to.hold::<T>(mpi, wants)?
+            to.for_writing::<T>(mpi, wants)?
         };
-        if call.request.is_some() && matches!(recv, Held::Copied(_)) {
+        if call.request.is_some() && matches!(recv, ArrayValues::Copied(_)) {
             to.keep_type(mpi)?;
         }
-        Ok(Buffers { send, recv, to })
+        Ok(HeldBuffers { send, recv, to })
     }
 
-    fn counts<T: Plain>(&self) -> Result<Counts, Failure> {
+    fn counts<T: Plain>(&self) -> Result<HeldCounts, CallError> {
         let Self { mpi, call, checked, .. } = *self;
         let mut counts =
-            Counts { shares: checked.shares::<T>().map(Into::into), received: Box::default() };
+            HeldCounts { shares: checked.shares::<T>().map(Into::into), received: Box::default() };
         if call.collective == Collective::AllToAll && call.recv.counts.is_some() {
             let from = if checked.is_in_place { &call.recv } else { &call.send };
-            let of = |side: &Passed| -> Box<[usize]> {
-                let (bytes, _) = side.bytes(mpi, checked.seat.size).unwrap_or_default();
+            let of = |side: &BufferArgs| -> Box<[usize]> {
+                let (bytes, _) = side.bytes(mpi, checked.role.size).unwrap_or_default();
                 bytes.into_iter().map(|n_bytes| n_bytes / size_of::<T>()).collect()
             };
             (counts.shares, counts.received) = (Some(of(from)), of(&call.recv));
@@ -307,33 +316,33 @@ impl Inside<'_> {
     }
 }
 
-impl Counts {
+impl HeldCounts {
     /// As a call under way borrows them; `None` where all shares are alike.
     #[allow(unsafe_code, reason = "a call cannot say that it borrows from what it goes with")]
-    fn lasting(&self) -> Option<[&'static [usize]; 2]> {
+    fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
         let last = |counts: &[usize]| {
-            // SAFETY: they are on the heap, and stay where they are when `Counts` moves. A
-            // `Flight`, in which they go on, drops the call that reads them first.
+            // SAFETY: they are on the heap, and stay where they are when `HeldCounts` moves. A
+            // `TypedStep`, in which they go on, drops the call that reads them first.
             unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
         };
         self.shares.as_deref().map(|shares| [last(shares), last(&self.received)])
     }
 }
 
-impl<T: Plain> Begun for Flight<T> {
+impl<T: Plain> RunningStep for TypedStep<T> {
     fn is_done(&self) -> bool {
         self.pending.is_finished()
     }
 
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Instead> {
-        let Self { pending, to, is_as_expected, way, _counts } = *self;
+    fn finish(self: Box<Self>, mpi: &dyn MpiApi) -> Result<StepOutcome, NotExecuted> {
+        let Self { pending, to, is_as_expected, mode, _counts } = *self;
         let Finished { data, outcome } = pending.wait();
         let report = outcome?;
-        to.settle(mpi, &data)?;
+        to.write_back(mpi, &data)?;
         if is_as_expected {
-            Ok(Next::End(Taken { way, report: report.into() }))
+            Ok(StepOutcome::Done(ExecutedCall { mode, report: report.into() }))
         } else {
-            Err(Failure::Count.into())
+            Err(CallError::Count.into())
         }
     }
 }

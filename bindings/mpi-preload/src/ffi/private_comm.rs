@@ -5,25 +5,25 @@ use std::ffi::c_int;
 use foldwire::transport::{Rank, Tag};
 use foldwire_messaging::{Completion, Requests};
 
-use super::abi::Handle;
-use super::library::{Code, Mpi};
-use crate::net::Error;
+use super::abi::MpiHandle;
+use super::library::{MpiApi, MpiErrorCode};
+use crate::transport::Error;
 
 /// A communicator of our own, freed when it is dropped.
-pub(crate) struct Comm {
-    mpi: &'static dyn Mpi,
-    raw: Handle,
+pub(crate) struct PrivateComm {
+    mpi: &'static dyn MpiApi,
+    raw: MpiHandle,
     rank: Rank,
     /// Of each rank, the lowest that shares memory with it.
     nodes: Vec<i64>,
     keep_forever: bool,
 }
 
-impl Comm {
-    /// Of one that [`split`](super::library::Communicators::split) made.
+impl PrivateComm {
+    /// Of one that [`split`](super::library::CommApi::split) made.
     pub(crate) const fn new(
-        mpi: &'static dyn Mpi,
-        raw: Handle,
+        mpi: &'static dyn MpiApi,
+        raw: MpiHandle,
         rank: usize,
         nodes: Vec<i64>,
     ) -> Self {
@@ -32,8 +32,8 @@ impl Comm {
 }
 
 // SAFETY: requests that are named are those of which MPI says that they are complete.
-unsafe impl Requests for Comm {
-    type Request = Handle;
+unsafe impl Requests for PrivateComm {
+    type Request = MpiHandle;
     type Error = Error;
 
     fn rank(&self) -> Rank {
@@ -54,7 +54,7 @@ unsafe impl Requests for Comm {
         n_bytes: usize,
         (to, tag): (Rank, Tag),
         matched: bool,
-    ) -> Result<Handle, Code> {
+    ) -> Result<MpiHandle, MpiErrorCode> {
         let to = (to.index(), c_int::from(tag.0));
         // SAFETY: by the caller's promise.
         unsafe { self.mpi.start_send(memory, n_bytes as c_int, to, self.raw, matched) }
@@ -65,7 +65,7 @@ unsafe impl Requests for Comm {
         memory: *mut u8,
         n_bytes: usize,
         (from, tag): (Option<Rank>, Tag),
-    ) -> Result<Handle, Code> {
+    ) -> Result<MpiHandle, MpiErrorCode> {
         let from = (from.map(Rank::index), c_int::from(tag.0));
         // SAFETY: by the caller's promise.
         unsafe { self.mpi.start_recv(memory, n_bytes as c_int, from, self.raw) }
@@ -73,13 +73,13 @@ unsafe impl Requests for Comm {
 
     fn test(
         &mut self,
-        requests: &mut [Handle],
+        requests: &mut [MpiHandle],
         done: &mut Vec<(usize, Completion)>,
-    ) -> Result<(), Code> {
+    ) -> Result<(), MpiErrorCode> {
         self.mpi.test_some(requests, done)
     }
 
-    fn cancel(&mut self, request: &mut Handle) {
+    fn cancel(&mut self, request: &mut MpiHandle) {
         self.mpi.cancel(*request);
     }
 
@@ -89,16 +89,16 @@ unsafe impl Requests for Comm {
         self.keep_forever = true;
     }
 
-    fn no_memory(&self) -> Code {
+    fn no_memory(&self) -> MpiErrorCode {
         self.mpi.no_memory()
     }
 
-    fn error(&self, code: Code, peer: Option<Rank>) -> Error {
+    fn error(&self, code: MpiErrorCode, peer: Option<Rank>) -> Error {
         Error::new(code, self.mpi.kind(code), peer)
     }
 }
 
-impl Drop for Comm {
+impl Drop for PrivateComm {
     fn drop(&mut self) {
         if !self.keep_forever {
             self.mpi.free(self.raw);

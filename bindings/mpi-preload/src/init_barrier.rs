@@ -12,38 +12,38 @@ use std::time::{Duration, Instant};
 use foldwire::op::OpCode;
 use foldwire_messaging::Patience;
 
-use crate::ffi::library::{Code, Mpi};
+use crate::ffi::library::{MpiApi, MpiErrorCode};
 
 /// MPI libraries bring their ranks to the end of `MPI_Init` within much less.
-const LONG: Duration = Duration::from_secs(5);
+const WARN_AFTER: Duration = Duration::from_secs(5);
 
 /// Waits for all ranks of the program. Whether they have the same settings.
-pub(crate) fn meet(
-    mpi: &dyn Mpi,
+pub(crate) fn wait_for_all_ranks(
+    mpi: &dyn MpiApi,
     (rank, size): (usize, usize),
     fingerprint: u64,
-) -> Result<bool, Code> {
+) -> Result<bool, MpiErrorCode> {
     if size == 1 {
         return Ok(true);
     }
     // One of these two has the library, unless it is missing at both ends.
-    let mut speaks = rank == 0 || rank == size - 1;
+    let mut warns = rank == 0 || rank == size - 1;
     let (start, mut patience) = (Instant::now(), Patience::default());
     let mut wait = || {
-        if speaks && start.elapsed() >= LONG {
-            speaks = false;
+        if warns && start.elapsed() >= WARN_AFTER {
+            warns = false;
             eprintln!(
                 "foldwire: rank {rank} has waited {} s in MPI_Init for other ranks; do all of them \
                  have the library (LD_PRELOAD)?",
-                LONG.as_secs()
+                WARN_AFTER.as_secs()
             );
         }
         patience.rest(Duration::from_millis(1));
     };
     let own = fingerprint as i64;
     let mut largest = [own, !own];
-    let world = mpi.own().comm_world;
-    mpi.all_reduce_patiently(world, &mut largest, OpCode::Max, &mut wait)?;
+    let world = mpi.handles().comm_world;
+    mpi.all_reduce_polling(world, &mut largest, OpCode::Max, &mut wait)?;
     let is_agreed = largest[0] == !largest[1];
     if rank == 0 && !is_agreed {
         eprintln!(

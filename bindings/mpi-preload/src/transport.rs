@@ -6,23 +6,23 @@ use std::fmt;
 use foldwire::transport::{Rank, TransportError, TransportErrorKind as Kind};
 use foldwire_messaging::{Endpoint, Messages};
 
-use crate::ffi::library::Code;
-use crate::ffi::requests::Comm;
+use crate::ffi::library::MpiErrorCode;
+use crate::ffi::private_comm::PrivateComm;
 
 /// The transport over them.
-pub(crate) type Wire = Endpoint<Messages<Comm>>;
+pub(crate) type PreloadEndpoint = Endpoint<Messages<PrivateComm>>;
 
 /// An error that MPI returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Error {
-    code: Code,
+    code: MpiErrorCode,
     kind: Kind,
     peer: Option<Rank>,
 }
 
 impl Error {
     /// One of this kind, as far as MPI has a class for that.
-    pub(crate) fn new(code: Code, kind: Option<Kind>, peer: Option<Rank>) -> Self {
+    pub(crate) fn new(code: MpiErrorCode, kind: Option<Kind>, peer: Option<Rank>) -> Self {
         // MPI has no class for a lost process before version 5.
         let other = if peer.is_some() { Kind::PeerLost } else { Kind::Other };
         Self { code, kind: kind.unwrap_or(other), peer }

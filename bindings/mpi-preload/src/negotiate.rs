@@ -11,70 +11,76 @@ use std::time::Duration;
 use foldwire::{Finished, Op, Pending, Plan};
 use foldwire_messaging::{Completion, Patience};
 
-use crate::call::{Call, KeptTypes};
-use crate::decide::Why;
-use crate::ffi::abi::Handle;
-use crate::ffi::library::Mpi;
-use crate::net::Wire;
-use crate::taken::{Begun, Instead, Next, Ours, Ready};
+use crate::call::{KeptTypes, MpiCall};
+use crate::decide::PassReason;
+use crate::execute::{FoldwireComm, NotExecuted, PreparedCall, RunningStep, StepOutcome};
+use crate::ffi::abi::MpiHandle;
+use crate::ffi::library::MpiApi;
+use crate::transport::PreloadEndpoint;
 
 /// The longest rest of who waits for the library.
-const REST: Duration = Duration::from_millis(1);
+const MAX_REST: Duration = Duration::from_millis(1);
 
 /// What follows from what all ranks have told.
-type Then = Box<dyn FnOnce(&[i64]) -> Result<Ready, Instead>>;
+type AfterNegotiation = Box<dyn FnOnce(&[i64]) -> Result<PreparedCall, NotExecuted>>;
 
 /// The largest of all ranks' numbers are on their way.
-struct Asked {
-    pending: Pending<'static, Wire, i64, Vec<i64>>,
-    then: Then,
+struct Negotiation {
+    pending: Pending<'static, PreloadEndpoint, i64, Vec<i64>>,
+    after: AfterNegotiation,
 }
 
 /// Has all ranks tell each other their numbers.
-pub(crate) fn ask(numbers: Vec<i64>, then: Then) -> Ready {
-    Box::new(move |ours: &Ours| {
-        let pending = ours.start(foldwire::Call::all_reduce(numbers, Op::Max), &Plan::raw())?;
-        Ok(Box::new(Asked { pending, then }))
+pub(crate) fn negotiate(numbers: Vec<i64>, after: AfterNegotiation) -> PreparedCall {
+    Box::new(move |comm: &FoldwireComm| {
+        let pending = comm.start(foldwire::Call::all_reduce(numbers, Op::Max), &Plan::raw())?;
+        Ok(Box::new(Negotiation { pending, after }))
     })
 }
 
-impl Begun for Asked {
+impl RunningStep for Negotiation {
     fn is_done(&self) -> bool {
         self.pending.is_finished()
     }
 
-    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Instead> {
-        let Self { pending, then } = *self;
+    fn finish(self: Box<Self>, _: &dyn MpiApi) -> Result<StepOutcome, NotExecuted> {
+        let Self { pending, after } = *self;
         let Finished { data, outcome } = pending.wait();
         outcome?;
-        then(&data).map(Next::Step)
+        after(&data).map(StepOutcome::Continue)
     }
 }
 
 /// A call that the MPI library carries out.
-struct PassedOn {
-    mpi: &'static dyn Mpi,
-    request: Handle,
+struct ForwardedCall {
+    mpi: &'static dyn MpiApi,
+    request: MpiHandle,
     outcome: Cell<Option<Completion>>,
-    why: Why,
+    reason: PassReason,
     _types: KeptTypes,
 }
 
 /// Has the library carry a call out, on this communicator in place of its own.
-pub(crate) fn pass(
-    mpi: &'static dyn Mpi,
-    (call, types): (Call, KeptTypes),
-    raw: Handle,
-    why: Why,
-) -> Ready {
-    Box::new(move |_: &Ours| {
+pub(crate) fn forward(
+    mpi: &'static dyn MpiApi,
+    (call, types): (MpiCall, KeptTypes),
+    raw: MpiHandle,
+    reason: PassReason,
+) -> PreparedCall {
+    Box::new(move |_: &FoldwireComm| {
         // The program leaves the call's buffers and counts alone until its own request is complete.
-        let request = mpi.start_shares(&Call { comm: raw, ..call })?;
-        Ok(Box::new(PassedOn { mpi, request, outcome: Cell::new(None), why, _types: types }))
+        let request = mpi.start_vector_collective(&MpiCall { comm: raw, ..call })?;
+        Ok(Box::new(ForwardedCall {
+            mpi,
+            request,
+            outcome: Cell::new(None),
+            reason,
+            _types: types,
+        }))
     })
 }
 
-impl Begun for PassedOn {
+impl RunningStep for ForwardedCall {
     fn is_done(&self) -> bool {
         if self.outcome.get().is_none() {
             let mut done = Vec::new();
@@ -86,14 +92,14 @@ impl Begun for PassedOn {
         self.outcome.get().is_some()
     }
 
-    fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Instead> {
+    fn finish(self: Box<Self>, _: &dyn MpiApi) -> Result<StepOutcome, NotExecuted> {
         let mut patience = Patience::default();
         while !self.is_done() {
-            patience.rest(REST);
+            patience.rest(MAX_REST);
         }
         match self.outcome.get() {
             Some(Err(code)) => Err(code.into()),
-            _ => Err(self.why.into()),
+            _ => Err(self.reason.into()),
         }
     }
 }

@@ -1,0 +1,165 @@
+//! How a process begins and ends: what is done in `MPI_Init` and in `MPI_Finalize`.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use foldwire::op::OpCode;
+
+use super::{PreloadState, ProcessInfo};
+use crate::comm_state::{CommState, locked};
+use crate::decide::{COLLECTIVES, CollectiveRow, PassReason, smallest_taken};
+use crate::ffi::library::MpiErrorCode;
+use crate::ffi::{fork, original};
+use crate::filter::ALL;
+use crate::guard::guarded;
+use crate::init_barrier;
+use crate::report::CallTally;
+use crate::settings::{self, ReportFormat, Settings};
+
+impl PreloadState {
+    /// `MPI_Init` has returned. A variable that means nothing ends the job.
+    pub(crate) fn begin(&'static self) {
+        let info = guarded(|| -> Result<ProcessInfo, String> {
+            let settings = Settings::read(|name| std::env::var(name).ok())?;
+            let failed = |code| format!("MPI fails at its first calls: {}", self.mpi.words(code));
+            self.mpi.make_keys().map_err(failed)?;
+            let world = self.mpi.handles().comm_world;
+            let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
+            if rank == 0 {
+                settings::warn_of_unknown();
+            }
+            let agree =
+                init_barrier::wait_for_all_ranks(self.mpi, (rank, size), settings.fingerprint());
+            let pass_all = match agree.map_err(failed)? {
+                false => Some(PassReason::Disagreement),
+                true => (size == 1).then_some(PassReason::Communicator),
+            };
+            Ok(ProcessInfo { settings, rank, size, pass_all })
+        });
+        match info {
+            Ok(Ok(info)) => {
+                if self.info.set(info).is_ok() {
+                    fork::watch();
+                    self.is_active.store(true, Ordering::Release);
+                    self.set_up_world();
+                    self.set_filters();
+                }
+            }
+            Ok(Err(error)) => self.abort(&error),
+            Err(_) => self.abort("a panic in MPI_Init"),
+        }
+    }
+
+    /// Brings ours up for `MPI_COMM_WORLD`, if calls that are not waited for may be taken: its
+    /// ranks are all here.
+    fn set_up_world(&'static self) {
+        let Some(info) = self.info.get().filter(|_| self.progress.is_some()) else { return };
+        let (mpi, world) = (self.mpi, self.mpi.handles().comm_world);
+        // What fails here fails at the first call, too.
+        let _ = guarded(|| -> Result<(), MpiErrorCode> {
+            let takes =
+                |row: &CollectiveRow| smallest_taken(row.collective, &info.settings).is_ok();
+            if info.pass_all.is_none() && COLLECTIVES.iter().any(takes) {
+                let shared = self.comm_states.of(mpi, world)?;
+                locked(&shared).set_up(mpi, world, &info.settings.rules)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Sees that calls move along that are not waited for. Not before there is one: the library
+    /// calls back each time that it looks for messages.
+    pub(super) fn begin_progress(&'static self) {
+        let Some(progress) = &self.progress else { return };
+        self.progress_started.call_once(|| {
+            if let Err(code) = progress.begin(self) {
+                // Other ranks may have what this one lacks.
+                self.abort(&format!("MPI calls nobody back: {}", self.mpi.words(code)));
+            }
+        });
+    }
+
+    /// From now on calls are looked at, as far as they may be taken.
+    fn set_filters(&self) {
+        let Some(info) = self.info.get() else { return };
+        self.filters.set_ranks(info.size, self.mpi.is_threaded());
+        // It stands in place of types that nobody looks at.
+        self.filters.keep_type(self.mpi.handles().datatype_null.number(), 0);
+        let filters = COLLECTIVES.iter().flat_map(|row| [(row, false), (row, true)]);
+        for (CollectiveRow { collective, .. }, is_nonblocking) in filters {
+            let lacks_progress = is_nonblocking && self.progress.is_none();
+            let opened = match (smallest_taken(*collective, &info.settings), info.pass_all) {
+                // Each call has its line.
+                _ if info.settings.debug => (0, PassReason::Short),
+                (Err(PassReason::Off), _) => continue,
+                (_, Some(reason)) | (Err(reason), None) => (ALL, reason),
+                (Ok(_), None) if lacks_progress => (ALL, PassReason::NoProgress),
+                (Ok(smallest_taken), None) => (smallest_taken as u64, PassReason::Short),
+            };
+            self.filters.set_threshold(*collective, is_nonblocking, opened);
+        }
+    }
+
+    fn abort(&self, reason: &str) -> ! {
+        eprintln!("foldwire: error: {reason}");
+        // Launchers may end before they have handed on what was said just before.
+        thread::sleep(Duration::from_secs(1));
+        self.mpi.abort()
+    }
+
+    /// `MPI_Finalize` is about to be called.
+    pub(crate) fn end(&self) {
+        let Some(info) = self.info() else { return };
+        self.is_active.store(false, Ordering::Release);
+        self.filters.pass_all_uncounted();
+        // What fails here fails no call of the program's.
+        let _ = guarded(|| {
+            for shared in self.comm_states.all() {
+                if let CommState::Ready(ready) = &mut *locked(&shared) {
+                    self.drain(ready);
+                }
+            }
+            let mut tally = locked(&self.tally).clone();
+            self.filters.passed().for_each(|(reason, n)| tally.pass_many(reason, n));
+            let (mut sums, mut largest) = (tally.sums(), tally.largest());
+            let world = self.mpi.handles().comm_world;
+            let added = self.mpi.all_reduce(world, &mut sums, OpCode::Sum);
+            let found = self.mpi.all_reduce(world, &mut largest, OpCode::Max);
+            let all = CallTally::of_all(&sums, largest);
+            if info.rank == 0 && added.and(found).is_ok() {
+                self.print_report(info, &all);
+            }
+            while let Some(shared) = self.comm_states.take_first() {
+                self.close_comm(&shared);
+            }
+        });
+        if let Some(progress) = &self.progress {
+            progress.end();
+        }
+    }
+
+    fn print_report(&self, info: &ProcessInfo, all: &CallTally) {
+        let ProcessInfo { settings, size, .. } = info;
+        let off =
+            |row: &CollectiveRow| smallest_taken(row.collective, settings) == Err(PassReason::Off);
+        if settings.report_format == ReportFormat::Line
+            && !settings.debug
+            && COLLECTIVES.iter().all(off)
+        {
+            eprintln!("foldwire: off: calls of {size} ranks went to the MPI library, uncounted");
+            return;
+        }
+        if let Some(words) = all.render(*size, settings.report_format) {
+            eprintln!("{words}");
+        }
+        if all.n_calls() == 0
+            && let Some(file) = original::in_front(c"MPI_Allreduce")
+        {
+            eprintln!(
+                "foldwire: warning: no call reached this library; {}",
+                original::advice(&file)
+            );
+        }
+    }
+}
