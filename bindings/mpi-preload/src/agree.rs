@@ -1,43 +1,46 @@
-//! What ranks tell each other of a gather, scatter or all-to-all whose shares differ: each of them
-//! knows a part of it only, and all must take it or none. Pure.
+//! Agreement of all ranks about a gather, scatter or all-to-all whose shares differ in length.
+//! Pure.
 //!
-//! Each rank makes numbers of what it knows, of which the largest over all ranks say what the call
-//! is. That costs an all-reduce of a few numbers, and only under settings by which the call may be
-//! taken. Were each pair of ranks to decide for itself, messages of two kinds would have to move
-//! along beside each other, and an error of one pair would leave the others waiting; so this cannot
-//! hang where MPI does not.
+//! Each rank knows only a part of such a call, but either all ranks must take it or none may. Each
+//! rank encodes its part as numbers. The maxima of these numbers over all ranks describe the whole
+//! call. That costs an all-reduce of a few numbers, and only if the settings allow that the call is
+//! taken.
+//!
+//! A decision by each pair of ranks would be worse. Messages of two kinds would then have to make
+//! progress side by side, and an error of one pair would leave the other ranks waiting. The
+//! all-reduce cannot hang where MPI does not.
 
 use crate::decide::PassReason;
 use crate::signature::BaseType;
 
-/// What one rank knows.
+/// Part of a call that one rank knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalView {
-    /// Of what the arrays are that have values here.
+    /// Element types of the arrays that hold values on this rank.
     pub bases: Vec<Option<BaseType>>,
-    /// Bytes of the values that it has before or after the call, whichever is more.
+    /// Bytes of this rank's values before or after the call, whichever is more.
     pub n_bytes: usize,
-    /// Of a gather or scatter the bytes of each rank's share, as far as it knows.
+    /// Bytes of each rank's share, as far as this rank knows them; only for a gather or scatter.
     pub shares: Vec<Option<usize>>,
 }
 
-/// What all ranks know then.
+/// Description of a call on which all ranks agree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgreedCall {
-    /// Of what all values are; `None`: of several kinds.
+    /// Element type of all values; `None` if they have several types.
     pub base: Option<BaseType>,
-    /// The most bytes that a rank has before or after the call.
+    /// Largest number of bytes that one rank has before or after the call.
     pub n_bytes: usize,
-    /// Of a gather or scatter the bytes of each rank's share.
+    /// Bytes of each rank's share; only for a gather or scatter.
     pub shares: Vec<usize>,
 }
 
-/// What a rank gives of which it knows nothing: no number is less.
+/// Sent in place of an unknown number; never a maximum if another rank knows the number.
 const UNKNOWN: i64 = i64::MIN;
 
 impl LocalView {
-    /// What a rank gives, of `n_shares` shares whose lengths are agreed on; of a call whose
-    /// arguments MPI is to judge, that it is one.
+    /// Returns the numbers to send: those of this view, with `n_shares` pairs for share lengths.
+    /// `Err` is encoded too: it means that MPI must judge an argument on this rank.
     #[must_use]
     pub fn numbers(view: Result<Self, PassReason>, n_shares: usize) -> Vec<i64> {
         let is_good = view.is_ok();
@@ -46,7 +49,7 @@ impl LocalView {
         let largest = codes().max().unwrap_or(UNKNOWN);
         let smallest = codes().map(|code| !code).max().unwrap_or(UNKNOWN);
         let share = |rank: usize| shares.get(rank).copied().flatten().map(|n| n as i64);
-        // The largest complement is that of the smallest number.
+        // The maximum of the complements is the complement of the minimum.
         let pairs = (0..n_shares)
             .flat_map(|rank| share(rank).map_or([UNKNOWN; 2], |n_bytes| [n_bytes, !n_bytes]));
         [i64::from(!is_good), n_bytes as i64, largest, smallest].into_iter().chain(pairs).collect()
@@ -54,10 +57,10 @@ impl LocalView {
 }
 
 impl AgreedCall {
-    /// Of the largest of all ranks' numbers.
+    /// Decodes the maxima of all ranks' numbers.
     ///
     /// # Errors
-    /// MPI is to judge the call: a rank says so, or two disagree about a share.
+    /// MPI must judge the call: a rank requests it, or two ranks disagree about a share.
     pub fn of(largest: &[i64]) -> Result<Self, PassReason> {
         let [0, n_bytes, most, least, pairs @ ..] = largest else {
             return Err(PassReason::Argument);
@@ -75,10 +78,10 @@ impl AgreedCall {
     }
 }
 
-/// All of these together.
+/// Returns the sum of these numbers.
 ///
 /// # Errors
-/// MPI is to judge the call: there are more than a number can say.
+/// The sum overflows, so MPI must judge the call.
 pub(crate) fn total(numbers: &[usize]) -> Result<usize, PassReason> {
     numbers.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or(PassReason::Argument)
 }

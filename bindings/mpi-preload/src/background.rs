@@ -1,14 +1,14 @@
-//! Which communicators have calls under way that nobody waits for in them.
+//! Communicators that have non-blocking calls in progress.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::comm_state::{CommState, ReadyComm, SharedCommState, locked};
 
-/// Them, and whether somebody is moving them along.
+/// These communicators, and a lock for the thread that advances their calls.
 ///
-/// Moving them along calls MPI, which calls back to have them moved along: that, and other threads
-/// that come meanwhile, find it is being done.
+/// Advancing a call enters MPI, which may call back to advance calls. The lock turns such a nested
+/// call into a no-op, and also a call by another thread at the same time.
 #[derive(Default)]
 pub(crate) struct Background {
     active: Mutex<Vec<SharedCommState>>,
@@ -17,7 +17,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// One has a call under way.
+    /// Adds a communicator that has a call in progress.
     pub(crate) fn add(&self, shared: &SharedCommState) {
         let mut active = locked(&self.active);
         if !active.iter().any(|known| Arc::ptr_eq(known, shared)) {
@@ -26,22 +26,23 @@ impl Background {
         self.n_active.store(active.len(), Ordering::Release);
     }
 
-    /// One has none any more.
+    /// Removes a communicator whose calls are complete.
     pub(crate) fn remove(&self, shared: &SharedCommState) {
         let mut active = locked(&self.active);
         active.retain(|known| !Arc::ptr_eq(known, shared));
         self.n_active.store(active.len(), Ordering::Release);
     }
 
-    /// Has `step` move each along, which says whether it moved, unless its lock is held: whoever
-    /// has it drives its calls, or holds it for a moment. Whether one moved.
+    /// Calls `step` for each communicator; `step` returns whether it made progress. Skips
+    /// communicators whose lock is held: the holder advances the calls itself, or releases the lock
+    /// soon. Returns whether any made progress.
     pub(crate) fn advance(&self, step: impl Fn(&mut ReadyComm) -> bool) -> bool {
         if self.n_active.load(Ordering::Acquire) == 0 {
             return false;
         }
         let _moving = match self.moving.try_lock() {
             Err(TryLockError::WouldBlock) => return false,
-            // Poisoned or not.
+            // Locked, whether the lock is poisoned or not.
             locked => locked,
         };
         let (mut moved, mut next) = (false, 0);

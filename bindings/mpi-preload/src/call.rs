@@ -1,4 +1,4 @@
-//! A collective as the program called it.
+//! A collective call with the arguments of the program.
 
 use std::ffi::{c_int, c_void};
 use std::iter;
@@ -17,49 +17,50 @@ use crate::ffi::memory::{ArrayRegion, ArrayRegions, KeptType};
 use crate::rules::MatchedNames;
 use crate::signature::{BaseType, Signature};
 
-/// A buffer with its count and datatype, as passed.
+/// A buffer argument with its count and datatype.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferArgs {
-    /// Where it begins, or `MPI_IN_PLACE`.
+    /// Address of the buffer, or `MPI_IN_PLACE`.
     pub start: *mut c_void,
-    /// How many values, or a negative number, which MPI is to refuse.
+    /// Number of values. MPI must refuse a negative number.
     pub count: i64,
-    /// Of which type.
+    /// Datatype of the values.
     pub datatype: MpiHandle,
-    /// Where ranks' shares differ, how many values each has.
+    /// Number of values in each rank's share, if the shares differ.
     pub counts: Option<CountArray>,
-    /// And where each begins, in values of the datatype; `None`: one after the other.
+    /// Displacement of each share, in values of the datatype; `None` if the shares are contiguous.
     pub displs: Option<CountArray>,
 }
 
-/// A collective with its arguments. What a function lacks is as in its row of the table of entries.
+/// A collective with its arguments. `each_function!` lists the arguments that each function has;
+/// the other fields are unused.
 #[derive(Clone, Copy, Debug)]
 pub struct MpiCall {
-    /// Which.
+    /// Collective operation.
     pub collective: Collective,
-    /// What is sent.
+    /// Buffer to send.
     pub send: BufferArgs,
-    /// What is received; of a broadcast, its buffer.
+    /// Buffer to receive into, or the only buffer of a broadcast.
     pub recv: BufferArgs,
-    /// The operation.
+    /// Reduction operation.
     pub op: MpiHandle,
-    /// The root.
+    /// Root rank.
     pub root: c_int,
-    /// The communicator.
+    /// Communicator.
     pub comm: MpiHandle,
-    /// Of one that the program does not wait for in the call, where the request goes.
+    /// Destination of the request; `None` for a blocking call.
     pub request: Option<RequestPointer>,
 }
 
-/// Datatypes of ours that a call uses.
+/// Copies of the datatypes that a call uses.
 pub(crate) type KeptTypes = Vec<KeptType>;
 
-/// Which of a rank's buffers count.
+/// Position of this rank in a call, which determines the buffers that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RankRole {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    /// `None` of collectives without one.
+    /// `None` for collectives without a root.
     pub(crate) root: Option<usize>,
 }
 
@@ -69,24 +70,24 @@ impl RankRole {
     }
 }
 
-/// A call that may be taken, its arguments checked.
+/// A call with checked arguments, which Foldwire may take.
 pub(crate) struct CheckedCall {
     pub(crate) role: RankRole,
     pub(crate) op: Option<OpCode>,
-    /// The bytes of ranks' shares, where they differ and all ranks know them.
+    /// Bytes of each rank's share, if the shares differ and all ranks know them.
     shares: Option<Vec<usize>>,
     pub(crate) is_in_place: bool,
-    /// What the values are.
+    /// Element type; `None` if there are several.
     base: Option<BaseType>,
-    /// Bytes of the logical array.
+    /// Bytes of the whole logical array.
     n_bytes: usize,
 }
 
 impl MpiCall {
-    /// Checks what the decision needs.
+    /// Checks the arguments on which the decision depends.
     ///
     /// # Errors
-    /// Why MPI is to judge it.
+    /// The reason why MPI must judge the call.
     pub(crate) fn checked(
         &self,
         mpi: &dyn MpiApi,
@@ -112,7 +113,7 @@ impl MpiCall {
         };
         let Signature { base, n_bytes: each, is_own, .. } =
             mpi.signature(counted.datatype).map_err(|_| PassReason::Argument)?;
-        // MPI's operations are for MPI's own types.
+        // MPI defines its operations for predefined datatypes only.
         if reduces(self.collective) && !is_own {
             return Err(PassReason::Type);
         }
@@ -131,10 +132,10 @@ impl MpiCall {
         Ok(CheckedCall { role, op, shares, is_in_place, base, n_bytes })
     }
 
-    /// Finds what the MPI library would refuse by itself, on this rank alone.
+    /// Searches for errors that the MPI library would detect on this rank alone.
     ///
     /// # Errors
-    /// It is to refuse it, then.
+    /// The MPI library would refuse the call.
     fn check_sides(&self, mpi: &dyn MpiApi, role: RankRole) -> Result<(), PassReason> {
         let mut is_own = true;
         let used = self.sides(mpi, role);
@@ -148,10 +149,10 @@ impl MpiCall {
             if side.datatype == mpi.handles().datatype_null {
                 return Err(PassReason::Argument);
             }
-            // An error also where nobody has committed it.
+            // This fails for an uncommitted datatype, too.
             let signature = mpi.signature(side.datatype).map_err(|_| PassReason::Argument)?;
             is_own &= signature.is_own;
-            // Absolute addresses are in types that the program has made.
+            // A null pointer is valid with a derived datatype that contains absolute addresses.
             if side.start.is_null() && side.counts.is_none() && signature.is_own {
                 return Err(PassReason::Argument);
             }
@@ -163,7 +164,7 @@ impl MpiCall {
         Ok(())
     }
 
-    /// True if this rank's own share is sent from where it is received.
+    /// Returns whether this rank would send its own share from where it receives it.
     fn is_aliased(&self, mpi: &dyn MpiApi, role: RankRole) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         if send.datatype != recv.datatype {
@@ -206,24 +207,24 @@ impl MpiCall {
         match self.collective {
             Collective::Scatter => role.is_root() && self.recv.start.addr() == in_place,
             Collective::Broadcast => false,
-            // Of a reduction the root's, of a gather too.
+            // Only the root can be in place.
             _ if self.is_rooted() => role.is_root() && self.send.start.addr() == in_place,
             _ => self.send.start.addr() == in_place,
         }
     }
 
-    /// Whether each rank knows only a part of what the call is about.
+    /// Returns whether each rank knows only a part of the call's counts.
     pub(crate) const fn is_known_in_part(&self) -> bool {
         matches!(self.collective, Collective::Gather | Collective::Scatter | Collective::AllToAll)
             && (self.send.counts.is_some() || self.recv.counts.is_some())
     }
 
-    /// Of how many shares the ranks tell each other the lengths.
+    /// Number of shares whose lengths the ranks must exchange.
     pub(crate) fn n_shared_lengths(&self, size: usize) -> usize {
         if self.is_rooted() { size } else { 0 }
     }
 
-    /// Which of what is sent and received MPI looks at here.
+    /// Returns whether MPI uses the send buffer and the receive buffer on this rank.
     fn sides(&self, mpi: &dyn MpiApi, role: RankRole) -> [bool; 2] {
         let has_both = !self.is_in_place(mpi, role);
         match self.collective {
@@ -234,11 +235,11 @@ impl MpiCall {
         }
     }
 
-    /// The same call for as long as what comes with it is there: the program may free its datatypes
-    /// before the call is carried out.
+    /// Copies the call and its datatypes, since the program may free its datatypes before the call
+    /// runs.
     ///
     /// # Errors
-    /// Why MPI is to judge it.
+    /// The reason why MPI must judge the call.
     pub(crate) fn with_kept_types(
         &self,
         mpi: &'static dyn MpiApi,
@@ -256,10 +257,10 @@ impl MpiCall {
         Ok((call, kept))
     }
 
-    /// What this rank knows of such a call.
+    /// Returns the part of the call that this rank knows.
     ///
     /// # Errors
-    /// Why MPI is to judge it.
+    /// The reason why MPI must judge the call.
     pub(crate) fn view(
         &self,
         mpi: &dyn MpiApi,
@@ -304,7 +305,7 @@ impl MpiCall {
         Ok(view)
     }
 
-    /// Such a call after the ranks have told each other.
+    /// Combines the call with the result of the agreement.
     pub(crate) fn agreed(
         &self,
         mpi: &dyn MpiApi,
@@ -317,14 +318,15 @@ impl MpiCall {
         Ok(CheckedCall { role, op: None, shares: Some(shares), is_in_place, base, n_bytes })
     }
 
-    /// Whether what MPI says of ranks' shares is there at this rank: in a gather or a scatter at
-    /// the root only.
+    /// Returns whether the arrays of counts are significant on this rank. In a gather or scatter
+    /// they are significant on the root only.
     pub(crate) fn has_shares_at(&self, rank: usize) -> bool {
         !matches!(self.collective, Collective::Gather | Collective::Scatter)
             || usize::try_from(self.root) == Ok(rank)
     }
 
-    /// How many values are sent and received, for people: of shares all that are said at this rank.
+    /// Numbers of values sent and received, for log messages. Adds up all shares that this rank
+    /// knows.
     pub(crate) fn counts(&self, mpi: &dyn MpiApi) -> [i64; 2] {
         let comm = self.comm;
         let is_plain = comm != mpi.handles().comm_null && mpi.is_inter(comm) == Ok(false);
@@ -351,15 +353,15 @@ fn number(count: i64) -> Result<usize, PassReason> {
 }
 
 impl BufferArgs {
-    /// How many values of each rank are here; `None`: of all alike.
+    /// Number of values in each rank's share; `None` if the shares have equal lengths.
     pub(crate) fn counts(&self, size: usize) -> Result<Option<Vec<usize>>, PassReason> {
         let Some(counts) = self.counts else { return Ok(None) };
         let counts = counts.read(size).ok_or(PassReason::Argument)?;
         counts.into_iter().map(number).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The bytes of each share, or of the one that is here, and what the values are. The type of
-    /// none is not looked at.
+    /// Bytes of each share (or of the only one) and the element type. Ignores the datatype if there
+    /// are no values.
     pub(crate) fn bytes(
         &self,
         mpi: &dyn MpiApi,
@@ -381,7 +383,7 @@ impl BufferArgs {
         Ok((bytes.collect::<Option<_>>().ok_or(PassReason::Argument)?, base))
     }
 
-    /// Where this rank's share begins among all, of a type of MPI's own.
+    /// Address of this rank's share in a buffer of a predefined datatype.
     fn share(&self, mpi: &dyn MpiApi, role: RankRole) -> Option<usize> {
         let first = match self.displs.or(self.counts) {
             Some(_) => *self.displs?.read(role.size)?.get(role.rank)?,
@@ -391,16 +393,16 @@ impl BufferArgs {
         Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
     }
 
-    /// Nothing yet of what is here.
+    /// An empty region at the start of the buffer.
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
     fn area(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
         let signature = mpi.signature(self.datatype)?;
-        // SAFETY: the program called a collective with this buffer, and leaves it alone until that
-        // is done.
+        // SAFETY: the program passed this buffer to a collective, and does not use it until the
+        // call is complete.
         Ok(unsafe { ArrayRegion::new(self.start, 0, self.datatype, signature) })
     }
 
-    /// So many values of the datatype from this one on.
+    /// Regions of `count` values of the datatype, beginning with value `first`.
     pub(crate) fn at(
         &self,
         mpi: &dyn MpiApi,
@@ -410,8 +412,8 @@ impl BufferArgs {
         ArrayRegions::new(mpi, &self.area(mpi)?, iter::once((count, first as isize)))
     }
 
-    /// What is here: shares of these ranks by their counts and places, which were checked, or the
-    /// one that there is.
+    /// Regions of the shares of these ranks, by the checked counts and displacements, or of the
+    /// only share.
     pub(crate) fn areas(
         &self,
         mpi: &dyn MpiApi,
@@ -433,13 +435,13 @@ impl BufferArgs {
 }
 
 impl CheckedCall {
-    /// How many values of this type each rank's share has.
+    /// Number of values of this type in each rank's share.
     pub(crate) fn shares<T>(&self) -> Option<Vec<usize>> {
         let shares = self.shares.as_ref()?;
         Some(shares.iter().map(|n_bytes| n_bytes / size_of::<T>()).collect())
     }
 
-    /// What the decision hangs on.
+    /// Facts on which the decision depends.
     pub(crate) const fn decision_input(
         &self,
         collective: Collective,

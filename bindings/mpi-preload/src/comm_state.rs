@@ -1,15 +1,18 @@
-//! What we keep beside each of the program's communicators: whether its ranks are ours, and, once a
-//! call is long enough, a communicator of ours between the same ranks.
+//! State that Foldwire keeps for each communicator of the program: whether its calls may be taken,
+//! and Foldwire's own communicator between the same ranks.
 //!
-//! A number is kept as an attribute that copies do not get, so that it goes when the communicator
-//! does, and one that MPI gives the same handle later is another. Ours is made at the first call
-//! that is waited for and may be taken, or that follows one that might have been but is not waited
-//! for, since libraries have room for few.
+//! A number identifies the state. It is an MPI attribute that copies do not inherit, so it vanishes
+//! with the communicator. A later communicator with the same handle gets a new state.
 //!
-//! *Strangers.* Ranks of this `MPI_COMM_WORLD` have met in `MPI_Init` and compared their settings.
-//! Nobody knows that of other processes, which the program may have spawned, accepted or joined. A
-//! communicator with such ranks, however it came about, is the MPI library's. Each rank finds that
-//! out by itself, and all find the same: ranks of two worlds are strangers to each other.
+//! MPI libraries support few communicators, so Foldwire's own is created late: at the first
+//! blocking call that may be taken, or at the first blocking call after a non-blocking one that
+//! could have been taken.
+//!
+//! *Ranks of other worlds.* The ranks of this `MPI_COMM_WORLD` have met in `MPI_Init` and compared
+//! their settings. Spawned, accepted or joined processes have not. So all calls on a communicator
+//! with such processes go to the MPI library. Each rank detects this without communication, and all
+//! ranks reach the same result: if two ranks belong to different worlds, each sees the other as
+//! foreign.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,41 +31,42 @@ use crate::queue::CallQueue;
 use crate::rules::{MatchedNames, RuleList};
 use crate::transport::PreloadEndpoint;
 
-/// A communicator's, for the one thread that may call its collectives.
+/// State of a communicator. MPI allows only one thread at a time to call its collectives.
 pub(crate) type SharedCommState = Arc<Mutex<CommState>>;
 
-/// How far a communicator has come.
+/// Whether calls on a communicator can be taken.
 pub(crate) enum CommState {
-    /// All its calls are passed on.
+    /// All calls go to the MPI library.
     PassedOn(PassReason),
-    /// No call was long enough yet.
+    /// No call was long enough yet, so there is no Foldwire communicator.
     Pending(PendingComm),
-    /// Ours is there.
+    /// The Foldwire communicator exists.
     Ready(Box<ReadyComm>),
 }
 
-/// What is known of a communicator without one of ours.
+/// Facts about a communicator without a Foldwire communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingComm {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    /// Whether a call that was not waited for would have been taken.
+    /// True after a non-blocking call that could have been taken.
     pub(crate) is_setup_due: bool,
 }
 
-/// A communicator of ours.
+/// A Foldwire communicator between the ranks of a communicator of the program.
 pub(crate) struct ReadyComm {
-    /// Calls that are not waited for. They go before the communicator.
+    /// Non-blocking calls. Declared first, so that they are dropped before the communicator.
     pub(crate) queue: CallQueue,
     pub(crate) comm: FoldwireComm,
-    /// The same to MPI, whose collectives on it meet none of our messages.
+    /// MPI's handle of the same communicator. Collectives on it do not interfere with Foldwire's
+    /// point-to-point messages.
     pub(crate) raw: MpiHandle,
     pub(crate) placement: RankPlacement,
-    /// Which rows of the rules its name fits.
+    /// Rows of the rules that the communicator's name matches.
     pub(crate) names: MatchedNames,
 }
 
-/// All of them, by their numbers, which begin with 1.
+/// States of all communicators, by their numbers from 1 on.
 #[derive(Default)]
 pub(crate) struct CommStates {
     all: Mutex<BTreeMap<usize, SharedCommState>>,
@@ -70,12 +74,13 @@ pub(crate) struct CommStates {
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic has left is passed on or fails; nothing of it is unsafe.
+    // After a panic, calls are passed on or fail. No `unsafe` code relies on this data.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CommStates {
-    /// That of a communicator, made at its first collective. No rank hears of another in this.
+    /// Returns the state of a communicator, and creates it at the first collective. Involves no
+    /// other rank.
     pub(crate) fn of(
         &self,
         mpi: &dyn MpiApi,
@@ -93,18 +98,18 @@ impl CommStates {
         Ok(state)
     }
 
-    /// Takes out that of a communicator that is about to be freed.
+    /// Removes and returns the state of a communicator that the program is about to free.
     pub(crate) fn take(&self, mpi: &dyn MpiApi, comm: MpiHandle) -> Option<SharedCommState> {
         let number = mpi.comm_number(comm).ok()??;
         locked(&self.all).remove(&number)
     }
 
-    /// Takes out the one that was made first.
+    /// Removes and returns the oldest state.
     pub(crate) fn take_first(&self) -> Option<SharedCommState> {
         locked(&self.all).pop_first().map(|(_, state)| state)
     }
 
-    /// All of them, in the order in which they were made.
+    /// All states in the order of their creation.
     pub(crate) fn all(&self) -> Vec<SharedCommState> {
         locked(&self.all).values().cloned().collect()
     }
@@ -122,7 +127,7 @@ impl CommState {
         Ok(Self::Pending(PendingComm { rank, size, is_setup_due: false }))
     }
 
-    /// Sees that ours is there. All ranks call it at the same call.
+    /// Creates the Foldwire communicator if possible. All ranks call this at the same collective.
     pub(crate) fn set_up(
         &mut self,
         mpi: &'static dyn MpiApi,
@@ -133,7 +138,7 @@ impl CommState {
         let fitting =
             if rules.have_names() { rules.matching_names(&mpi.comm_name(comm)?) } else { 0 };
         let ready = ReadyComm::new(mpi, comm, (rank, size), MatchedNames::Known(fitting));
-        // The smallest of a number and of its complement: the smallest and the largest.
+        // The minimum of the complements is the complement of the maximum.
         let mut smallest = [i64::from(ready.is_ok()), fitting, !fitting];
         mpi.all_reduce(comm, &mut smallest, OpCode::Min)?;
         let [all_ready, least, most] = smallest;
@@ -144,12 +149,12 @@ impl CommState {
         Ok(())
     }
 
-    /// True if the next call that is waited for is to bring ours up.
+    /// True if the next blocking call should create the Foldwire communicator.
     pub(crate) const fn is_setup_due(&self) -> bool {
         matches!(self, Self::Pending(PendingComm { is_setup_due: true, .. }))
     }
 
-    /// The rank and the number of ranks, or why all calls are passed on.
+    /// Returns this rank and the number of ranks, or the reason why all calls are passed on.
     pub(crate) fn rank_and_size(&self) -> Result<(usize, usize), PassReason> {
         match self {
             Self::PassedOn(reason) => Err(*reason),
@@ -158,7 +163,7 @@ impl CommState {
         }
     }
 
-    /// Ours, or why calls are passed on.
+    /// Returns the Foldwire communicator, or the reason why calls are passed on.
     pub(crate) fn ready(&mut self) -> Result<&mut ReadyComm, PassReason> {
         match self {
             Self::PassedOn(reason) => Err(*reason),
@@ -169,7 +174,7 @@ impl CommState {
 }
 
 impl ReadyComm {
-    /// `Err` on all ranks, or as good as that: the caller asks them.
+    /// `Err` here need not mean `Err` on all ranks. The caller compares the results of all ranks.
     fn new(
         mpi: &'static dyn MpiApi,
         comm: MpiHandle,
@@ -183,7 +188,7 @@ impl ReadyComm {
             mpi.all_reduce(raw, &mut nodes, OpCode::Min)
         });
         let is_near = nodes.iter().all(|&node| node == 0);
-        // It frees the communicator, whatever was found.
+        // Frees `raw` when dropped, also after an error.
         let private = PrivateComm::new(mpi, raw, rank, nodes);
         found.map_err(drop)?;
         let options = Options::default();
@@ -193,21 +198,23 @@ impl ReadyComm {
         let hand_over = others.all(|other| messages.shares_memory_with(other));
         let placement = RankPlacement::of(size, is_near, hand_over);
         let endpoint = PreloadEndpoint::new(messages, options).map_err(drop)?;
-        // Ranks of a program may come as late as they like; MPI has no limit either.
+        // Like MPI, wait without limit for ranks that call late.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
         Ok(Self { queue: CallQueue::default(), comm, raw, placement, names })
     }
 }
 
-/// Longest that ranks may give to [`all_gather`].
+/// Largest number of bytes that a rank may pass to [`all_gather`].
 const MAX_GIVEN_BYTES: usize = 63;
-/// Bytes of it in a number: none is as large as what others have there.
+/// Bytes in each number. With 7 bytes a number is less than `i64::MAX`, the filler of the other
+/// ranks.
 const BYTES_PER_NUMBER: usize = 7;
-/// Numbers of each rank: first how many bytes.
+/// Numbers for each rank. The first one is the number of bytes.
 const N_NUMBERS: usize = 1 + MAX_GIVEN_BYTES / BYTES_PER_NUMBER;
 
-/// What each rank has given, by the library's reduction, which every library has.
+/// Gathers `mine` of all ranks by `MPI_Allreduce`, which is the only collective that Foldwire needs
+/// from the library here.
 fn all_gather(
     mpi: &'static dyn MpiApi,
     comm: MpiHandle,

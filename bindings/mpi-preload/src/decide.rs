@@ -1,10 +1,10 @@
-//! Which calls Foldwire takes. Pure: no MPI, and nothing but what MPI makes equal on all ranks of a
-//! call, so that all of them go the same way.
+//! Decides which calls Foldwire takes. Pure: uses no MPI, and only facts that are equal on all
+//! ranks of a call. So all ranks decide alike.
 //!
-//! That is the collective, the type signature of the whole array (not the handle of the type, nor
-//! its layout, in which ranks may differ), the operation, the communicator and the root; and the
-//! settings, on which the ranks have agreed (`shadow`). Where MPI makes less equal, the ranks tell
-//! each other first ([`agree`](crate::agree)).
+//! These facts are the collective, the type signature of the whole array, the operation, the
+//! communicator, the root, and the settings, which the ranks have compared (`init_barrier`).
+//! Handles and layouts of datatypes may differ between ranks, so they have no influence. Where MPI
+//! guarantees less, the ranks first exchange what they know ([`agree`](crate::agree)).
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
@@ -13,14 +13,14 @@ use crate::rules::MatchedNames;
 use crate::settings::{Settings, TransferMode};
 use crate::signature::BaseType;
 
-/// A collective that is wrapped.
+/// A collective that Foldwire can take.
 #[derive(Debug)]
 pub struct CollectiveRow {
-    /// Which.
+    /// Collective operation.
     pub collective: Collective,
-    /// How the variable of its bound ends.
+    /// Suffix of the environment variable for its bound.
     pub variable: &'static str,
-    /// MPI's name.
+    /// Name in MPI, without `MPI_`.
     pub name: &'static str,
     /// Whether it combines values.
     pub reduces: bool,
@@ -35,7 +35,7 @@ const fn row(
     CollectiveRow { collective, variable, name, reduces }
 }
 
-/// The collectives that are wrapped.
+/// Collectives that Foldwire can take.
 pub const COLLECTIVES: [CollectiveRow; 8] = [
     row(Collective::AllReduce, "ALLREDUCE", "Allreduce", true),
     row(Collective::Broadcast, "BCAST", "Bcast", false),
@@ -47,45 +47,45 @@ pub const COLLECTIVES: [CollectiveRow; 8] = [
     row(Collective::AllToAll, "ALLTOALL", "Alltoall", false),
 ];
 
-/// What is known of a call.
+/// Facts about a call on which the decision depends.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionInput {
-    /// The collective.
+    /// Collective operation.
     pub collective: Collective,
-    /// What the values are; `None`: of several kinds.
+    /// Element type; `None` if there are several.
     pub base: Option<BaseType>,
-    /// Bytes of the values of the logical array: what one rank has before or after the call,
-    /// whichever is more.
+    /// Bytes of the whole logical array: a rank's data before or after the call, whichever is more.
     pub n_bytes: usize,
-    /// The operation of one that reduces; `None`: not one of MPI's, or not one that Foldwire has.
+    /// Operation of a reduction; `None` if the program defined it or Foldwire lacks it.
     pub op: Option<OpCode>,
-    /// Where the ranks are.
+    /// Location of the ranks.
     pub placement: RankPlacement,
-    /// Which rows of the rules the communicator's name fits.
+    /// Rows of the rules that the communicator's name matches.
     pub names: MatchedNames,
 }
 
-/// More ranks of one node than these have not been measured.
+/// Largest number of ranks on one node for which handing frames over was measured.
 const MOST_SHARED: usize = 8;
 
-/// Where the ranks of a communicator are.
+/// Location of a communicator's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankPlacement {
-    /// All share memory, and hand frames over in it.
+    /// All ranks share memory and hand frames over in it.
     Shared,
-    /// All share memory, and the library copies messages through it.
+    /// All ranks share memory, and the MPI library copies messages through it.
     Near,
-    /// They are two, with a network between them.
+    /// Two ranks with a network between them.
     Pair,
-    /// More than two, some of which have a network between them.
+    /// More than two ranks, some with a network between them.
     Far,
 }
 
 impl RankPlacement {
-    /// All places in which they can be.
+    /// All placements.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Near, Self::Pair, Self::Far];
 
-    /// So many ranks, of which all are on one node or not, and all hand frames over there or not.
+    /// Returns the placement of `size` ranks: `is_near` if all are on one node, `hand_over` if all
+    /// of them hand frames over in shared memory.
     #[must_use]
     pub const fn of(size: usize, is_near: bool, hand_over: bool) -> Self {
         match (is_near, size) {
@@ -97,35 +97,35 @@ impl RankPlacement {
     }
 }
 
-/// Why a call is passed on.
+/// Reason why a call is passed on to the MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PassReason {
-    /// The settings say so.
+    /// The settings turn Foldwire off for this call.
     Off,
-    /// It is too short to pay.
+    /// The call is too short to become faster.
     Short,
-    /// Values of this type, or of several.
+    /// Foldwire does not support the element type, or there are several.
     Type,
-    /// The operation is the program's own, or one that Foldwire does not have.
+    /// The program defined the operation, or Foldwire lacks it.
     Operation,
-    /// Values would travel as they are, and nothing is reduced or there are but two nodes.
+    /// Values would travel uncompressed, and the call reduces nothing or has only two nodes.
     NoGain,
-    /// An intercommunicator, or one of a single rank.
+    /// The communicator is an intercommunicator, or has a single rank or ranks of another world.
     Communicator,
-    /// The ranks' settings disagree, or there was no room for messages of ours.
+    /// The ranks' settings differ, or MPI could not create another communicator.
     Disagreement,
-    /// An argument that MPI is to judge.
+    /// MPI must judge an argument.
     Argument,
-    /// It is not waited for, and the communicator has none of ours yet, which only a call that is
-    /// waited for can make.
+    /// The call is non-blocking, and only a blocking call can create the missing Foldwire
+    /// communicator.
     NotReady,
-    /// It is not waited for, and the library has no way to move it along.
+    /// The call is non-blocking, and the library offers no way to advance it.
     NoProgress,
 }
 
 impl PassReason {
-    /// All of them, in the order of their numbers.
+    /// All reasons in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Off,
         Self::Short,
@@ -139,7 +139,7 @@ impl PassReason {
         Self::NoProgress,
     ];
 
-    /// In a word.
+    /// Name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -157,10 +157,11 @@ impl PassReason {
     }
 }
 
-/// The fewest bytes of a call of this collective that may be taken, whatever else the call is.
+/// Returns the smallest number of bytes with which a call of this collective may be taken, whatever
+/// else the call is.
 ///
 /// # Errors
-/// Why none is taken.
+/// The reason why no call of this collective is taken.
 pub fn smallest_taken(collective: Collective, settings: &Settings) -> Result<usize, PassReason> {
     let reduces = reduces(collective);
     let rules = settings.rules.any_of(collective);
@@ -169,7 +170,7 @@ pub fn smallest_taken(collective: Collective, settings: &Settings) -> Result<usi
     let (mut smallest_taken, mut reason) = (None, PassReason::Off);
     for (mode, first, last) in modes.filter(|&(mode, ..)| mode != TransferMode::Off) {
         reason = PassReason::NoGain;
-        // Integers go as they are, whatever the way.
+        // Integers travel uncompressed in every mode.
         for mode in [mode, TransferMode::Raw]
             .into_iter()
             .filter(|&mode| reduces || mode != TransferMode::Raw)
@@ -184,7 +185,7 @@ pub fn smallest_taken(collective: Collective, settings: &Settings) -> Result<usi
     smallest_taken.ok_or(reason)
 }
 
-/// Where a collective is in [`COLLECTIVES`].
+/// Index of a collective in [`COLLECTIVES`].
 pub(crate) const fn index_of(collective: Collective) -> usize {
     let mut at = 0;
     while at < COLLECTIVES.len() - 1 && COLLECTIVES[at].collective as u8 != collective as u8 {
@@ -193,28 +194,29 @@ pub(crate) const fn index_of(collective: Collective) -> usize {
     at
 }
 
-/// True if the collective combines values.
+/// Returns whether the collective combines values.
 pub(crate) const fn reduces(collective: Collective) -> bool {
     COLLECTIVES[index_of(collective)].reduces
 }
 
-/// Decides about a call, on a communicator whose name is known: Foldwire takes it, this way.
+/// Decides about a call on a communicator whose name is known. Returns the mode in which Foldwire
+/// takes the call.
 ///
 /// # Errors
-/// Why it is the MPI library's.
+/// The reason why the call goes to the MPI library.
 pub fn decide(input: &DecisionInput, settings: &Settings) -> Result<TransferMode, PassReason> {
-    // Nothing is unknown, so there is one.
+    // With a known name there is exactly one route.
     routes(input, settings).pop().unwrap_or(Err(PassReason::Off))
 }
 
-/// Why a call is passed on wherever the ranks are and whatever the communicator's name is, neither
-/// of which is known before ours is made.
+/// Returns the reason why a call is passed on for every placement and every communicator name, if
+/// there is one. Both are unknown until the Foldwire communicator exists.
 pub(crate) fn certain_pass_reason(
     input: &DecisionInput,
     settings: &Settings,
 ) -> Option<PassReason> {
     let mut reason = None;
-    // The last reason is that of ranks that share memory.
+    // In this order the reason for ranks that share memory comes last and is reported.
     for placement in RankPlacement::ALL.into_iter().rev() {
         for route in
             routes(&DecisionInput { placement, names: MatchedNames::Unknown, ..*input }, settings)
@@ -225,7 +227,7 @@ pub(crate) fn certain_pass_reason(
     reason
 }
 
-/// What all rows that may fit say. The last row fits for certain.
+/// Routes by all rows that may match, and by the settings if no row matches for certain.
 fn routes(input: &DecisionInput, settings: &Settings) -> Vec<Result<TransferMode, PassReason>> {
     let (rules, is_certain) =
         settings.rules.of((input.collective, input.base, input.n_bytes), input.names);
@@ -234,7 +236,7 @@ fn routes(input: &DecisionInput, settings: &Settings) -> Vec<Result<TransferMode
     modes.map(|(mode, first)| route(input, settings, mode, first)).collect()
 }
 
-/// By a way, of calls from so many bytes on if that is said.
+/// Route in one mode, for calls of at least `first` bytes if that is given.
 fn route(
     input: &DecisionInput,
     settings: &Settings,
@@ -246,7 +248,7 @@ fn route(
         return Err(PassReason::Off);
     }
     let is_float = input.base.is_some_and(BaseType::is_float);
-    // Codecs are for floats, and keep no bound on products.
+    // Codecs support floats only, and cannot bound the error of products.
     let mode = match mode {
         TransferMode::Lossy(_) if input.op == Some(OpCode::Prod) => TransferMode::Raw,
         _ if is_float => mode,
@@ -262,8 +264,8 @@ fn route(
         return Err(PassReason::Type);
     }
     match (reduces, input.op, mode) {
-        // Which of two numbers is less, one of them NaN or both zero, is the library's to say, and
-        // hangs on their order there. A call that promises exact values is to give the library's.
+        // If an operand is NaN or both are zeros, the result of the library depends on the order of
+        // the operands. An exact call must give the library's result.
         (true, Some(OpCode::Min | OpCode::Max), TransferMode::Raw | TransferMode::Lossless)
             if is_float =>
         {

@@ -1,7 +1,7 @@
-//! Carrying a call out that was taken: which of core's collectives it is, on which buffers.
+//! Executes taken calls: selects Foldwire's collective and the buffers.
 //!
-//! A call is made ready when the program makes it, begun when it is its turn, and finished when it
-//! is done. One that the program waits for in the call does all three at once.
+//! A call is prepared when the program makes it, started when the calls before it are complete, and
+//! finished when it is done. A blocking call does all three at once.
 
 use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
@@ -17,46 +17,46 @@ use crate::settings::{Settings, TransferMode};
 use crate::signature::BaseType;
 use crate::transport::PreloadEndpoint;
 
-/// A communicator of ours.
+/// Foldwire's communicator over MPI messages.
 pub(crate) type FoldwireComm = SharedCommunicator<'static, PreloadEndpoint>;
 
-/// Begins a call that was made ready.
+/// Starts a prepared call.
 pub(crate) type PreparedCall =
     Box<dyn FnOnce(&FoldwireComm) -> Result<Box<dyn RunningStep>, CallError>>;
 
-/// A call under way, or a step of one.
+/// A running call, or one step of it.
 pub(crate) trait RunningStep {
-    /// Whether it is done, as far as its communicator has been driven.
+    /// Returns whether the step is done, as far as its communicator was driven.
     fn is_done(&self) -> bool;
 
-    /// Waits until it is, and sees that what has come is where the program wants it.
+    /// Waits for the step, and stores the results in the program's buffer.
     fn finish(self: Box<Self>, mpi: &dyn MpiApi) -> Result<StepOutcome, NotExecuted>;
 }
 
-/// What follows a step.
+/// Result of a step: the next step, or the executed call.
 pub(crate) enum StepOutcome {
     Continue(PreparedCall),
     Done(ExecutedCall),
 }
 
-/// What became of a call.
+/// Result of a call.
 pub(crate) type CallOutcome = Result<ExecutedCall, NotExecuted>;
 
-/// A call was carried out, this way.
+/// A call that Foldwire executed.
 pub(crate) struct ExecutedCall {
     pub(crate) mode: TransferMode,
     pub(crate) report: Box<Report>,
 }
 
-/// What happens in place of that.
+/// Alternatives to an executed call.
 pub(crate) enum NotExecuted {
-    /// The MPI library carries the call out, or has done so.
+    /// The MPI library must execute the call, or has done so.
     Pass(PassReason),
-    /// It fails.
+    /// The call fails.
     Fail(CallError),
 }
 
-/// Why a call that was taken failed.
+/// Error of a call that was taken.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("{0}")]
@@ -87,7 +87,7 @@ impl<F: Into<CallError>> From<F> for NotExecuted {
     }
 }
 
-/// All steps of a call, waiting for each.
+/// Runs all steps of a call and waits for each.
 pub(crate) fn execute(
     prepared: PreparedCall,
     comm: &FoldwireComm,
@@ -96,7 +96,7 @@ pub(crate) fn execute(
     finish(prepared(comm)?, comm, mpi)
 }
 
-/// The same of one under way.
+/// Runs the remaining steps of a running call.
 pub(crate) fn finish(
     mut step: Box<dyn RunningStep>,
     comm: &FoldwireComm,
@@ -110,7 +110,7 @@ pub(crate) fn finish(
     }
 }
 
-/// Makes a call on values of this base ready to be carried out this way.
+/// Prepares a call on values of this type in this mode.
 pub(crate) fn prepare(
     mpi: &'static dyn MpiApi,
     call: &MpiCall,
@@ -136,23 +136,24 @@ struct CallContext<'c> {
     settings: &'c Settings,
 }
 
-/// The buffers of a call.
+/// Buffers of a call.
 struct HeldBuffers<T> {
     send: ArrayValues<T>,
     recv: ArrayValues<T>,
-    /// Where what is received goes.
+    /// Destination of the received values.
     to: ArrayRegions,
 }
 
-/// What a call under way reads beside its buffers.
+/// Counts that a running call borrows.
 struct HeldCounts {
-    /// Of each rank's share; of an all-to-all, of what is sent.
+    /// Length of each rank's share; in an all-to-all, of what this rank sends.
     shares: Option<Box<[usize]>>,
-    /// Of an all-to-all.
+    /// Lengths of what this rank receives in an all-to-all.
     received: Box<[usize]>,
 }
 
-/// A call under way on values of one type. It goes before the counts that it reads.
+/// Running call on elements of one type. Declared before `_counts`, so that `pending` is dropped
+/// before the counts that it borrows.
 struct TypedStep<T: Plain> {
     pending: Pending<'static, PreloadEndpoint, T, ArrayValues<T>>,
     to: ArrayRegions,
@@ -179,7 +180,8 @@ impl CallContext<'_> {
         let counts = self.counts::<T>()?;
         let (size, is_root) = (role.size, role.is_root());
         let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
-        // A rank that does not send what all expect sends as much, or they would wait.
+        // If this rank's count is wrong, it still sends as many values as its peers expect. They
+        // would wait forever otherwise.
         let n_expected = match (call.collective, &counts.shares) {
             _ if in_place => n_send,
             (Collective::AllGather, Some(shares)) => shares[role.rank],
@@ -192,7 +194,8 @@ impl CallContext<'_> {
         if !is_as_expected {
             send = send.resized(n_expected);
         }
-        // The root of a scatter whose own share is not as long as the others' gets none.
+        // The root of a scatter receives nothing if its own share has another length than the
+        // others.
         let is_even_scatter = call.collective == Collective::Scatter && counts.shares.is_none();
         if is_even_scatter && is_root && !in_place && n_recv != n_send / size {
             is_as_expected = false;
@@ -224,7 +227,7 @@ impl CallContext<'_> {
             };
             let window = match collective {
                 Collective::Broadcast => Window::Whole,
-                // In place what is sent was copied.
+                // In place, `send` holds a copy of the input.
                 Collective::ReduceScatter | Collective::Gather | Collective::Scatter => Window::Own,
                 Collective::AllToAll if matches!(shares, Shares::Exchanged { .. }) => Window::Own,
                 _ if in_place => Window::Whole,
@@ -247,7 +250,7 @@ impl CallContext<'_> {
         };
         let none = ArrayRegions::default;
         let (send, recv) = (&call.send, &call.recv);
-        // What is sent, where that which is received goes, and whether what was there counts.
+        // Source, destination, and whether the old values of the destination are input.
         let (from, mut to, wants) = match call.collective {
             Collective::Broadcast => (none(), own(recv)?, is_root),
             Collective::AllReduce | Collective::Reduce if in_place => (none(), own(recv)?, true),
@@ -257,8 +260,8 @@ impl CallContext<'_> {
             Collective::ReduceScatter => {
                 let counts = recv.counts(size).ok().flatten();
                 let counts = counts.unwrap_or_else(|| vec![recv.count as usize; size]);
-                // In place the whole array lies where the result is to begin, and the rest of it
-                // stays as it is: MPI libraries leave it so.
+                // In place, the array starts where the result goes. The rest of the array keeps its
+                // values, as with MPI libraries.
                 let side = if in_place { recv } else { send };
                 let whole = side.at(mpi, 0, counts.iter().sum())?;
                 (whole, recv.at(mpi, 0, counts[rank])?, false)
@@ -269,7 +272,7 @@ impl CallContext<'_> {
             Collective::AllToAll if in_place => (all(recv)?, all(recv)?, false),
             Collective::AllToAll => (all(send)?, all(recv)?, false),
             Collective::Gather if is_root => {
-                // In place, the root's share lies where it is to be.
+                // In place, the root's share is already at its destination.
                 let from = match (in_place, recv.counts) {
                     (false, _) => own(send)?,
                     (true, Some(_)) => recv.areas(mpi, rank..rank + 1)?,
@@ -281,7 +284,7 @@ impl CallContext<'_> {
                 (from, all(recv)?, true)
             }
             Collective::Gather => (own(send)?, none(), false),
-            // In place, the root keeps its share where it lies.
+            // In place, the root's share stays where it is.
             Collective::Scatter if in_place => (all(send)?, none(), false),
             Collective::Scatter if is_root => (all(send)?, own(recv)?, false),
             _ => (none(), own(recv)?, false),
@@ -317,12 +320,12 @@ impl CallContext<'_> {
 }
 
 impl HeldCounts {
-    /// As a call under way borrows them; `None` where all shares are alike.
+    /// Borrows the counts for a running call; `None` if all shares have equal lengths.
     #[allow(unsafe_code, reason = "a call cannot say that it borrows from what it goes with")]
     fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
         let last = |counts: &[usize]| {
-            // SAFETY: they are on the heap, and stay where they are when `HeldCounts` moves. A
-            // `TypedStep`, in which they go on, drops the call that reads them first.
+            // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves. It moves
+            // into a `TypedStep`, which drops the borrowing call first.
             unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
         };
         self.shares.as_deref().map(|shares| [last(shares), last(&self.received)])

@@ -1,13 +1,13 @@
-//! All that is not safe: MPI's functions, the program's memory, and the names that are exported.
+//! All `unsafe` code: MPI's functions, the program's memory, and the exported functions.
 //!
-//! MPI's handles are pointers in some libraries and integers in others. [`abi`] has what differs;
-//! `library` calls MPI by it and shows the rest of the package one kind of handle, so that all
-//! but a thin layer is compiled once. MPI's functions are looked up by their `PMPI_` names in the
-//! library that the program has loaded, when it calls its first one: nothing of MPI is needed to
-//! build, and a library that a program loads privately (as Python does) is found as well.
+//! MPI handles are pointers in some libraries and integers in others. [`abi`] has the differences.
+//! `library` calls MPI through it and offers the other modules one handle type, so that only a thin
+//! layer is compiled for each family. MPI's functions are looked up by their `PMPI_` names at the
+//! first call, in the library that the program has loaded. So the build needs no MPI. The look-up
+//! also finds a library that a program loads privately, as Python does.
 //!
-//! What the program passes is as MPI's standard says: buffers are there and as long as counts and
-//! types say, handles are MPI's. Every `unsafe` block of an exported function rests on that.
+//! The program must call MPI as the standard requires: buffers are as long as counts and datatypes
+//! say, and handles are valid. Every `unsafe` block of an exported function relies on that.
 #![allow(unsafe_code, reason = "calls MPI, and works on the program's memory")]
 
 pub mod abi;

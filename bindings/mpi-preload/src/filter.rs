@@ -1,10 +1,10 @@
-//! Which calls are the MPI library's for certain, before anything else is asked: an entry compares
-//! two numbers, counts, and jumps. A call that is not certain is looked at (`state`).
+//! Fast filter for calls that certainly go to the MPI library. An exported function compares two
+//! numbers, increments a counter and jumps. `state` inspects the other calls.
 //!
-//! Looking at a call that is passed on here would end in the same way, by what is equal on all
-//! ranks. So ranks may differ: one passes a call on at once, another looks at the same call first.
+//! A full inspection of such a call would reach the same result, from facts that are equal on all
+//! ranks. So one rank may pass the call on here while another rank inspects it.
 //!
-//! Cost: some nanoseconds. MPI libraries reduce a single value in less than 200.
+//! This costs a few nanoseconds. MPI libraries reduce a single value in less than 200 ns.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,25 +18,25 @@ use crate::ffi::counts::CountArray;
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_KEPT_TYPES: usize = 64;
-/// Bytes of the longest types that are kept.
+/// Bytes of the longest predefined datatypes that the filters keep.
 const MAX_TYPE_BYTES: usize = 16;
 
-/// The calls of one collective that are waited for in the call, or those that are not.
+/// Filter for the blocking or the non-blocking calls of one collective.
 #[derive(Debug)]
 pub struct CallFilter {
     /// Calls of fewer bytes are passed on.
     min_bytes: AtomicU64,
-    /// Calls on fewer values of a type that is kept are passed on. 0: every call is looked at.
-    /// [`ALL_UNCOUNTED`]: all are passed on, and not counted.
+    /// Calls on fewer values of a kept datatype are passed on. 0: every call is inspected.
+    /// [`ALL_UNCOUNTED`]: all calls are passed on and not counted.
     min_values: AtomicU64,
     reason: AtomicUsize,
     n_passed: AtomicU64,
 }
 
 const ALL_UNCOUNTED: u64 = u64::MAX;
-/// More than any call has: all are passed on.
+/// Threshold above every length: all calls are passed on and counted.
 pub const ALL: u64 = u64::MAX - 1;
-/// Stands for a number of values that no argument says.
+/// In place of a number of values that the arguments do not contain.
 pub const UNKNOWN: u64 = u64::MAX - 2;
 
 impl CallFilter {
@@ -49,13 +49,13 @@ impl CallFilter {
         }
     }
 
-    /// True if all calls are passed on, and nobody counts them.
+    /// True if all calls are passed on without being counted.
     #[inline]
     pub fn passes_all_uncounted(&self) -> bool {
         self.min_values.load(Ordering::Relaxed) == ALL_UNCOUNTED
     }
 
-    /// True if a call of so many bytes is passed on.
+    /// Returns whether a call of `n_bytes` bytes is passed on.
     fn passes_bytes_uncounted(&self, n_bytes: u64) -> bool {
         self.min_values.load(Ordering::Relaxed) > 0
             && n_bytes < self.min_bytes.load(Ordering::Relaxed)
@@ -77,55 +77,56 @@ impl CallFilter {
     }
 }
 
-/// How much a call is about, as far as its arguments say it without a question to MPI.
+/// Size of a call, as far as its arguments give it without calls to MPI.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSize {
     collective: Collective,
-    /// Values of the logical array, at most.
+    /// Number of values in the logical array, or more.
     pub(crate) n_values: u64,
     pub(crate) types: [usize; 2],
-    /// An array with a number for each rank of this communicator, in place of them.
+    /// An array with a count for each rank of this communicator, used instead of `n_values`.
     pub(crate) counts: Option<(CountArray, MpiHandle)>,
 }
 
 impl CallSize {
-    /// A call of this collective, of which nothing else is said yet.
+    /// A call of this collective without arguments.
     #[must_use]
     #[inline]
     pub const fn of(collective: Collective) -> Self {
         Self { collective, n_values: 0, types: [0; 2], counts: None }
     }
 
-    /// It is on so many values.
+    /// Sets the number of values.
     #[inline]
     pub fn values(&mut self, count: impl Into<i64>) {
         self.n_values = count.into() as u64;
     }
 
-    /// It is on so many of each rank; of two numbers one may mean nothing.
+    /// Sets the number of values in each rank's share. Only the larger of two numbers counts, since
+    /// one may be insignificant.
     #[inline]
     pub fn shares(&mut self, filters: &CallFilters, count: impl Into<i64>) {
         self.n_values = self.n_values.max(filters.for_all_ranks(count.into())).min(UNKNOWN);
     }
 
-    /// The call is on values of this type, beside the one that was said.
+    /// Adds a datatype.
     #[inline]
     pub const fn datatype(&mut self, datatype: MpiHandle) {
         let [_, other] = self.types;
         self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
     }
 
-    /// It is on as many of each rank as this array says.
+    /// Sets an array with the number of values of each rank.
     #[inline]
     pub const fn counts(&mut self, counts: CountArray) {
         self.n_values = UNKNOWN;
-        // Of others each rank knows a part, and may have no array.
+        // For other collectives the array may be significant on the root only, or may be missing.
         if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
             self.counts = Some((counts, MpiHandle(0)));
         }
     }
 
-    /// On this communicator.
+    /// Sets the communicator.
     #[inline]
     pub fn comm(&mut self, comm: impl FnOnce() -> MpiHandle) {
         if let Some((_, known)) = &mut self.counts {
@@ -134,21 +135,22 @@ impl CallSize {
     }
 }
 
-/// All gates of a library. They are shut before `MPI_Init` and after `MPI_Finalize`.
+/// Filters for all collectives of a library. Before `MPI_Init` and after `MPI_Finalize` they pass
+/// on all calls without counting them.
 #[derive(Debug)]
 pub struct CallFilters {
     filters: [[CallFilter; N_COLLECTIVES]; 2],
-    /// MPI's own types that were seen. Nobody frees those.
+    /// Predefined datatypes in use. They are never freed.
     types: [AtomicUsize; N_KEPT_TYPES],
     n_ranks: AtomicU64,
-    /// True if threads may be in MPI at once, so that counting takes longer.
+    /// True if several threads may be in MPI at once, so that counters need atomic increments.
     is_shared: AtomicBool,
-    /// Communicators whose next call has to be looked at, however short it is.
+    /// Number of communicators whose next blocking call must be inspected, however short it is.
     n_setups_due: Mutex<usize>,
 }
 
 impl CallFilters {
-    /// All of them shut.
+    /// Filters that pass on all calls without counting them.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -160,14 +162,14 @@ impl CallFilters {
         }
     }
 
-    /// The gate of a collective.
+    /// Filter of a collective.
     #[inline]
     pub const fn of(&self, collective: Collective, is_nonblocking: bool) -> &CallFilter {
         &self.filters[is_nonblocking as usize][index_of(collective)]
     }
 
-    /// Counts a call if it is passed on for certain: it has so many values, and is of types that
-    /// are kept. A type that the call does not use may be anything.
+    /// Counts the call and returns true if it is passed on for certain, by its number of values and
+    /// its kept datatypes. An insignificant datatype argument may be anything.
     #[inline]
     pub fn passes(&self, filter: &CallFilter, size: &CallSize) -> bool {
         let is_known =
@@ -182,7 +184,7 @@ impl CallFilters {
         passes
     }
 
-    /// The same of one whose values have so many bytes.
+    /// Counts the call and returns true if a call of `n_bytes` bytes is passed on for certain.
     pub fn passes_bytes(&self, filter: &CallFilter, n_bytes: u64) -> bool {
         let passes = filter.passes_bytes_uncounted(n_bytes);
         if passes {
@@ -196,25 +198,25 @@ impl CallFilters {
         if self.is_shared.load(Ordering::Relaxed) {
             filter.n_passed.fetch_add(1, Ordering::Relaxed);
         } else {
-            // Sooner done.
+            // Faster than an atomic increment.
             let n_passed = filter.n_passed.load(Ordering::Relaxed);
             filter.n_passed.store(n_passed + 1, Ordering::Relaxed);
         }
     }
 
-    /// The values of all ranks, if each has so many; a negative number is no small one.
+    /// Number of values of all ranks if each has `count`. A negative count becomes a huge number.
     #[inline]
     pub fn for_all_ranks(&self, count: i64) -> u64 {
         (count as u64).saturating_mul(self.n_ranks.load(Ordering::Relaxed))
     }
 
-    /// Sets the number of ranks, and whether they have threads.
+    /// Sets the number of ranks, and whether several threads may be in MPI at once.
     pub fn set_ranks(&self, n_ranks: usize, is_shared: bool) {
         self.n_ranks.store(n_ranks as u64, Ordering::Relaxed);
         self.is_shared.store(is_shared, Ordering::Relaxed);
     }
 
-    /// From now on a gate passes on calls of fewer bytes, for this reason.
+    /// Makes the filter pass on and count calls of fewer than `min_bytes` bytes, for this reason.
     pub fn set_threshold(
         &self,
         collective: Collective,
@@ -228,26 +230,26 @@ impl CallFilters {
         filter.set_paused(*locked(&self.n_setups_due) > 0);
     }
 
-    /// One more communicator whose next call has to be looked at, or one less.
+    /// Adds or removes a communicator whose next blocking call must be inspected.
     pub fn set_setup_due(&self, is_due: bool) {
         let mut n_setups_due = locked(&self.n_setups_due);
         *n_setups_due = if is_due { *n_setups_due + 1 } else { n_setups_due.saturating_sub(1) };
         self.filters.iter().flatten().for_each(|filter| filter.set_paused(*n_setups_due > 0));
     }
 
-    /// Shuts all.
+    /// Makes all filters pass on all calls without counting them.
     pub fn pass_all_uncounted(&self) {
         self.filters.iter().flatten().for_each(CallFilter::pass_all_uncounted);
     }
 
-    /// Keeps a type of MPI's own, which stays.
+    /// Keeps a predefined datatype, which is never freed.
     pub fn keep_type(&self, number: usize, n_bytes: usize) {
         if n_bytes <= MAX_TYPE_BYTES {
             self.types[type_slot(number)].store(number, Ordering::Relaxed);
         }
     }
 
-    /// How many calls were passed on here, and why.
+    /// Numbers of calls that each filter passed on, with the reason.
     pub fn passed(&self) -> impl Iterator<Item = (PassReason, u64)> {
         self.filters.iter().flatten().map(|filter| {
             let reason = PassReason::ALL[filter.reason.load(Ordering::Relaxed)];
@@ -262,7 +264,7 @@ impl Default for CallFilters {
     }
 }
 
-/// The place where a type is kept. Handles are addresses, or numbers that differ in few bits.
+/// Slot of a kept datatype. Handles are addresses, or numbers that differ in few bits.
 #[inline]
 const fn type_slot(number: usize) -> usize {
     ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % N_KEPT_TYPES

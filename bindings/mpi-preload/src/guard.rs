@@ -1,32 +1,32 @@
-//! What stands around all of our code inside a program that does not know of it: no panic leaves,
-//! and the program finds its floating-point environment as it was.
+//! Protection of the program from Foldwire's code: panics do not leave it, and the program gets its
+//! floating-point environment back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ffi::FloatEnvironment;
 
-/// A panic, of which Rust's own handler has told on standard error.
+/// A caught panic. Rust's panic hook has already reported it on standard error.
 #[derive(Debug)]
 pub struct Panicked;
 
 /// Runs `inside` in the default floating-point environment.
 ///
 /// # Errors
-/// That it panicked.
+/// `inside` panicked.
 pub fn guarded<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
     let _environment = FloatEnvironment::default_for_now();
     caught(inside)
 }
 
-/// Runs `inside`, which computes nothing with floats, in the program's own environment: saving that
-/// takes longer than MPI takes for a short call.
+/// Runs `inside` in the program's floating-point environment. `inside` must not compute with
+/// floats. Saving the environment would take longer than MPI takes for a short call.
 ///
 /// # Errors
-/// That it panicked.
+/// `inside` panicked.
 pub fn caught<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
-    // What a panic leaves half done is behind a lock, which it poisons.
+    // Data that a panic leaves inconsistent is behind a lock, which the panic poisons.
     catch_unwind(AssertUnwindSafe(inside)).map_err(|payload| {
-        // Dropping what was thrown could throw again.
+        // Dropping the payload could panic again.
         std::mem::forget(payload);
         Panicked
     })

@@ -1,11 +1,10 @@
-//! How ranks meet in `MPI_Init`, so that somebody says why a job stands still, or why no call is
-//! taken.
+//! Barrier of all ranks in `MPI_Init`, which also compares their settings.
 //!
-//! A rank without the library passes `MPI_Init` alone, and what it calls next would meet calls of
-//! ours that it knows nothing of. The others therefore wait for all ranks before the program goes
-//! on, and say so when that takes long. They go on waiting: how late a rank is, is no answer, and
-//! some ranks that gave up could not tell the rest. What they wait for is an all-reduce that does
-//! not block, and so nothing that a library would have to do otherwise.
+//! A rank without the library leaves `MPI_Init` alone. Its next calls would meet messages of
+//! Foldwire that it does not understand. So the ranks with the library wait for all ranks before
+//! the program continues, and warn if that takes long. They never give up. A late rank is not a
+//! rank without the library, and a rank that gave up could not inform the others. The ranks wait in
+//! a non-blocking all-reduce, so the library needs no special support.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +13,10 @@ use foldwire_messaging::Patience;
 
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 
-/// MPI libraries bring their ranks to the end of `MPI_Init` within much less.
+/// MPI libraries complete `MPI_Init` much sooner.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 
-/// Waits for all ranks of the program. Whether they have the same settings.
+/// Waits for all ranks of the program. Returns whether they have equal settings.
 pub(crate) fn wait_for_all_ranks(
     mpi: &dyn MpiApi,
     (rank, size): (usize, usize),
@@ -26,7 +25,7 @@ pub(crate) fn wait_for_all_ranks(
     if size == 1 {
         return Ok(true);
     }
-    // One of these two has the library, unless it is missing at both ends.
+    // One of these two ranks has the library, unless both lack it.
     let mut warns = rank == 0 || rank == size - 1;
     let (start, mut patience) = (Instant::now(), Patience::default());
     let mut wait = || {

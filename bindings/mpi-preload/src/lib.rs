@@ -1,36 +1,36 @@
-//! Foldwire under unmodified MPI programs, by `LD_PRELOAD`.
+//! Foldwire in unmodified MPI programs, by `LD_PRELOAD`.
 //!
-//! README.md has the way from a fresh machine to a first result. This library is what the libraries
-//! for `LD_PRELOAD` have in common, of which there is one for each family of MPI libraries
-//! (`open-mpi/`, `mpich/`, `mpi-abi/`); they say no more than which family it is. A collective of
-//! the program's goes through these rooms:
+//! README.md leads from a fresh machine to a first result. This crate has the common code of the
+//! libraries for `LD_PRELOAD`. There is one library for each family of MPI libraries (`open-mpi/`,
+//! `mpich/`, `mpi-abi/`), each of a few lines. A collective of the program passes through these
+//! modules:
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
-//! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
-//! | [`filters`] | which calls are passed on for certain |
-//! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
-//! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
-//! | `greet` | whether all ranks have the library, as far as that can be said |
-//! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
-//! | `call`, [`signature`] | which buffers count, what their values are |
-//! | [`agree`] | what ranks tell each other where each knows only a part; pure |
-//! | [`mod@decide`], [`settings`], [`rules`] | who carries it out; pure |
-//! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
-//! | `line`, `background` | calls that are not waited for, and how they move along |
-//! | `asked` | those of them of which ranks tell each other first |
-//! | [`report`] | what is said at the end |
+//! | [`ffi`] | exported functions of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
+//! | [`filter`] | fast check for calls that certainly go to the MPI library |
+//! | [`guard`] | stops panics, and restores the floating-point environment |
+//! | `state` | state of a process between `MPI_Init` and `MPI_Finalize` |
+//! | `init_barrier` | barrier in `MPI_Init` that detects ranks without the library |
+//! | `comm_state` | state of each communicator, with Foldwire's own communicator |
+//! | `call`, [`signature`] | arguments of a call, and element types of its buffers |
+//! | [`agree`] | agreement of ranks that each know only a part of a call; pure |
+//! | [`mod@decide`], [`settings`], [`rules`] | decision whether Foldwire takes a call; pure |
+//! | `execute`, `transport` | Foldwire's collective on the program's buffers, over messages of the MPI library |
+//! | `queue`, `background` | non-blocking calls and their progress |
+//! | `negotiate` | non-blocking calls on which the ranks must agree first |
+//! | [`report`] | report at the end of the program |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
 //!
-//! *All ranks alike.* Whether a call is taken hangs on nothing but what MPI makes equal on all
-//! ranks, on settings that they have compared, and on what they have told each other. What only one
-//! rank knows (where its arrays lie, whether they overlap or have gaps) decides how it copies,
-//! never who carries the call out.
+//! *Equal decisions.* Whether a call is taken depends only on facts that are equal on all ranks:
+//! those that MPI requires to be equal, settings that the ranks have compared, and facts that they
+//! have exchanged. Local facts (addresses, overlaps, gaps) decide only how a rank copies its data.
 //!
-//! *Threads.* What is kept of a communicator is behind a lock that its one caller holds; all else
-//! is shared briefly. MPI is called by the program's threads only, so what it allows them suffices.
-//! Whoever is in MPI moves calls along that are not waited for, unless another holds their lock.
+//! *Threads.* The state of a communicator is behind a lock, which the thread that calls a
+//! collective on it holds. All other locks are held briefly. Only the program's threads call MPI,
+//! so the thread level that the program requested suffices. A thread in MPI advances non-blocking
+//! calls, unless another thread holds their lock.
 
 pub mod agree;
 mod background;

@@ -1,9 +1,9 @@
-//! Steps of calls that are not waited for and of which no rank knows enough: the ranks tell each
-//! other first ([`agree`](crate::agree)), and then carry the call out, or the MPI library does.
+//! Steps of non-blocking calls on which the ranks must agree first ([`agree`](crate::agree)). After
+//! that, Foldwire or the MPI library executes the call.
 //!
-//! Which it is shows only when the call has had its turn, and other calls of the program's may have
-//! gone to the library meanwhile. So it carries the call out on our communicator, where calls have
-//! the order of the line on all ranks.
+//! The decision falls when it is the call's turn. By then the program may have passed later calls
+//! to the MPI library on its own communicator, in another order on each rank. So the MPI library
+//! executes the call on Foldwire's communicator, where all ranks call in the order of the queue.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::ffi::abi::MpiHandle;
 use crate::ffi::library::MpiApi;
 use crate::transport::PreloadEndpoint;
 
-/// The longest rest of who waits for the library.
+/// Longest pause between two tests of the library's request.
 const MAX_REST: Duration = Duration::from_millis(1);
 
-/// What follows from what all ranks have told.
+/// Continues the call with the maxima of all ranks' numbers.
 type AfterNegotiation = Box<dyn FnOnce(&[i64]) -> Result<PreparedCall, NotExecuted>>;
 
-/// The largest of all ranks' numbers are on their way.
+/// A running all-reduce of the ranks' numbers.
 struct Negotiation {
     pending: Pending<'static, PreloadEndpoint, i64, Vec<i64>>,
     after: AfterNegotiation,
 }
 
-/// Has all ranks tell each other their numbers.
+/// Prepares an all-reduce of `numbers`, and `after` as the next step.
 pub(crate) fn negotiate(numbers: Vec<i64>, after: AfterNegotiation) -> PreparedCall {
     Box::new(move |comm: &FoldwireComm| {
         let pending = comm.start(foldwire::Call::all_reduce(numbers, Op::Max), &Plan::raw())?;
@@ -51,7 +51,7 @@ impl RunningStep for Negotiation {
     }
 }
 
-/// A call that the MPI library carries out.
+/// A call that the MPI library executes.
 struct ForwardedCall {
     mpi: &'static dyn MpiApi,
     request: MpiHandle,
@@ -60,7 +60,7 @@ struct ForwardedCall {
     _types: KeptTypes,
 }
 
-/// Has the library carry a call out, on this communicator in place of its own.
+/// Prepares a call for the MPI library, on the communicator `raw` in place of the call's own.
 pub(crate) fn forward(
     mpi: &'static dyn MpiApi,
     (call, types): (MpiCall, KeptTypes),
@@ -68,7 +68,8 @@ pub(crate) fn forward(
     reason: PassReason,
 ) -> PreparedCall {
     Box::new(move |_: &FoldwireComm| {
-        // The program leaves the call's buffers and counts alone until its own request is complete.
+        // The program must not touch the call's buffers and counts until its own request is
+        // complete.
         let request = mpi.start_vector_collective(&MpiCall { comm: raw, ..call })?;
         Ok(Box::new(ForwardedCall {
             mpi,

@@ -1,8 +1,8 @@
-//! The calls of a communicator that the program has begun and not waited for: they are carried out
-//! one after the other, in the order in which it began them, which all ranks have alike.
+//! Queue of a communicator's non-blocking calls. They run one after the other, in the order in
+//! which the program made them. This order is equal on all ranks.
 //!
-//! They move along whenever the program is in MPI for whatever it is (`ffi::progress`), and in
-//! calls that are waited for on the same communicator, which let them all go before.
+//! They advance whenever the program is in MPI (`ffi::progress`). A blocking call on the same
+//! communicator first completes all queued calls.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use crate::execute::{
 use crate::ffi::library::MpiApi;
 use crate::ffi::program_request::ProgramRequest;
 
-/// Calls, the first of which may be under way.
+/// Calls in order. The first one may be running.
 #[derive(Default)]
 pub(crate) struct CallQueue {
     running: Option<(QueuedCall, Box<dyn RunningStep>)>,
     waiting: VecDeque<(QueuedCall, PreparedCall)>,
 }
 
-/// What is known of a call besides.
+/// A queued call, and the program's request for it.
 pub(crate) struct QueuedCall {
     pub(crate) call: MpiCall,
     pub(crate) program_request: ProgramRequest,
@@ -35,12 +35,13 @@ impl CallQueue {
         usize::from(self.running.is_some()) + self.waiting.len()
     }
 
-    /// One more call.
+    /// Appends a call.
     pub(crate) fn push(&mut self, queued: QueuedCall, prepared: PreparedCall) {
         self.waiting.push_back((queued, prepared));
     }
 
-    /// Does what can be done now, a bounded amount of work for each call. Whether something moved.
+    /// Does a bounded amount of work for each call that can advance. Returns whether any made
+    /// progress.
     pub(crate) fn advance(
         &mut self,
         comm: &FoldwireComm,
@@ -72,7 +73,7 @@ impl CallQueue {
         }
     }
 
-    /// Waits until all of them are done.
+    /// Waits for all calls.
     pub(crate) fn drain(
         &mut self,
         comm: &FoldwireComm,
@@ -87,7 +88,7 @@ impl CallQueue {
         }
     }
 
-    /// Gives all of them up. Their number.
+    /// Drops all calls, and returns their number. Their requests fail.
     pub(crate) fn clear(&mut self) -> usize {
         let n_calls = self.n_calls();
         *self = Self::default();

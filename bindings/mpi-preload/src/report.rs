@@ -1,4 +1,4 @@
-//! What became of the calls, and how it is said at the end.
+//! Counts of calls, and the report at the end.
 
 use std::fmt::Write as _;
 
@@ -11,37 +11,37 @@ use crate::settings::{ReportFormat, TransferMode};
 const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_REASONS: usize = PassReason::ALL.len();
 
-/// Numbers of a tally that are added over ranks.
+/// Number of counts that are summed over all ranks.
 pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
 
-/// What became of the calls of one rank, or of all.
+/// Counts of the calls of one rank, or of all ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallTally {
-    /// Calls taken, of each collective.
+    /// Taken calls of each collective.
     taken: [i64; N_COLLECTIVES],
-    /// Calls passed on, for each reason.
+    /// Calls passed on for each reason.
     passed: [i64; N_REASONS],
-    /// Bytes of values sent by calls taken, and of the messages that they were sent in.
+    /// Bytes of the values that taken calls sent, and of their messages.
     raw_bytes: i64,
     wire_bytes: i64,
-    /// Calls that failed.
+    /// Failed calls.
     failed: i64,
-    /// The largest error that a value of a result can have; infinite if nobody knows.
+    /// Largest possible error of a result value; infinite if unknown.
     largest_error: f64,
-    /// The largest of those errors in units of the range of their call's values, where that is
-    /// known.
+    /// Largest possible error relative to the value range of its call, where that is known.
     largest_relative_error: f64,
 }
 
 impl CallTally {
-    /// A call of this collective was taken, this way.
+    /// Counts a taken call.
     pub fn take(&mut self, collective: Collective, mode: TransferMode, report: &Report) {
         self.taken[index_of(collective)] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
         let error = report.worst_case.unwrap_or(f64::INFINITY);
         self.largest_error = self.largest_error.max(error);
-        // Bounds are in units of the range; nothing is said of values that are all alike.
+        // A relative bound is in units of the value range. If all values are equal, the range is 0,
+        // and the relative error is undefined.
         let unit = match mode {
             TransferMode::Lossy(Bound::Relative(unit)) => unit,
             TransferMode::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
@@ -53,22 +53,22 @@ impl CallTally {
         }
     }
 
-    /// A call was passed on.
+    /// Counts a call that was passed on.
     pub const fn pass(&mut self, reason: PassReason) {
         self.passed[reason as usize] += 1;
     }
 
-    /// Counts calls that were passed on.
+    /// Counts `n_calls` calls that were passed on.
     pub const fn pass_many(&mut self, reason: PassReason, n_calls: u64) {
         self.passed[reason as usize] += n_calls as i64;
     }
 
-    /// A call that was taken failed.
+    /// Counts a taken call that failed.
     pub const fn fail(&mut self) {
         self.failed += 1;
     }
 
-    /// What is added over ranks.
+    /// Numbers to sum over all ranks.
     #[must_use]
     pub fn sums(&self) -> [i64; N_SUMS] {
         let mut sums = [0; N_SUMS];
@@ -78,14 +78,13 @@ impl CallTally {
         sums
     }
 
-    /// What the largest of is taken over ranks: floats that are not negative are ordered as their
-    /// bits are.
+    /// Numbers to maximise over all ranks. Non-negative floats have the same order as their bits.
     #[must_use]
     pub const fn largest(&self) -> [i64; 2] {
         [self.largest_error.to_bits() as i64, self.largest_relative_error.to_bits() as i64]
     }
 
-    /// All ranks' of both.
+    /// Builds the counts of all ranks from the sums and maxima.
     #[must_use]
     pub fn of_all(sums: &[i64; N_SUMS], largest: [i64; 2]) -> Self {
         let [largest_error, largest_relative_error] =
@@ -99,7 +98,7 @@ impl CallTally {
         all
     }
 
-    /// What is said of all ranks, if anything is.
+    /// Text of the report; `None` if the user wants none.
     #[must_use]
     pub fn render(&self, n_ranks: usize, format: ReportFormat) -> Option<String> {
         match format {
@@ -109,7 +108,7 @@ impl CallTally {
         }
     }
 
-    /// The calls that reached us.
+    /// Number of calls that reached this library.
     #[must_use]
     pub fn n_calls(&self) -> i64 {
         self.n_taken() + self.passed.iter().sum::<i64>() + self.failed

@@ -1,21 +1,22 @@
-//! The user's rules for some calls, which are rows of `FOLDWIRE_RULES`. Pure.
+//! Rules for some calls, from `FOLDWIRE_RULES`. Pure.
 //!
-//! A row is `CONDITIONS: WAY`, and rows have `;` between them. Conditions are words with blanks
-//! between them, each kind at most once; all of them must hold, and of the rows that fit a call the
-//! first is taken. `FOLDWIRE_BOUND` and its like are for calls that no row fits.
+//! A rule is `CONDITIONS: WAY`, and `;` separates rules. Blanks separate conditions, and each kind
+//! may occur once. A rule applies if all of its conditions hold. The first rule that applies
+//! decides; if none applies, `FOLDWIRE_BOUND` and its variants do.
 //!
-//! | condition | fits calls |
+//! | condition | holds for calls |
 //! |---|---|
 //! | `MPI_Allreduce`, or another of the eight | of this collective |
-//! | `f32`, `f64`, `i32`, `i64` | of such values |
-//! | `64k-1M`, `1M-`, `-64k` | on so many bytes of the whole array |
-//! | `comm=NAME` | on communicators of this name, or of one that begins so: `comm=halo*` |
+//! | `f32`, `f64`, `i32`, `i64` | on values of this type |
+//! | `64k-1M`, `1M-`, `-64k` | with so many bytes in the whole array |
+//! | `comm=NAME` | on communicators with this name, or with this prefix: `comm=halo*` |
 //!
-//! A row with a first length is taken from there on, others from where it pays.
+//! A rule with a minimum length takes all calls of at least this length. Other rules take calls
+//! from the length at which they become faster.
 //!
-//! *Names.* A communicator's name is what it has on this rank at the first call that may be taken,
-//! and MPI lets ranks name it unlike. So ranks compare which rows its name fits
-//! (`shadow`), and until then a row with a name may fit or not ([`MatchedNames::Unknown`]).
+//! *Names.* A communicator has the name that this rank sees at its first call that may be taken.
+//! MPI allows different names on different ranks, so the ranks compare which rules the name matches
+//! (`comm_state`). Until then a rule with a name may or may not apply ([`MatchedNames::Unknown`]).
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -26,7 +27,7 @@ use crate::decide::COLLECTIVES;
 use crate::settings::{TransferMode, bytes};
 use crate::signature::BaseType;
 
-/// A row.
+/// A rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     collective: Option<Collective>,
@@ -36,26 +37,26 @@ pub struct Rule {
     pub(crate) mode: TransferMode,
 }
 
-/// Which names of communicators fit.
+/// Pattern for names of communicators.
 #[derive(Clone, Debug, PartialEq)]
 enum NamePattern {
     Whole(String),
     Beginning(String),
 }
 
-/// Most rows: which of them a communicator's name fits is kept in a number.
+/// Largest number of rules. [`MatchedNames`] has one bit for each.
 const MAX_RULES: usize = 63;
 
-/// Which rows a communicator's name fits.
+/// Rules whose pattern a communicator's name matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchedNames {
     /// The name is not known yet.
     Unknown,
-    /// The rows whose bits are set. Rows without a name fit all.
+    /// One bit for each rule. A rule without a name matches every name.
     Known(i64),
 }
 
-/// How a row holds for a call.
+/// Whether a rule's name condition holds for a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleMatch {
     No,
@@ -63,13 +64,13 @@ enum RuleMatch {
     Yes,
 }
 
-/// All rows.
+/// All rules, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleList(Vec<Rule>);
 
 impl RuleList {
-    /// The rows that a call may follow, in their order. The last one fits it for certain, unless
-    /// the settings follow, as `false` says.
+    /// Rules that may apply to a call, in order. If the flag is `true`, the last one applies for
+    /// certain. Otherwise the general settings come after them.
     pub(crate) fn of(
         &self,
         (collective, base, n_bytes): (Collective, Option<BaseType>, usize),
@@ -92,17 +93,17 @@ impl RuleList {
         (found, false)
     }
 
-    /// The rows that some call of this collective may follow.
+    /// Rules that may apply to calls of this collective.
     pub(crate) fn any_of(&self, collective: Collective) -> impl Iterator<Item = &Rule> {
         self.0.iter().filter(move |rule| rule.is_of(collective))
     }
 
-    /// True if a row asks for names.
+    /// Returns whether a rule has a condition on the name.
     pub(crate) fn have_names(&self) -> bool {
         self.0.iter().any(|rule| rule.comm.is_some())
     }
 
-    /// The rows that a name fits, as in [`MatchedNames::Known`].
+    /// Rules that a name matches, as in [`MatchedNames::Known`].
     #[must_use]
     pub fn matching_names(&self, name: &str) -> i64 {
         let fits = |rule: &Rule| match &rule.comm {
@@ -129,12 +130,12 @@ impl Rule {
         }
     }
 
-    /// From how many bytes on it is taken, if the row says so.
+    /// Minimum length in bytes, if the rule has one.
     pub(crate) fn first(&self) -> Option<usize> {
         Some(*self.n_bytes.start()).filter(|&first| first > 0)
     }
 
-    /// The most bytes of its calls.
+    /// Maximum length in bytes.
     pub(crate) fn last(&self) -> usize {
         *self.n_bytes.end()
     }

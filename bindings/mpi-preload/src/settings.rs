@@ -1,4 +1,5 @@
-//! What the user wants, from environment variables. Pure: the environment is a function.
+//! The user's settings, from environment variables. Pure: the caller passes a function that reads
+//! variables.
 
 use std::str::FromStr;
 
@@ -9,21 +10,21 @@ use foldwire::{Bound, Plan, Spacing};
 use crate::decide::{COLLECTIVES, DecisionInput, RankPlacement, index_of};
 use crate::rules::RuleList;
 
-/// How values of a collective may travel.
+/// Encoding of a collective's values in messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TransferMode {
-    /// All calls go to the MPI library.
+    /// The MPI library executes all calls.
     Off,
-    /// As they are.
+    /// Uncompressed.
     Raw,
-    /// Compressed, with nothing lost.
+    /// Compressed without loss.
     Lossless,
-    /// Compressed within this bound on each operand.
+    /// Compressed within this error bound on each operand.
     Lossy(Bound),
 }
 
 impl TransferMode {
-    /// The plan of calls that are taken.
+    /// Plan for Foldwire's collectives.
     #[must_use]
     pub fn plan(self, spacing: Spacing) -> Plan {
         match self {
@@ -53,42 +54,42 @@ impl FromStr for TransferMode {
     }
 }
 
-/// What is said at the end.
+/// Format of the report at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// Nothing.
+    /// No report.
     Off,
-    /// A line.
+    /// One line of text.
     Line,
-    /// An object of JSON.
+    /// A JSON object.
     Json,
 }
 
-/// What the user wants; the same on all ranks, or nothing is taken.
+/// The user's settings. If they differ between ranks, no call is taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Of some calls, before what follows.
+    /// Rules for some calls, which override `modes`.
     pub rules: RuleList,
-    /// Of each of [`COLLECTIVES`].
+    /// Mode for each of [`COLLECTIVES`].
     modes: [TransferMode; COLLECTIVES.len()],
-    /// Calls of fewer bytes are passed on; `None`: by where the ranks are.
+    /// Calls of fewer bytes are passed on; `None`: a threshold by mode and placement.
     pub min_bytes: Option<usize>,
-    /// How far apart the values are that a bound lets codecs choose from.
+    /// Choice of the quantization steps within a bound.
     pub spacing: Spacing,
-    /// A line for each call.
+    /// Whether to log a line for each call.
     pub debug: bool,
-    /// What is said at the end.
+    /// Format of the report at the end.
     pub report_format: ReportFormat,
 }
 
-/// From so many bytes on calls pay between ranks that share memory: reductions within a bound,
-/// exact ones, and what only moves values by a codec (README, *From where on it pays*).
+/// Smallest calls that become faster between ranks that share memory, in bytes: reductions within a
+/// bound, exact reductions, and compressed data movement (README, *When it takes a call*).
 const NEAR_WITHIN_BOUND: usize = 8 << 20;
 const NEAR_EXACT: usize = 16 << 20;
 const NEAR_MOVED: usize = 32 << 20;
-/// Reductions as they are, where frames are handed over.
+/// Uncompressed reductions between ranks that hand frames over in shared memory.
 const SHARED_RAW: usize = 64 << 10;
-/// And over a network: values as they are, if there are more than two ranks, and by a codec.
+/// Calls over a network: uncompressed between more than two ranks, and compressed.
 const FAR_RAW: usize = 2 << 20;
 const FAR_CODED: usize = 256 << 10;
 
@@ -106,10 +107,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the variables by `read`, which says the value of one that is set.
+    /// Reads the variables with `read`, which returns the value of a variable that is set.
     ///
     /// # Errors
-    /// Which variable has a value that means nothing, and what to write instead.
+    /// Names the variable with an invalid value, and what to write instead.
     pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut settings = Self::default();
         let take = |name: &str, set: &mut dyn FnMut(&str) -> Result<(), String>| {
@@ -162,13 +163,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How values of a collective travel where no row of the rules fits.
+    /// Mode of a collective's calls if no rule applies.
     #[must_use]
     pub const fn mode(&self, collective: Collective) -> TransferMode {
         self.modes[index_of(collective)]
     }
 
-    /// The fewest bytes of a call that is taken, whose values travel this way; `None`: none is.
+    /// Smallest number of bytes with which a call in this mode is taken; `None` if none is.
     #[must_use]
     pub fn min_bytes(
         &self,
@@ -191,8 +192,9 @@ impl Settings {
         })
     }
 
-    /// A way that is sooner, and promises no less: where frames are handed over, sums and products
-    /// go as they are, unless the user has said from where on calls are taken.
+    /// Returns a faster mode with the same guarantee, if there is one. Where ranks hand frames
+    /// over, sums and products are faster uncompressed. A minimum length set by the user keeps the
+    /// user's mode.
     #[must_use]
     pub const fn faster_mode(&self, mode: TransferMode, input: &DecisionInput) -> TransferMode {
         match (input.placement, input.op) {
@@ -205,8 +207,8 @@ impl Settings {
         }
     }
 
-    /// A number that differs where what routes depend on does: FNV-1a of all of it in words, and
-    /// of the version.
+    /// Hash of all settings that influence decisions, and of the version: FNV-1a of their debug
+    /// text.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let Self { rules, modes, min_bytes, spacing, debug: _, report_format: _ } = self;
@@ -217,7 +219,7 @@ impl Settings {
     }
 }
 
-/// A number of bytes, as `65536`, `64k`, `8M` or `1G`.
+/// Parses a number of bytes such as `65536`, `64k`, `8M` or `1G`.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let (number, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
@@ -231,7 +233,7 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "write a number of bytes, as 65536, 64k or 8M".to_owned())
 }
 
-/// Says which variables of the environment nobody reads.
+/// Warns about environment variables that nothing reads.
 pub(crate) fn warn_of_unknown() {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for unknown in foldwire::variables::unknown(names) {

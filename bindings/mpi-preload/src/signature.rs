@@ -1,35 +1,35 @@
-//! Type signatures: what values a datatype is made of, whatever its handle and layout.
+//! Type signatures: the element types of a datatype, without its handle and layout.
 //!
-//! MPI wants signatures equal between ranks, not datatypes: one may send a hundred floats as one
-//! value of a type that another receives as a hundred.
+//! MPI requires equal signatures on all ranks, not equal datatypes. One rank may send a hundred
+//! floats as one value of a derived datatype, and another may receive them as a hundred floats.
 
-/// What a value is.
+/// Element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BaseType {
-    /// 32-bit floating point, of C or Fortran.
+    /// 32-bit float of C or Fortran.
     F32 = 1,
-    /// 64-bit floating point.
+    /// 64-bit float.
     F64 = 2,
-    /// Signed integers of 32 bits.
+    /// 32-bit signed integer.
     I32 = 3,
-    /// Signed integers of 64 bits.
+    /// 64-bit signed integer.
     I64 = 4,
-    /// Another type.
+    /// Any other type.
     Other = 5,
 }
 
 impl BaseType {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 5] = [Self::F32, Self::F64, Self::I32, Self::I64, Self::Other];
 
-    /// Whether codecs are for it.
+    /// Returns whether codecs support this type.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// Bytes of a value; `None`: that differs.
+    /// Bytes of a value; `None` if unknown.
     #[must_use]
     pub const fn n_bytes(self) -> Option<usize> {
         match self {
@@ -40,63 +40,63 @@ impl BaseType {
     }
 }
 
-/// Of one value of a datatype.
+/// Signature of one value of a datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What it is made of; `None`: of several kinds, or of nothing.
+    /// Element type; `None` if there are several types or no elements.
     pub base: Option<BaseType>,
     /// Bytes without gaps.
     pub n_bytes: usize,
-    /// Whether memory has no gaps, and the values in their order.
+    /// Whether the elements are contiguous and in order in memory.
     pub is_dense: bool,
-    /// Whether the type is MPI's own, and none that the program has made.
+    /// Whether the type is predefined by MPI.
     pub is_own: bool,
 }
 
-/// How MPI says that a datatype was made, of datatypes `D`.
+/// Constructor of a datatype, with its component datatypes `D`.
 #[derive(Clone, Debug)]
 pub enum TypeConstructor<D> {
-    /// It is MPI's own.
+    /// Predefined by MPI.
     Named,
-    /// A copy.
+    /// A duplicate.
     Dup(D),
-    /// One after the other.
+    /// Contiguous values.
     Contiguous(D),
-    /// Values of these, in a layout that is not looked at; those of which there are none left out.
+    /// Components in some other layout, without those that occur zero times.
     Of(Vec<D>),
 }
 
-/// What may be asked of datatypes.
+/// Queries of datatypes.
 pub trait Datatypes {
-    /// A handle of one.
+    /// Handle of a datatype.
     type Datatype: Copy;
-    /// Why it could not be asked.
+    /// Error of a query.
     type Error;
 
-    /// What MPI's own types of the ones we know are.
+    /// Element type of a predefined datatype; `None` for all others.
     fn base(&self, datatype: Self::Datatype) -> Option<BaseType>;
-    /// Bytes of its values.
+    /// Bytes of one value.
     ///
     /// # Errors
-    /// What MPI says.
+    /// The error of MPI.
     fn n_bytes(&self, datatype: Self::Datatype) -> Result<usize, Self::Error>;
-    /// How it was made. What it gives is freed by [`release`](Self::release).
+    /// Constructor of a datatype. The caller must [release](Self::release) the components.
     ///
     /// # Errors
-    /// What MPI says.
+    /// The error of MPI.
     fn constructor(
         &self,
         datatype: Self::Datatype,
     ) -> Result<TypeConstructor<Self::Datatype>, Self::Error>;
-    /// Gives back what `constructor` gave.
+    /// Releases a component from [`constructor`](Self::constructor).
     fn release(&self, datatype: Self::Datatype);
 }
 
 impl Signature {
-    /// Of a datatype.
+    /// Determines the signature of a datatype.
     ///
     /// # Errors
-    /// What MPI says.
+    /// The error of MPI.
     pub fn of<D: Datatypes>(types: &D, datatype: D::Datatype) -> Result<Self, D::Error> {
         let n_bytes = types.n_bytes(datatype)?;
         if let Some(base) = types.base(datatype) {
@@ -133,14 +133,14 @@ impl Signature {
         failed.map_or(Ok(whole), Err)
     }
 
-    /// As a number that fits beside a datatype; `None`: it is too long.
+    /// Encodes the signature as a number for an MPI attribute; `None` if it is too long.
     #[must_use]
     pub fn to_number(self) -> Option<usize> {
         let code = self.base.map_or(0, |base| base as usize) << 1 | usize::from(self.is_dense);
         Some(self.n_bytes.checked_mul(32)? | usize::from(self.is_own) << 4 | code)
     }
 
-    /// Of the number.
+    /// Decodes the number.
     #[must_use]
     pub fn from_number(number: usize) -> Self {
         let base = BaseType::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);

@@ -1,4 +1,5 @@
-//! A process between `MPI_Init` and `MPI_Finalize`: what a collective goes through.
+//! State of a process between `MPI_Init` and `MPI_Finalize`, and the path of a collective through
+//! it.
 
 mod init_finalize;
 
@@ -31,15 +32,15 @@ use crate::report::CallTally;
 use crate::rules::MatchedNames;
 use crate::settings::{Settings, TransferMode};
 
-/// Of a process. Everything but the MPI library's functions.
+/// State of a process, except for the MPI library's functions.
 pub(crate) struct PreloadState {
     mpi: &'static dyn MpiApi,
     filters: &'static CallFilters,
-    /// How calls that are not waited for move along.
+    /// Registration of the callback that advances non-blocking calls.
     progress: Option<ProgressCallback>,
-    /// Whether they do.
+    /// Done when the callback is registered.
     progress_started: Once,
-    /// Between `MPI_Init` and `MPI_Finalize`; collectives of sessions are passed on.
+    /// True between `MPI_Init` and `MPI_Finalize`. Collectives of MPI sessions are passed on.
     is_active: AtomicBool,
     info: OnceLock<ProcessInfo>,
     comm_states: CommStates,
@@ -51,7 +52,7 @@ struct ProcessInfo {
     settings: Settings,
     rank: usize,
     size: usize,
-    /// Why all calls are passed on.
+    /// Reason why all calls are passed on, if they are.
     pass_all: Option<PassReason>,
 }
 
@@ -78,8 +79,8 @@ impl PreloadState {
         self.info.get().filter(|_| self.is_active.load(Ordering::Acquire))
     }
 
-    /// A collective: what it returns, with the request of one that is not waited for; `None` if the
-    /// library is to carry it out.
+    /// Handles a collective. Returns its result, with a request if it is non-blocking. Returns
+    /// `None` if the MPI library must execute the call.
     pub(crate) fn collective(
         &'static self,
         call: &MpiCall,
@@ -100,7 +101,7 @@ impl PreloadState {
         fails.then(|| Err(self.mpi.raise(call.comm)))
     }
 
-    /// Carries a call out that is taken: now, or later if it is not waited for; its request then.
+    /// Executes a taken call if it is blocking. Otherwise queues it and returns its request.
     fn execute_or_enqueue(
         &'static self,
         info: &ProcessInfo,
@@ -119,11 +120,11 @@ impl PreloadState {
         Ok(None)
     }
 
-    /// Decides placement_and_names a call on a communicator, which ours then stands beside, and makes it ready.
+    /// Decides about a call, creates the Foldwire communicator if necessary, and prepares the call.
     ///
-    /// Nothing in a call that is not waited for may wait for other ranks. In one that is, the lock
-    /// is never held while the library's collectives wait: what is under way on the communicator
-    /// must move along meanwhile, or other ranks would never come.
+    /// A non-blocking call must not wait for other ranks. A blocking call must not hold the lock
+    /// during a collective of the MPI library. Calls in progress on the communicator must advance
+    /// meanwhile, or other ranks would never reach that collective.
     fn decide<'s>(
         &'static self,
         info: &ProcessInfo,
@@ -133,8 +134,8 @@ impl PreloadState {
         let settings = &info.settings;
         let is_nonblocking = call.request.is_some();
         let mut state = locked(shared);
-        // Whatever becomes of this call, others have waited for it. Nothing is under way yet where
-        // this waits.
+        // The other ranks create the communicator in this call, too, whether it is taken or not.
+        // Nothing is in progress yet on this communicator, so waiting under the lock is safe.
         if state.is_setup_due() && !is_nonblocking {
             self.set_up(&mut state, call.comm)?;
         }
@@ -150,7 +151,7 @@ impl PreloadState {
                 state = locked(shared);
                 Some(checked)
             }
-            // The ranks tell each other when it is the call's turn.
+            // The ranks exchange their parts when it is the call's turn.
             (true, true) => None,
         };
         if let CommState::Pending(pending) = &mut *state {
@@ -177,7 +178,7 @@ impl PreloadState {
         Ok((state, prepared))
     }
 
-    /// Puts a call into the line of those that are not waited for; its request.
+    /// Queues a non-blocking call and returns its request.
     fn enqueue(
         &'static self,
         call: &MpiCall,
@@ -197,18 +198,18 @@ impl PreloadState {
     }
 
     fn log(&self, info: &ProcessInfo, call: &MpiCall, what: &dyn fmt::Display) {
-        // Floats are put into words.
+        // Formats floats.
         let _environment = FloatEnvironment::default_for_now();
         let name = COLLECTIVES[index_of(call.collective)].name;
         let kind = if call.request.is_some() { "non-blocking " } else { "" };
         let [sent, received] = call.counts(self.mpi);
         let rank = info.rank;
-        // At once, or lines of several ranks would be mixed.
+        // One write, so that lines of different ranks do not mix.
         let line = format!("foldwire: rank {rank}: {kind}{name} ({sent}, {received}): {what}\n");
         eprint!("{line}");
     }
 
-    /// Sees that ours is there, as far as it can be.
+    /// Creates the Foldwire communicator if possible.
     fn set_up(&self, state: &mut CommState, comm: MpiHandle) -> Result<(), CallError> {
         let Some(info) = self.info.get() else { return Ok(()) };
         let _environment = FloatEnvironment::default_for_now();
@@ -227,7 +228,7 @@ impl PreloadState {
         self.comm_states.of(self.mpi, call.comm).ok()
     }
 
-    /// Makes a call ready if it is taken.
+    /// Prepares a call if Foldwire takes it.
     fn prepare_if_taken(
         &self,
         info: &ProcessInfo,
@@ -242,7 +243,7 @@ impl PreloadState {
         Ok(prepare(self.mpi, call, checked, base, (mode, settings))?)
     }
 
-    /// Counts a call that is over, or the library's.
+    /// Counts a call that is complete or passed on.
     fn record(&self, info: &ProcessInfo, call: &MpiCall, outcome: CallOutcome) {
         let debug = info.settings.debug;
         match outcome {
@@ -265,7 +266,7 @@ impl PreloadState {
         }
     }
 
-    /// A call that was not waited for is over.
+    /// Counts a non-blocking call that is complete, and completes the program's request.
     fn record_later(&self, queued: QueuedCall, outcome: CallOutcome) {
         let (QueuedCall { call, program_request }, Some(info)) = (queued, self.info.get()) else {
             return;
@@ -277,7 +278,7 @@ impl PreloadState {
         }
     }
 
-    /// Moves calls along that are not waited for. Whether one moved.
+    /// Advances non-blocking calls. Returns whether any made progress.
     pub(crate) fn advance(&self) -> bool {
         self.background.advance(|ready| self.step(ready))
     }
@@ -288,7 +289,7 @@ impl PreloadState {
             queue.advance(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome))
         });
         moved.unwrap_or_else(|_| {
-            // All of them fail, on all ranks.
+            // A panic: all queued calls fail.
             let n_failed = queue.clear();
             (0..n_failed).for_each(|_| locked(&self.tally).fail());
             true
@@ -300,7 +301,7 @@ impl PreloadState {
         queue.drain(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome));
     }
 
-    /// A call of which the ranks tell each other what they know.
+    /// Agrees with all ranks about a blocking call of which each knows only a part.
     fn agree(
         &self,
         call: &MpiCall,
@@ -315,7 +316,7 @@ impl PreloadState {
         call.agreed(self.mpi, rank_and_size, AgreedCall::of(&numbers)?)
     }
 
-    /// The same of one that is not waited for.
+    /// Prepares the same agreement for a non-blocking call.
     fn negotiate(
         &'static self,
         call: &MpiCall,
@@ -348,10 +349,10 @@ impl PreloadState {
         )
     }
 
-    /// A communicator is placement_and_names to be freed.
+    /// Handles a communicator that the program is about to free.
     pub(crate) fn before_comm_free(&self, comm: MpiHandle) {
         if self.info().is_some() && comm != self.mpi.handles().comm_null {
-            // A panic leaves no more than a communicator that is not freed.
+            // After a panic the Foldwire communicator is not freed, without further harm.
             let _ = guarded(|| {
                 if let Some(shared) = self.comm_states.take(self.mpi, comm) {
                     self.close_comm(&shared);
@@ -360,7 +361,7 @@ impl PreloadState {
         }
     }
 
-    /// Ends what is kept of a communicator, once its calls are done.
+    /// Completes the calls of a communicator and drops its state.
     fn close_comm(&self, shared: &SharedCommState) {
         let mut state = locked(shared);
         if let CommState::Ready(ready) = &mut *state {
@@ -369,7 +370,7 @@ impl PreloadState {
         if state.is_setup_due() {
             self.filters.set_setup_due(false);
         }
-        // It ends here and now, whoever else still has it.
+        // Other references to the state may exist, but they find nothing to do.
         *state = CommState::PassedOn(PassReason::Communicator);
         drop(state);
         self.background.remove(shared);

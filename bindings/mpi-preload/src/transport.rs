@@ -1,4 +1,4 @@
-//! The message layer of calls that are taken: messages of the MPI library's own, on a communicator
+//! Message transport of taken calls: point-to-point messages of the MPI library, on a communicator
 //! that the program does not see.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use foldwire_messaging::{Endpoint, Messages};
 use crate::ffi::library::MpiErrorCode;
 use crate::ffi::private_comm::PrivateComm;
 
-/// The transport over them.
+/// Foldwire transport over MPI messages.
 pub(crate) type PreloadEndpoint = Endpoint<Messages<PrivateComm>>;
 
 /// An error that MPI returned.
@@ -21,9 +21,9 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// One of this kind, as far as MPI has a class for that.
+    /// Creates an error. Without a `kind`, assumes a lost peer if there is a peer.
     pub(crate) fn new(code: MpiErrorCode, kind: Option<Kind>, peer: Option<Rank>) -> Self {
-        // MPI has no class for a lost process before version 5.
+        // Before version 5, MPI has no error class for a lost process.
         let other = if peer.is_some() { Kind::PeerLost } else { Kind::Other };
         Self { code, kind: kind.unwrap_or(other), peer }
     }

@@ -125,7 +125,7 @@ pub(crate) fn advice(file: &str) -> String {
 
 /// Says at the end of a process that MPI was up, and that we were never told.
 pub(crate) fn warn_if_passed_by<A: Abi>() {
-    type DecisionInput = unsafe extern "C" fn(*mut c_int) -> c_int;
+    type Initialized = unsafe extern "C" fn(*mut c_int) -> c_int;
     let rank = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"].map(std::env::var_os);
     let is_first = rank.into_iter().flatten().all(|rank| rank == "0");
     if !is_first || !is_any_loaded(A::LIBRARIES) {
@@ -134,7 +134,7 @@ pub(crate) fn warn_if_passed_by<A: Abi>() {
     let Some(asked) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
     let mut was_up = 0;
     // SAFETY: the library's function of this name, which may be called at any time.
-    unsafe { mem::transmute::<*mut c_void, DecisionInput>(asked)(&raw mut was_up) };
+    unsafe { mem::transmute::<*mut c_void, Initialized>(asked)(&raw mut was_up) };
     if was_up != 0
         && let Some(file) = in_front(c"MPI_Init")
     {

@@ -1,4 +1,4 @@
-//! How a process begins and ends: what is done in `MPI_Init` and in `MPI_Finalize`.
+//! Work in `MPI_Init` and `MPI_Finalize`.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::report::CallTally;
 use crate::settings::{self, ReportFormat, Settings};
 
 impl PreloadState {
-    /// `MPI_Init` has returned. A variable that means nothing ends the job.
+    /// Runs after `MPI_Init`. An invalid environment variable aborts the job.
     pub(crate) fn begin(&'static self) {
         let info = guarded(|| -> Result<ProcessInfo, String> {
             let settings = Settings::read(|name| std::env::var(name).ok())?;
@@ -51,12 +51,12 @@ impl PreloadState {
         }
     }
 
-    /// Brings ours up for `MPI_COMM_WORLD`, if calls that are not waited for may be taken: its
-    /// ranks are all here.
+    /// Creates the Foldwire communicator for `MPI_COMM_WORLD` if non-blocking calls may be taken.
+    /// All of its ranks are in `MPI_Init`, so this cannot wait for a late rank.
     fn set_up_world(&'static self) {
         let Some(info) = self.info.get().filter(|_| self.progress.is_some()) else { return };
         let (mpi, world) = (self.mpi, self.mpi.handles().comm_world);
-        // What fails here fails at the first call, too.
+        // An error here will occur again at the first call, which reports it.
         let _ = guarded(|| -> Result<(), MpiErrorCode> {
             let takes =
                 |row: &CollectiveRow| smallest_taken(row.collective, &info.settings).is_ok();
@@ -68,29 +68,30 @@ impl PreloadState {
         });
     }
 
-    /// Sees that calls move along that are not waited for. Not before there is one: the library
-    /// calls back each time that it looks for messages.
+    /// Registers the progress callback at the first non-blocking call. The library calls it each
+    /// time that it polls for messages, so registering it earlier would slow down other programs.
     pub(super) fn begin_progress(&'static self) {
         let Some(progress) = &self.progress else { return };
         self.progress_started.call_once(|| {
             if let Err(code) = progress.begin(self) {
-                // Other ranks may have what this one lacks.
+                // Other ranks may have registered the callback, so the ranks could no longer decide
+                // alike.
                 self.abort(&format!("MPI calls nobody back: {}", self.mpi.words(code)));
             }
         });
     }
 
-    /// From now on calls are looked at, as far as they may be taken.
+    /// Sets the thresholds of the filters, by the smallest calls that may be taken.
     fn set_filters(&self) {
         let Some(info) = self.info.get() else { return };
         self.filters.set_ranks(info.size, self.mpi.is_threaded());
-        // It stands in place of types that nobody looks at.
+        // The filter sees this handle in place of an insignificant datatype argument.
         self.filters.keep_type(self.mpi.handles().datatype_null.number(), 0);
         let filters = COLLECTIVES.iter().flat_map(|row| [(row, false), (row, true)]);
         for (CollectiveRow { collective, .. }, is_nonblocking) in filters {
             let lacks_progress = is_nonblocking && self.progress.is_none();
             let opened = match (smallest_taken(*collective, &info.settings), info.pass_all) {
-                // Each call has its line.
+                // Inspect every call, to log a line for it.
                 _ if info.settings.debug => (0, PassReason::Short),
                 (Err(PassReason::Off), _) => continue,
                 (_, Some(reason)) | (Err(reason), None) => (ALL, reason),
@@ -103,17 +104,17 @@ impl PreloadState {
 
     fn abort(&self, reason: &str) -> ! {
         eprintln!("foldwire: error: {reason}");
-        // Launchers may end before they have handed on what was said just before.
+        // A launcher may exit before it forwards the message above.
         thread::sleep(Duration::from_secs(1));
         self.mpi.abort()
     }
 
-    /// `MPI_Finalize` is about to be called.
+    /// Runs before `MPI_Finalize`.
     pub(crate) fn end(&self) {
         let Some(info) = self.info() else { return };
         self.is_active.store(false, Ordering::Release);
         self.filters.pass_all_uncounted();
-        // What fails here fails no call of the program's.
+        // An error here does not affect any call of the program.
         let _ = guarded(|| {
             for shared in self.comm_states.all() {
                 if let CommState::Ready(ready) = &mut *locked(&shared) {
