@@ -394,7 +394,7 @@ impl BufferArgs {
     }
 
     /// An empty region at the start of the buffer.
-    #[allow(unsafe_code, reason = "hands on the promise of the program")]
+    #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
     fn area(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
         let signature = mpi.signature(self.datatype)?;
         // SAFETY: the program passed this buffer to a collective, and does not use it until the

@@ -31,10 +31,10 @@ use crate::queue::CallQueue;
 use crate::rules::{MatchedNames, RuleList};
 use crate::transport::PreloadEndpoint;
 
-/// State of a communicator. MPI allows only one thread at a time to call its collectives.
+/// Shared state of a communicator. MPI allows only one thread at a time to call its collectives.
 pub(crate) type SharedCommState = Arc<Mutex<CommState>>;
 
-/// Whether calls on a communicator can be taken.
+/// State of a communicator: calls go to the MPI library, or can be taken later or now.
 pub(crate) enum CommState {
     /// All calls go to the MPI library.
     PassedOn(PassReason),

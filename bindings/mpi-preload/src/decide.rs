@@ -22,7 +22,7 @@ pub struct CollectiveRow {
     pub variable: &'static str,
     /// Name in MPI, without `MPI_`.
     pub name: &'static str,
-    /// Whether it combines values.
+    /// True if it combines values.
     pub reduces: bool,
 }
 

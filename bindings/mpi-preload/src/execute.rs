@@ -321,7 +321,7 @@ impl CallContext<'_> {
 
 impl HeldCounts {
     /// Borrows the counts for a running call; `None` if all shares have equal lengths.
-    #[allow(unsafe_code, reason = "a call cannot say that it borrows from what it goes with")]
+    #[allow(unsafe_code, reason = "a struct cannot borrow from its own field")]
     fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
         let last = |counts: &[usize]| {
             // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves. It moves

@@ -8,7 +8,7 @@
 //!
 //! The program must call MPI as the standard requires: buffers are as long as counts and datatypes
 //! say, and handles are valid. Every `unsafe` block of an exported function relies on that.
-#![allow(unsafe_code, reason = "calls MPI, and works on the program's memory")]
+#![allow(unsafe_code, reason = "calls MPI, and accesses the program's memory")]
 
 pub mod abi;
 mod arguments;

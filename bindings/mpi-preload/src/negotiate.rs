@@ -2,8 +2,9 @@
 //! that, Foldwire or the MPI library executes the call.
 //!
 //! The decision falls when it is the call's turn. By then the program may have passed later calls
-//! to the MPI library on its own communicator, in another order on each rank. So the MPI library
-//! executes the call on Foldwire's communicator, where all ranks call in the order of the queue.
+//! to the MPI library on its own communicator, where all ranks must call collectives in the same
+//! order. So the MPI library executes this call on Foldwire's communicator, where all ranks follow
+//! the order of the queue.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -56,7 +56,7 @@ pub enum MatchedNames {
     Known(i64),
 }
 
-/// Whether a rule's name condition holds for a call.
+/// Result of a rule's name condition for a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleMatch {
     No,

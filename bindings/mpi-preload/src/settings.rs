@@ -76,7 +76,7 @@ pub struct Settings {
     pub min_bytes: Option<usize>,
     /// Choice of the quantization steps within a bound.
     pub spacing: Spacing,
-    /// Whether to log a line for each call.
+    /// True to log a line for each call.
     pub debug: bool,
     /// Format of the report at the end.
     pub report_format: ReportFormat,

@@ -47,9 +47,9 @@ pub struct Signature {
     pub base: Option<BaseType>,
     /// Bytes without gaps.
     pub n_bytes: usize,
-    /// Whether the elements are contiguous and in order in memory.
+    /// True if the elements are contiguous and in order in memory.
     pub is_dense: bool,
-    /// Whether the type is predefined by MPI.
+    /// True if MPI predefines the type.
     pub is_own: bool,
 }
 

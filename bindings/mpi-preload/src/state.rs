@@ -301,7 +301,7 @@ impl PreloadState {
         queue.drain(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome));
     }
 
-    /// Agrees with all ranks about a blocking call of which each knows only a part.
+    /// Agrees with all ranks about a blocking call whose counts no rank knows completely.
     fn agree(
         &self,
         call: &MpiCall,

@@ -1,6 +1,5 @@
-//! Unmodified programs of the standard binary interface of MPI 5, as MPICH 5 has it: the one that
-//! `cargo xtask packages --current-mpi` installs, or one whose `mpicc_abi` and `mpirun` are found
-//! by their names.
+//! Runs unmodified programs with the standard ABI of MPI 5. Uses the MPICH 5 that `cargo xtask packages
+//! --current-mpi` installs, or one whose `mpicc_abi` and `mpirun` are in the path.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;

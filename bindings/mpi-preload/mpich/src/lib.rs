@@ -1,5 +1,5 @@
-//! The functions of MPICH that go through Foldwire, by their names in C.
-#![allow(unsafe_code, reason = "exports MPI's names; the macro argues")]
+//! Exports the functions of MPICH that Foldwire intercepts, in C. Its Fortran functions call these.
+#![allow(unsafe_code, reason = "exports MPI's functions; the macro has the SAFETY arguments")]
 #![allow(missing_docs, reason = "MPI's standard describes them")]
 
 foldwire_preload::entries!(foldwire_preload::Mpich);

@@ -1,5 +1,6 @@
-//! Unmodified programs of MPICH: the one that the system has, and the one that
-//! `cargo xtask packages --current-mpi` installs, whose Fortran modules hang on the compiler.
+//! Runs unmodified programs with MPICH: with the system's version, and with the version that
+//! `cargo xtask packages --current-mpi` installs. The latter is tested without Fortran, since its
+//! Fortran modules depend on the compiler.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;
@@ -30,7 +31,7 @@ const CURRENT: MpiUnderTest = MpiUnderTest {
 programs::tests!(LIBRARY);
 programs::fortran_tests!(LIBRARY);
 
-/// Those of today's MPICH.
+/// Tests with the current version.
 mod current {
     use super::{CURRENT, programs};
 

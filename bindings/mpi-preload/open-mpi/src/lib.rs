@@ -1,5 +1,5 @@
-//! The functions of Open MPI that go through Foldwire, by their names in C and Fortran.
-#![allow(unsafe_code, reason = "exports MPI's names; the macro argues")]
+//! Exports the functions of Open MPI that Foldwire intercepts, in C and Fortran.
+#![allow(unsafe_code, reason = "exports MPI's functions; the macro has the SAFETY arguments")]
 #![allow(missing_docs, reason = "MPI's standard describes them")]
 
 foldwire_preload::entries!(foldwire_preload::OpenMpi);

@@ -1,5 +1,5 @@
-//! What differs between MPI libraries in binary: handles, constants, names of libraries. A program
-//! in C beside the tests compares it with their headers.
+//! Binary differences between MPI libraries: handles, constants, file names. A C program in
+//! `tests/c` compares them with the libraries' headers.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -7,39 +7,40 @@ use foldwire::schedule::Collective;
 
 use crate::signature::BaseType;
 
-/// A handle of any library's. Only MPI and the program make them.
+/// Handle of any MPI library. Only MPI and the program create handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MpiHandle(pub(crate) usize);
 
 impl MpiHandle {
-    /// As the number that it is in binary.
+    /// The handle as a number, as in binary.
     #[must_use]
     pub const fn number(self) -> usize {
         self.0
     }
 }
 
-/// How each family knows one of its own handles.
+/// A predefined handle in each family.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownHandle {
-    /// Open MPI's symbol, whose address it is.
+    /// Symbol in Open MPI. Its address is the handle.
     open_mpi: &'static CStr,
-    /// MPICH's number.
+    /// Number in MPICH.
     mpich: u32,
-    /// The number of the standard binary interface.
+    /// Number in the standard ABI.
     standard: u16,
 }
 
-/// A family of MPI libraries that programs can be run with without being compiled anew.
+/// A family of MPI libraries with one binary interface. A program runs with each of them without
+/// recompilation.
 pub trait Abi: Sized + Send + Sync + 'static {
-    /// A handle as C passes it.
+    /// Handle type in C.
     type Handle: Copy + 'static;
 
-    /// The library's name.
+    /// Name of the library.
     const NAME: &'static str;
-    /// The files that may have the functions of C, and those of Fortran.
+    /// Files that may contain the C functions, and sometimes the Fortran functions.
     const LIBRARIES: &'static [&'static CStr];
-    /// Fortran's functions, where they do not go through C's names.
+    /// Files of the Fortran functions, if these do not call the exported C functions.
     const FORTRAN: &'static [&'static CStr];
 
     /// `MPI_IN_PLACE`.
@@ -50,28 +51,28 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const ROOT: c_int;
     /// `MPI_COMM_TYPE_SHARED`.
     const COMM_TYPE_SHARED: c_int;
-    /// Where in `MPI_Status`, in units of `int`, are `MPI_SOURCE` and `MPI_ERROR`; and its length.
+    /// Offsets of `MPI_SOURCE` and `MPI_ERROR` in `MPI_Status`, and its size, in units of `int`.
     const STATUS: [usize; 3];
-    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`,
-    /// `MPI_ERR_COUNT`.
+    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`, `MPI_ERR_COUNT`.
     const ERRORS: [c_int; 5];
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
     const COMBINERS: [c_int; 4];
 
-    /// Whether the library refuses what is sent and received in one place, where it looks.
+    /// Returns whether the library refuses aliased send and receive buffers, if its argument checks
+    /// are enabled.
     fn refuses_aliases(collective: Collective) -> bool;
-    /// The handle without its library's type.
+    /// Converts a handle of this family.
     fn erase(handle: Self::Handle) -> MpiHandle;
-    /// The handle with its library's type.
+    /// Converts a handle back.
     fn restore(handle: MpiHandle) -> Self::Handle;
-    /// A handle of the library's own, if it has that.
+    /// Predefined handle in this family, if it exists.
     fn handle(
         known: &KnownHandle,
         find: &dyn Fn(&CStr) -> Option<*mut c_void>,
     ) -> Option<MpiHandle>;
 }
 
-/// Open MPI 4 and 5: handles are addresses of its own structures.
+/// Open MPI 4 and 5. Handles are addresses of the library's structures.
 #[derive(Debug)]
 pub struct OpenMpi;
 
@@ -109,7 +110,7 @@ impl Abi for OpenMpi {
     }
 }
 
-/// MPICH 3 and 4 and what has its binary interface (Intel MPI, MVAPICH): handles are integers.
+/// MPICH 3 and 4, and libraries with the same ABI (Intel MPI, MVAPICH). Handles are integers.
 #[derive(Debug)]
 pub struct Mpich;
 
@@ -144,8 +145,8 @@ impl Abi for Mpich {
     }
 }
 
-/// The standard binary interface of MPI 5, whichever library has it: handles are pointers, those of
-/// its own small numbers. It has no Fortran.
+/// The standard ABI of MPI 5, in any library. Handles are pointers, with small numbers for the
+/// predefined ones. The ABI has no Fortran.
 #[derive(Debug)]
 pub struct Standard;
 
@@ -187,7 +188,7 @@ const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> KnownHandl
 const FLOAT: [Option<BaseType>; 2] = [Some(BaseType::F32), Some(BaseType::F64)];
 const SIGNED: [Option<BaseType>; 2] = [Some(BaseType::I32), Some(BaseType::I64)];
 
-/// Types that we know, and what they are if they have 4 bytes or 8.
+/// Supported predefined datatypes, with their element types for sizes of 4 and 8 bytes.
 pub const TYPES: [(KnownHandle, [Option<BaseType>; 2]); 14] = [
     (known(c"ompi_mpi_float", 0x4c00_040a, 0x210), FLOAT),
     (known(c"ompi_mpi_double", 0x4c00_080b, 0x214), FLOAT),
@@ -205,25 +206,25 @@ pub const TYPES: [(KnownHandle, [Option<BaseType>; 2]); 14] = [
     (known(c"ompi_mpi_integer8", 0x4c00_0831, 0x2d9), SIGNED),
 ];
 
-/// Makes [`LIBRARY_HANDLES`] and `LibraryHandles` of a row for each handle.
+/// Defines [`LIBRARY_HANDLES`] and `LibraryHandles` from a row for each handle.
 macro_rules! library_handles {
     ($($name:ident: $open_mpi:literal $mpich:literal $standard:literal;)*) => {
-        /// Handles that we use, in the order of the fields of `LibraryHandles`.
+        /// Predefined handles that Foldwire uses, in the order of the fields of `LibraryHandles`.
         pub const LIBRARY_HANDLES: &[KnownHandle] = &[$(known($open_mpi, $mpich, $standard)),*];
 
-        /// The handles that we use or know, of a library that is loaded.
+        /// Predefined handles of the loaded library.
         #[derive(Debug)]
         pub(crate) struct LibraryHandles {
             $(pub(crate) $name: MpiHandle,)*
-            /// Types that we know, if they have so many bytes: those of C and Fortran may have
-            /// others.
+            /// Supported datatypes, with their element types for sizes of 4 and 8 bytes. C and
+            /// Fortran types may have other sizes, too.
             pub(crate) types: Vec<(MpiHandle, [Option<BaseType>; 2])>,
         }
 
         impl LibraryHandles {
-            /// `None` if the library lacks one.
+            /// Returns `None` if the library lacks a handle.
             pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
-                // A library without Fortran lacks some of the types; no program can pass those.
+                // A library without Fortran lacks some of the types. No program can pass those.
                 let types = TYPES.iter().filter_map(|(known, bases)| {
                     A::handle(known, find).map(|handle| (handle, *bases))
                 });

@@ -1,7 +1,6 @@
-//! What the arguments of a function in the table are, by their kinds: their types in C and Fortran,
-//! and where they go in a call.
+//! Macros over the kinds of function arguments: types in C and Fortran, and fields of a call.
 
-/// The type of an argument in C, where counts are `$count`.
+/// Type of a C argument. Counts have type `$count`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! c_type {
@@ -12,7 +11,7 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, recv_count) => { $count };
     ($abi:ty, $count:ty, send_counts) => { *const $count };
     ($abi:ty, $count:ty, recv_counts) => { *const $count };
-    // `MPI_Aint` beside large counts, which is as long.
+    // Functions with large counts have `MPI_Aint` here, which has the same size.
     ($abi:ty, $count:ty, send_displs) => { *const $count };
     ($abi:ty, $count:ty, recv_displs) => { *const $count };
     ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
@@ -20,7 +19,7 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
 }
 
-/// Puts an argument into a call.
+/// Stores an argument in a call.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! set_argument {
@@ -39,7 +38,7 @@ macro_rules! set_argument {
     ($abi:ty, $call:ident, count, $value:expr) => {
         ($call.send.count, $call.recv.count) = ($value.into(), $value.into())
     };
-    // Read once the communicator is known, whose size says how many there are.
+    // Read later: the length of the array depends on the communicator.
     ($abi:ty, $call:ident, send_counts, $value:expr) => {
         $call.send.counts = Some($crate::ffi::counts::CountArray::of($value))
     };
@@ -76,8 +75,8 @@ macro_rules! set_argument {
     };
 }
 
-/// Puts an argument into a call's [`CallSize`](crate::filter::CallSize). The second name of a kind
-/// says how arguments of its value are read: as C's, or as Fortran's.
+/// Stores an argument in a [`CallSize`](crate::filter::CallSize). Ignores arguments that do not
+/// affect the size.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! set_size_argument {
@@ -111,7 +110,7 @@ macro_rules! set_size_argument {
     ($abi:ty, $size:ident, $arg:ident, $value:expr) => {};
 }
 
-/// An argument as a call with `int` has it that was made of one with large counts.
+/// Argument of a function with `int` counts, from a call that was converted from large counts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! narrowed {
@@ -141,7 +140,7 @@ macro_rules! narrowed {
     };
 }
 
-/// The type of an argument in Fortran, which passes addresses.
+/// Type of a Fortran argument. Fortran passes addresses.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! fortran_type {
@@ -150,7 +149,7 @@ macro_rules! fortran_type {
     ($integers:ident) => { *mut ::core::ffi::c_int };
 }
 
-/// An argument of Fortran's as C's.
+/// Converts a Fortran argument to the C argument.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! from_fortran {

@@ -1,23 +1,23 @@
-//! Arrays with a number for each rank, as C passes them: with `int`, or with large counts.
+//! Arrays with a number for each rank, of `int` or of large counts.
 
 use std::ffi::c_int;
 
 use crate::filter::UNKNOWN;
 
-/// Lengths of all ranks' shares, or where they begin, as C passes them.
+/// Array of counts or displacements from the program.
 #[derive(Clone, Copy, Debug)]
 pub enum CountArray {
-    /// As `int`.
+    /// Array of `int`.
     Int(*const c_int),
-    /// As `MPI_Count` or `MPI_Aint`.
+    /// Array of `MPI_Count` or `MPI_Aint`.
     Large(*const i64),
 }
 
-/// What may be counted with.
+/// Integer type of counts.
 pub trait CountType: Sized {
-    /// An array of them, as long as the communicator has ranks.
+    /// Wraps an array with a number for each rank of the communicator.
     fn array(start: *const Self) -> CountArray;
-    /// Such an array, or null if it is one of the others.
+    /// Start of the array, or null if it has the other type.
     fn start(counts: CountArray) -> *const Self;
 }
 
@@ -47,20 +47,20 @@ impl CountType for i64 {
     }
 }
 
-/// Where such an array begins; null without one.
+/// Start of the array; null if there is none.
 #[must_use]
 pub fn start<N: CountType>(counts: Option<CountArray>) -> *const N {
     counts.map_or(std::ptr::null(), N::start)
 }
 
 impl CountArray {
-    /// An array of them, as long as the communicator has ranks.
+    /// Wraps an array with a number for each rank of the communicator.
     #[must_use]
     pub fn of<N: CountType>(start: *const N) -> Self {
         N::array(start)
     }
 
-    /// Where they lie.
+    /// Address of the array.
     pub(crate) fn addr(self) -> usize {
         match self {
             Self::Int(start) => start.addr(),
@@ -68,19 +68,19 @@ impl CountArray {
         }
     }
 
-    /// All of so many ranks together; at least [`UNKNOWN`] if one is negative or there is no array.
+    /// Sum over `size` ranks; at least [`UNKNOWN`] if a count is negative or the array is missing.
     pub(crate) fn total(self, size: usize) -> u64 {
         let numbers = self.numbers(size);
         numbers.map_or(UNKNOWN, |all| all.map(|n| n as u64).fold(0, u64::saturating_add))
     }
 
-    /// Those of so many ranks; `None`: there is no array.
+    /// Numbers of `size` ranks; `None` if the array is missing.
     pub(crate) fn read(self, size: usize) -> Option<Vec<i64>> {
         self.numbers(size).map(Iterator::collect)
     }
 
     fn numbers(self, size: usize) -> Option<impl Iterator<Item = i64>> {
-        // SAFETY: the program called a collective with this array, which has a count for each rank.
+        // SAFETY: the program passed this array to a collective, so it has a number for each rank.
         let number = move |rank| unsafe {
             match self {
                 Self::Int(start) => start.add(rank).read().into(),

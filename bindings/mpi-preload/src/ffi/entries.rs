@@ -1,14 +1,15 @@
-//! The table of the functions that are exported, and what it becomes: C's functions, C's with large
-//! counts, Fortran's. A function is there in all of them, or ranks that call it by different names
-//! would wait for each other.
+//! Table of the exported functions, and macros that expand it to C functions, C functions with
+//! large counts, and Fortran functions. Each collective must exist in all forms. Otherwise ranks
+//! that call it by different names would wait for each other.
 
-/// Calls `$with! { $abi; row }` for each collective that is waited for in the call and each that is
-/// not: core's name, whether it is not, the arguments, and the names: C's, C's with large counts,
-/// Fortran's. The library's own have a `P` before C's name, or a `p` before Fortran's second.
+/// Calls `$with! { $abi; row }` for each blocking and each non-blocking collective. A row has
+/// Foldwire's collective, whether the call is non-blocking, the arguments, and the names in C, in C
+/// with large counts, and in Fortran. The library's own functions have a `P` before the C name, or
+/// a `p` before the second Fortran name.
 ///
-/// The names of arguments are their kinds: `send` and `recv` are buffers, `count` and `datatype`
-/// are of both, `send_…` and `recv_…` of one; `…_counts` and `…_places` (displacements) are arrays.
-/// One that is not waited for has a `request` behind them.
+/// The argument names are their kinds. `send` and `recv` are buffers. `count` and `datatype` belong
+/// to both buffers, `send_…` and `recv_…` to one. `…_counts` and `…_displs` are arrays. A
+/// non-blocking collective has a `request` at the end.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_function {
@@ -95,7 +96,7 @@ macro_rules! each_function {
     };
 }
 
-/// A collective in C, with `int` and with large counts.
+/// Exports a collective in C, with `int` and with large counts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_c {
@@ -108,8 +109,8 @@ macro_rules! in_c {
             |code| code,
             |call| ORIGINAL.address::<$abi>()
         }
-        // A program may ask whether the library has this, as by a weak symbol, and finds ours.
-        // Where the library has none, the one without large counts does it.
+        // A program may test for this function, for example by a weak symbol, and finds this one.
+        // If the library has no such function, call the one with `int` counts.
         $crate::entry! {
             $abi; $collective $is_nonblocking $large concat!("P", stringify!($large), "\0");
             ($($arg: $crate::c_type!($abi, i64, $arg) = $arg),*) () -> ::core::ffi::c_int,
@@ -129,7 +130,7 @@ macro_rules! in_c {
     };
 }
 
-/// A collective in Fortran, by all names that compilers give it.
+/// Exports a collective in Fortran, under each name that compilers use.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_fortran {
@@ -142,20 +143,21 @@ macro_rules! in_fortran {
     (@$abi:ty; $collective:ident $is_nonblocking:literal ($($arg:ident)*) $second:ident $name:ident) => {
         $crate::entry! {
             $abi; $collective $is_nonblocking $name concat!("p", stringify!($second), "\0");
-            // SAFETY: Fortran passes addresses of integers that are there.
+            // SAFETY: Fortran passes addresses of valid integers.
             ($($arg: $crate::fortran_type!($arg) =
                 unsafe { $crate::from_fortran!($abi, $arg, $arg) }),*)
             (error: *mut ::core::ffi::c_int),
-            // SAFETY: null, where Fortran 2008 leaves it out, or an integer to be written.
+            // SAFETY: null, where Fortran 2008 omits the argument, or the address of a writable
+            // integer.
             |code| unsafe { $crate::ffi::fortran::set_error(error, code) },
             |call| ORIGINAL.address::<$abi>()
         }
     };
 }
 
-/// A function that is exported, whose arguments have these types and values as C passes them. What
-/// it returns of a call that was taken, and the address of the one behind it, are expressions, in
-/// which the name between bars is the code, or makes the call.
+/// Exports a function. `$type` and `$value` are the types of its arguments and their C values.
+/// `$returned` computes the result of a taken call from the code `$code`. `$address` is the
+/// function to which calls are passed on; it can build the call with `$made()`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! entry {
@@ -172,12 +174,12 @@ macro_rules! entry {
 
             type Function = unsafe extern "C" fn($($type,)* $($error_type)?) $(-> $result)?;
 
-            /// A call that does not go on at once. Apart from the entry, which so has nothing to
-            /// save, and jumps.
+            /// Inspects a call that the filter does not pass on. A separate function, so that the
+            /// exported function saves no registers and ends in a jump.
             ///
             /// # Safety
-            /// As the entry's.
-            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
+            /// The same as for the exported function.
+            #[allow(clippy::too_many_arguments, reason = "MPI's function has as many")]
             #[inline(never)]
             unsafe extern "C" fn inspect($($arg: $type,)* $($error: $error_type)?) $(-> $result)? {
                 let $made = || {
@@ -195,8 +197,8 @@ macro_rules! entry {
                     }
                 }
                 let address = $address;
-                // SAFETY: the library's function of this name, or a tool's in place of it, which
-                // has these arguments, gets what the program gave.
+                // SAFETY: the function with this name in the library, or in a tool. It has these
+                // arguments, and gets those of the program.
                 unsafe {
                     let next =
                         ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
@@ -222,7 +224,7 @@ macro_rules! entry {
     };
 }
 
-/// The function behind ours of this name, with these arguments.
+/// Calls the function that the program would call without Foldwire.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! original {
@@ -230,8 +232,8 @@ macro_rules! original {
         static ORIGINAL: $crate::ffi::original::Original =
             $crate::ffi::original::Original::new(concat!(stringify!($name), "\0"), $behind);
         type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
-        // SAFETY: the library's function of this name, which has these arguments, gets what the
-        // program gave.
+        // SAFETY: the library's function of this name has these arguments, and gets those of the
+        // program.
         unsafe {
             let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
                 ORIGINAL.address::<$abi>(),
@@ -241,7 +243,7 @@ macro_rules! original {
     }};
 }
 
-/// Exports all functions of C for a family of MPI libraries.
+/// Exports all C functions for a family of MPI libraries.
 #[macro_export]
 macro_rules! entries {
     ($abi:ty) => {
@@ -290,7 +292,7 @@ macro_rules! entries {
     (@free $abi:ty; $name:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(comm: HandlePtr) -> Int {
-            // SAFETY: null, which MPI refuses, or a handle of the program's.
+            // SAFETY: null, which MPI refuses, or a handle of the program.
             if let Some(&comm) = unsafe { comm.as_ref() } {
                 INTERCEPTOR.before_comm_free(<$abi as $crate::ffi::abi::Abi>::erase(comm));
             }
@@ -301,8 +303,8 @@ macro_rules! entries {
     };
 }
 
-/// Exports all functions of Fortran, for a family in which they do not go through C's names; beside
-/// [`entries`](crate::entries).
+/// Exports all Fortran functions, for a family whose Fortran functions do not call the exported C
+/// functions. Used in addition to [`entries`](crate::entries).
 #[macro_export]
 macro_rules! fortran_entries {
     ($abi:ty) => {
@@ -347,7 +349,7 @@ macro_rules! fortran_entries {
     (@free $behind:literal $abi:ty; $($name:ident)*) => {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(comm: *mut Int, error: *mut Int) {
-            // SAFETY: Fortran passes the address of an integer that is there.
+            // SAFETY: Fortran passes the address of a valid integer.
             let handle = unsafe { $crate::ffi::fortran::COMM.from_integer::<$abi>(*comm) };
             INTERCEPTOR.before_comm_free(<$abi as $crate::ffi::abi::Abi>::erase(handle));
             $crate::original!($abi, $name $behind, (comm => *mut Int, error => *mut Int));

@@ -1,18 +1,19 @@
-//! The floating-point environment: rounding, flushing to zero, flags, traps.
+//! The floating-point environment: rounding mode, flushing to zero, flags, traps.
 //!
-//! Programs change it, and bounds are verified in the default one only. C's own functions know what
-//! a processor has of it.
+//! Programs change it, but error bounds are verified in the default environment only. C's functions
+//! handle the differences between processors.
 
 use std::ffi::{c_int, c_void};
 
-/// The program's environment, which it gets back when this is dropped, flags included.
+/// The program's environment. It is restored, with its flags, when this value is dropped.
 pub(crate) struct FloatEnvironment(EnvironmentBytes);
 
-/// Room for C's `fenv_t`, which is 8 to 32 bytes where Rust's standard library runs on Linux.
+/// Storage for C's `fenv_t`, which has 8 to 32 bytes on the Linux targets of Rust's standard
+/// library.
 #[repr(C, align(16))]
 struct EnvironmentBytes([u8; 256]);
 
-/// C's `FE_DFL_ENV` as glibc and musl have it.
+/// C's `FE_DFL_ENV` in glibc and musl.
 const DEFAULT: *const c_void = usize::MAX as *const c_void;
 
 unsafe extern "C" {
@@ -21,11 +22,11 @@ unsafe extern "C" {
 }
 
 impl FloatEnvironment {
-    /// Begins the default environment in this thread.
+    /// Saves the environment, and switches this thread to the default one.
     pub(crate) fn default_for_now() -> Self {
         let mut saved = Self(EnvironmentBytes([0; 256]));
-        // SAFETY: the room is larger and more aligned than any `fenv_t`; the default one is C's
-        // constant. Code of Rust's that runs here assumes the default, and nothing else.
+        // SAFETY: the storage is larger and more aligned than any `fenv_t`, and `DEFAULT` is C's
+        // constant. Rust code assumes the default environment, which this switches on.
         unsafe {
             fegetenv((&raw mut saved.0).cast());
             fesetenv(DEFAULT);
@@ -36,7 +37,8 @@ impl FloatEnvironment {
 
 impl Drop for FloatEnvironment {
     fn drop(&mut self) {
-        // SAFETY: it was written by `fegetenv` in this thread, since the type is never sent.
+        // SAFETY: `fegetenv` wrote it in this thread. The type is used as a local guard and never
+        // sent to another thread.
         unsafe { fesetenv((&raw const self.0).cast()) };
     }
 }

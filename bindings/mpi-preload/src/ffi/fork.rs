@@ -1,25 +1,27 @@
-//! Processes that the program forks: they have the memory of a rank, and are none.
+//! Processes that the program forks. They have the memory of a rank, but are not ranks.
 //!
-//! A rank's connections are its own. A child that acted on it would answer for its parent, so in
-//! a child all calls go to the MPI library, as they would without us, and nothing is said.
+//! A rank's connections belong to the rank alone. A child that used them would answer for its
+//! parent. So in a child all calls go to the MPI library, as without Foldwire, and nothing is
+//! printed.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
-/// True if a rank has forked this process.
+/// Returns whether this process was forked by a rank.
 #[must_use]
 pub fn is_forked() -> bool {
     IS_FORKED.load(Ordering::Relaxed)
 }
 
-/// From now on children know that they are some.
+/// Registers a handler that marks children.
 pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the function is there as long as the process, and does no more than a child of a
-        // process with threads may. Without memory for it children are taken for ranks, as before.
+        // SAFETY: the handler exists as long as the process. It only stores an atomic, which is
+        // allowed in a child of a process with threads. If there is no memory to register it,
+        // children act as ranks.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

@@ -1,4 +1,4 @@
-//! Arguments of Fortran's: handles are integers, and what C passes as constants has addresses.
+//! Conversion of Fortran arguments. Handles are integers, and C's special addresses are variables.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
@@ -8,46 +8,46 @@ use super::abi::Abi;
 use super::original::Original;
 use super::symbols::Symbols;
 
-/// A function that makes C's handle of Fortran's.
+/// A library function that converts a Fortran handle to a C handle.
 pub struct FortranToC(Original);
 
-/// Of communicators.
+/// For communicators.
 pub static COMM: FortranToC = FortranToC(Original::new("MPI_Comm_f2c\0", "PMPI_Comm_f2c\0"));
-/// Of datatypes.
+/// For datatypes.
 pub static TYPE: FortranToC = FortranToC(Original::new("MPI_Type_f2c\0", "PMPI_Type_f2c\0"));
-/// Of operations.
+/// For operations.
 pub static OP: FortranToC = FortranToC(Original::new("MPI_Op_f2c\0", "PMPI_Op_f2c\0"));
 
-/// A function that makes Fortran's handle of C's.
+/// A library function that converts a C handle to a Fortran handle.
 pub struct CToFortran(Original);
 
-/// Of requests.
+/// For requests.
 pub static REQUEST: CToFortran =
     CToFortran(Original::new("MPI_Request_c2f\0", "PMPI_Request_c2f\0"));
 
 impl CToFortran {
-    /// Fortran's handle.
+    /// Returns the Fortran handle.
     pub fn integer_of<A: Abi>(&self, handle: A::Handle) -> c_int {
         type Function<A> = unsafe extern "C" fn(<A as Abi>::Handle) -> c_int;
         let address = self.0.address::<A>();
-        // SAFETY: the library's function of this name, and a handle of the library's.
+        // SAFETY: the library's function of this name, with a handle of the library.
         unsafe { mem::transmute::<*mut c_void, Function<A>>(address)(handle) }
     }
 }
 
 impl FortranToC {
-    /// C's handle.
-    #[allow(clippy::wrong_self_convention, reason = "converts what is passed")]
+    /// Returns the C handle.
+    #[allow(clippy::wrong_self_convention, reason = "converts the argument, not `self`")]
     pub fn from_integer<A: Abi>(&self, integer: c_int) -> A::Handle {
         type Function<A> = unsafe extern "C" fn(c_int) -> <A as Abi>::Handle;
         let address = self.0.address::<A>();
-        // SAFETY: the library's function of this name; it looks numbers up in a table.
+        // SAFETY: the library's function of this name. It looks up any number in a table.
         unsafe { mem::transmute::<*mut c_void, Function<A>>(address)(integer) }
     }
 }
 
-/// The address of a buffer as C passes it: Fortran's `MPI_IN_PLACE` and `MPI_BOTTOM` are variables,
-/// of which there is one for each way compilers name them.
+/// Converts the address of a buffer to C. Fortran's `MPI_IN_PLACE` and `MPI_BOTTOM` are variables,
+/// with one name for each naming convention of compilers.
 #[must_use]
 pub fn buffer<A: Abi>(start: *mut c_void) -> *mut c_void {
     static KNOWN: OnceLock<[[usize; 4]; 2]> = OnceLock::new();
@@ -83,12 +83,12 @@ pub fn buffer<A: Abi>(start: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Fortran's last argument.
+/// Stores the error code in the last argument of a Fortran function.
 ///
 /// # Safety
-/// Null, or the address of an integer.
+/// `error` must be null or the address of an integer.
 pub unsafe fn set_error(error: *mut c_int, code: c_int) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees it.
     if let Some(error) = unsafe { error.as_mut() } {
         *error = code;
     }

@@ -1,8 +1,8 @@
-//! Where the program comes in: one [`Interceptor`] in each library for `LD_PRELOAD`, through which all
-//! functions that it exports go.
+//! Entry point for the program: each library for `LD_PRELOAD` has one [`Interceptor`], which all
+//! exported functions call.
 //!
-//! A call meets a gate first, which costs some nanoseconds ([`filters`](crate::filters)). The rest
-//! of this package decides about calls that it does not pass on.
+//! A call first meets a filter, which costs a few nanoseconds ([`filter`](crate::filter)). The rest
+//! of this crate decides about calls that the filter does not pass on.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -28,12 +28,12 @@ use crate::guard::guarded;
 use crate::signature::Datatypes;
 use crate::state::PreloadState;
 
-/// The MPI library that the program has loaded, and what we keep beside it.
+/// The MPI library that the program has loaded, and the state of Foldwire.
 pub struct Interceptor<A: Abi> {
     loaded: OnceLock<LoadedLibrary<A>>,
-    /// Which calls are passed on for certain.
+    /// Filters for calls that certainly go to the MPI library.
     pub filters: CallFilters,
-    /// The last type that was none of MPI's own: its handle is never one of those.
+    /// Last datatype that was not predefined. Its handle never becomes that of a predefined one.
     last_derived_type: AtomicUsize,
 }
 
@@ -43,7 +43,7 @@ struct LoadedLibrary<A: Abi> {
 }
 
 impl<A: Abi> Interceptor<A> {
-    /// Not opened yet.
+    /// An interceptor without a library. The first call loads it.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -57,7 +57,7 @@ impl<A: Abi> Interceptor<A> {
         self.loaded.get_or_init(|| {
             let symbols = Symbols::of(A::LIBRARIES);
             let found = guarded(|| {
-                // Another family's functions would be found by the same names.
+                // The same names would find functions of another family.
                 let all = [OpenMpi::LIBRARIES, Mpich::LIBRARIES, Standard::LIBRARIES];
                 let is_other = all.into_iter().any(is_any_loaded) && !is_any_loaded(A::LIBRARIES);
                 if is_other {
@@ -78,46 +78,46 @@ impl<A: Abi> Interceptor<A> {
         })
     }
 
-    /// What is called after `MPI_Init`.
+    /// Called after `MPI_Init`.
     pub fn after_init(&'static self) {
         self.loaded().state.begin();
     }
 
-    /// What is called before `MPI_Finalize`.
+    /// Called before `MPI_Finalize`.
     pub fn before_finalize(&self) {
         if let Some(loaded) = self.loaded.get().filter(|_| !is_forked()) {
             loaded.state.end();
         }
     }
 
-    /// The process ends.
+    /// Called at the end of the process.
     pub fn at_exit(&self) {
         if self.loaded.get().is_none() && !is_forked() {
-            // A panic has nobody to go to.
+            // Nothing can handle a panic here.
             let _ = guarded(warn_if_passed_by::<A>);
         }
     }
 
-    /// What is called before a communicator is freed.
+    /// Called before a communicator is freed.
     pub fn before_comm_free(&self, comm: MpiHandle) {
         if let Some(loaded) = self.loaded.get().filter(|_| !is_forked()) {
             loaded.state.before_comm_free(comm);
         }
     }
 
-    /// True if a call is the library's for certain.
+    /// Returns whether a call certainly goes to the MPI library.
     #[inline]
     pub fn passes(&self, filter: &CallFilter, size: &CallSize) -> bool {
         self.filters.passes(filter, size) || self.passes_if_short(filter, size)
     }
 
-    /// The same of one whose types are not known, or whose length is in an array.
+    /// Slower variant for datatypes that are not kept, and for arrays of counts.
     #[inline(never)]
     fn passes_if_short(&self, filter: &CallFilter, size: &CallSize) -> bool {
         let Some(LoadedLibrary { library, .. }) = self.loaded.get() else { return false };
         let n_values = match size.counts {
             Some((counts, comm)) if comm != library.handles().comm_null => {
-                // Between two groups they may be the other group's.
+                // In an intercommunicator the counts may belong to the remote group.
                 match (library.is_inter(comm), library.rank_and_size(comm)) {
                     (Ok(false), Ok((_, size))) => counts.total(size),
                     _ => UNKNOWN,
@@ -135,7 +135,7 @@ impl<A: Abi> Interceptor<A> {
         self.filters.passes_bytes(filter, n_values.saturating_mul(n_bytes))
     }
 
-    /// Bytes of a value. MPI's own types are kept for later calls.
+    /// Bytes of a value. Keeps predefined datatypes for later calls.
     fn type_size(&self, library: &MpiLibrary<A>, datatype: MpiHandle) -> u64 {
         let Ok(n_bytes) = Datatypes::n_bytes(library, datatype) else { return u64::MAX };
         if self.last_derived_type.load(Ordering::Relaxed) != datatype.number() {
@@ -147,15 +147,15 @@ impl<A: Abi> Interceptor<A> {
         n_bytes as u64
     }
 
-    /// A collective: what it returns, or `None` if the library is to carry it out.
+    /// Handles a collective. Returns its result, or `None` if the library must execute it.
     pub fn collective(&self, call: &MpiCall) -> Option<c_int> {
         let LoadedLibrary { state, library } = self.loaded.get().filter(|_| !is_forked())?;
         if call.request.is_some_and(RequestPointer::is_null) {
-            // For MPI to judge.
+            // MPI must refuse the null pointer.
             return None;
         }
-        // A call that is not waited for may come back to the library, when nobody can be told of
-        // what does not fit.
+        // Such a call may later be forwarded to the MPI library, when a count that is too large
+        // could no longer be reported.
         let may_come_back = call.request.is_some() && call.is_known_in_part();
         let call = match may_come_back && !library.has_large_counts() {
             true => match self.narrow(call) {
@@ -168,7 +168,7 @@ impl<A: Abi> Interceptor<A> {
             |code| code,
             |request| {
                 if let Some((place, request)) = call.request.zip(request) {
-                    // SAFETY: where the program wants the request of this call.
+                    // SAFETY: the program wants the request of this call at this address.
                     unsafe { place.write::<A>(request) };
                 }
                 SUCCESS
@@ -177,12 +177,12 @@ impl<A: Abi> Interceptor<A> {
         Some(code)
     }
 
-    /// What a call returns of which a count is too large for a library without large counts.
+    /// Returns the error code for a count that is too large for a library without large counts.
     pub fn refuse_count(&self, call: &MpiCall) -> c_int {
         self.loaded.get().map_or(A::ERRORS[4], |loaded| loaded.library.refuse_count(call.comm))
     }
 
-    /// A call with large counts as one with `int`.
+    /// Converts large counts to `int`.
     ///
     /// # Errors
     /// A number is too large.
@@ -196,8 +196,8 @@ impl<A: Abi> Interceptor<A> {
                 let Some(counts @ CountArray::Large(_)) = large else { continue };
                 let start = match self.narrow_counts(call, side, counts)? {
                     None => std::ptr::null(),
-                    // The library may read them until the request is complete, and nobody tells us
-                    // when.
+                    // The library may read the array until the request is complete, and does not
+                    // report when that is.
                     Some(counts) if call.request.is_some() => kept_forever(counts).as_ptr(),
                     Some(counts) => {
                         let start = counts.as_ptr();
@@ -211,8 +211,8 @@ impl<A: Abi> Interceptor<A> {
         Ok(narrow)
     }
 
-    /// An array with a number for each rank as `int`; none where the program passed none or MPI
-    /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
+    /// Converts an array to `int`. Returns `None` if the array is missing or insignificant, or if
+    /// its length is unknown. MPI must judge such a call.
     fn narrow_counts(
         &self,
         call: &MpiCall,
@@ -224,7 +224,7 @@ impl<A: Abi> Interceptor<A> {
             return Ok(None);
         }
         let Ok((rank, size)) = library.rank_and_size(call.comm) else { return Ok(None) };
-        // Shares are those of the other group's ranks there.
+        // In an intercommunicator the shares belong to the ranks of the remote group.
         let is_inter = side.displs.is_some() && library.is_inter(call.comm) == Ok(true);
         let (has_shares, size) = match is_inter {
             true => {
@@ -241,15 +241,15 @@ impl<A: Abi> Interceptor<A> {
     }
 }
 
-/// A call with `int` that was made of one with large counts.
+/// A call with `int` counts, converted from large counts.
 pub struct NarrowedCall {
-    /// It.
+    /// The converted call.
     pub call: MpiCall,
-    /// What it points to, unless that stays.
+    /// Converted arrays, except for those that are kept forever.
     arrays: Vec<Vec<c_int>>,
 }
 
-/// These numbers where they stay; those that were kept before are kept once.
+/// Stores these numbers forever, once for equal arrays.
 fn kept_forever(counts: Vec<c_int>) -> &'static [c_int] {
     static KEPT: Mutex<BTreeSet<&'static [c_int]>> = Mutex::new(BTreeSet::new());
     let mut kept = locked(&KEPT);
@@ -261,7 +261,7 @@ fn kept_forever(counts: Vec<c_int>) -> &'static [c_int] {
     counts
 }
 
-/// What a function without large counts cannot do.
+/// A count is too large for `int`.
 #[derive(Clone, Copy, Debug)]
 pub struct CountTooLarge;
 
@@ -271,7 +271,7 @@ impl<A: Abi> Default for Interceptor<A> {
     }
 }
 
-/// A call of which nothing is said yet.
+/// A call of this collective without arguments.
 #[must_use]
 pub const fn empty_call(collective: Collective) -> MpiCall {
     let nothing = BufferArgs {
@@ -285,12 +285,12 @@ pub const fn empty_call(collective: Collective) -> MpiCall {
     MpiCall { collective, send: nothing, recv: nothing, op, root: 0, comm, request: None }
 }
 
-/// Where the program wants a request.
+/// Address at which the program wants a request.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestPointer {
-    /// As C's handle.
+    /// C handle.
     C(*mut c_void),
-    /// As Fortran's.
+    /// Fortran handle.
     Fortran(*mut c_int),
 }
 
@@ -302,10 +302,10 @@ impl<H> From<*mut H> for RequestPointer {
 
 impl RequestPointer {
     /// # Safety
-    /// A handle of this kind may be written there.
+    /// The pointer must be valid for writing a handle of this kind.
     unsafe fn write<A: Abi>(self, request: MpiHandle) {
         let request = A::restore(request);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe {
             match self {
                 Self::C(place) => place.cast::<A::Handle>().write(request),

@@ -1,4 +1,4 @@
-//! What is asked of the MPI library that the program has loaded, whichever it is.
+//! Interface to the MPI library that the program has loaded.
 
 mod attributes;
 mod communicators;
@@ -26,62 +26,62 @@ use vector_collectives::VectorApi;
 use super::abi::{Abi, LibraryHandles, MpiHandle};
 use super::symbols::Symbols;
 
-/// An error code of the library's.
+/// Error code of the MPI library.
 pub(crate) type MpiErrorCode = c_int;
 pub(crate) const SUCCESS: c_int = 0;
 
-/// MPI as the rest of the package sees it, whatever the library's handles are.
+/// MPI for the other modules, independent of the library's handle type.
 ///
-/// Handles that are passed are MPI's or the program's, and not freed; MPI is initialised and not
-/// finalised.
+/// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
+/// and not finalised.
 pub(crate) trait MpiApi:
     CommApi + MessageApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
 {
-    /// The library's own handles.
+    /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;
     fn in_place(&self) -> usize;
-    /// Whether threads of the program may be in MPI, at once or one after the other.
+    /// Returns whether several threads of the program may call MPI, at once or one after the other.
     fn is_threaded(&self) -> bool;
-    /// Whether it refuses arrays of a reduction that lie in one place, as far as this family does.
+    /// Returns whether the library refuses aliased buffers in this collective.
     fn refuses_aliases(&self, collective: Collective) -> bool;
     fn abort(&self) -> !;
     fn words(&self, code: MpiErrorCode) -> String;
 }
 
-/// A library.
+/// A loaded MPI library.
 pub struct MpiLibrary<A: Abi> {
     functions: FunctionTable<A>,
     handles: LibraryHandles,
-    /// Keys of attributes of communicators and datatypes.
+    /// Attribute keys for communicators and datatypes.
     keys: OnceLock<[c_int; 2]>,
-    /// A communicator of this rank alone that returns errors.
+    /// A copy of `MPI_COMM_SELF` that returns errors.
     self_comm: OnceLock<MpiHandle>,
     checks_aliases: OnceLock<bool>,
 }
 
-// SAFETY: it holds addresses of functions, and of structures of the library's that only it uses.
+// SAFETY: it holds addresses of functions, and of structures that only the library uses.
 unsafe impl<A: Abi> Send for MpiLibrary<A> {}
-// SAFETY: as above; what may be called by which thread is as the program has agreed with MPI.
+// SAFETY: as above. The program has agreed with MPI which threads may call it.
 unsafe impl<A: Abi> Sync for MpiLibrary<A> {}
 
 const fn checked(code: c_int) -> Result<(), MpiErrorCode> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// What `write` writes, and how long that is.
+/// Returns the text that `write` writes.
 fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, MpiErrorCode> {
-    // Longer than any library's MPI_MAX_OBJECT_NAME and MPI_MAX_ERROR_STRING.
+    // Longer than `MPI_MAX_OBJECT_NAME` and `MPI_MAX_ERROR_STRING` of any library.
     let (mut text, mut length) = ([0 as c_char; 4096], 0);
     checked(write(text.as_mut_ptr(), &raw mut length))?;
-    // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+    // SAFETY: the array ends with a zero, since MPI writes less than its whole length.
     Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// The one that the program has loaded.
+    /// Finds the library that the program has loaded.
     ///
     /// # Errors
-    /// What was not found.
+    /// Names what is missing.
     pub fn find(symbols: &Symbols) -> Result<Self, String> {
         let handles = LibraryHandles::of::<A>(&|name| symbols.find_variable(name));
         let handles =
@@ -92,7 +92,7 @@ impl<A: Abi> MpiLibrary<A> {
         Ok(Self { functions, handles, keys, self_comm, checks_aliases })
     }
 
-    /// What `make` writes into a handle.
+    /// Returns the handle that `make` writes.
     fn made(&self, make: impl FnOnce(*mut A::Handle) -> c_int) -> Result<MpiHandle, MpiErrorCode> {
         let mut made = A::restore(self.handles.request_null);
         checked(make(&raw mut made))?;
@@ -100,9 +100,9 @@ impl<A: Abi> MpiLibrary<A> {
     }
 }
 
-// SAFETY of the blocks below: by the trait's promise handles are good and MPI is up. MPI writes
-// through pointers to locals of the type that its standard says, and reads them only during the
-// call; what else holds is said at each block.
+// SAFETY of the blocks below: callers of the trait guarantee valid handles and an initialised MPI.
+// MPI writes through pointers to locals of the types in its standard, and accesses them only during
+// the call. Each block states what else it relies on.
 impl<A: Abi> MpiApi for MpiLibrary<A> {
     fn handles(&self) -> &LibraryHandles {
         &self.handles
@@ -116,7 +116,7 @@ impl<A: Abi> MpiApi for MpiLibrary<A> {
         let mut level = 0;
         // SAFETY: see above.
         let code = unsafe { (self.functions.query_thread)(&raw mut level) };
-        // `MPI_THREAD_SINGLE` is the lowest, and 0 in all families.
+        // `MPI_THREAD_SINGLE` is the lowest level, and 0 in all families.
         code != SUCCESS || level > 0
     }
 
@@ -132,7 +132,7 @@ impl<A: Abi> MpiApi for MpiLibrary<A> {
     }
 
     fn words(&self, code: MpiErrorCode) -> String {
-        // SAFETY: there is room for the longest text and its end.
+        // SAFETY: the array has space for the longest text and its terminator.
         let said =
             text(|start, length| unsafe { (self.functions.error_string)(code, start, length) });
         said.unwrap_or_else(|_| format!("error {code}"))

@@ -1,4 +1,4 @@
-//! The program's arrays as slices: where they are dense and aligned as they are, else copied.
+//! The program's arrays as slices: in place if they are dense and aligned, else as copies.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -7,7 +7,7 @@ use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 use crate::signature::Signature;
 
-/// The most bytes that MPI packs at once: counts are `int`.
+/// Largest number of bytes that MPI packs at once, since counts are `int`.
 const PACKED_AT_ONCE: usize = 1 << 30;
 
 /// `count` values of a datatype in the program's memory.
@@ -19,24 +19,23 @@ pub(crate) struct ArrayRegion {
     signature: Signature,
 }
 
-/// Areas of the program's memory whose values are one array, in this order.
+/// Regions of the program's memory that form one array, in this order.
 #[derive(Default)]
 pub(crate) struct ArrayRegions {
     areas: Vec<ArrayRegion>,
-    /// Their datatype as one of ours.
+    /// Copy of the regions' datatype.
     kept: Option<KeptType>,
 }
 
-/// A datatype of ours that is as one of the program's, which may free its own. Freed when this is
-/// dropped.
+/// Copy of a datatype of the program, which may free its own. Freed when dropped.
 pub(crate) struct KeptType {
     mpi: &'static dyn MpiApi,
     pub(crate) datatype: MpiHandle,
 }
 
-/// The values of an array, as a call under way has them: the program's own, or copies.
+/// Values of an array in a running call: in the program's memory, or a copy.
 pub(crate) enum ArrayValues<T> {
-    /// Where they lie, which is not null and aligned.
+    /// Program memory, not null and aligned.
     Direct {
         start: *mut T,
         n_values: usize,
@@ -44,7 +43,7 @@ pub(crate) enum ArrayValues<T> {
     Copied(Vec<T>),
 }
 
-/// What can be in an array: any bits are a value.
+/// Element types for which any bits are a valid value.
 pub(crate) trait Plain: foldwire::Element + Default {}
 impl Plain for f32 {}
 impl Plain for f64 {}
@@ -53,8 +52,9 @@ impl Plain for i64 {}
 
 impl ArrayRegion {
     /// # Safety
-    /// The memory must be there until the call that it belongs to is over, and nobody else may use
-    /// it if it is written, or write it if it is read. What is [`ArrayValues`] of it must go before.
+    /// The memory must be valid until the call to which it belongs is complete. Nothing else may
+    /// access it if the call writes it, or write it if the call reads it. [`ArrayValues`] of the
+    /// region must be dropped before.
     pub(crate) const unsafe fn new(
         start: *mut c_void,
         count: usize,
@@ -72,18 +72,18 @@ impl ArrayRegion {
         self.n_bytes() / size_of::<T>()
     }
 
-    /// `count` values of the datatype, the first of which lies `n` after this one's first.
+    /// `count` values of the datatype, `n` values after the start of this region.
     fn part(&self, mpi: &dyn MpiApi, n: isize, count: usize) -> Result<Self, MpiErrorCode> {
         let before = n.wrapping_mul(mpi.extent(self.datatype)?);
         Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
     }
 
-    /// Whether it can be used where it lies.
+    /// Returns whether the region can be used as a slice.
     fn is_direct<T: Plain>(&self) -> bool {
         self.signature.is_dense && !self.start.is_null() && self.start.cast::<T>().is_aligned()
     }
 
-    /// Whether two arrays share memory, as far as that can be told by their ends.
+    /// Returns whether two regions may share memory, judging by their ends.
     fn overlaps(&self, mpi: &dyn MpiApi, other: &Self) -> Result<bool, MpiErrorCode> {
         let ends = |area: &Self| -> Result<_, MpiErrorCode> {
             let extent = mpi.extent(area.datatype)?.unsigned_abs();
@@ -94,39 +94,41 @@ impl ArrayRegion {
         Ok(a.0 < b.1 && b.0 < a.1)
     }
 
-    /// Copies the values, of which there are as many, to this array.
+    /// Copies the values of this region to a slice of equal length.
     fn copy_to<T: Plain>(&self, mpi: &dyn MpiApi, values: &mut [T]) -> Result<(), MpiErrorCode> {
         if self.is_direct::<T>() {
-            // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
-            // not written meanwhile; any bits are a value.
+            // SAFETY: aligned and not null. The caller of `new` guarantees that the memory holds
+            // this many values and that nothing writes it. Any bits are a valid value.
             let all = unsafe { slice::from_raw_parts(self.start.cast::<T>(), values.len()) };
             values.copy_from_slice(all);
             return Ok(());
         }
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
         self.pieces(mpi, |start, count, range| {
-            // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
+            // SAFETY: the caller of `new` guarantees the memory. The piece has the length of its
+            // packed values.
             unsafe { mpi.pack(start, count, self.datatype, &mut bytes[range]) }
         })
     }
 
-    /// Makes them those of this array, which has as many.
+    /// Copies a slice of equal length to this region.
     fn copy_from<T: Plain>(&self, mpi: &dyn MpiApi, values: &[T]) -> Result<(), MpiErrorCode> {
         if self.is_direct::<T>() {
-            // SAFETY: as in `copy_to`, and not used by others meanwhile.
+            // SAFETY: as in `copy_to`, and nothing else accesses the memory.
             let all = unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), values.len()) };
             all.copy_from_slice(values);
             return Ok(());
         }
         let bytes: &[u8] = bytemuck::cast_slice(values);
         self.pieces(mpi, |start, count, range| {
-            // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
+            // SAFETY: the caller of `new` guarantees the memory. The piece has the length of its
+            // packed values.
             unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
         })
     }
 
-    /// Calls `each` for pieces that MPI can pack at once: where one begins, its values of the
-    /// datatype, and where its bytes are among all.
+    /// Calls `each` for each piece that MPI can pack at once, with its address, its number of
+    /// values, and the range of its packed bytes.
     fn pieces(
         &self,
         mpi: &dyn MpiApi,
@@ -144,8 +146,8 @@ impl ArrayRegion {
 }
 
 impl ArrayRegions {
-    /// Parts of an area by their counts and where they begin, in values of its datatype. Those that
-    /// follow each other are one.
+    /// Builds parts of a region from their counts and displacements, in values of its datatype.
+    /// Joins adjacent parts.
     pub(crate) fn new(
         mpi: &dyn MpiApi,
         whole: &ArrayRegion,
@@ -164,7 +166,7 @@ impl ArrayRegions {
         Ok(Self { areas: joined.into_iter().map(area).collect::<Result<_, _>>()?, kept: None })
     }
 
-    /// Whether any of them shares memory with one of the others, as far as their ends tell.
+    /// Returns whether any two regions may share memory, judging by their ends.
     pub(crate) fn overlaps(&self, mpi: &dyn MpiApi, others: &Self) -> Result<bool, MpiErrorCode> {
         let mut overlaps = false;
         for area in &self.areas {
@@ -175,8 +177,7 @@ impl ArrayRegions {
         Ok(overlaps)
     }
 
-    /// The values, to be read; a copy where they cannot be used as they lie, or where one is asked
-    /// for.
+    /// Values to read. Copies them if `copy` is set or a slice is impossible.
     pub(crate) fn for_reading<T: Plain>(
         &self,
         mpi: &dyn MpiApi,
@@ -188,7 +189,8 @@ impl ArrayRegions {
         }
     }
 
-    /// The values, to be written; before that they are the old ones if somebody `wants` them.
+    /// Values to write. They start with the old values if `wants` is set; otherwise their start is
+    /// unspecified.
     pub(crate) fn for_writing<T: Plain>(
         &self,
         mpi: &dyn MpiApi,
@@ -201,8 +203,8 @@ impl ArrayRegions {
         }
     }
 
-    /// Makes the values what was made of those that were [held](Self::hold). What lies between the
-    /// areas is not touched.
+    /// Writes the values from [`for_writing`](Self::for_writing) back to the program's memory. Gaps
+    /// keep their contents.
     pub(crate) fn write_back<T: Plain>(
         &self,
         mpi: &dyn MpiApi,
@@ -218,10 +220,10 @@ impl ArrayRegions {
         Ok(())
     }
 
-    /// Sees that copies can be written back after the program has freed its datatype.
+    /// Copies the datatype, so that values can be written back after the program has freed it.
     pub(crate) fn keep_type(&mut self, mpi: &'static dyn MpiApi) -> Result<(), MpiErrorCode> {
         let Some(first) = self.areas.first() else { return Ok(()) };
-        // All are parts of one area.
+        // All regions have the same datatype.
         let kept = KeptType::of(mpi, first.datatype)?;
         self.areas.iter_mut().for_each(|area| area.datatype = kept.datatype);
         self.kept = Some(kept);
@@ -249,7 +251,7 @@ impl ArrayRegions {
         Ok(values)
     }
 
-    /// Values of this type.
+    /// Number of values of this type.
     pub(crate) fn n_values<T: Plain>(&self) -> usize {
         self.areas.iter().map(ArrayRegion::n_values::<T>).sum()
     }
@@ -272,7 +274,7 @@ impl<T: Plain> ArrayValues<T> {
         Self::Copied(vec![T::default(); n_values])
     }
 
-    /// A copy of as many as this, with zeros where there are fewer.
+    /// Returns a copy with `n_values` values, truncated or filled with zeros.
     pub(crate) fn resized(&self, n_values: usize) -> Self {
         let mut values = self.as_ref().to_vec();
         values.resize(n_values, T::default());
@@ -283,8 +285,8 @@ impl<T: Plain> ArrayValues<T> {
 impl<T: Plain> AsRef<[T]> for ArrayValues<T> {
     fn as_ref(&self) -> &[T] {
         match self {
-            // SAFETY: by the promise of `ArrayRegion::new` there until the call is over, and not written
-            // by others; any bits are a value.
+            // SAFETY: the caller of `ArrayRegion::new` guarantees that the memory is valid until
+            // the call is complete and that nothing else writes it. Any bits are a valid value.
             Self::Direct { start, n_values } => unsafe { slice::from_raw_parts(*start, *n_values) },
             Self::Copied(values) => values,
         }
@@ -294,7 +296,8 @@ impl<T: Plain> AsRef<[T]> for ArrayValues<T> {
 impl<T: Plain> AsMut<[T]> for ArrayValues<T> {
     fn as_mut(&mut self) -> &mut [T] {
         match self {
-            // SAFETY: as above, and not used by others: this is asked of what was held only.
+            // SAFETY: as above, and nothing else accesses the memory: only values from
+            // `for_writing` are borrowed mutably.
             Self::Direct { start, n_values } => unsafe {
                 slice::from_raw_parts_mut(*start, *n_values)
             },

@@ -1,4 +1,4 @@
-//! Functions behind ours: those that the program would have called without us.
+//! The functions that the program would call without Foldwire.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::abi::Abi;
 use super::symbols::{Symbols, is_any_loaded};
 
-/// A function that a call goes on to: of the tool behind us, if there is one, else the library's by
-/// its `PMPI_` name.
+/// A function to which calls are passed on: the function of a tool that is loaded behind this
+/// library, else the library's `PMPI_` function.
 pub struct Original {
     name: &'static CStr,
     behind: &'static CStr,
@@ -19,10 +19,11 @@ pub struct Original {
 }
 
 impl Original {
-    /// A function of this name; the second name is the library's own. Both end with a zero.
+    /// Creates an entry. `behind` is the library's own name of the function. Both names must end
+    /// with a zero.
     ///
     /// # Panics
-    /// A name has no zero, or not only there.
+    /// A name has no zero at its end, or another zero.
     #[must_use]
     pub const fn new(name: &'static str, behind: &'static str) -> Self {
         let (Ok(name), Ok(behind)) = (
@@ -35,14 +36,14 @@ impl Original {
         Self { name, behind, address, is_missing: AtomicBool::new(false) }
     }
 
-    /// Its address if it was found before, else null.
+    /// Address of the function if it was found before, else null.
     #[must_use]
     #[inline]
     pub fn cached(&self) -> *mut c_void {
         self.address.load(Ordering::Relaxed)
     }
 
-    /// Its address, never null; `None` if the library has none.
+    /// Address of the function, never null; `None` if the library lacks it.
     #[must_use]
     #[inline]
     pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
@@ -65,8 +66,8 @@ impl Original {
         found
     }
 
-    /// Its address, never null. A program that calls a function that its library does not have
-    /// would not have begun without us, and ends.
+    /// Address of the function, never null. Exits if the library lacks the function. Without
+    /// Foldwire the program would not have started at all.
     #[must_use]
     #[inline]
     pub fn address<A: Abi>(&self) -> *mut c_void {
@@ -81,9 +82,9 @@ impl Original {
     }
 }
 
-/// A function of this name behind ours that another than the library has, whose own is given. MPI's
-/// interface for tools lets each function be replaced once, by its name without `P`. Tools that
-/// are loaded behind us would never be called if we went on to `PMPI_`.
+/// Returns the function of this name in a tool that is loaded behind this library, given the
+/// library's own function. MPI's profiling interface lets a tool replace each function once, by its
+/// name without `P`. If Foldwire called the `PMPI_` functions, it would bypass such a tool.
 fn tool_behind(name: &CStr, own: *mut c_void) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -91,10 +92,10 @@ fn tool_behind(name: &CStr, own: *mut c_void) -> Option<*mut c_void> {
     is_tools.then_some(next)
 }
 
-/// The file that a function is in, and where that begins in memory.
+/// File that contains a function, and the file's base address.
 fn file_of(function: *mut c_void) -> Option<(String, usize)> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: it writes the structure, or says that it does not.
+    // SAFETY: the function writes the structure, or returns 0.
     let found = unsafe {
         if libc::dladdr(function, found.as_mut_ptr()) == 0 {
             return None;
@@ -104,12 +105,12 @@ fn file_of(function: *mut c_void) -> Option<(String, usize)> {
     if found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the name of a file that is loaded, which ends with a zero.
+    // SAFETY: the name of a loaded file, which ends with a zero.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some((name.to_string_lossy().into_owned(), found.dli_fbase.addr()))
 }
 
-/// The file whose function of this name the program calls, unless that is ours.
+/// File whose function of this name the program calls, unless it is this library.
 pub(crate) fn in_front(name: &CStr) -> Option<String> {
     // SAFETY: the name ends with a zero.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -118,12 +119,12 @@ pub(crate) fn in_front(name: &CStr) -> Option<String> {
     (begins != own.1).then_some(file)
 }
 
-/// Says what to do about a file whose functions are in front of ours.
+/// Text that says what to do about a file whose functions come before this library's.
 pub(crate) fn advice(file: &str) -> String {
     format!("{file} has MPI's functions too, and is before it: put this one first in LD_PRELOAD")
 }
 
-/// Says at the end of a process that MPI was up, and that we were never told.
+/// Warns at the end of a process if it called MPI but no call reached this library.
 pub(crate) fn warn_if_passed_by<A: Abi>() {
     type Initialized = unsafe extern "C" fn(*mut c_int) -> c_int;
     let rank = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"].map(std::env::var_os);

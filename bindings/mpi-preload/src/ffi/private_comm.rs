@@ -1,4 +1,4 @@
-//! A communicator of ours, and what is asked of MPI about messages on it.
+//! Foldwire's own MPI communicator, and point-to-point messages on it.
 
 use std::ffi::c_int;
 
@@ -9,18 +9,18 @@ use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 use crate::transport::Error;
 
-/// A communicator of our own, freed when it is dropped.
+/// A communicator of Foldwire, freed when dropped.
 pub(crate) struct PrivateComm {
     mpi: &'static dyn MpiApi,
     raw: MpiHandle,
     rank: Rank,
-    /// Of each rank, the lowest that shares memory with it.
+    /// For each rank, the lowest rank on the same node.
     nodes: Vec<i64>,
     keep_forever: bool,
 }
 
 impl PrivateComm {
-    /// Of one that [`split`](super::library::CommApi::split) made.
+    /// Wraps a communicator from [`split`](super::library::CommApi::split).
     pub(crate) const fn new(
         mpi: &'static dyn MpiApi,
         raw: MpiHandle,
@@ -31,7 +31,7 @@ impl PrivateComm {
     }
 }
 
-// SAFETY: requests that are named are those of which MPI says that they are complete.
+// SAFETY: `test` reports only requests that MPI has reported as complete.
 unsafe impl Requests for PrivateComm {
     type Request = MpiHandle;
     type Error = Error;
@@ -56,7 +56,7 @@ unsafe impl Requests for PrivateComm {
         matched: bool,
     ) -> Result<MpiHandle, MpiErrorCode> {
         let to = (to.index(), c_int::from(tag.0));
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.mpi.start_send(memory, n_bytes as c_int, to, self.raw, matched) }
     }
 
@@ -67,7 +67,7 @@ unsafe impl Requests for PrivateComm {
         (from, tag): (Option<Rank>, Tag),
     ) -> Result<MpiHandle, MpiErrorCode> {
         let from = (from.map(Rank::index), c_int::from(tag.0));
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.mpi.start_recv(memory, n_bytes as c_int, from, self.raw) }
     }
 
@@ -83,8 +83,8 @@ unsafe impl Requests for PrivateComm {
         self.mpi.cancel(*request);
     }
 
-    /// The communicator is never freed: a message that nobody received could otherwise meet a later
-    /// one that MPI gives the same number.
+    /// Never frees the communicator. Otherwise MPI could give its context to a later communicator,
+    /// and a message that nobody has received could match there.
     fn abandon(&mut self) {
         self.keep_forever = true;
     }

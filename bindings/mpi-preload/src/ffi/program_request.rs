@@ -1,4 +1,4 @@
-//! What a call that was begun owes the program: a request that will be complete.
+//! The program's request for a non-blocking call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 
-/// A request of the program's. One that is dropped before it is [kept](Self::succeed) fails, or
-/// whoever waits for it would wait for ever.
+/// The program's request. If this value is dropped before it [succeeds](Self::succeed), the request
+/// completes with an error. Otherwise the program would wait forever.
 pub(crate) struct ProgramRequest {
     mpi: &'static dyn MpiApi,
     request: MpiHandle,
@@ -22,12 +22,12 @@ impl ProgramRequest {
         Ok(Self { mpi, request, has_failed, has_succeeded: false })
     }
 
-    /// What the program waits for.
+    /// MPI handle of the request.
     pub(crate) const fn handle(&self) -> MpiHandle {
         self.request
     }
 
-    /// The call is done.
+    /// Completes the request without an error.
     pub(crate) fn succeed(mut self) {
         self.has_succeeded = true;
     }

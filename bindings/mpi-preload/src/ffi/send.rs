@@ -1,16 +1,16 @@
-//! What the threads of a program may pass to each other, one at a time.
+//! Data that the program's threads may use one after the other.
 
 use crate::comm_state::ReadyComm;
 use crate::transport::PreloadEndpoint;
 
-// SAFETY: what it has in common with its calls are counted references to one node. All of them are
-// in there: calls are put there when they are begun, and those that are taken out for a moment are
-// taken by who has it. It is kept in a mutex, so counts are changed by one thread at a time, and
-// each sees what the one before it wrote. Nothing in there is bound to a thread: the endpoint is
-// `Send`, plans and codecs are plain data, and the program's arrays may be used by any thread until
-// the request of their call is complete, as MPI says.
+// SAFETY: a communicator and its running calls share reference counts of one node. All holders of
+// these references are inside `ReadyComm`: calls are stored there when they start, and a call that
+// is taken out briefly stays with the thread that holds the value. `ReadyComm` is in a mutex, so
+// only one thread at a time changes the counts, and sees the writes of the threads before it.
+// Nothing inside is bound to a thread. The endpoint is `Send`, plans and codecs are plain data, and
+// MPI allows any thread to use the program's arrays until the request of their call is complete.
 unsafe impl Send for ReadyComm {}
 
-/// The part of that which the compiler can see.
+/// Lets the compiler check the part of this that it can.
 const fn is_send<V: Send>() {}
 const _: () = is_send::<PreloadEndpoint>();

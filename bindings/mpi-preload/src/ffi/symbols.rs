@@ -1,23 +1,23 @@
-//! Functions and variables by their names, in libraries that the program has loaded.
+//! Look-up of functions and variables by name in loaded libraries.
 
 use std::ffi::{CStr, c_void};
 
-/// Finds symbols in libraries that are loaded.
+/// Looks up symbols in loaded libraries.
 pub struct Symbols {
     handles: Vec<*mut c_void>,
 }
 
-/// Whether one of these files is loaded.
+/// Returns whether one of these files is loaded.
 pub(crate) fn is_any_loaded(files: &[&CStr]) -> bool {
     Symbols::of(files).handles.len() > 1
 }
 
 impl Symbols {
-    /// In these files, as far as they are loaded, and then behind this library in the order of
-    /// search.
+    /// Searches these files if they are loaded, and then the libraries behind this one in search
+    /// order.
     #[must_use]
     pub fn of(files: &[&CStr]) -> Self {
-        // SAFETY: the names end with a zero; with `RTLD_NOLOAD` no code is run.
+        // SAFETY: the names end with a zero. With `RTLD_NOLOAD` no code runs.
         let open = |file: &&CStr| unsafe {
             libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
         };
@@ -26,17 +26,16 @@ impl Symbols {
         Self { handles }
     }
 
-    /// The address of a symbol.
+    /// Returns the address of a symbol.
     #[must_use]
     pub fn find(&self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: handles that `dlopen` gave, which are never closed, and the name ends with a
-        // zero.
+        // SAFETY: handles from `dlopen`, which are never closed, and a name that ends with a zero.
         let look = |&handle: &*mut c_void| unsafe { libc::dlsym(handle, name.as_ptr()) };
         self.handles.iter().map(look).find(|address| !address.is_null())
     }
 
-    /// The address of a variable: the program's own copy of it, if the linker has given it one,
-    /// which all libraries use then.
+    /// Returns the address of a variable. If the linker has given the program its own copy, all
+    /// libraries use that copy, and this returns it.
     #[must_use]
     pub fn find_variable(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Numbers that are kept beside communicators and datatypes, as MPI's attributes.
+//! MPI attributes with a number for each communicator and each datatype.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -7,24 +7,24 @@ use super::functions::{GetAttribute, SetAttribute};
 use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 
-/// Numbers beside communicators.
+/// Numbers of communicators.
 pub(crate) trait AttributeApi {
-    /// Makes the keys of numbers beside communicators and datatypes, which copies do not get; once,
-    /// before all else that needs them.
+    /// Creates the attribute keys for communicators and datatypes. Copies do not inherit the
+    /// attributes. Must be called once, before the other functions.
     fn make_keys(&self) -> Result<(), MpiErrorCode>;
     fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
     fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode>;
 }
 
-// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
-// through pointers to locals of the type that its standard says, and reads them only during the
-// call; what else holds is said at each block.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
+// MPI writes through pointers to locals of the types in its standard, and accesses them only during
+// the call. Each block states what else it relies on.
 impl<A: Abi> AttributeApi for MpiLibrary<A> {
     fn make_keys(&self) -> Result<(), MpiErrorCode> {
         let mut keys = [0; 2];
         let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
         let extra = ptr::null_mut();
-        // SAFETY: see above; the functions are there as long as the process.
+        // SAFETY: see above. The functions exist as long as the process.
         unsafe {
             checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[0], extra))?;
             checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
@@ -43,12 +43,12 @@ impl<A: Abi> AttributeApi for MpiLibrary<A> {
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// Of communicators and of datatypes.
+    /// Keys for communicators and for datatypes.
     pub(super) fn keys(&self) -> Result<[c_int; 2], MpiErrorCode> {
         self.keys.get().copied().ok_or(A::ERRORS[1])
     }
 
-    /// The number beside a communicator or a datatype, by the function for its attributes.
+    /// Number of a communicator or a datatype. `attribute` is MPI's function for that kind.
     pub(super) fn number(
         attribute: GetAttribute<A>,
         handle: MpiHandle,
@@ -56,7 +56,8 @@ impl<A: Abi> MpiLibrary<A> {
     ) -> Result<Option<usize>, MpiErrorCode> {
         let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
         let place = (&raw mut value).cast();
-        // SAFETY: by the promise of `MpiApi`; MPI writes a pointer, which is the number that we set.
+        // SAFETY: `MpiApi` guarantees a valid handle. MPI writes a pointer, which is the stored
+        // number.
         checked(unsafe { attribute(A::restore(handle), key, place, &raw mut flag) })?;
         Ok((flag != 0).then(|| value.addr()))
     }
@@ -68,12 +69,12 @@ impl<A: Abi> MpiLibrary<A> {
         number: usize,
     ) -> Result<(), MpiErrorCode> {
         let number = ptr::without_provenance_mut(number);
-        // SAFETY: by the promise of `MpiApi`; MPI never looks through an attribute.
+        // SAFETY: `MpiApi` guarantees a valid handle. MPI never dereferences an attribute.
         checked(unsafe { set(A::restore(handle), key, number) })
     }
 }
 
-/// Copies get no attribute of ours.
+/// Prevents that copies inherit the attribute.
 unsafe extern "C" fn copy_none<H>(
     _: H,
     _: c_int,
@@ -82,7 +83,7 @@ unsafe extern "C" fn copy_none<H>(
     _: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI calls this with an integer to be written.
+    // SAFETY: MPI passes the address of a writable integer.
     unsafe { *flag = 0 };
     SUCCESS
 }

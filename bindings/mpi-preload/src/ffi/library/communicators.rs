@@ -1,4 +1,4 @@
-//! What is asked about communicators.
+//! Operations on communicators.
 
 use std::ffi::c_int;
 
@@ -7,31 +7,31 @@ use foldwire::op::OpCode;
 use super::{MessageApi, MpiErrorCode, MpiLibrary, checked, text};
 use crate::ffi::abi::{Abi, MpiHandle};
 
-/// What MPI knows of communicators, and does to them.
+/// Operations on communicators.
 pub(crate) trait CommApi {
     fn rank_and_size(&self, comm: MpiHandle) -> Result<(usize, usize), MpiErrorCode>;
     fn is_inter(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode>;
-    /// The name that the program has given it on this rank.
+    /// Name on this rank.
     fn comm_name(&self, comm: MpiHandle) -> Result<String, MpiErrorCode>;
-    /// Whether all ranks are of the program's own `MPI_COMM_WORLD`; no rank hears of another.
+    /// Returns whether all ranks belong to the program's `MPI_COMM_WORLD`. Involves no other rank.
     fn is_within_world(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode>;
-    /// How many ranks the other group of an intercommunicator has.
+    /// Number of ranks in the remote group of an intercommunicator.
     fn remote_size(&self, comm: MpiHandle) -> Result<usize, MpiErrorCode>;
-    /// A communicator between the same ranks that carries nothing of the program's (no attributes,
-    /// no topology) and returns errors.
+    /// Creates a communicator between the same ranks that returns errors. It inherits no attributes
+    /// and no topology from the program's communicator.
     fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode>;
-    /// The lowest rank that shares memory with this one.
+    /// Lowest rank on the same node as this rank.
     fn lowest_rank_on_node(&self, comm: MpiHandle, rank: usize) -> Result<i64, MpiErrorCode>;
     fn free(&self, comm: MpiHandle);
-    /// Has the program hear of an error, as it wants to; what the call is to return.
+    /// Calls the program's error handler for a failed call. Returns the error code of the call.
     fn raise(&self, comm: MpiHandle) -> MpiErrorCode;
-    /// The same of a count that is too large.
+    /// Does the same for a count that is too large.
     fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode;
 }
 
-// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
-// through pointers to locals of the type that its standard says, and reads them only during the
-// call; what else holds is said at each block.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
+// MPI writes through pointers to locals of the types in its standard, and accesses them only during
+// the call. Each block states what else it relies on.
 impl<A: Abi> CommApi for MpiLibrary<A> {
     fn rank_and_size(&self, comm: MpiHandle) -> Result<(usize, usize), MpiErrorCode> {
         let (mut rank, mut size) = (0, 0);
@@ -52,7 +52,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
 
     fn comm_name(&self, comm: MpiHandle) -> Result<String, MpiErrorCode> {
         let (name, comm) = (self.functions.comm_get_name, A::restore(comm));
-        // SAFETY: see above; there is room for the longest name and its end.
+        // SAFETY: see above. The array has space for the longest name and its terminator.
         text(|start, length| unsafe { name(comm, start, length) })
     }
 
@@ -69,7 +69,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
         let (own, all) = (A::restore(group(comm)?), A::restore(group(world)?));
         let ranks: Vec<c_int> = (0..size as c_int).collect();
         let mut places = vec![0; size];
-        // SAFETY: see above. Both arrays have as many ranks as is said; the groups are ours.
+        // SAFETY: see above. Both arrays have `size` ranks, and this function owns both groups.
         let code = unsafe {
             let translate = self.functions.group_translate_ranks;
             let code = translate(own, size as c_int, ranks.as_ptr(), all, places.as_mut_ptr());
@@ -78,7 +78,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
             }
             code
         };
-        // A rank that is not there is `MPI_UNDEFINED`, which is negative.
+        // A rank outside the world is `MPI_UNDEFINED`, which is negative.
         checked(code).map(|()| places.iter().all(|&place| place >= 0))
     }
 
@@ -90,7 +90,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
     }
 
     fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode> {
-        // Where there is no room for one more, the program is not to hear of it.
+        // If MPI cannot create another communicator, the program must not see the error.
         let made = self.quietly(comm, || {
             let (split, comm) = (self.functions.comm_split, A::restore(comm));
             // SAFETY: see above.
@@ -122,7 +122,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
 
     fn free(&self, comm: MpiHandle) {
         let mut comm = A::restore(comm);
-        // SAFETY: see above. An error here has nobody to go to.
+        // SAFETY: see above. Nothing can handle an error here.
         let _ = unsafe { (self.functions.comm_free)(&raw mut comm) };
     }
 
@@ -136,9 +136,9 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// Has the program hear of an error.
+    /// Calls the program's error handler.
     fn call_handler(&self, comm: MpiHandle, code: MpiErrorCode) -> MpiErrorCode {
-        // SAFETY: a communicator of the program's, by the promise of `MpiApi`.
+        // SAFETY: `MpiApi` guarantees a valid communicator of the program.
         let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
         code
     }

@@ -1,4 +1,4 @@
-//! What types the program makes of others.
+//! Queries about derived datatypes.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -7,15 +7,15 @@ use super::{DatatypeApi, MpiErrorCode, MpiLibrary, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{BaseType, Datatypes, TypeConstructor};
 
-// SAFETY of the blocks below: handles are as the program passed them, by the promise of `MpiApi`, and
-// pointers are to locals that are as long as the counts beside them say.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles from the program.
+// Pointers are to locals as long as the counts that are passed with them.
 impl<A: Abi> Datatypes for MpiLibrary<A> {
     type Datatype = MpiHandle;
     type Error = MpiErrorCode;
 
     fn base(&self, datatype: MpiHandle) -> Option<BaseType> {
         let (_, bases) = self.handles.types.iter().find(|(known, _)| *known == datatype)?;
-        // A type that is known cannot fail.
+        // The query cannot fail for a predefined datatype.
         match self.n_bytes(datatype).ok()? {
             4 => bases[0],
             8 => bases[1],
@@ -41,7 +41,7 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
         let room = n.map(|n| usize::try_from(n).unwrap_or(0));
         let (mut integers, mut addresses) = (vec![0; room[0]], vec![0isize; room[1]]);
         let (mut counts, mut types) = (vec![0i64; room[2]], vec![null; room[3]]);
-        // SAFETY: the arrays have as many elements as MPI says that there are.
+        // SAFETY: the arrays have the lengths that MPI returned.
         checked(unsafe {
             let (integers, addresses) = (integers.as_mut_ptr(), addresses.as_mut_ptr());
             let types = types.as_mut_ptr();
@@ -61,7 +61,7 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
             [part] if combiner == dup => TypeConstructor::Dup(part),
             [part] if combiner == contiguous => TypeConstructor::Contiguous(part),
             _ if combiner == of_struct => {
-                // How many values there are of each.
+                // Number of values of each component.
                 let counts = if counts.is_empty() {
                     integers.into_iter().map(i64::from).collect()
                 } else {
@@ -80,7 +80,7 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
     }
 
     fn release(&self, datatype: MpiHandle) {
-        // MPI's own are not to be freed.
+        // Predefined datatypes must not be freed.
         if self.is_named(datatype) == Ok(false) {
             self.free_type(datatype);
         }
@@ -88,13 +88,14 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// True if a datatype is one of MPI's own.
+    /// Returns whether a datatype is predefined.
     pub(crate) fn is_named(&self, datatype: MpiHandle) -> Result<bool, MpiErrorCode> {
         let (_, combiner) = self.envelope(A::restore(datatype))?;
         Ok(combiner == A::COMBINERS[0])
     }
 
-    /// Of how many integers, addresses, large counts and types a datatype was made, and how.
+    /// Numbers of integers, addresses, large counts and datatypes in a datatype's constructor, and
+    /// its combiner.
     fn envelope(&self, datatype: A::Handle) -> Result<([i64; 4], c_int), MpiErrorCode> {
         let (mut n, mut combiner) = ([0; 4], 0);
         if let Some(envelope) = self.functions.type_envelope_c {

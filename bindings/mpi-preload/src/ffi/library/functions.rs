@@ -1,5 +1,4 @@
-//! The table of MPI's functions that we call for ourselves, by their `PMPI_` names, and how they
-//! are looked up.
+//! Table of the MPI functions that Foldwire itself calls by their `PMPI_` names.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
@@ -8,14 +7,14 @@ use super::generalized_requests;
 use crate::ffi::abi::Abi;
 use crate::ffi::symbols::Symbols;
 
-/// A field for each function, of the type that MPI's standard gives it with this library's handles;
-/// those behind `optional` came with later versions.
+/// Defines a table with a field for each function, with the type from MPI's standard for this
+/// library's handles. Functions in `late` come from later versions and may be missing.
 macro_rules! functions {
     (
         needed { $($name:ident: $symbol:literal ($($arg:ty),*);)* }
         late { $($late:ident: $late_symbol:literal ($($late_arg:ty),*);)* }
     ) => {
-        /// Functions of the library's that we call for ourselves.
+        /// MPI functions that Foldwire itself calls.
         pub(crate) struct FunctionTable<A: Abi> {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) -> c_int,)*
             $(pub(super) $late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
@@ -24,8 +23,8 @@ macro_rules! functions {
         impl<A: Abi> FunctionTable<A> {
             pub(super) fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
                 Ok(Self {
-                    // SAFETY: a symbol of this name is the function that MPI's standard has, with
-                    // these arguments.
+                    // SAFETY: a symbol of this name is the function of MPI's standard with these
+                    // arguments.
                     $($name: unsafe {
                         mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> c_int>(
                             symbols.find($symbol).ok_or($symbol)?,

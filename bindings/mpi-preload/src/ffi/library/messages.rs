@@ -1,4 +1,4 @@
-//! Messages of ours, and sums.
+//! Foldwire's own messages and all-reduces.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -11,16 +11,16 @@ use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::ffi::progress::is_in_callback;
 
-/// What travels between ranks for ourselves, and how that goes.
+/// Communication between ranks for Foldwire itself.
 pub(crate) trait MessageApi {
-    /// The sums, minima or maxima of all ranks' values.
+    /// Computes the sum, minimum or maximum over all ranks.
     fn all_reduce(
         &self,
         comm: MpiHandle,
         values: &mut [i64],
         op: OpCode,
     ) -> Result<(), MpiErrorCode>;
-    /// The same, calling `wait` as long as a rank is missing.
+    /// Does the same, but calls `wait` repeatedly until all ranks have called.
     fn all_reduce_polling(
         &self,
         comm: MpiHandle,
@@ -28,10 +28,10 @@ pub(crate) trait MessageApi {
         op: OpCode,
         wait: &mut dyn FnMut(),
     ) -> Result<(), MpiErrorCode>;
-    /// Starts to send; the request.
+    /// Starts a send and returns the request.
     ///
     /// # Safety
-    /// The memory must be there, and nobody write it, until the request is complete.
+    /// The memory must be valid, and nothing may write to it, until the request is complete.
     unsafe fn start_send(
         &self,
         memory: *const u8,
@@ -40,10 +40,10 @@ pub(crate) trait MessageApi {
         comm: MpiHandle,
         matched: bool,
     ) -> Result<MpiHandle, MpiErrorCode>;
-    /// Posts a receive, of any rank unless one is given; the request.
+    /// Starts a receive from a given rank or from any, and returns the request.
     ///
     /// # Safety
-    /// The memory must be there, and nobody use it, until the request is complete.
+    /// The memory must be valid, and nothing else may access it, until the request is complete.
     unsafe fn start_recv(
         &self,
         memory: *mut u8,
@@ -51,22 +51,22 @@ pub(crate) trait MessageApi {
         from: (Option<usize>, c_int),
         comm: MpiHandle,
     ) -> Result<MpiHandle, MpiErrorCode>;
-    /// Says which of these requests are complete, and moves MPI along unless it is doing that: in
-    /// a callback of MPICH's.
+    /// Appends the requests that are complete to `done`. Also drives MPI's progress, except in a
+    /// callback of MPICH, which drives it already.
     fn test_some(
         &self,
         requests: &[MpiHandle],
         done: &mut Vec<(usize, Completion)>,
     ) -> Result<(), MpiErrorCode>;
     fn cancel(&self, request: MpiHandle);
-    /// What it says that went wrong, if we tell that from the rest.
+    /// Kind of an error, if Foldwire distinguishes it.
     fn kind(&self, code: MpiErrorCode) -> Option<TransportErrorKind>;
     fn no_memory(&self) -> MpiErrorCode;
 }
 
-// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
-// through pointers to locals of the type that its standard says, and reads them only during the
-// call; what else holds is said at each block.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
+// MPI writes through pointers to locals of the types in its standard, and accesses them only during
+// the call. Each block states what else it relies on.
 impl<A: Abi> MessageApi for MpiLibrary<A> {
     fn all_reduce(
         &self,
@@ -75,7 +75,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         op: OpCode,
     ) -> Result<(), MpiErrorCode> {
         let sent = values.to_vec();
-        // SAFETY: both arrays have as many integers of 64 bits as is said.
+        // SAFETY: both arrays have `sent.len()` integers of 64 bits.
         checked(unsafe {
             (self.functions.all_reduce)(
                 sent.as_ptr().cast(),
@@ -96,13 +96,13 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         wait: &mut dyn FnMut(),
     ) -> Result<(), MpiErrorCode> {
         let (int64, op, comm) = (A::restore(self.handles.int64), self.op(op), A::restore(comm));
-        // Never freed if this ends before the request does.
+        // Leaked if this function returns before the request is complete.
         let sent = ManuallyDrop::new(values.to_vec());
         let mut made = ManuallyDrop::new(values.to_vec());
         let (from, to) = (sent.as_ptr().cast(), made.as_mut_ptr().cast());
         let n = values.len() as c_int;
-        // SAFETY: both arrays have as many integers of 64 bits as is said, and nobody uses them
-        // until the request is complete.
+        // SAFETY: both arrays have `n` integers of 64 bits. Nothing accesses them until the request
+        // is complete.
         let request = self.made(|request| unsafe {
             (self.functions.all_reduce_start)(from, to, n, int64, op, comm, request)
         })?;
@@ -128,7 +128,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     ) -> Result<MpiHandle, MpiErrorCode> {
         let start = if matched { self.functions.issend } else { self.functions.isend };
         let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         self.made(|made| unsafe {
             start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, made)
         })
@@ -143,7 +143,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     ) -> Result<MpiHandle, MpiErrorCode> {
         let from = from.map_or(A::ANY_SOURCE, |rank| rank as c_int);
         let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         self.made(|made| unsafe {
             (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, made)
         })
@@ -156,7 +156,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     ) -> Result<(), MpiErrorCode> {
         let [source, error, stride] = A::STATUS;
         let is_tested = |request: MpiHandle| match self.functions.request_is_complete {
-            // SAFETY: see above. Where all that are tested are complete, nothing moves along.
+            // SAFETY: see above. This function does not drive progress.
             Some(is_complete) if is_in_callback() => unsafe {
                 is_complete(A::restore(request)) != 0
             },
@@ -172,8 +172,8 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         let mut indices = vec![0; n];
         let mut statuses = vec![0 as c_int; n * stride + 1];
         let mut n_done = 0;
-        // SAFETY: the arrays have room for `n` of each; a status is `stride` integers. Requests
-        // that are complete become null in a copy, and the caller drops them.
+        // SAFETY: the arrays have space for `n` elements, and a status is `stride` integers. MPI
+        // sets complete requests to null only in `typed`, and the caller drops their handles.
         let code = unsafe {
             (self.functions.test_some)(
                 n as c_int,
@@ -187,14 +187,14 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         if !in_status {
             checked(code)?;
         }
-        // Negative (MPI_UNDEFINED) where there is no request.
+        // `MPI_UNDEFINED`, a negative number, if there is no active request.
         let n_done = usize::try_from(n_done).unwrap_or(0);
         for (&index, status) in indices.iter().zip(statuses.chunks_exact(stride)).take(n_done) {
             let (mut cancelled, mut n_bytes) = (0, 0);
             let outcome = if in_status && status[error] != SUCCESS {
                 Err(status[error])
             } else {
-                // SAFETY: a status that MPI has written.
+                // SAFETY: MPI has written this status.
                 unsafe {
                     (self.functions.test_cancelled)(status.as_ptr(), &raw mut cancelled);
                     let byte = A::restore(self.handles.byte);
@@ -211,7 +211,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
 
     fn cancel(&self, request: MpiHandle) {
         let mut request = A::restore(request);
-        // SAFETY: see above. If it cannot be cancelled, it stays.
+        // SAFETY: see above. A request that cannot be cancelled stays active.
         let _ = unsafe { (self.functions.cancel)(&raw mut request) };
     }
 

@@ -1,4 +1,4 @@
-//! What is asked about datatypes, and done with values of them.
+//! Operations on datatypes and their values.
 
 use std::ffi::{c_int, c_void};
 
@@ -6,19 +6,20 @@ use super::{MpiErrorCode, MpiLibrary, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{Datatypes, Signature};
 
-/// What MPI knows of datatypes, and does with their values.
+/// Operations on datatypes and their values.
 pub(crate) trait DatatypeApi {
-    /// What a datatype is made of.
+    /// Type signature of a datatype.
     fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode>;
     /// Bytes from one value of a datatype to the next.
     fn extent(&self, datatype: MpiHandle) -> Result<isize, MpiErrorCode>;
-    /// A datatype of ours that is as this one, to be freed.
+    /// Creates a datatype that is equal to this one. The caller must free it.
     fn keep_type(&self, datatype: MpiHandle) -> Result<MpiHandle, MpiErrorCode>;
     fn free_type(&self, datatype: MpiHandle);
-    /// Packs `count` values of a datatype at `from` into these bytes, or the other way.
+    /// Packs `count` values of a datatype into bytes.
     ///
     /// # Safety
-    /// The program's memory must be there; `packed` must be as long as the values.
+    /// `from` must point to `count` values of the datatype, and `packed` must have the length of
+    /// the packed values.
     unsafe fn pack(
         &self,
         from: *const c_void,
@@ -26,8 +27,11 @@ pub(crate) trait DatatypeApi {
         datatype: MpiHandle,
         packed: &mut [u8],
     ) -> Result<(), MpiErrorCode>;
+    /// Unpacks `count` values of a datatype.
+    ///
     /// # Safety
-    /// As of [`pack`](Self::pack).
+    /// `to` must point to writable memory for `count` values of the datatype, and `packed` must
+    /// have the length of the packed values.
     unsafe fn unpack(
         &self,
         packed: &[u8],
@@ -37,9 +41,9 @@ pub(crate) trait DatatypeApi {
     ) -> Result<(), MpiErrorCode>;
 }
 
-// SAFETY of the blocks below: by the promise of `MpiApi` handles are good and MPI is up. MPI writes
-// through pointers to locals of the type that its standard says, and reads them only during the
-// call; what else holds is said at each block.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
+// MPI writes through pointers to locals of the types in its standard, and accesses them only during
+// the call. Each block states what else it relies on.
 impl<A: Abi> DatatypeApi for MpiLibrary<A> {
     fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode> {
         if Datatypes::base(self, datatype).is_some() {
@@ -71,8 +75,8 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
 
     fn keep_type(&self, datatype: MpiHandle) -> Result<MpiHandle, MpiErrorCode> {
         let datatype = A::restore(datatype);
-        // Not `MPI_Type_dup`, which would have the program copy its attributes.
-        // SAFETY: see above.
+        // `MPI_Type_dup` would call the program's functions that copy attributes. SAFETY: see
+        // above.
         let kept =
             self.made(|made| unsafe { (self.functions.type_contiguous)(1, datatype, made) })?;
         let mut typed = A::restore(kept);
@@ -83,7 +87,7 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
 
     fn free_type(&self, datatype: MpiHandle) {
         let mut datatype = A::restore(datatype);
-        // SAFETY: see above. An error here has nobody to go to.
+        // SAFETY: see above. Nothing can handle an error here.
         let _ = unsafe { (self.functions.type_free)(&raw mut datatype) };
     }
 
@@ -97,7 +101,7 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
         let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
         let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
         let packed = packed.as_mut_ptr().cast();
-        // SAFETY: by the caller's promise; MPI writes within the room.
+        // SAFETY: the caller guarantees the memory. MPI writes at most `room` bytes.
         checked(unsafe {
             (self.functions.pack)(from, count, datatype, packed, room, &raw mut position, world)
         })
@@ -113,7 +117,7 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
         let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
         let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
         let packed = packed.as_ptr().cast();
-        // SAFETY: by the caller's promise; MPI reads within the room.
+        // SAFETY: the caller guarantees the memory. MPI reads at most `room` bytes.
         checked(unsafe {
             (self.functions.unpack)(packed, room, &raw mut position, to, count, datatype, world)
         })

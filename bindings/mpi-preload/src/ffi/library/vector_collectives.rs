@@ -1,5 +1,5 @@
-//! Collectives of shares that differ, which the library begins for us: those of the program's that
-//! are not waited for, once the ranks have found that they are not taken.
+//! Collectives with different share lengths that the MPI library starts for Foldwire. These are the
+//! program's non-blocking calls that the ranks, after an agreement, do not take.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,7 @@ use crate::call::{BufferArgs, MpiCall};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::ffi::counts::{CountArray, start};
 
-/// Begins a call by the functions whose counts have this type.
+/// Starts a call by the functions whose counts have this type.
 macro_rules! begin {
     ($library:ident, $call:ident, $count:ty, $gather:expr, $scatter:expr, $all_to_all:expr) => {{
         let MpiCall { send, recv, root, .. } = $call;
@@ -21,9 +21,9 @@ macro_rules! begin {
         let (recv_counts, recv_displs) = (start(recv.counts), start(recv.displs));
         let (n_send, n_recv) = (count(send)?, count(recv)?);
         let (send, recv) = (send.start.cast_const(), recv.start);
-        // SAFETY: what the program passed to the function of this name, which leaves it alone until
-        // its request is complete; datatypes and communicator are ours, or the program's of which
-        // MPI looks at nothing.
+        // SAFETY: the program passed these arguments to the function of this name, and leaves them
+        // alone until its request is complete. Datatypes and communicator are Foldwire's, or are
+        // insignificant on this rank.
         $library.made(|made| unsafe {
             match $call.collective {
                 Collective::Gather => $gather(
@@ -67,15 +67,15 @@ macro_rules! begin {
     }};
 }
 
-/// Such collectives.
+/// Collectives with different share lengths.
 pub(crate) trait VectorApi {
-    /// Has the library begin a gather, scatter or all-to-all whose shares differ; the request. What
-    /// MPI looks at must be there until it is complete.
+    /// Starts a gather, scatter or all-to-all with different share lengths, and returns the
+    /// request. The significant arguments must stay valid until the request is complete.
     fn start_vector_collective(&self, call: &MpiCall) -> Result<MpiHandle, MpiErrorCode>;
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// Whether it has functions with large counts.
+    /// Returns whether the library has functions with large counts.
     pub(crate) const fn has_large_counts(&self) -> bool {
         self.functions.gather_shares_c.is_some()
     }
