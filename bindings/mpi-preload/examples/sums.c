@@ -1,5 +1,5 @@
-/* Sums of 64 MiB of floats by MPI_Allreduce: the median time, and the largest difference from the
-   same sums in one place. It knows nothing of Foldwire. */
+/* Sums 64 MiB of floats by MPI_Allreduce. Prints the median time, and the largest difference from
+   sums that are computed locally. The program knows nothing of Foldwire. */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>

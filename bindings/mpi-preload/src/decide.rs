@@ -3,7 +3,7 @@
 //!
 //! These facts are the collective, the type signature of the whole array, the operation, the
 //! communicator, the root, and the settings, which the ranks have compared (`init_barrier`).
-//! Handles and layouts of datatypes may differ between ranks, so they have no influence. Where MPI
+//! Handles and layouts of datatypes may differ between ranks, so they have no influence. If MPI
 //! guarantees less, the ranks first exchange what they know ([`agree`](crate::agree)).
 
 use foldwire::op::OpCode;

@@ -61,11 +61,11 @@ pub(crate) enum NotExecuted {
 pub(crate) enum CallError {
     #[error("{0}")]
     Foldwire(#[from] foldwire::Error),
-    #[error("MPI's error {0} while it copied the program's array")]
+    #[error("MPI error {0} while copying the program's array")]
     Mpi(MpiErrorCode),
-    #[error("this rank sends another number of values than it is to receive of itself")]
+    #[error("this rank sends itself another number of values than it receives from itself")]
     Count,
-    #[error("a panic, please report it")]
+    #[error("a panic; please report it")]
     Panic,
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn wait_for_all_ranks(
     if rank == 0 && !is_agreed {
         eprintln!(
             "foldwire: ranks have different settings (variables FOLDWIRE_…) or versions of the \
-             library; calls between them are passed on"
+             library; all calls go to the MPI library"
         );
     }
     Ok(is_agreed)

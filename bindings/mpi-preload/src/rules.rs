@@ -1,6 +1,6 @@
 //! Rules for some calls, from `FOLDWIRE_RULES`. Pure.
 //!
-//! A rule is `CONDITIONS: WAY`, and `;` separates rules. Blanks separate conditions, and each kind
+//! A rule is `CONDITIONS: MODE`, and `;` separates rules. Blanks separate conditions, and each kind
 //! may occur once. A rule applies if all of its conditions hold. The first rule that applies
 //! decides; if none applies, `FOLDWIRE_BOUND` and its variants do.
 //!
@@ -148,7 +148,7 @@ impl FromStr for RuleList {
         let rows = text.split(';').map(str::trim).filter(|row| !row.is_empty());
         let rows = rows.map(str::parse).collect::<Result<Vec<_>, _>>()?;
         if rows.len() > MAX_RULES {
-            return Err(format!("these are {} rows; write {MAX_RULES} at most", rows.len()));
+            return Err(format!("these are {} rules; write {MAX_RULES} at most", rows.len()));
         }
         Ok(Self(rows))
     }
@@ -159,7 +159,9 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (conditions, mode) = text.split_once(": ").ok_or_else(|| {
-            format!("`{text}` is no row; write CONDITIONS: WAY, as MPI_Allreduce f64 1M-: rel:1e-4")
+            format!(
+                "`{text}` is no rule; write CONDITIONS: MODE, as in MPI_Allreduce f64 1M-: rel:1e-4"
+            )
         })?;
         let mode = mode.trim();
         let mode = mode.parse().map_err(|error| format!("`{mode}`: {error}"))?;
@@ -179,7 +181,9 @@ impl FromStr for Rule {
                 n_bytes.replace(range(word)?).is_some()
             };
             if is_second {
-                return Err(format!("`{word}` is the second of its kind; write another row"));
+                return Err(format!(
+                    "`{word}` is the second condition of its kind; write another rule"
+                ));
             }
         }
         Ok(Self { collective, base, n_bytes: n_bytes.unwrap_or(0..=usize::MAX), comm, mode })

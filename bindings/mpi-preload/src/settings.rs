@@ -192,9 +192,9 @@ impl Settings {
         })
     }
 
-    /// Returns a faster mode with the same guarantee, if there is one. Where ranks hand frames
-    /// over, sums and products are faster uncompressed. A minimum length set by the user keeps the
-    /// user's mode.
+    /// Returns a faster mode with the same guarantee, if there is one. Sums and products between
+    /// ranks that hand frames over are faster uncompressed. A minimum length set by the user keeps
+    /// the user's mode.
     #[must_use]
     pub const fn faster_mode(&self, mode: TransferMode, input: &DecisionInput) -> TransferMode {
         match (input.placement, input.op) {

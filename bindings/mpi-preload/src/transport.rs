@@ -31,7 +31,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MPI's error {}", self.code)?;
+        write!(f, "MPI error {}", self.code)?;
         self.peer.map_or(Ok(()), |peer| write!(f, " (rank {peer})"))
     }
 }

@@ -1,5 +1,6 @@
-//! Runs unmodified programs with the standard ABI of MPI 5. Uses the MPICH 5 that `cargo xtask packages
-//! --current-mpi` installs, or one whose `mpicc_abi` and `mpirun` are in the path.
+//! Runs unmodified programs with the standard ABI of MPI 5. Uses the MPICH 5 that
+//! `cargo xtask packages --current-mpi` installs, or one whose `mpicc_abi` and
+//! `mpirun` are in the path.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;

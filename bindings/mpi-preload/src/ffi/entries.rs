@@ -119,7 +119,9 @@ macro_rules! in_c {
                 Some(address) => address,
                 None => {
                     let call = call();
-                    let Ok(narrow) = INTERCEPTOR.narrow(&call) else { return INTERCEPTOR.refuse_count(&call) };
+                    let Ok(narrow) = INTERCEPTOR.narrow(&call) else {
+                        return INTERCEPTOR.refuse_count(&call);
+                    };
                     return $crate::original!($abi, $name concat!("P", stringify!($name), "\0"), (
                         $($crate::narrowed!(narrow.call, $arg, $arg) =>
                             $crate::c_type!($abi, ::core::ffi::c_int, $arg)),*
@@ -140,7 +142,8 @@ macro_rules! in_fortran {
         $crate::in_fortran! { @$abi; $collective $is_nonblocking $args $second $second }
         $($crate::in_fortran! { @$abi; $collective $is_nonblocking $args $second $rest })*
     };
-    (@$abi:ty; $collective:ident $is_nonblocking:literal ($($arg:ident)*) $second:ident $name:ident) => {
+    (@$abi:ty; $collective:ident $is_nonblocking:literal ($($arg:ident)*)
+     $second:ident $name:ident) => {
         $crate::entry! {
             $abi; $collective $is_nonblocking $name concat!("p", stringify!($second), "\0");
             // SAFETY: Fortran passes addresses of valid integers.
@@ -170,7 +173,8 @@ macro_rules! entry {
             use $crate::ffi::original::Original;
 
             static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
-            static FILTER: &CallFilter = INTERCEPTOR.filters.of(Collective::$collective, $is_nonblocking);
+            static FILTER: &CallFilter =
+                INTERCEPTOR.filters.of(Collective::$collective, $is_nonblocking);
 
             type Function = unsafe extern "C" fn($($type,)* $($error_type)?) $(-> $result)?;
 
@@ -247,7 +251,8 @@ macro_rules! original {
 #[macro_export]
 macro_rules! entries {
     ($abi:ty) => {
-        static INTERCEPTOR: $crate::ffi::interceptor::Interceptor<$abi> = $crate::ffi::interceptor::Interceptor::new();
+        static INTERCEPTOR: $crate::ffi::interceptor::Interceptor<$abi> =
+            $crate::ffi::interceptor::Interceptor::new();
 
         $crate::each_function! { in_c, $abi }
 

@@ -61,7 +61,7 @@ impl<A: Abi> Interceptor<A> {
                 let all = [OpenMpi::LIBRARIES, Mpich::LIBRARIES, Standard::LIBRARIES];
                 let is_other = all.into_iter().any(is_any_loaded) && !is_any_loaded(A::LIBRARIES);
                 if is_other {
-                    return Err(format!("this is no {}", A::NAME));
+                    return Err(format!("the program's MPI library is not {}", A::NAME));
                 }
                 MpiLibrary::find(&symbols)
             });

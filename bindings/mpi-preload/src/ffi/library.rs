@@ -84,10 +84,16 @@ impl<A: Abi> MpiLibrary<A> {
     /// Names what is missing.
     pub fn find(symbols: &Symbols) -> Result<Self, String> {
         let handles = LibraryHandles::of::<A>(&|name| symbols.find_variable(name));
-        let handles =
-            handles.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
-        let functions = FunctionTable::find(symbols)
-            .map_err(|name| format!("this is no {}: no {}", A::NAME, name.to_string_lossy()))?;
+        let handles = handles.ok_or_else(|| {
+            format!("the program's MPI library is not {}: it lacks handles", A::NAME)
+        })?;
+        let functions = FunctionTable::find(symbols).map_err(|name| {
+            format!(
+                "the program's MPI library is not {}: it lacks {}",
+                A::NAME,
+                name.to_string_lossy()
+            )
+        })?;
         let (keys, self_comm, checks_aliases) = Default::default();
         Ok(Self { functions, handles, keys, self_comm, checks_aliases })
     }

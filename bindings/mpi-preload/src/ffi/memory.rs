@@ -1,6 +1,7 @@
 //! The program's arrays as slices: in place if they are dense and aligned, else as copies.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::slice;
 
 use super::abi::MpiHandle;
@@ -132,7 +133,7 @@ impl ArrayRegion {
     fn pieces(
         &self,
         mpi: &dyn MpiApi,
-        mut each: impl FnMut(*mut c_void, c_int, std::ops::Range<usize>) -> Result<(), MpiErrorCode>,
+        mut each: impl FnMut(*mut c_void, c_int, Range<usize>) -> Result<(), MpiErrorCode>,
     ) -> Result<(), MpiErrorCode> {
         let (extent, n_bytes) = (mpi.extent(self.datatype)?, self.signature.n_bytes);
         let at_once = (PACKED_AT_ONCE / n_bytes.max(1)).max(1);

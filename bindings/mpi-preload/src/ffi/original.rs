@@ -121,7 +121,7 @@ pub(crate) fn in_front(name: &CStr) -> Option<String> {
 
 /// Text that says what to do about a file whose functions come before this library's.
 pub(crate) fn advice(file: &str) -> String {
-    format!("{file} has MPI's functions too, and is before it: put this one first in LD_PRELOAD")
+    format!("{file} has MPI's functions too, and comes first; put this library first in LD_PRELOAD")
 }
 
 /// Warns at the end of a process if it called MPI but no call reached this library.

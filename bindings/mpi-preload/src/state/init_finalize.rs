@@ -22,7 +22,8 @@ impl PreloadState {
     pub(crate) fn begin(&'static self) {
         let info = guarded(|| -> Result<ProcessInfo, String> {
             let settings = Settings::read(|name| std::env::var(name).ok())?;
-            let failed = |code| format!("MPI fails at its first calls: {}", self.mpi.words(code));
+            let failed =
+                |code| format!("Foldwire's first MPI calls failed: {}", self.mpi.words(code));
             self.mpi.make_keys().map_err(failed)?;
             let world = self.mpi.handles().comm_world;
             let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
@@ -76,7 +77,7 @@ impl PreloadState {
             if let Err(code) = progress.begin(self) {
                 // Other ranks may have registered the callback, so the ranks could no longer decide
                 // alike.
-                self.abort(&format!("MPI calls nobody back: {}", self.mpi.words(code)));
+                self.abort(&format!("MPI refuses the progress callback: {}", self.mpi.words(code)));
             }
         });
     }

@@ -1,4 +1,4 @@
-//! What ranks come to that tell each other of a call.
+//! Agreement of ranks about a call.
 
 use foldwire_preload::agree::{AgreedCall, LocalView};
 use foldwire_preload::decide::PassReason;
@@ -14,7 +14,7 @@ fn told(
     AgreedCall::of(&largest.unwrap())
 }
 
-/// What each rank knows of a gather of these shares to this root.
+/// Views of all ranks of a gather of these shares to this root.
 fn gather(shares: &[usize], root: usize) -> Vec<Result<LocalView, PassReason>> {
     let view = |rank: usize| {
         let known = |(of, &n): (usize, &usize)| (rank == root || rank == of).then_some(n);
@@ -58,7 +58,9 @@ proptest! {
     #[test]
     fn all_to_alls_are_of_one_base_if_all_sides_with_values_are(
         bases in proptest::collection::vec(
-            proptest::collection::vec(proptest::sample::select(BaseType::ALL.to_vec()), 0..3), 1..5),
+            proptest::collection::vec(proptest::sample::select(BaseType::ALL.to_vec()), 0..3),
+            1..5,
+        ),
     ) {
         let view = |bases: &Vec<BaseType>| {
             let bases: Vec<_> = bases.iter().map(|&base| Some(base)).collect();

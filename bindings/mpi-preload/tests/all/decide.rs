@@ -1,4 +1,4 @@
-//! Routes, over all that can be asked.
+//! Decisions about calls, over all inputs.
 
 use foldwire::op::OpCode;
 use foldwire::{Bound, Collective};
@@ -45,18 +45,21 @@ proptest! {
     }
 
     #[test]
-    fn longer_calls_are_taken_where_shorter_ones_are(input in any_input(), more in 0..1usize << 20) {
+    fn longer_calls_are_taken_where_shorter_ones_are(
+        input in any_input(),
+        more in 0..1usize << 20,
+    ) {
         let settings = Settings::default();
         if let Ok(mode) = decide(&input, &settings) {
             let longer = DecisionInput { n_bytes: input.n_bytes + more, ..input };
             prop_assert_eq!(Ok(mode), decide(&longer, &settings));
-            // By default nothing is coded, so only reductions are taken.
+            // By default nothing is compressed, so only reductions are taken.
             prop_assert!(Some(input.n_bytes) >= settings.min_bytes(mode, true, input.placement));
             prop_assert_ne!(input.placement, RankPlacement::Pair);
         }
     }
 
-    /// What is passed on before anybody looks would be passed on by who looks.
+    /// An inspection would pass on every call that the filter passes on.
     #[test]
     fn calls_of_fewer_bytes_than_any_that_is_taken_are_passed_on(
         input in any_input(),
@@ -74,7 +77,8 @@ proptest! {
             _ => None,
         });
         let settings = settings.unwrap();
-        if let Ok(mode) = decide(&DecisionInput { names: MatchedNames::Known(names), ..input }, &settings) {
+        let input = DecisionInput { names: MatchedNames::Known(names), ..input };
+        if let Ok(mode) = decide(&input, &settings) {
             let least = smallest_taken(input.collective, &settings);
             prop_assert!(least.is_ok_and(|least| least <= input.n_bytes), "{least:?}, {mode:?}");
         }
@@ -87,8 +91,8 @@ proptest! {
     }
 }
 
-/// Which of two numbers the library calls the lesser hangs on their order there if one is NaN, so
-/// that an exact call would show who carried it out.
+/// If an operand is NaN, the library's minimum depends on the order of the operands. So the result
+/// of an exact call would show that Foldwire executed it.
 #[test]
 fn exact_minima_and_maxima_of_floats_are_the_librarys() {
     let route = |bound: &str, base, op| {
@@ -111,9 +115,9 @@ fn exact_minima_and_maxima_of_floats_are_the_librarys() {
     assert_eq!(route("raw", BaseType::F32, OpCode::Sum), Ok(TransferMode::Raw));
 }
 
-/// Shorter calls are taken over a network than where the library copies through shared memory, and
-/// within a bound shorter reductions than exact ones; between two nodes no exact ones. Where frames
-/// are handed over, short reductions go as they are.
+/// Shorter calls are taken over a network than between ranks that copy through shared memory.
+/// Within a bound, shorter reductions are taken than exact ones. Between two nodes no exact ones
+/// are taken. If ranks hand frames over, short uncompressed reductions are taken.
 #[test]
 fn calls_are_taken_from_where_they_pay() {
     use RankPlacement::{Far, Near, Pair, Shared};
@@ -141,8 +145,8 @@ fn calls_are_taken_from_where_they_pay() {
     assert_eq!(moved("rel:1e-3", Shared), Some(32 << 20));
 }
 
-/// Exact sums keep any bound, and are sooner. Who says from where on calls are taken says so of the
-/// way that was asked for.
+/// Exact sums satisfy any bound, and are faster here. A user who sets a minimum length gets the
+/// mode of the setting.
 #[test]
 fn sums_within_a_bound_go_as_they_are_where_frames_are_handed_over() {
     let route = |set: &[(&str, &str)], n_bytes, op| {
@@ -160,7 +164,7 @@ fn sums_within_a_bound_go_as_they_are_where_frames_are_handed_over() {
     assert_eq!(route(&[bound], 1 << 20, OpCode::Sum), Ok(TransferMode::Raw));
     assert_eq!(route(&[bound], 1 << 10, OpCode::Sum), Err(PassReason::Short));
     assert_eq!(route(&[bound], 64 << 20, OpCode::Sum), Ok(TransferMode::Raw));
-    // Whose exact maxima are whose is the library's to say.
+    // Exact maxima of floats belong to the library.
     assert_eq!(route(&[bound], 1 << 20, OpCode::Max), Err(PassReason::Short));
     assert!(matches!(route(&[bound], 8 << 20, OpCode::Max), Ok(TransferMode::Lossy(_))));
     let least = ("FOLDWIRE_MIN_BYTES", "1k");

@@ -1,4 +1,4 @@
-//! Calls that are passed on before anybody looks.
+//! Calls that are passed on without an inspection.
 
 use foldwire::Collective::{AllReduce, Broadcast};
 use foldwire_preload::decide::PassReason;
@@ -13,7 +13,7 @@ fn number(datatype: i32) -> usize {
     Mpich::erase(datatype).number()
 }
 
-/// An all-reduce, as an entry weighs it.
+/// Size of an all-reduce, as an exported function builds it.
 fn sum(count: i64, datatype: i32) -> CallSize {
     let mut size = CallSize::of(AllReduce);
     size.values(count);

@@ -1,5 +1,5 @@
 //! Panics, and the floating-point environment.
-#![allow(unsafe_code, reason = "C's functions of the environment")]
+#![allow(unsafe_code, reason = "calls C's functions for the floating-point environment")]
 
 use std::ffi::c_int;
 
@@ -24,7 +24,7 @@ const UPWARD: c_int = 0x40_0000;
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64"))]
 fn the_program_gets_its_rounding_back() {
-    // SAFETY: nothing is computed in between but in the default environment.
+    // SAFETY: floats are computed in the default environment only.
     unsafe {
         assert_eq!(fesetround(UPWARD), 0);
         assert_eq!(guarded(|| fegetround()).unwrap(), 0);

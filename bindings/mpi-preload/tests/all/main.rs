@@ -1,5 +1,6 @@
-//! What is pure of it. One program, so that it is linked once. Programs under mpirun are tested by
-//! the packages of the libraries (`open-mpi/`, `mpich/`), which cargo builds for them.
+//! Tests of the pure modules. One program, so that it is linked once. The packages of the libraries
+//! (`open-mpi/`, `mpich/`, `mpi-abi/`) test programs under mpirun, since Cargo builds the libraries
+//! for them.
 
 mod agree;
 mod decide;

@@ -1,4 +1,4 @@
-//! What is said at the end.
+//! The report at the end.
 
 use foldwire::{Bound, Collective, Report};
 use foldwire_preload::decide::PassReason;
@@ -40,11 +40,11 @@ fn the_line_says_what_was_taken_at_which_ratio_and_error() {
     assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
 }
 
-/// A large error says little unless one knows how large the values are.
+/// The absolute error alone says little if the value range is unknown.
 #[test]
 fn errors_are_said_in_units_of_the_range_where_the_bound_is() {
     let mut report = Report::default();
-    // Two operands, of values that range over 4e233.
+    // Two operands with a value range of 4e233.
     (report.bound, report.worst_case) = (4e230, Some(8e230));
     for (bound, says) in [
         (Bound::Relative(1e-3), ", and 2.0e-3 of the range of a call's values"),

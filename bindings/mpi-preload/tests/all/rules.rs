@@ -1,4 +1,4 @@
-//! Rows of what the user wants of some calls.
+//! Rules for some calls.
 
 use foldwire::op::OpCode;
 use foldwire::{Bound, Collective};
@@ -37,7 +37,7 @@ fn the_first_row_that_fits_is_taken_from_its_first_length_on() {
     assert_eq!(route(BaseType::F64, 1 << 20), LOSSY);
     assert_eq!(route(BaseType::F64, (1 << 20) - 1), Err(PassReason::Off));
     assert_eq!(route(BaseType::F32, 1 << 20), Err(PassReason::Off));
-    // No row says from where on.
+    // The rule has no minimum length.
     assert_eq!(route(BaseType::F32, 65 << 20), Ok(TransferMode::Raw));
     let input = DecisionInput {
         collective: Collective::Reduce,

@@ -1,4 +1,4 @@
-//! The environment as settings.
+//! Settings from environment variables.
 
 use foldwire::Bound;
 use foldwire::schedule::Collective;

@@ -1,10 +1,10 @@
-//! Signatures, of types that MPI would say were made so.
+//! Signatures of datatypes, with a mock of MPI's queries.
 
 use std::cell::Cell;
 
 use foldwire_preload::signature::{BaseType, Datatypes, Signature, TypeConstructor};
 
-/// Types by their place in a list.
+/// Datatypes, by their index in a list.
 struct List {
     types: Vec<(usize, TypeConstructor<usize>)>,
     n_open: Cell<isize>,

@@ -26,17 +26,17 @@ fn names_that_nothing_reads_are_told_with_the_nearest() {
     assert_eq!(says("FOLDWIRE_XYZZYX").unwrap(), "nothing reads the variable FOLDWIRE_XYZZYX");
 }
 
-/// All names in the sources but in the list itself.
+/// Collects the names in all sources except for the list itself.
 fn names_in(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
             names_in(&path, found);
         } else if path.file_name().is_some_and(|name| name == "variables.rs") {
-            // The list itself, and what is no name.
+            // The list itself also has text that is not a name.
         } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "py") {
             let text = fs::read_to_string(&path).unwrap();
-            // Quoted as a whole, as names are that are read.
+            // Sources quote whole names.
             for part in text.split("\"FOLDWIRE_").skip(1) {
                 let name = part.split('"').next().unwrap_or_default();
                 if !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_') {
@@ -72,7 +72,7 @@ fn all_names_that_sources_read_are_known() {
         names_in(&root.join(folder), &mut found);
     }
     found.extend(COLLECTIVES.map(|row| format!("BOUND_{}", row.variable)));
-    // Those that are made of parts are read as they are made.
+    // A prefix is only a part of a name.
     found.retain(|name| !name.ends_with('_'));
     let unknown: Vec<_> = found.iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
     assert!(unknown.is_empty() && found.contains("RANK"), "{unknown:?}");

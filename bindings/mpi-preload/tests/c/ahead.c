@@ -1,11 +1,10 @@
-/* A program that knows nothing of Foldwire: collectives that are begun and waited for later, each
-   checked.
+/* A program that knows nothing of Foldwire: non-blocking collectives with checked results.
 
-   ahead [TOLERANCE [free|wrong]]: each operand may be wrong by so much, 0 unless said. Values are
-   whole numbers, so that sums do not hang on their order. With `free`, communicators are freed
-   while calls are under way, in which Open MPI 4.1 breaks down by itself, and so are requests, of
-   which MPI allows that of others only. With `wrong`, nothing but a call whose counts are not those
-   that other ranks have. */
+   ahead [TOLERANCE [free|wrong]]: TOLERANCE is the allowed error of each operand, 0 by default.
+   Values are whole numbers, so sums do not depend on their order. With `free`, the program frees
+   communicators while calls are in progress, in which Open MPI 4.1 itself crashes. It also frees
+   requests, which MPI does not allow for requests of its own collectives. With `wrong`, it only
+   makes a call whose counts differ between ranks. */
 #include <math.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -18,7 +17,7 @@
 enum { N = 20000, MANY = 6 };
 static int frees;
 
-/* Arrays, the values of the k-th of which are k more each. */
+/* Array k has values that are larger by k. */
 static double in[MANY][N], out[MANY][N];
 
 static void fill(void) {
@@ -73,7 +72,7 @@ static void several(void) {
         }
         good &= is_sum(which);
     }
-    check(good, "several, whichever comes");
+    check(good, "several, in the order of completion");
 }
 
 static void kinds(void) {
@@ -92,7 +91,8 @@ static void kinds(void) {
     MPI_Type_commit(&every_other);
     MPI_Iallreduce(MPI_IN_PLACE, f, N, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
     MPI_Iallreduce(k, m, N, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &requests[1]);
-    /* One type with gaps, of few ranks' operations: the type is gone before the call is. */
+    /* A type with gaps, which is freed before the call is complete, and an operation other than a
+       sum. */
     MPI_Iallreduce(in[0], out[0], N, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD, &requests[2]);
     MPI_Ibcast(gaps, 1, every_other, 0, MPI_COMM_WORLD, &requests[3]);
     MPI_Type_free(&every_other);
@@ -112,7 +112,7 @@ static void kinds(void) {
     check(all == size * (size - 1) / 2.0, "a single value is exact");
 }
 
-/* All collectives at once, into one array after the other. */
+/* Starts all collectives at once, each with its own array. */
 static void all_of_them(void) {
     enum { N_CALLS = 17 };
     MPI_Request requests[N_CALLS];
@@ -126,7 +126,7 @@ static void all_of_them(void) {
     for (int k = 0; k < N_CALLS; k++) got[k] = arrays + k * whole;
     for (size_t i = 0; i < N_CALLS * whole; i++) arrays[i] = -1;
     for (size_t i = 0; i < whole; i++) mine[i] = value(rank, (int)i);
-    /* The last rank gets nothing, rank 0 what it would have had too; shares from the last on. */
+    /* The last rank gets nothing, and rank 0 gets its share. Shares start with the last rank's. */
     for (int of = 0; of < size; of++) counts[of] = N, places[of] = (size - 1 - of) * N;
     for (int i = 0; i < N; i++) got[0][i] = value(rank, i), got[2][first + i] = mine[i];
     memcpy(got[6], mine, whole * sizeof *mine);
@@ -144,8 +144,8 @@ static void all_of_them(void) {
     if (size > 1) parts[0] = 2 * N, parts[size - 1] = 0;
     MPI_Ireduce_scatter(mine, got[10], parts, MPI_DOUBLE, MPI_SUM, world, &requests[10]);
     begin(0, world, &requests[11]);
-    /* Those of which ranks tell each other first, of a type that is gone before they begin; and a
-       short one between them. */
+    /* Calls on which ranks must agree first, with a type that is freed before they start, and a
+       short call between them. */
     MPI_Datatype two;
     int *halves = malloc(size * sizeof *halves), *from = malloc(size * sizeof *from);
     int *one = malloc(size * sizeof *one), *none = calloc(size, sizeof *none);
@@ -158,7 +158,7 @@ static void all_of_them(void) {
     MPI_Ialltoallv(mine, halves, from, two, got[15], counts, places, MPI_DOUBLE, world,
                    &requests[15]);
     MPI_Type_free(&two);
-    /* Nobody anything for anybody. */
+    /* An all-to-all without values. */
     MPI_Ialltoallv(mine, none, none, MPI_DOUBLE, got[16], none, none, MPI_DOUBLE, world,
                    &requests[16]);
     for (int k = N_CALLS - 1; k >= 0; k--) MPI_Wait(&requests[k], MPI_STATUS_IGNORE);
@@ -198,12 +198,12 @@ static void all_of_them(void) {
             good &= near(got[15][at], value(of, rank * N + i), 1);
         }
     for (int i = 0; i < N; i++) good &= near(got[14][i], value(root, rank * N + i), 1);
-    check(good, "those of which ranks tell each other first");
+    check(good, "calls on which ranks must agree first");
     free(arrays), free(counts), free(places), free(parts);
     free(halves), free(from), free(one), free(none);
 }
 
-/* Calls of the same communicator that are waited for, while others are under way. */
+/* Blocking calls on a communicator with non-blocking calls in progress. */
 static void beside(void) {
     static double a[N], b[N];
     MPI_Request requests[4];
@@ -213,7 +213,8 @@ static void beside(void) {
     begin(0, MPI_COMM_WORLD, &requests[0]);
     MPI_Irecv(&token, 1, MPI_INT, before, 7, MPI_COMM_WORLD, &requests[1]);
     begin(1, MPI_COMM_WORLD, &requests[2]);
-    /* Long, short, one of which ranks tell each other first, and one that nobody takes. */
+    /* A long call, a short one, one on which ranks must agree first, and one that is never taken.
+       */
     for (int i = 0; i < N; i++) a[i] = value(rank, i), counts[i % size]++;
     for (int of = 1; of < size; of++) places[of] = places[of - 1] + counts[of - 1];
     MPI_Allreduce(a, b, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -228,12 +229,13 @@ static void beside(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Send(&rank, 1, MPI_INT, next, 7, MPI_COMM_WORLD);
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    check(good && all == size && token == before, "calls that are waited for, beside others");
-    check(is_sum(0) && is_sum(1) && is_sum(2), "others beside calls that are waited for");
+    check(good && all == size && token == before, "blocking calls beside non-blocking ones");
+    check(is_sum(0) && is_sum(1) && is_sum(2), "non-blocking calls beside blocking ones");
     free(counts), free(places);
 }
 
-/* Nothing but what MPI promises moves a call along, and none waits for ranks that have not come. */
+/* A call advances with the progress that MPI guarantees, and does not wait for ranks that have not
+   made it. */
 static void nobody_waits(MPI_Comm comm, const char *what) {
     MPI_Request request;
     int word = 0, last = size - 1;
@@ -246,7 +248,7 @@ static void nobody_waits(MPI_Comm comm, const char *what) {
     } else {
         if (rank == last) MPI_Recv(&word, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         begin(0, comm, &request);
-        /* Rank 0 sends this when the call is over there. */
+        /* Rank 0 sends this when it has completed the call. */
         if (rank == last) MPI_Recv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
@@ -260,7 +262,7 @@ static void communicators(void) {
     for (int round = 0; round < 2; round++) {
         for (int k = 0; k < MANY; k++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]);
         nobody_waits(comms[0], "the first call of a communicator");
-        /* By this ours may come to be. */
+        /* This call may create Foldwire's communicator. */
         double one = 1, all;
         for (int k = 0; k < MANY; k++) {
             if (k) {
@@ -274,12 +276,12 @@ static void communicators(void) {
         }
         nobody_waits(comms[0], "a later call of a communicator");
         fill();
-        /* Each rank in an order of its own. */
+        /* Each rank starts the calls in another order. */
         for (int n = 0; n < MANY; n++) {
             int k = (n + rank * 2) % MANY;
             begin(k, comms[k], &requests[k]);
         }
-        /* Some are freed while their call is under way. */
+        /* Some communicators are freed while their call is in progress. */
         for (int k = 0; frees && k < MANY; k += 2) MPI_Comm_free(&comms[k]);
         MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
         for (int k = 0; k < MANY; k++) good &= is_sum(k);
@@ -336,7 +338,7 @@ static void freed(void) {
     check(is_sum(0) && is_sum(1) && is_sum(2), "requests that are freed before they are complete");
 }
 
-/* Who is to hear of an error hears of it where the call is waited for. */
+/* An error is reported by the function that waits for the request. */
 static void wrong(void) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status statuses[2];
@@ -387,6 +389,6 @@ int main(int argc, char **argv) {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     MPI_Finalize();
-    check(is_sum(0), "a call that is under way when MPI ends");
+    check(is_sum(0), "a call in progress in MPI_Finalize");
     return all != 0 || n_failed != n_before;
 }

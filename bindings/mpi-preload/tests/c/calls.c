@@ -1,7 +1,7 @@
-/* A program that knows nothing of Foldwire: calls of all kinds, each checked.
+/* A program that knows nothing of Foldwire: calls of all kinds with checked results.
 
-   calls [TOLERANCE]: each operand may be wrong by so much, 0 unless said. Values are whole numbers,
-   so that sums do not hang on their order. */
+   calls [TOLERANCE]: the allowed error of each operand, 0 by default. Values are whole numbers, so
+   sums do not depend on their order. */
 #include <fenv.h>
 #include <math.h>
 #include <mpi.h>
@@ -49,7 +49,7 @@ static void all_reduces(void) {
         good &= m[i] == (int)sum(i, size) && l[i] == least;
     }
     check(good, "integers");
-    /* Not aligned, which few processors mind. */
+    /* Unaligned, which most processors accept. */
     char *bytes = malloc(N * sizeof(float) + 1);
     for (int i = 0; i < N; i++) {
         float one = (float)value(rank, i);
@@ -79,9 +79,9 @@ static void passed_on(void) {
     MPI_Op_create(user_op, 1, &op);
     MPI_Allreduce(a, b, N, MPI_DOUBLE, op, MPI_COMM_WORLD);
     for (int i = 0; i < N; i++) good &= b[i] == sum(i, size);
-    check(good, "an operation of the program's is exact");
+    check(good, "an operation defined by the program is exact");
     MPI_Op_free(&op);
-    /* Doubles between two ints: a signature of two kinds. */
+    /* An int and a double in one type: a signature of two element types. */
     struct both {
         int key;
         double value;
@@ -154,7 +154,7 @@ static void movements(void) {
     MPI_Bcast(sent, N, MPI_DOUBLE, root, MPI_COMM_WORLD);
     for (int i = 0; i < N; i++) good &= near(sent[i], value(root, i), 1);
     check(good, "broadcasts");
-    /* The same signature in other layouts: the root's has gaps. */
+    /* Equal signatures with different layouts: the root's has gaps. */
     MPI_Datatype gaps;
     MPI_Type_vector(N / 2, 1, 2, MPI_DOUBLE, &gaps);
     MPI_Type_commit(&gaps);
@@ -241,7 +241,7 @@ static void reductions(void) {
     if (rank == root)
         for (int i = 0; i < N; i++) good &= near(own[i], sum(i, size), size);
     if (rank == 0) memcpy(own, all, N * sizeof *own);
-    /* MPICH 4.0 breaks down in this by itself if the root is another rank. */
+    /* With another root, MPICH 4.0 itself crashes here. */
     MPI_Reduce(rank == 0 ? MPI_IN_PLACE : all, own, N, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
         for (int i = 0; i < N; i++) good &= near(own[i], sum(i, size), size);
@@ -250,7 +250,7 @@ static void reductions(void) {
     good = 1;
     for (int i = 0; i < N; i++) good &= near(own[i], sum(rank * N + i, size), size);
     check(good, "reduce-scatters of blocks");
-    /* The last rank gets nothing, rank 0 what it would have had too. */
+    /* The last rank gets nothing, and rank 0 gets its share. */
     for (int of = 0; of < size; of++) counts[of] = N;
     if (size > 1) counts[0] = 2 * N, counts[size - 1] = 0;
     int first = rank == 0 ? 0 : (rank + 1) * N;

@@ -1,4 +1,4 @@
-/* What ranks send in programs of checks, and how they tell what is wrong. */
+/* Values and checks for the test programs. */
 #include <math.h>
 #include <stdio.h>
 
@@ -20,5 +20,5 @@ static double sum(int i, int n) {
     return all;
 }
 
-/* Whether got[i] is want within n operands' errors. */
+/* Returns whether `got` equals `want` within the errors of n operands. */
 static inline int near(double got, double want, int n) { return fabs(got - want) <= tolerance * n; }

@@ -1,4 +1,4 @@
-/* What foldwire-preload's abi.rs says of this library, from its header. */
+/* Prints the constants in this library's header, for comparison with foldwire-preload's abi.rs. */
 #include <mpi.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ int main(void) {
     SHOW(MPI_COMBINER_STRUCT);
     SHOW(sizeof(MPI_Comm));
     SHOW(sizeof(MPI_Request));
-/* Of Open MPI they are addresses. */
+/* In Open MPI these are addresses. */
 #ifndef OPEN_MPI
     SHOW((size_t)MPI_COMM_WORLD);
     SHOW((size_t)MPI_COMM_SELF);

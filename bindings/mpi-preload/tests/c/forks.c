@@ -1,4 +1,4 @@
-/* A rank with a child that it forked, which calls MPI as if it were a rank. */
+/* A rank forks a child, which calls MPI as if it were a rank. */
 #include <mpi.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,11 +11,11 @@ int main(int argc, char **argv) {
     MPI_Allreduce(a, b, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     pid_t child = fork();
     if (child == 0) {
-        /* The library may stand still in this; it is not to be asked of it. */
+        /* The library itself may hang here. That is no error of Foldwire. */
         alarm(2);
         MPI_Allreduce(a, b, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 #ifdef OPEN_MPI
-        /* MPICH's would end its parent's connections. */
+        /* MPICH would end the parent's connections. */
         MPI_Finalize();
 #endif
         _exit(0);

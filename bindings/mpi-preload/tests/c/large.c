@@ -1,5 +1,5 @@
-/* A program that uses large counts where there are any, as a weak symbol says: preloaded under a
-   library without them it finds some all the same. */
+/* Uses functions with large counts if there are any, by weak symbols. If the library has none, the
+   preloaded library provides them. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ extern int MPI_Ireduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Da
 
 enum { N = 3000 };
 
-/* Rank 0 on one side, all others on the other: shares are those of the other side's ranks. */
+/* An intercommunicator of rank 0 and all other ranks. The shares belong to the remote group. */
 static int between(int rank, int size) {
     int is_alone = rank == 0, n_others = is_alone ? size - 1 : 1, n_failed = 0;
     MPI_Comm own, both;
@@ -40,11 +40,13 @@ static int between(int rank, int size) {
     for (int of = 0; of < n_others; of++) counts[of] = 1, places[of] = of, theirs[of] = 0;
     n_failed += MPI_Allgatherv_c(&mine, 1, MPI_INT, theirs, counts, places, MPI_INT, both);
     for (int of = 0; of < n_others; of++) n_failed += theirs[of] != first + of + 1, theirs[of] = 0;
-    /* To rank 0, and from it. Whoever has no shares passes none. */
+    /* To rank 0 and back. Ranks without shares pass null pointers. */
     if (is_alone) {
-        n_failed += MPI_Gatherv_c(NULL, 0, MPI_INT, theirs, counts, places, MPI_INT, MPI_ROOT, both);
+        n_failed +=
+            MPI_Gatherv_c(NULL, 0, MPI_INT, theirs, counts, places, MPI_INT, MPI_ROOT, both);
         for (int of = 0; of < n_others; of++) n_failed += theirs[of] != of + 2;
-        n_failed += MPI_Scatterv_c(theirs, counts, places, MPI_INT, NULL, 0, MPI_INT, MPI_ROOT, both);
+        n_failed +=
+            MPI_Scatterv_c(theirs, counts, places, MPI_INT, NULL, 0, MPI_INT, MPI_ROOT, both);
     } else {
         n_failed += MPI_Gatherv_c(&mine, 1, MPI_INT, NULL, NULL, NULL, MPI_INT, 0, both);
         int back = 0;
@@ -71,7 +73,7 @@ int main(int argc, char **argv) {
     MPI_Count *counts = malloc(size * sizeof *counts);
     for (int i = 0; i < N * size; i++) in[i] = i % 100 + rank;
     for (int of = 0; of < size; of++) counts[of] = of < size - 1 ? N : N - 1;
-    /* Long ones, which are taken, and short ones, which are not. */
+    /* Long calls, which are taken, and short ones, which are not. */
     for (int n = 1; n <= N; n *= N) {
         n_failed += MPI_Allreduce_c(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
         for (int i = 0; i < n; i++) n_failed += out[i] != size * (i % 100 + (size - 1) / 2.0);
@@ -95,7 +97,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < counts[rank]; i++) n_failed += m[i] != (taken ? size : 1);
         free(k), free(m);
     }
-    /* What does not fit, of a type of no bytes, is right or refused, and nothing else. */
+    /* A count that does not fit in an int, with an empty type: must succeed or be refused. */
     MPI_Datatype nothing;
     MPI_Type_contiguous(0, MPI_BYTE, &nothing), MPI_Type_commit(&nothing);
     int code = MPI_Allreduce_c(in, out, (MPI_Count)1 << 40, nothing, MPI_BOR, MPI_COMM_WORLD);

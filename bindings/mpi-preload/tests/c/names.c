@@ -1,4 +1,5 @@
-/* Sums on two communicators with names. With a word the ranks do not name the second one alike. */
+/* Sums on two communicators with names. With an argument, the ranks give the second communicator
+   different names. */
 #include <mpi.h>
 
 enum { N = 4096 };

@@ -1,5 +1,5 @@
-/* Calls that MPI libraries refuse, and what becomes of values that they treat in ways of their own:
-   rank 0 says of each what it came to, to be the same with the library preloaded and without it. */
+/* Calls that MPI libraries refuse, and values that they treat specially. Rank 0 prints the result
+   of each, which must not depend on whether the library is preloaded. */
 #include <math.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ static void aliases(MPI_Comm comm) {
     MPI_Request request = MPI_REQUEST_NULL;
     TRY(MPI_Iallreduce(a, a, N, MPI_FLOAT, MPI_SUM, comm, &request));
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    /* Where only the root would notice, others would wait for it. */
+    /* With more ranks, only the root would detect the error, and the others would wait for it. */
     if (size == 1) {
         TRY(MPI_Reduce(a, a, N, MPI_FLOAT, MPI_SUM, 0, comm));
         TRY(MPI_Gather(a, N, MPI_FLOAT, a, N, MPI_FLOAT, 0, comm));
@@ -52,7 +52,7 @@ static void types(MPI_Comm comm) {
     TRY(MPI_Allreduce(a, b, N, pair, MPI_SUM, comm));
     TRY(MPI_Allreduce(a, b, N, copy, MPI_SUM, comm));
     TRY(MPI_Reduce_scatter_block(a, b, N, pair, MPI_SUM, comm));
-    /* It may be committed later. */
+    /* The type may be committed later. */
     MPI_Type_commit(&raw);
     TRY(MPI_Bcast(a, N, raw, 0, comm));
     MPI_Type_free(&raw), MPI_Type_free(&pair), MPI_Type_free(&copy);
@@ -68,13 +68,14 @@ static void buffers(MPI_Comm comm) {
     TRY(MPI_Allreduce(a, MPI_IN_PLACE, N, MPI_FLOAT, MPI_SUM, comm));
     TRY(MPI_Allgather(a, -1, MPI_FLOAT, b, N, MPI_FLOAT, comm));
 #ifndef OPEN_MPI
-    /* Open MPI does not look at these, and breaks down. */
+    /* Open MPI does not check these arguments, and crashes. */
     TRY(MPI_Allreduce(NULL, b, N, MPI_FLOAT, MPI_SUM, comm));
     TRY(MPI_Bcast(NULL, N, MPI_FLOAT, 0, comm));
 #endif
 }
 
-/* Payloads count where the library chooses between numbers; sums of ours have none. */
+/* NaN payloads matter where the library selects one of the operands. Foldwire's sums do not keep
+   them. */
 static void show(const char *what, int payloads) {
     uint64_t all = 0;
     for (int i = 0; i < N; i++) {
@@ -86,12 +87,12 @@ static void show(const char *what, int payloads) {
     if (rank == 0) printf("%016llx %s\n", (unsigned long long)all, what);
 }
 
-/* What becomes of NaN, and of zeros with and without a sign. */
+/* Results for NaN, and for zeros of both signs. */
 static void numbers(MPI_Comm comm) {
     for (int i = 0; i < N; i++) {
         uint32_t nan = 0x7fc00000u + (uint32_t)(i + 1);
         a[i] = (float)((i * 7 + rank * 13) % 1000);
-        /* A payload at one rank, at one after the other. */
+        /* One rank after the other has a NaN with a payload. */
         if (i % 5 == 0 && i / 5 % size == rank) memcpy(a + i, &nan, sizeof nan);
         if (i % 5 == 1) a[i] = i % 2 == rank % 2 ? 0.0f : -0.0f;
     }
@@ -105,7 +106,7 @@ int main(int argc, char **argv) {
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    /* Where Open MPI tells of errors of others, too. */
+    /* Open MPI reports some errors of other communicators here, too. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
     numbers(comm);

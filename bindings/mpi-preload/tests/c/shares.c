@@ -1,9 +1,9 @@
-/* A program that knows nothing of Foldwire: collectives in which each rank's share has a length of
-   its own.
+/* A program that knows nothing of Foldwire: collectives with a different share length for each
+   rank.
 
-   shares [TOLERANCE [WRONG [later]]]: each value may be wrong by so much, 0 unless said; instead a
-   call of two ranks that is wrong in itself, by its number, unless that is -1. With `later` calls
-   are not waited for in themselves. */
+   shares [TOLERANCE [WRONG [later]]]: TOLERANCE is the allowed error of each value, 0 by default.
+   WRONG is the number of an invalid call of two ranks to make instead, or -1 for none. With
+   `later`, calls are non-blocking. */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ extern int MPI_Ialltoallv_c(const void *, const MPI_Count[], const MPI_Aint[], M
 #define MPI_IGatherv_c MPI_Igatherv_c
 #define MPI_IScatterv_c MPI_Iscatterv_c
 #define MPI_IAlltoallv_c MPI_Ialltoallv_c
-/* The function MPI_<name>, or the one that begins the same, and MPI_Wait; whether it fails. */
+/* Calls MPI_<name>, or its non-blocking form and MPI_Wait. Returns whether it fails. */
 static int later;
 static MPI_Request request;
 #define CALL(name, ...)                                                                          \
@@ -66,8 +66,8 @@ static void check(int good, const char *what) {
 
 static double value(int of, int i) { return (double)((i * 7 + of * 13) % 1000); }
 
-/* All ranks' shares lie in an array of this length, from the last rank's to the first's, with gaps
-   between them. */
+/* Lays out all shares from the last rank's to the first's, with gaps. Returns the array's length.
+   */
 static int layout(void) {
     int place = GAP;
     for (int of = size - 1; of >= 0; of--) {
@@ -90,7 +90,7 @@ static double *share(int of) {
     return made;
 }
 
-/* Whether there are all shares, and nothing in the gaps. */
+/* Returns whether all shares are present and the gaps are untouched. */
 static int is_whole(const double *all, int n) {
     double *want = filled(n, NONE);
     int good = 1;
@@ -125,8 +125,8 @@ static void all_gathers(void) {
     }
     free(all), free(own);
 
-    /* Pairs with a hole behind each on even ranks, doubles on odd ones: the same signature. MPICH
-       4.0 by itself refuses that between three ranks or more. */
+    /* Pairs with a hole behind each on even ranks, and doubles on odd ones: equal signatures. MPICH
+       4.0 itself refuses that between three ranks or more. */
     MPI_Datatype two, pair;
     MPI_Type_contiguous(2, MPI_DOUBLE, &two);
     MPI_Type_create_resized(two, 0, 3 * sizeof(double), &pair);
@@ -163,7 +163,7 @@ static void gathers_and_scatters(void) {
     double *own = share(rank), *all = filled(n, NONE), *back = filled(N + size, NONE);
     for (int root = 0; root < size; root++) {
         int is_root = rank == root;
-        /* What only the root's is looked at. */
+        /* These arguments are significant on the root only. */
         int *its = is_root ? counts : (int *)8, *where = is_root ? places : (int *)8;
         MPI_Datatype type = is_root ? MPI_DOUBLE : MPI_DATATYPE_NULL;
         for (int i = 0; i < n; i++) all[i] = NONE;
@@ -189,7 +189,7 @@ static void gathers_and_scatters(void) {
     free(own), free(all), free(back);
 }
 
-/* Rank a has so many values for rank b, which are those of a rank of this number. */
+/* Number of values from rank a to rank b; `pair` identifies their contents. */
 static int between(int a, int b) { return (a + 2 * b) % 3 ? N + a - b : 0; }
 static int pair(int a, int b) { return a * 31 + b; }
 
@@ -211,7 +211,7 @@ static void all_to_alls(void) {
     check(good, "all-to-alls");
     free(send), free(recv), free(want);
 
-    /* In place as many go as come. */
+    /* In place, each rank sends as many values as it receives. */
     n = GAP;
     for (int of = 0; of < size; of++) {
         got[of] = N + rank + of, at[of] = n, n += got[of] + GAP;
@@ -230,7 +230,7 @@ static void all_to_alls(void) {
     check(good, "all-to-alls in place");
     free(recv), free(want);
 
-    /* Ranks send to themselves only: floats if they are even, doubles if not. */
+    /* Ranks send to themselves only: floats on even ranks, doubles on odd ones. */
     for (int of = 0; of < size; of++) counts[of] = of == rank ? N : 0, places[of] = 0;
     MPI_Datatype type = rank % 2 ? MPI_DOUBLE : MPI_FLOAT;
     send = filled(N, rank + 0.1), recv = filled(N, NONE);
@@ -241,7 +241,7 @@ static void all_to_alls(void) {
     free(send), free(recv), free(got), free(at);
 }
 
-/* With arrays that are looked at only where MPI says so. */
+/* Passes invalid arrays where MPI ignores them. */
 static void large_counts(void) {
     int n = layout(), good = 1;
     double *own = share(rank), *all = filled(n, NONE), *back = filled(N + size, NONE);
@@ -268,7 +268,7 @@ static void large_counts(void) {
     free(own), free(all), free(back), free(large), free(far);
 }
 
-/* Between the even ranks and the odd ones, which our library leaves to MPI's. */
+/* An intercommunicator of even and odd ranks, which Foldwire leaves to MPI. */
 static void intercommunicators(void) {
     MPI_Comm half, across;
     int n, good = 1, code = MPI_SUCCESS;
@@ -289,14 +289,14 @@ static void intercommunicators(void) {
         for (int i = 0; i < N * n && !code; i++) good &= all[i] == i / N * 2 + 1 - rank % 2;
         free(large), free(far);
     }
-    /* Refused is right too, where there are no large counts. */
+    /* An error is right, too, if there are no large counts. */
     if (code) MPI_Error_class(code, &code), good &= code == MPI_ERR_COUNT;
     check(good, "all-gathers of intercommunicators");
     free(own), free(all);
     MPI_Comm_free(&across), MPI_Comm_free(&half);
 }
 
-/* A rank expects less than the other sends, which some rank hears of and all return from. */
+/* A rank expects another length than the other one sends. Some rank reports it, and both return. */
 static void wrong(int which) {
     int n = N, places[2] = {0, N}, send[2] = {N, N}, recv[2] = {N, N}, code, codes[2];
     double *a = filled(2 * N, 1), *b = filled(2 * N, NONE);

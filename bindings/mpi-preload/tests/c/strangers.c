@@ -1,7 +1,7 @@
-/* Communicators with processes that lack the library: a program that spawns others without it, and
-   talks with them in all ways to get there.
+/* Communicators with processes that lack the library. The program spawns processes without it, and
+   connects to them in all ways that MPI has.
 
-   strangers [child [PORT]]: started without words, by mpirun. */
+   strangers [child [PORT]]: mpirun starts it without arguments. */
 #include <arpa/inet.h>
 #include <mpi.h>
 #include <netinet/in.h>
@@ -14,7 +14,8 @@
 
 enum { N = 4096 };
 
-/* Sums of short and long arrays on all processes of an intracommunicator, by all kinds of calls. */
+/* Sums short and long arrays on all processes of an intracommunicator, by several kinds of calls.
+   */
 static void sums(MPI_Comm comm, const char *what) {
     static double a[N], b[N], c[N];
     int own, n, good = 1;
@@ -38,7 +39,7 @@ static void sums(MPI_Comm comm, const char *what) {
     check(good, what);
 }
 
-/* All that can be made of an intercommunicator. */
+/* Creates all kinds of communicators from an intercommunicator. */
 static void between(MPI_Comm inter, int is_child, const char *what) {
     MPI_Comm merged, made;
     int one = 1, all = 0, n;
@@ -52,8 +53,8 @@ static void between(MPI_Comm inter, int is_child, const char *what) {
     int own;
     MPI_Comm_rank(merged, &own);
     MPI_Comm_split(merged, 0, -own, &made);
-    sums(made, "all in another order"), MPI_Comm_free(&made);
-    /* One of each world: ranks 0 and 2 of four. */
+    sums(made, "all, in another order"), MPI_Comm_free(&made);
+    /* One process of each world: ranks 0 and 2 of four. */
     MPI_Comm_split(merged, own % 2, own, &made);
     sums(made, "halves of both worlds"), MPI_Comm_free(&made);
     MPI_Comm_split(merged, is_child, own, &made);
@@ -68,7 +69,7 @@ static void between(MPI_Comm inter, int is_child, const char *what) {
     MPI_Comm_free(&merged);
 }
 
-/* The root of each side has an end of a socket. */
+/* Connects the roots of both sides by a socket. */
 static int connected(MPI_Comm merged, int is_child) {
     struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof place;
@@ -100,7 +101,7 @@ int main(int argc, char **argv) {
         MPI_Comm_spawn("/usr/bin/env", words, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                        MPI_ERRCODES_IGNORE);
     }
-    between(inter, is_child, "with those that were spawned");
+    between(inter, is_child, "with spawned processes");
     MPI_Intercomm_merge(inter, is_child, &merged);
     if (!is_child && rank == 0) MPI_Open_port(MPI_INFO_NULL, port);
     MPI_Bcast(port, sizeof port, MPI_CHAR, 0, merged);
@@ -109,7 +110,7 @@ int main(int argc, char **argv) {
     } else {
         MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other);
     }
-    between(other, is_child, "with those that were accepted");
+    between(other, is_child, "with accepted processes");
     MPI_Comm_disconnect(&other);
     /* One process of each world. */
     MPI_Comm pair;
@@ -119,7 +120,7 @@ int main(int argc, char **argv) {
         if (MPI_Comm_join(end, &other) == MPI_SUCCESS && other != MPI_COMM_NULL) {
             MPI_Comm both;
             MPI_Intercomm_merge(other, is_child, &both);
-            sums(both, "with one that was joined");
+            sums(both, "with a joined process");
             MPI_Comm_free(&both), MPI_Comm_disconnect(&other);
         }
         close(end);

@@ -1,4 +1,4 @@
-! A program in Fortran that knows nothing of Foldwire: by `use mpi` and by `use mpi_f08`.
+! A Fortran program that knows nothing of Foldwire. It uses the modules `mpi` and `mpi_f08`.
 module by_mpi
 contains
     subroutine sums(n, rank, size, good)
@@ -34,7 +34,7 @@ contains
             good = good .and. c(i) == mod(i, 100) * size + size * (size - 1) / 2
         end do
         good = good .and. all(requests == MPI_REQUEST_NULL)
-        ! From the last rank's share to the first's.
+        ! Shares lie in reverse order of ranks.
         counts = n
         places = [((size - of) * n, of = 1, size)]
         call MPI_Allgatherv(a, n, MPI_DOUBLE_PRECISION, whole, counts, places, &

@@ -1,5 +1,5 @@
-/* A tool in MPI's own way: it replaces a function, and calls the library by the name behind. With
-   FRONT it replaces those with which a program begins and ends as well. */
+/* A tool that uses MPI's profiling interface: it replaces a function and calls the library's PMPI
+   function. With FRONT it also replaces MPI_Init and MPI_Finalize. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
-//! Programs that know nothing of Foldwire, compiled by an MPI library's own compilers and run by
-//! its own launcher, with and without our library preloaded.
+//! Runs programs that know nothing of Foldwire, with and without the library preloaded. An MPI
+//! library's own compilers build them, and its own launcher starts them.
 //!
-//! What is missing is left out, and said.
+//! Tests whose tools are missing are skipped with a message.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use std::process::{Command, Output, Stdio};
 
 use foldwire_preload::ffi::abi::{Abi, LIBRARY_HANDLES, TYPES};
 
-/// An MPI library by its programs, which have different names on different systems.
+/// An MPI library under test. Its programs have different names on different systems.
 pub(crate) struct MpiUnderTest {
     pub(crate) name: &'static str,
     pub(crate) compilers: &'static [&'static str],
     pub(crate) fortran: &'static [&'static str],
     pub(crate) launchers: &'static [&'static str],
-    /// What the launcher says of its version.
+    /// Text in the launcher's output for `--version`.
     pub(crate) version_text: &'static str,
     pub(crate) file: &'static str,
-    /// Whether the launcher is MPICH's, by the name of Hydra.
+    /// True if the launcher is Hydra, which belongs to MPICH.
     pub(crate) is_hydra: bool,
-    /// The version from which on it calls back, so that calls move along that nobody waits for.
+    /// First version that supports progress callbacks, which non-blocking calls need.
     pub(crate) calls_back_since: Option<[u32; 2]>,
-    /// What ours says of the binary interface.
+    /// Constants of the ABI in this crate.
     pub(crate) constants: fn() -> Vec<i64>,
 }
 
-/// A program that `cargo xtask packages --current-mpi` installs.
+/// Path of a program that `cargo xtask packages --current-mpi` installs.
 macro_rules! current {
     ($program:literal) => {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/", $program)
@@ -34,7 +34,7 @@ macro_rules! current {
 }
 pub(crate) use current;
 
-/// Ranks that are started alike: how many, with which words and variables.
+/// Ranks that start alike: their number, arguments and environment variables.
 type RankGroup<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
 
 fn output(command: &mut Command) -> Output {
@@ -46,7 +46,7 @@ fn text(output: &Output) -> String {
 }
 
 impl MpiUnderTest {
-    /// It, and what it says of its version.
+    /// Returns the launcher and its version text.
     fn launcher_and_version(&self) -> Option<(&'static str, String)> {
         self.launchers.iter().find_map(|&program| {
             let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
@@ -71,13 +71,14 @@ impl MpiUnderTest {
         said.split_whitespace().find_map(numbers).is_some_and(|version| version >= since)
     }
 
-    /// A program of `tests/c`, compiled in a folder of this test alone, for others run at the same
-    /// time and compile the same; `None` if something is missing, which is said.
+    /// Compiles a program of `tests/c`. Each test has its own folder, since tests that run at the
+    /// same time may compile the same program. Prints a message and returns `None` if something is
+    /// missing.
     fn compiled(&self, source: &str, test: &str) -> Option<PathBuf> {
         self.compiled_with(&[], source, test)
     }
 
-    /// The same with options of the compiler's.
+    /// Does the same with compiler options.
     fn compiled_with(&self, options: &[&str], source: &str, test: &str) -> Option<PathBuf> {
         let compilers = if source.ends_with(".c") { self.compilers } else { self.fortran };
         let works = |program: &&&str| {
@@ -88,12 +89,12 @@ impl MpiUnderTest {
                 .is_ok_and(|output| output.status.success())
         };
         let (Some(compiler), Some(_)) = (compilers.iter().find(works), self.launcher()) else {
-            // As `cargo xtask test` collects them.
+            // `cargo xtask test` collects lines of this form.
             println!("skipped: {} under {}: not installed", source, self.name);
             return None;
         };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
-        // Blanks would end a name in LD_PRELOAD.
+        // A blank would end a name in LD_PRELOAD.
         let folder = self.name.replace(' ', "-");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join(test);
         std::fs::create_dir_all(&folder).unwrap();
@@ -101,20 +102,20 @@ impl MpiUnderTest {
         let mut compile = Command::new(compiler);
         compile.args(["-O1", "-pthread"]).args(options).arg(&source);
         compile.arg("-o").arg(&program).arg("-lm");
-        // Where compilers leave the files of modules.
+        // Compilers write module files into the current folder.
         let compiled = output(compile.current_dir(&folder));
         assert!(compiled.status.success(), "{compile:?}: {}", text(&compiled));
         Some(program)
     }
 
-    /// Where cargo leaves ours.
+    /// Path of the library for `LD_PRELOAD`, next to the test program.
     fn preloaded(&self) -> PathBuf {
         let preloaded = env::current_exe().unwrap().with_file_name(self.file);
         assert!(preloaded.is_file(), "{}", preloaded.display());
         preloaded
     }
 
-    /// Runs ranks, all with our library preloaded but those of which variables say otherwise.
+    /// Runs ranks with the library preloaded, unless their variables set `LD_PRELOAD`.
     fn run(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Output {
         output(&mut self.command(program, ranks))
     }
@@ -145,7 +146,7 @@ impl MpiUnderTest {
         run
     }
 
-    /// Runs a program that checks itself, and gives what is said of all calls at its end.
+    /// Runs a program that checks itself, and returns the line with the report of all calls.
     fn checks(&self, program: &Path, n: usize, words: &[&str], bound: &str) -> String {
         let said = self.run(program, &[(n, words, &[LOW, ("FOLDWIRE_BOUND", bound)])]);
         let (is_good, said) = (said.status.success(), text(&said));
@@ -156,7 +157,7 @@ impl MpiUnderTest {
     }
 }
 
-/// The tests of calls.
+/// Tests of calls.
 macro_rules! tests_of_calls {
     ($library:expr) => {
         #[test]
@@ -255,8 +256,8 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Those of a library that has Fortran.
-#[allow(unused_macros, reason = "not of all libraries")]
+/// Tests of a library with Fortran.
+#[allow(unused_macros, reason = "not used for all libraries")]
 macro_rules! fortran_tests {
     ($library:expr) => {
         #[test]
@@ -265,12 +266,13 @@ macro_rules! fortran_tests {
         }
     };
 }
-#[allow(unused_imports, reason = "not of all libraries")]
+#[allow(unused_imports, reason = "not used for all libraries")]
 pub(crate) use fortran_tests;
 
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
-/// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
+/// Runs the checks with several numbers of ranks, exactly and within a bound. Some calls must be
+/// taken.
 pub(crate) fn calls(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "calls") else { return };
     for (n, words, bound, expected) in [
@@ -285,8 +287,8 @@ pub(crate) fn calls(library: &MpiUnderTest) {
     }
 }
 
-/// Calls that the program waits for later, where the library can move them along; elsewhere they
-/// are passed on, and right too.
+/// Non-blocking calls. They are taken if the library supports progress callbacks, and passed on
+/// otherwise. The results must be right in both cases.
 pub(crate) fn ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "ahead") else { return };
     for (n, tolerance, bound, expected) in [
@@ -305,11 +307,14 @@ pub(crate) fn ahead(library: &MpiUnderTest) {
     }
 }
 
-/// A call that was taken and fails is an error of its request.
+/// If a taken call fails, its request reports the error.
 pub(crate) fn wrong_ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "wrong_ahead") else { return };
     if !library.calls_back() {
-        println!("skipped: requests that fail under {}: it calls nobody back", library.name);
+        println!(
+            "skipped: requests that fail under {}: it has no progress callbacks",
+            library.name
+        );
         return;
     }
     let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
@@ -318,8 +323,8 @@ pub(crate) fn wrong_ahead(library: &MpiUnderTest) {
     assert!(said.contains("1 FAILED"), "{said}");
 }
 
-/// Calls in which ranks' shares have different lengths. Not of one rank: MPICH 4.0 by
-/// itself forgets the displacement then.
+/// Calls with shares of different lengths. Not with one rank: MPICH 4.0 ignores the displacement
+/// then.
 pub(crate) fn shares(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "shares") else { return };
     for (n, words, bound, expected) in [
@@ -333,7 +338,7 @@ pub(crate) fn shares(library: &MpiUnderTest) {
     }
 }
 
-/// The same where the program waits for them later.
+/// Non-blocking calls with shares of different lengths.
 pub(crate) fn shares_ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "shares_ahead") else { return };
     for (n, tolerance, bound, expected) in [
@@ -348,7 +353,7 @@ pub(crate) fn shares_ahead(library: &MpiUnderTest) {
     }
 }
 
-/// Lines of single calls tell what each rank sends and receives.
+/// Log lines have the numbers of values that each rank sends and receives.
 pub(crate) fn debug_lines(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "debug_lines") else { return };
     let variables = [LOW, ("FOLDWIRE_BOUND", "lossless"), ("FOLDWIRE_DEBUG", "1")];
@@ -363,7 +368,7 @@ pub(crate) fn debug_lines(library: &MpiUnderTest) {
     }
 }
 
-/// Counts that two ranks do not have alike end as MPI's errors, also of calls that are taken.
+/// Counts that differ between two ranks result in MPI errors, also of taken calls.
 pub(crate) fn wrong_shares(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "wrong_shares") else { return };
     for which in ["0", "1", "2", "3", "4", "5", "6", "7", "8"] {
@@ -373,7 +378,7 @@ pub(crate) fn wrong_shares(library: &MpiUnderTest) {
     }
 }
 
-/// Large counts, which a program finds even where its library has none.
+/// Large counts. A program finds these functions even if its library lacks them.
 pub(crate) fn large_counts(library: &MpiUnderTest) {
     let Some(program) = library.compiled("large.c", "large_counts") else { return };
     for bound in ["raw", "off"] {
@@ -389,11 +394,11 @@ pub(crate) fn large_counts(library: &MpiUnderTest) {
     }
 }
 
-/// Calls of Fortran's go the same way.
-#[allow(dead_code, reason = "not of all libraries")]
+/// Fortran calls are taken, too.
+#[allow(dead_code, reason = "not used for all libraries")]
 pub(crate) fn fortran(library: &MpiUnderTest) {
     let Some(program) = library.compiled("sums.f90", "fortran") else { return };
-    // Those that are not waited for too, or not.
+    // Includes the non-blocking calls if they can be taken.
     let n = if library.calls_back() { 12 } else { 6 };
     for (bound, expected) in [
         ("raw", format!("{n} taken (Allreduce {n})")),
@@ -405,7 +410,7 @@ pub(crate) fn fortran(library: &MpiUnderTest) {
     }
 }
 
-/// What is not understood, and what ranks do not agree on.
+/// Invalid values, and settings that differ between ranks.
 pub(crate) fn variables(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "variables") else { return };
     let said = library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "1e-3")])]);
@@ -420,17 +425,17 @@ pub(crate) fn variables(library: &MpiUnderTest) {
     assert!(said.contains("\"taken\":{\"Allreduce\":12,"), "{said}");
 }
 
-/// Where a rank lacks the library the job stands still, but not without a word.
+/// If a rank lacks the library, the job waits forever, but prints a message.
 pub(crate) fn missing(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "missing") else { return };
     let lacks = [("LD_PRELOAD", "")];
     let mut run = library.command(&program, &[(1, &[], &lacks), (1, &[], &[LOW])]);
-    // In seconds; launchers then end the job.
+    // In seconds. The launcher then ends the job.
     let said = text(&output(run.env("MPIEXEC_TIMEOUT", "8")));
     assert!(said.contains("rank 1 has waited 5 s in MPI_Init"), "{said}");
 }
 
-/// Processes of another world have the library or not. Nothing that they share with ours is taken.
+/// Processes of another world may lack the library, so calls that involve them are passed on.
 pub(crate) fn strangers(library: &MpiUnderTest) {
     let Some(program) = library.compiled("strangers.c", "strangers") else { return };
     let mut plain = library.command(&program, &[(2, &[], &[("LD_PRELOAD", "")])]);
@@ -445,7 +450,7 @@ pub(crate) fn strangers(library: &MpiUnderTest) {
     }
 }
 
-/// What MPI's library makes of wrong arguments, and of numbers that it treats in ways of its own.
+/// Wrong arguments, and special numbers, must have the same results as without Foldwire.
 pub(crate) fn refused(library: &MpiUnderTest) {
     let Some(program) = library.compiled("refused.c", "refused") else { return };
     for n in [1, 2, 3] {
@@ -462,7 +467,7 @@ pub(crate) fn refused(library: &MpiUnderTest) {
     }
 }
 
-/// A child says nothing, neither of its calls nor at its end.
+/// A forked child prints nothing, neither for its calls nor at its end.
 pub(crate) fn forks(library: &MpiUnderTest) {
     let Some(program) = library.compiled("forks.c", "forks") else { return };
     let said = text(&library.run(&program, &[(1, &[], &[LOW, ("FOLDWIRE_DEBUG", "1")])]));
@@ -470,7 +475,7 @@ pub(crate) fn forks(library: &MpiUnderTest) {
     assert_eq!(said.matches("foldwire: calls of 1 ranks").count(), 1, "{said}");
 }
 
-/// Other libraries that replace MPI's functions.
+/// Other libraries that replace MPI functions.
 pub(crate) fn tools(library: &MpiUnderTest) {
     let Some(program) = library.compiled("names.c", "tools") else { return };
     let shared = ["-shared", "-fPIC"];
@@ -479,7 +484,7 @@ pub(crate) fn tools(library: &MpiUnderTest) {
     let front = library.compiled_with(&front, "tool.c", "front").unwrap();
     let said = |files: [&Path; 2]| {
         let files = files.map(|file| file.to_str().unwrap()).join(":");
-        // Each call is taken from 1 GiB on, and so passed on.
+        // With this minimum, all calls are passed on.
         let variables = [("LD_PRELOAD", &files[..]), ("FOLDWIRE_MIN_BYTES", "1G")];
         let said = library.run(&program, &[(2, &[], &variables)]);
         assert!(said.status.success(), "{}", text(&said));
@@ -496,7 +501,7 @@ pub(crate) fn tools(library: &MpiUnderTest) {
     assert_eq!(all_before.matches(warning).count(), 1, "{all_before}");
 }
 
-/// Rows for communicators by their names, which ranks may not give alike.
+/// Rules for communicator names, which may differ between ranks.
 pub(crate) fn names(library: &MpiUnderTest) {
     let Some(program) = library.compiled("names.c", "names") else { return };
     let rules = ("FOLDWIRE_RULES", "comm=halo: off; MPI_Allreduce f64 1k-: raw");
@@ -513,13 +518,13 @@ pub(crate) fn names(library: &MpiUnderTest) {
     assert_eq!(said.matches(warning).count(), 1, "{said}");
 }
 
-/// Under our library for another family a program ends at once, and says why.
+/// With the library for another family, a program ends at once with a message.
 pub(crate) fn foreign(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "foreign") else { return };
     let own = env::current_exe().unwrap();
     for family in ["openmpi", "mpich", "mpi_abi"] {
         let other = own.with_file_name(format!("libfoldwire_preload_{family}.so"));
-        // They are there when all packages are tested together.
+        // The other libraries exist if all packages are tested together.
         if other.ends_with(library.file) || !other.is_file() {
             continue;
         }
@@ -529,21 +534,21 @@ pub(crate) fn foreign(library: &MpiUnderTest) {
     }
 }
 
-/// The binary interface as ours says it, in the order of `constants.c`.
+/// Constants of the ABI in this crate, in the order of `constants.c`.
 pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     let constants =
         [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::COMM_TYPE_SHARED.into()];
     let codes = A::ERRORS.into_iter().chain(A::COMBINERS).map(i64::from);
     let status = A::STATUS.into_iter().map(|n| n as i64);
     let sizes = [size_of::<A::Handle>() as i64; 2];
-    // Open MPI's are addresses, of which the header knows nothing.
+    // Open MPI's handles are addresses, which the header does not contain.
     let handles = LIBRARY_HANDLES.iter().chain(TYPES.iter().map(|(known, _)| known));
     let handles = handles.filter_map(|known| A::handle(known, &|_| None));
     let handles = handles.map(|handle| handle.number() as i64);
     constants.into_iter().chain(status).chain(codes).chain(sizes).chain(handles).collect()
 }
 
-/// The binary interface as the header says it.
+/// Constants of the ABI in the library's header.
 pub(crate) fn constants(library: &MpiUnderTest) {
     let Some(program) = library.compiled("constants.c", "constants") else { return };
     let said = text(&output(&mut Command::new(program)));

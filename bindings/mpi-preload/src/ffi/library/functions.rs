@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 
-use super::generalized_requests;
+use super::generalized_requests::{CancelFn, FreeFn, PollFn, QueryFn, WaitFn};
 use crate::ffi::abi::Abi;
 use crate::ffi::symbols::Symbols;
 
@@ -124,7 +124,7 @@ functions! {
     test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
     get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
     grequest_start: c"PMPI_Grequest_start"
-        (generalized_requests::QueryFn, generalized_requests::FreeFn, generalized_requests::CancelFn, *mut c_void, *mut A::Handle);
+        (QueryFn, FreeFn, CancelFn, *mut c_void, *mut A::Handle);
     grequest_complete: c"PMPI_Grequest_complete" (A::Handle);
     error_class: c"PMPI_Error_class" (c_int, *mut c_int);
     error_string: c"PMPI_Error_string" (c_int, *mut c_char, *mut c_int);
@@ -146,7 +146,6 @@ functions! {
          A::Handle, A::Handle, *mut A::Handle);
     request_is_complete: c"PMPIX_Request_is_complete" (A::Handle);
     grequest_start_with_wait: c"PMPIX_Grequest_start"
-        (generalized_requests::QueryFn, generalized_requests::FreeFn, generalized_requests::CancelFn, generalized_requests::PollFn, generalized_requests::WaitFn,
-         *mut c_void, *mut A::Handle);
+        (QueryFn, FreeFn, CancelFn, PollFn, WaitFn, *mut c_void, *mut A::Handle);
     }
 }
