@@ -201,7 +201,7 @@ pub fn end_segment(
         return Some(next);
     }
     room.copy_within(ends..ends + ENTRY * n_parts, next);
-    close(room, n_parts, next)
+    finish(room, n_parts, next)
 }
 
 /// Zeros up to where the next segment begins.
@@ -212,7 +212,7 @@ fn pad(room: &mut [u8], end: usize) -> Option<usize> {
 }
 
 /// Writes the number of segments behind their ends, which are at `ends`; the bytes of the bundle.
-fn close(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
+fn finish(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
     set_entry(room, ends + ENTRY * n_parts, n_parts)?;
     Some(ends + index_bytes(n_parts))
 }
@@ -271,7 +271,7 @@ pub fn take_out(payload: &mut [u8], n_parts: usize, places: Placement) -> Option
         }
         start = padded(end);
     }
-    close(payload, n_left, n_bytes)
+    finish(payload, n_left, n_bytes)
 }
 
 /// Puts the segments of another bundle among those of the first `n_bytes` of a room, where they
@@ -322,7 +322,7 @@ pub fn join(
         pad(room, next + len)?;
         set_entry(room, ends + ENTRY * place, next + len)?;
     }
-    close(room, n_all, ends)
+    finish(room, n_all, ends)
 }
 
 #[cfg(test)]

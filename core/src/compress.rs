@@ -85,12 +85,12 @@ impl Info {
         let dtype = DType::from_code(head[5])
             .filter(|dtype| dtype.is_float())
             .ok_or(DecompressError::UnknownType { code: head[5] })?;
-        let (step, bound) = (f64::from_bits(word(head, 16)), f64::from_bits(word(head, 24)));
+        let (step, bound) = (f64::from_bits(u64_at(head, 16)), f64::from_bits(u64_at(head, 24)));
         let is_sound = step >= 0.0 && bound >= 0.0 && (step == 0.0) == (bound == 0.0);
         if head[6..8] != [0; 2] || !is_sound || !step.is_finite() || !bound.is_finite() {
             return Err(DecodeError::Damaged.into());
         }
-        Ok(Self { dtype, n_values: word(head, 8), step, bound })
+        Ok(Self { dtype, n_values: u64_at(head, 8), step, bound })
     }
 
     fn emit<T: Float>(quantum: Quantum, n_values: usize) -> [u8; HEAD_BYTES] {
@@ -105,7 +105,7 @@ impl Info {
     }
 }
 
-fn word(head: &[u8; HEAD_BYTES], at: usize) -> u64 {
+fn u64_at(head: &[u8; HEAD_BYTES], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&head[at..at + 8]);
     u64::from_le_bytes(word)
@@ -203,7 +203,7 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
         payload?;
     }
     let head: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(DecodeError::Damaged)?;
-    if checksum(bytes) != word(head, CHECKSUM_AT) {
+    if checksum(bytes) != u64_at(head, CHECKSUM_AT) {
         return Err(DecompressError::Checksum);
     }
     let codec = FzLight::<T>::new(Quantum::LOSSLESS, 1);

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// Frames of so many bytes or more begin at different places of a page.
 const STAGGERED_FROM: usize = 4 * PAGE;
 /// Where in a page: not near its beginning, where large arrays of callers begin.
-const PLACES: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
+const PAGE_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
 /// How many staggered frames there have been, or about as many: any place is right.
 static N_STAGGERED: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ impl HeapFrame {
         } else {
             let nth = N_STAGGERED.load(Ordering::Relaxed);
             N_STAGGERED.store(nth.wrapping_add(1), Ordering::Relaxed);
-            (PLACES[nth % PLACES.len()], PAGE)
+            (PAGE_OFFSETS[nth % PAGE_OFFSETS.len()], PAGE)
         };
         let n_stored = n_bytes.checked_add(grid - 1)?;
         let mut storage = Vec::new();
@@ -113,7 +113,7 @@ mod tests {
         // Other tests make frames, too.
         let frames: Vec<_> = (0..100).map(|_| HeapFrame::new(STAGGERED_FROM)).collect();
         let place = |frame: &HeapFrame| frame.as_ref().as_ptr().addr() % PAGE;
-        for at in PLACES {
+        for at in PAGE_OFFSETS {
             assert!(frames.iter().any(|frame| place(frame) == at), "{at}");
         }
     }

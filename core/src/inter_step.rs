@@ -101,7 +101,7 @@ impl<'p, T: Float> InterStep<'p, T> {
         self.check(Buffer::Recv, out.len())?;
         let n_dropped = self.n_dropped;
         for ((out, &x), previous) in out.iter_mut().zip(values).zip(&mut *self.previous) {
-            let bits = kept(x, n_dropped);
+            let bits = without_low_bits(x, n_dropped);
             *out = T::from_bits((bits ^ previous.bits()) >> n_dropped);
             *previous = T::from_bits(bits);
         }
@@ -137,7 +137,7 @@ impl<'p, T: Float> InterStep<'p, T> {
 /// The value's bits with zeros in place of those dropped. A NaN that would become an infinity
 /// becomes another NaN.
 #[inline(always)]
-fn kept<T: Float>(x: T, n_dropped: u32) -> T::Bits {
+fn without_low_bits<T: Float>(x: T, n_dropped: u32) -> T::Bits {
     let bits = x.bits() >> n_dropped << n_dropped;
     let is_nan = x.partial_cmp(&x).is_none();
     if is_nan && n_dropped > 0 { bits | T::QUIET_NAN.bits() } else { bits }

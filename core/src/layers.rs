@@ -10,7 +10,7 @@ use std::vec::Vec;
 /// none beside it.
 const LAYERS: [&[&str]; 15] = [
     &["values", "wait", "variables", "threads", "transport"],
-    &TOGETHER,
+    &INTERDEPENDENT,
     &["bound"],
     &["codec"],
     &["pipeline", "bundle"],
@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 15] = [
     &["frame", "group", "handle", "heap_frame", "preset", "primitive"],
     &["layout"],
     &["rounding", "select"],
-    &["report", "terms"],
+    &["report", "call_spec"],
     &["budget", "engine"],
     &["collective"],
     &["node", "shrink"],
@@ -28,26 +28,26 @@ const LAYERS: [&[&str]; 15] = [
 
 /// These name each other: a type has its tables of kernels and its two-value functions, which are
 /// written once for all types.
-const TOGETHER: [&str; 3] = ["element", "op", "kernel"];
+const INTERDEPENDENT: [&str; 3] = ["element", "op", "kernel"];
 
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
 /// What is wrong with a path from one module to another.
-fn fault(from: &str, to: &str) -> Option<String> {
+fn violation(from: &str, to: &str) -> Option<String> {
     let Some(own) = layer(from) else { return Some(format!("{from} is in no layer")) };
     match layer(to) {
         None => Some(format!("{to} is no module of a layer: name the one that has it")),
         Some(other) if from == to || other < own => None,
-        Some(_) if [from, to].iter().all(|module| TOGETHER.contains(module)) => None,
+        Some(_) if [from, to].iter().all(|module| INTERDEPENDENT.contains(module)) => None,
         Some(_) => Some(format!("{from} may not use {to}")),
     }
 }
 
 /// The code of a source, line by line: without comments, and without items for tests and
 /// documentation only.
-fn code(source: &str) -> Vec<(usize, &str)> {
+fn code_lines(source: &str) -> Vec<(usize, &str)> {
     let mut code = Vec::new();
     // Braces that are open in an item that is left out.
     let mut left_out = None;
@@ -69,10 +69,10 @@ fn code(source: &str) -> Vec<(usize, &str)> {
 
 /// The paths in a source that begin at the crate's root: lines, and the module of each. `depth`:
 /// how many `super` lead there.
-fn paths(source: &str, depth: usize) -> Vec<(usize, String)> {
+fn crate_paths(source: &str, depth: usize) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     let to_root = "super::".repeat(depth);
-    for (at, line) in code(source) {
+    for (at, line) in code_lines(source) {
         for root in ["crate::", &to_root] {
             for (start, _) in line.match_indices(root) {
                 let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -101,18 +101,20 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn no_layer_calls_upwards() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     let mut seen = Vec::new();
     for path in sources(&root) {
         let name = path.strip_prefix(&root).unwrap().with_extension("");
         let parts: Vec<_> = name.iter().map(|part| part.to_str().unwrap()).collect();
-        for (line, to) in paths(&fs::read_to_string(&path).unwrap(), parts.len()) {
-            let fault = fault(parts[0], &to);
-            faults.extend(fault.map(|fault| format!("{}:{line}: {fault}", path.display())));
+        for (line, to) in crate_paths(&fs::read_to_string(&path).unwrap(), parts.len()) {
+            let violation = violation(parts[0], &to);
+            violations.extend(
+                violation.map(|violation| format!("{}:{line}: {violation}", path.display())),
+            );
         }
         seen.push(parts[0].to_string());
     }
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
     let absent =
         LAYERS.concat().into_iter().find(|&module| !seen.iter().any(|seen| seen == module));
     assert_eq!(absent, None);
@@ -136,12 +138,20 @@ mod tests {
 }
 fn h(x: super::super::super::x) -> othercrate::y {}
 ";
-    let found = paths(source, 2);
+    let found = crate_paths(source, 2);
     let found: Vec<_> = found.iter().map(|(line, name)| (*line, name.as_str())).collect();
     let expected = [(1, "plan"), (4, "engine"), (6, "codec"), (7, "Element")];
     assert_eq!(found, expected);
-    let is_fault = |from, to| fault(from, to).is_some();
-    assert!(is_fault("codec", "plan") && is_fault("plan", "error") && is_fault("plan", "Element"));
-    assert!(is_fault("new", "op") && is_fault("op", "codec"));
-    assert!(!is_fault("plan", "codec") && !is_fault("plan", "plan") && !is_fault("op", "kernel"));
+    let is_violation = |from, to| violation(from, to).is_some();
+    assert!(
+        is_violation("codec", "plan")
+            && is_violation("plan", "error")
+            && is_violation("plan", "Element")
+    );
+    assert!(is_violation("new", "op") && is_violation("op", "codec"));
+    assert!(
+        !is_violation("plan", "codec")
+            && !is_violation("plan", "plan")
+            && !is_violation("op", "kernel")
+    );
 }

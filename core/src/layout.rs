@@ -84,7 +84,7 @@ impl Shares<'_> {
     pub fn count(&self) -> usize {
         match self {
             Self::Even(count) => *count,
-            Self::Given(lens) => sum(lens),
+            Self::Given(lens) => saturating_sum(lens),
             Self::Arrays(ends) => ends.last().copied().unwrap_or(0),
             Self::Exchanged { .. } => 0,
         }
@@ -101,8 +101,8 @@ impl Shares<'_> {
         match self {
             Self::Even(count) => share(*count, n, index),
             Self::Given(_) if n == 1 => 0..self.count(),
-            Self::Given(lens) => place(lens, index),
-            Self::Arrays(ends) => between(ends, index),
+            Self::Given(lens) => range_of(lens, index),
+            Self::Arrays(ends) => range_between(ends, index),
             Self::Exchanged { .. } => 0..0,
         }
     }
@@ -113,7 +113,7 @@ impl Shares<'_> {
             (Portion::Nothing, _) => 0,
             (Portion::Share, _) => self.share(size, rank.index()).len(),
             (Portion::Row, Self::Exchanged { send: lens, .. })
-            | (Portion::Column, Self::Exchanged { recv: lens, .. }) => sum(lens),
+            | (Portion::Column, Self::Exchanged { recv: lens, .. }) => saturating_sum(lens),
             (Portion::Column, _) => size * self.share(size, rank.index()).len(),
             (Portion::Whole | Portion::Row, _) => self.count(),
         }
@@ -138,7 +138,7 @@ impl Shares<'_> {
             Self::Given(_) if n_parts == 1 => self.count(),
             Self::Given(lens) => longest(lens),
             Self::Arrays(ends) => {
-                (0..ends.len()).map(|at| between(ends, at).len()).max().unwrap_or(0)
+                (0..ends.len()).map(|at| range_between(ends, at).len()).max().unwrap_or(0)
             }
             Self::Exchanged { send, recv } => longest(send).max(longest(recv)),
         }
@@ -146,19 +146,19 @@ impl Shares<'_> {
 }
 
 /// Where the `index`th of things of these lengths lies.
-fn place(lens: &[usize], index: usize) -> Range<usize> {
-    let start = sum(&lens[..index.min(lens.len())]);
+fn range_of(lens: &[usize], index: usize) -> Range<usize> {
+    let start = saturating_sum(&lens[..index.min(lens.len())]);
     start..start.saturating_add(lens.get(index).copied().unwrap_or(0))
 }
 
 /// Where the `index`th of things lies that end at `ends`.
-fn between(ends: &[usize], index: usize) -> Range<usize> {
+fn range_between(ends: &[usize], index: usize) -> Range<usize> {
     let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     start..ends.get(index).copied().unwrap_or(start)
 }
 
 /// More than any buffer can have, if that is what a caller says.
-fn sum(lens: &[usize]) -> usize {
+fn saturating_sum(lens: &[usize]) -> usize {
     lens.iter().fold(0, |sum, len| sum.saturating_add(*len))
 }
 
@@ -352,8 +352,8 @@ impl<'a> Layout<'a> {
                 Segment { len, input: block.start, output: source.index() * len }
             }
             Shares::Exchanged { send, recv } => {
-                let sent = place(send, destination.index());
-                let received = place(recv, source.index());
+                let sent = range_of(send, destination.index());
+                let received = range_of(recv, source.index());
                 let len = if source == self.rank { sent.len() } else { received.len() };
                 Segment { len, input: sent.start, output: received.start }
             }

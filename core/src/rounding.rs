@@ -239,7 +239,7 @@ impl<T: Float> RoundedPoints<T> {
     /// The next code from `code` towards x; what x is from its point, and from there to the next
     /// one's.
     #[inline(always)]
-    fn beside(&self, code: T::Wide, x: T::Wide) -> (T::Wide, T::Wide, T::Wide) {
+    fn neighbour(&self, code: T::Wide, x: T::Wide) -> (T::Wide, T::Wide, T::Wide) {
         let point = code * self.step;
         let off = x - point;
         let (zero, one) = (T::ZERO.widen(), T::Wide::ONE);
@@ -250,12 +250,12 @@ impl<T: Float> RoundedPoints<T> {
     /// One of the two points beside a value by a number between 0 and 1, the nearest if the other
     /// may not be, or the value itself if it is none of the lattice's.
     #[inline(always)]
-    fn either(&self, x: T::Wide, unit: T::Wide) -> T::Wide {
+    fn unbiased(&self, x: T::Wide, unit: T::Wide) -> T::Wide {
         let first = self.code(x);
-        let (next, off, width) = self.beside(first, x);
+        let (next, off, width) = self.neighbour(first, x);
         // Where codes are large, x/step may be rounded past the next point.
         let code = if off < width { first } else { next };
-        let (next, off, width) = self.beside(code, x);
+        let (next, off, width) = self.neighbour(code, x);
         let (near, far) = (code * self.step, next * self.step);
         let picked = if unit * width < off { far } else { near };
         let near = if self.is_within(x, near) { near } else { x };
@@ -279,7 +279,7 @@ impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool>
     #[inline(always)]
     fn round(&self, x: T::Wide, at: usize) -> T::Wide {
         if UNBIASED {
-            self.points.either(x, T::Wide::unit(self.key, at as u32))
+            self.points.unbiased(x, T::Wide::unit(self.key, at as u32))
         } else {
             self.points.nearest(x)
         }

@@ -78,9 +78,9 @@ impl NextTask {
 pub struct Threads {
     kind: ThreadsKind,
     /// No more than so many.
-    most: u16,
+    max_threads: u16,
     /// What has fewer values is not shared.
-    least: u32,
+    min_values: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -111,7 +111,7 @@ impl PartialEq for Threads {
             #[cfg(feature = "std")]
             _ => false,
         };
-        same_kind && (self.most, self.least) == (other.most, other.least)
+        same_kind && (self.max_threads, self.min_values) == (other.max_threads, other.min_values)
     }
 }
 
@@ -120,7 +120,7 @@ impl Threads {
     pub const ONE: Self = Self::new(ThreadsKind::One);
 
     const fn new(kind: ThreadsKind) -> Self {
-        Self { kind, most: u16::MAX, least: 0 }
+        Self { kind, max_threads: u16::MAX, min_values: 0 }
     }
 
     /// These.
@@ -142,12 +142,12 @@ impl Threads {
     #[must_use]
     pub fn at_most(self, n_threads: usize) -> Self {
         let n_threads = u16::try_from(n_threads.max(1)).unwrap_or(u16::MAX);
-        Self { most: self.most.min(n_threads), ..self }
+        Self { max_threads: self.max_threads.min(n_threads), ..self }
     }
 
     /// For so many values or more; what has fewer is the caller's thread's alone.
     pub(crate) const fn from(self, n_values: u32) -> Self {
-        Self { least: n_values, ..self }
+        Self { min_values: n_values, ..self }
     }
 
     /// Whether it is the thread that calls, alone. (To count rayon's threads starts them.)
@@ -167,12 +167,12 @@ impl Threads {
             #[cfg(feature = "rayon")]
             ThreadsKind::Rayon(n_threads) => rayon::current_num_threads().min(n_threads),
         };
-        n_threads.min(self.most.into())
+        n_threads.min(self.max_threads.into())
     }
 
     /// How many share so many values.
     pub(crate) fn n_for(self, n_values: usize) -> usize {
-        if n_values < self.least as usize { 1 } else { self.n_threads() }
+        if n_values < self.min_values as usize { 1 } else { self.n_threads() }
     }
 
     /// Calls `task` once for each number below `n_tasks`.

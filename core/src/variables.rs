@@ -83,7 +83,7 @@ pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = 
         if KNOWN.contains(&rest) {
             return None;
         }
-        let near = KNOWN.into_iter().map(|known| (distance(rest, known), known)).min();
+        let near = KNOWN.into_iter().map(|known| (edit_distance(rest, known), known)).min();
         let most = (rest.len() / 3).max(1);
         let nearest = near.filter(|&(n_changes, _)| n_changes <= most).map(|(_, known)| known);
         Some(Unknown { name, nearest })
@@ -91,7 +91,7 @@ pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = 
 }
 
 /// How many letters have to be put in, left out or changed. Source: V. Levenshtein, 1965.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut next = vec![i + 1];

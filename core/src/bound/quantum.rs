@@ -25,7 +25,7 @@ pub enum Spacing {
 }
 
 /// 1 − 2⁻⁶.
-const SHRINK: f64 = 1.0 - 1.0 / 64.0;
+const MARGIN: f64 = 1.0 - 1.0 / 64.0;
 
 /// Spacing of the lattice and the bound that it keeps. All ranks of a call must have the same.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,7 +69,7 @@ impl Quantum {
         let bound = bound.min(largest_bound::<T>());
         let spacing = if T::IS_NARROW { Spacing::PowerOfTwo } else { spacing };
         let step = T::Wide::nearest(match spacing {
-            Spacing::Widest => 2.0 * bound * SHRINK,
+            Spacing::Widest => 2.0 * bound * MARGIN,
             Spacing::PowerOfTwo => power_of_two_below(2.0 * bound),
         });
         // The step and its reciprocal must both be normal, so that products with codes do not
@@ -126,7 +126,7 @@ impl Quantum {
 
     /// The bound that the widest lattice of this spacing keeps, but for rounding.
     pub(crate) fn bound_of_step(step: f64) -> f64 {
-        step / (2.0 * SHRINK)
+        step / (2.0 * MARGIN)
     }
 
     /// Δ, exactly representable in the element type; 0 if lossless.

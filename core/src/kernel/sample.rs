@@ -24,8 +24,8 @@ pub fn value_ranges<T: Float>(src: &[T]) -> [(T, T); 2] {
     let mut halves = [([highest; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);
     for group in 0..n_groups {
-        prefetch::block(src.as_ptr().wrapping_add(choose(group + GROUPS_AHEAD).0));
-        let (start, half) = choose(group);
+        prefetch::block(src.as_ptr().wrapping_add(sampled_block(group + GROUPS_AHEAD).0));
+        let (start, half) = sampled_block(group);
         let (low, high) = &mut halves[half];
         for ((low, high), x) in low.iter_mut().zip(high).zip(&src[start..][..BLOCK]) {
             let x = x.widen();
@@ -78,15 +78,15 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let sampled = blocks.chunks(per_group).enumerate();
     let sampled = sampled.map(|(group, blocks)| &blocks[hash(group) % blocks.len()]);
     for block in sampled.chain(rest) {
-        let (of_values, of_differences) = (least(block), least(&differences(block)));
+        let (of_values, of_differences) = (grid_of(block), grid_of(&differences(block)));
         all = if of_values < all { of_values } else { all };
         if of_differences < T::MAX.widen() {
-            let power = power(of_differences.to_f64());
+            let power = power_index(of_differences.to_f64());
             n_blocks += 1;
             n_of_power[power] += 1;
             finest = finest.min(power);
         }
-        let largest = largest(block).to_f64();
+        let largest = largest_magnitude(block).to_f64();
         coded = if largest > 0.0 { coded.min(largest / T::MAX_CODE) } else { coded };
         n_fine += usize::from(of_differences.to_f64() < coded);
         if all.to_f64() < coded && coded.is_finite() && n_fine > n_sampled / BLOCKS_BESIDE {
@@ -106,7 +106,7 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
 }
 
 /// Of a power of two, from 2⁻¹⁰⁷⁴ on.
-fn power(x: f64) -> usize {
+fn power_index(x: f64) -> usize {
     ((libm::ilogb(x) + 1074).max(0) as usize).min(N_POWERS - 1)
 }
 
@@ -120,7 +120,7 @@ fn differences<T: Float>(block: &[T; BLOCK]) -> [T; BLOCK] {
 }
 
 /// The largest power of two of which all values are multiples that are finite.
-fn least<T: Float>(block: &[T; BLOCK]) -> T::Wide {
+fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let fraction = T::Bits::from_u64((1 << T::FRACTION_BITS) - 1);
     let one = T::Bits::from_u64(1);
     let zero = T::ZERO.widen();
@@ -140,7 +140,7 @@ fn least<T: Float>(block: &[T; BLOCK]) -> T::Wide {
 }
 
 /// The largest magnitude of a finite value; 0 if there is none.
-fn largest<T: Float>(block: &[T; BLOCK]) -> T::Wide {
+fn largest_magnitude<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let highest = T::MAX.widen();
     let mut most = [T::ZERO.widen(); LANES];
     for values in block.as_chunks::<LANES>().0 {
@@ -153,7 +153,7 @@ fn largest<T: Float>(block: &[T; BLOCK]) -> T::Wide {
 }
 
 /// Where the block of a group starts, and in which half it counts.
-fn choose(group: usize) -> (usize, usize) {
+fn sampled_block(group: usize) -> (usize, usize) {
     let (block, half) = (hash(group) % GROUP, hash(group) / GROUP % 2);
     ((group * GROUP + block) * BLOCK, half)
 }

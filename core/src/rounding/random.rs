@@ -14,7 +14,7 @@ pub(super) const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Every bit of the result depends on every bit of `x`, one to one.
 #[inline(always)]
-const fn mixed(x: u64) -> u64 {
+const fn mix64(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -22,13 +22,13 @@ const fn mixed(x: u64) -> u64 {
 
 /// What a rank's numbers are made of.
 pub(super) const fn stream(seed: u64, rank: Rank) -> u64 {
-    let rank = mixed((rank.index() as u64).wrapping_add(1).wrapping_mul(STRIDE));
-    mixed(seed ^ rank)
+    let rank = mix64((rank.index() as u64).wrapping_add(1).wrapping_mul(STRIDE));
+    mix64(seed ^ rank)
 }
 
 /// What those of a chunk are made of.
 pub(super) const fn key(stream: u64, chunk: usize) -> u64 {
-    mixed(stream.wrapping_add((chunk as u64).wrapping_mul(STRIDE)))
+    mix64(stream.wrapping_add((chunk as u64).wrapping_mul(STRIDE)))
 }
 
 /// A float of which there are random ones.
@@ -53,7 +53,7 @@ impl Unit for f32 {
 impl Unit for f64 {
     #[inline(always)]
     fn unit(key: u64, at: u32) -> Self {
-        let x = mixed(key.wrapping_add(u64::from(at).wrapping_mul(STRIDE)));
+        let x = mix64(key.wrapping_add(u64::from(at).wrapping_mul(STRIDE)));
         Self::from_bits(0x3ff0_0000_0000_0000 | (x >> 12)) - (1.0 - Self::EPSILON / 2.0)
     }
 }

@@ -42,7 +42,7 @@ fn all_kinds<T: Float>(step: f64) -> Vec<T> {
     values
 }
 
-fn close<T: Float>(bound: f64, spacing: Spacing) {
+fn stays_within_bound<T: Float>(bound: f64, spacing: Spacing) {
     let quantum = halved::<T>(bound, spacing);
     let values = all_kinds::<T>(quantum.step());
     let params = CodecParams::new(quantum).for_sums_of(4);
@@ -79,17 +79,17 @@ fn close<T: Float>(bound: f64, spacing: Spacing) {
 fn values_of_all_kinds_stay_within_the_bound_and_are_encoded_exactly() {
     for spacing in SPACINGS {
         for bound in [0.3, 1e-3, 7e4] {
-            close::<f32>(bound, spacing);
-            close::<f64>(bound, spacing);
-            close::<f16>(bound.min(60.0), spacing);
-            close::<bf16>(bound, spacing);
+            stays_within_bound::<f32>(bound, spacing);
+            stays_within_bound::<f64>(bound, spacing);
+            stays_within_bound::<f16>(bound.min(60.0), spacing);
+            stays_within_bound::<bf16>(bound, spacing);
         }
-        close::<f32>(3e-37, spacing);
-        close::<f64>(1e-280, spacing);
+        stays_within_bound::<f32>(3e-37, spacing);
+        stays_within_bound::<f64>(1e-280, spacing);
     }
 }
 
-fn mean<T: Float>(bound: f64, spacing: Spacing) {
+fn mean_is_value<T: Float>(bound: f64, spacing: Spacing) {
     const N: u64 = 4096;
     let quantum = halved::<T>(bound, spacing);
     let step = quantum.step();
@@ -114,10 +114,10 @@ fn mean<T: Float>(bound: f64, spacing: Spacing) {
 #[test]
 fn the_mean_over_seeds_is_the_value() {
     for spacing in SPACINGS {
-        mean::<f32>(0.3, spacing);
-        mean::<f64>(0.3, spacing);
-        mean::<f16>(1e-2, spacing);
-        mean::<bf16>(0.3, spacing);
+        mean_is_value::<f32>(0.3, spacing);
+        mean_is_value::<f64>(0.3, spacing);
+        mean_is_value::<f16>(1e-2, spacing);
+        mean_is_value::<bf16>(0.3, spacing);
     }
 }
 
@@ -133,12 +133,12 @@ fn a_third_of_a_step_is_a_step_once_in_three_times() {
     assert!(n_steps.abs_diff(10_000) < 330, "{n_steps}");
 }
 
-fn odds<T: Float>() {
+fn odds_match_distance<T: Float>() {
     let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
     let points = RoundedPoints::<T>::new(quantum, true);
     for (code, part) in [(0.0, 0.125), (-3.0, 0.375), (7.0, 0.625), (-40.0, 0.875)] {
         let [lower, x, upper] = [0.0, part, 1.0].map(|part| (code + part) * quantum.step());
-        let either = |unit| points.either(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
+        let either = |unit| points.unbiased(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
         // The farther one has the lower numbers.
         let [near, far] = if part < 0.5 { [lower, upper] } else { [upper, lower] };
         let odds = part.min(1.0 - part);
@@ -149,13 +149,13 @@ fn odds<T: Float>() {
 /// Odds that were off by a thousandth would show.
 #[test]
 fn a_point_is_taken_as_often_as_the_value_is_near_it() {
-    odds::<f32>();
-    odds::<f64>();
-    odds::<f16>();
-    odds::<bf16>();
+    odds_match_distance::<f32>();
+    odds_match_distance::<f64>();
+    odds_match_distance::<f16>();
+    odds_match_distance::<bf16>();
 }
 
-fn half<T: Float>() {
+fn half_are_above_half<T: Float>() {
     const N: usize = 1 << 20;
     const N_SEEDS: usize = 16;
     let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
@@ -172,8 +172,8 @@ fn half<T: Float>() {
 
 #[test]
 fn random_numbers_are_above_one_half_half_of_the_time_to_a_thousandth() {
-    half::<f32>();
-    half::<f64>();
+    half_are_above_half::<f32>();
+    half_are_above_half::<f64>();
 }
 
 /// Codes of 2²⁰ and more: points of the lattice are rounded to `f32` there, and may be farther from
@@ -199,7 +199,7 @@ fn points_that_are_rounded_are_taken_only_within_the_bound() {
     }
 }
 
-fn levels<T: Float<Wide: Unit>>() {
+fn levels_round_alike<T: Float<Wide: Unit>>() {
     let quantum = halved::<T>(0.3, Spacing::Widest);
     let mut values = all_kinds::<T>(quantum.step());
     values.extend((0..2 * CHUNK).map(|i| T::from_f64(i as f64 * 0.017 - 40.0)));
@@ -220,10 +220,10 @@ fn levels<T: Float<Wide: Unit>>() {
 
 #[test]
 fn every_level_rounds_alike() {
-    levels::<f32>();
-    levels::<f64>();
-    levels::<f16>();
-    levels::<bf16>();
+    levels_round_alike::<f32>();
+    levels_round_alike::<f64>();
+    levels_round_alike::<f16>();
+    levels_round_alike::<bf16>();
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn own_values_may_come_from_elsewhere_and_are_rounded_as_in_place() {
     assert_eq!(apart, in_place);
 }
 
-fn carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
+fn errors_are_carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
     let quantum = Quantum::new::<T>(bound / rounding.halves()).unwrap();
     let inputs: Vec<T> = (0..500).map(|i| T::from_f64((i as f64 * 0.7).sin() * 0.04)).collect();
     let mut residues = vec![T::Wide::nearest(0.0); inputs.len()];
@@ -272,10 +272,10 @@ fn carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
 fn with_feedback_the_sum_over_steps_stays_within_one_bound_of_the_exact_one() {
     for rounding in [Rounding::Nearest, Rounding::unbiased(3)] {
         for bound in [0.5, 0.01] {
-            carried::<f32>(bound, rounding);
-            carried::<f64>(bound, rounding);
-            carried::<f16>(bound, rounding);
-            carried::<bf16>(bound, rounding);
+            errors_are_carried::<f32>(bound, rounding);
+            errors_are_carried::<f64>(bound, rounding);
+            errors_are_carried::<f16>(bound, rounding);
+            errors_are_carried::<bf16>(bound, rounding);
         }
     }
 }

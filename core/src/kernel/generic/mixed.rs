@@ -205,7 +205,8 @@ impl<T: Float> MixedBlock<T> {
                 _ => n,
             };
             // SAFETY: as many values are there.
-            let (block, last) = unsafe { read(src, n_stored, u32::MAX, before.exception) };
+            let (block, last) =
+                unsafe { read_exceptions(src, n_stored, u32::MAX, before.exception) };
             before.exception = last;
             let block = Self::of_exceptions(block);
             return LoadedBlock { block, n_bytes: n_stored * T::BYTES, after: before };
@@ -221,7 +222,7 @@ impl<T: Float> MixedBlock<T> {
             let dense = unpack::<T, S>(packed, width.into(), n_packed, before.code);
             before.code = dense[BLOCK - 1 - n_exceptions];
             let exact = packed.add(n_packed);
-            let (values, last) = read(exact, n_stored, exceptions, before.exception);
+            let (values, last) = read_exceptions(exact, n_stored, exceptions, before.exception);
             before.exception = last;
             let block = Self { exceptions, values, codes: S::spread(&dense, !exceptions) };
             let n_bytes = MIXED_HEAD + n_packed + n_stored * T::BYTES;
@@ -281,7 +282,7 @@ impl<T: Float> MixedBlock<T> {
         if self.exceptions == u32::MAX {
             divide(&mut values, scale.divisor);
         } else if scale.divisor != T::Wide::ONE {
-            for i in bits(self.exceptions) {
+            for i in set_bits(self.exceptions) {
                 values[i] = quotient(values[i], scale.divisor);
             }
         }
@@ -301,7 +302,7 @@ impl<T: Float> MixedBlock<T> {
         let mut values = [T::ZERO; BLOCK];
         // SAFETY: by the caller's promise; room for 32 values.
         unsafe { S::dequantise(S::from_array(self.codes), step, values.as_mut_ptr()) };
-        for i in bits(self.exceptions) {
+        for i in set_bits(self.exceptions) {
             values[i] = self.values[i];
         }
         values
@@ -356,7 +357,8 @@ impl<T: Float> MixedBlock<T> {
                 S::pack(zigzags, width, packed);
             }
             let n_packed = residuals_len(width as usize, n_exceptions as usize);
-            let n_stored = write(&self.values, exceptions, exception, packed.add(n_packed));
+            let n_stored =
+                write_exceptions(&self.values, exceptions, exception, packed.add(n_packed));
             dst.cast::<[u8; MASK_BYTES]>().write(exceptions.to_le_bytes());
             dst.add(MASK_BYTES).write(n_stored as u8);
             StoredBlock {
@@ -382,7 +384,7 @@ fn mask_of(is_set: [bool; BLOCK]) -> u32 {
 
 /// The numbers of the bits that are set.
 #[inline(always)]
-fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
+fn set_bits(mut mask: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
@@ -425,7 +427,7 @@ unsafe fn unpack<T: Float, S: Convert<T>>(
 /// # Safety
 /// `src` must be valid for the values.
 #[inline(always)]
-unsafe fn read<T: Float>(
+unsafe fn read_exceptions<T: Float>(
     src: *const u8,
     n_stored: usize,
     exceptions: u32,
@@ -443,7 +445,7 @@ unsafe fn read<T: Float>(
             values[n_stored..].fill(last);
         }
     } else {
-        for (nth, i) in bits(exceptions).enumerate() {
+        for (nth, i) in set_bits(exceptions).enumerate() {
             if nth < n_stored {
                 // SAFETY: by the caller's promise.
                 last = unsafe { src.cast::<T>().add(nth).read_unaligned() };
@@ -459,9 +461,14 @@ unsafe fn read<T: Float>(
 /// # Safety
 /// `dst` must be valid for all of them.
 #[inline(always)]
-unsafe fn write<T: Float>(values: &[T; BLOCK], exceptions: u32, before: T, dst: *mut u8) -> usize {
+unsafe fn write_exceptions<T: Float>(
+    values: &[T; BLOCK],
+    exceptions: u32,
+    before: T,
+    dst: *mut u8,
+) -> usize {
     let (mut last, mut n_stored) = (before, 0);
-    for (nth, i) in bits(exceptions).enumerate() {
+    for (nth, i) in set_bits(exceptions).enumerate() {
         let value = values[i];
         // SAFETY: by the caller's promise.
         unsafe { dst.cast::<T>().add(nth).write_unaligned(value) };

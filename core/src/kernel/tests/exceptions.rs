@@ -45,7 +45,7 @@ impl<T: Float> Sample<T> {
 
 const DENSITIES: [u64; 6] = [0, 1, 4, 16, 31, 32];
 
-fn nobody_elses_business<T: Float>() {
+fn exceptions_change_no_other_value<T: Float>() {
     let quantum = Quantum::new::<T>(0.5).unwrap();
     let params = |level, averages| {
         let params = CodecParams::new(quantum).at(level);
@@ -117,10 +117,10 @@ fn nobody_elses_business<T: Float>() {
 
 #[test]
 fn exceptions_leave_the_values_beside_them_on_the_lattice() {
-    nobody_elses_business::<f32>();
-    nobody_elses_business::<f64>();
-    nobody_elses_business::<f16>();
-    nobody_elses_business::<bf16>();
+    exceptions_change_no_other_value::<f32>();
+    exceptions_change_no_other_value::<f64>();
+    exceptions_change_no_other_value::<f16>();
+    exceptions_change_no_other_value::<bf16>();
 }
 
 /// Codes so far apart that residuals take all bits, beside exceptions: the largest blocks.

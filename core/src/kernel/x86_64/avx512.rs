@@ -27,17 +27,17 @@ pub(in super::super) struct I64;
 /// How to spread packed values of one width over 64-bit lanes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Spread {
+struct UnpackTable {
     /// Byte of the input for each byte of the lanes.
     bytes: [u8; 64],
     /// First bit, in its lane, of each byte of the output.
     bits: [u8; 64],
 }
 
-/// One [`Spread`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above,
+/// One [`UnpackTable`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above,
 /// so that a lane holds 4 or 2 of them.
-static SPREADS: [Spread; 33] = {
-    let mut table = [Spread { bytes: [0; 64], bits: [0; 64] }; 33];
+static UNPACK_TABLES: [UnpackTable; 33] = {
+    let mut table = [UnpackTable { bytes: [0; 64], bits: [0; 64] }; 33];
     let mut width = 1;
     while width <= 32 {
         let element_bytes = if width <= 16 { 2 } else { 4 };
@@ -61,7 +61,7 @@ static SPREADS: [Spread; 33] = {
 /// How to join packed values of one width up to 16.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Join {
+struct PackTable {
     /// Where the bytes of the four groups of eight values, one a 128-bit lane, stand.
     bytes: [u8; 64],
     /// Shifts of fours, the two of a 128-bit lane swapped: the odd one up to join the even one. (A
@@ -75,9 +75,9 @@ struct Join {
     pair: i64,
 }
 
-/// One [`Join`] for each width 0…16. Shifts come from memory, where they can be broadcast for free.
-static JOINS: [Join; 17] = {
-    let mut table = [Join { bytes: [0; 64], up: [0; 8], down: [0; 8], value: 0, pair: 0 }; 17];
+/// One [`PackTable`] for each width 0…16. Shifts come from memory, where they can be broadcast for free.
+static PACK_TABLES: [PackTable; 17] = {
+    let mut table = [PackTable { bytes: [0; 64], up: [0; 8], down: [0; 8], value: 0, pair: 0 }; 17];
     let mut width = 1;
     while width <= 16 {
         let join = &mut table[width];
@@ -158,7 +158,7 @@ unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
 /// AVX-512 with VBMI; `dst` valid for 64 bytes.
 #[inline(always)]
 unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
-    let join = &JOINS[(width as usize).min(16)];
+    let join = &PACK_TABLES[(width as usize).min(16)];
     // SAFETY: AVX-512 is the caller's promise; 64 bytes are stored.
     unsafe {
         let low = _mm512_set1_epi64(0xffff_ffff);
@@ -192,7 +192,7 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
 /// AVX-512 with VBMI; `src` valid for 4·`width` + 64 bytes.
 #[inline(always)]
 unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
-    let spread = &SPREADS[(width as usize).min(32)];
+    let spread = &UNPACK_TABLES[(width as usize).min(32)];
     // SAFETY: the tables are 64 bytes; loads are of 64 bytes and start inside the block.
     unsafe {
         if width <= 16 {
