@@ -1,9 +1,9 @@
-//! What error the caller allows, and the lattice that keeps it.
+//! Error bounds, and the lattices that keep them.
 //!
-//! A [`Bound`] is resolved to an absolute bound eb on each operand, and that to a [`Quantum`]: the
-//! lattice spacing Δ = 2·eb·(1 − 2⁻⁶). The 2⁻⁶ is room for the roundings of encoder and decoder, so
-//! that values near the middle between two codes still pass the encoder's check. Powers of two need
-//! no such room ([`Spacing`]).
+//! A call resolves its [`Bound`] to an absolute bound eb on each operand, and eb to a [`Quantum`]:
+//! a lattice of spacing Δ = 2·eb·(1 − 2⁻⁶). The factor 1 − 2⁻⁶ leaves a margin for rounding in
+//! encoder and decoder, so that values near the middle between two codes still pass the encoder's
+//! check. Spacings that are powers of two need no margin ([`Spacing`]).
 
 mod quantum;
 mod text;
@@ -14,51 +14,62 @@ use crate::kernel::{Kernel, Level, sample};
 pub use quantum::{Quantum, Spacing};
 pub use text::ParseBoundError;
 
-/// An error bound.
+/// Largest error that a caller allows.
+///
+/// As text, bounds are `abs:0.5`, `rel:1e-4` or `psnr:60`: see the implementations of
+/// [`FromStr`](core::str::FromStr) and [`Display`](core::fmt::Display).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Bound {
-    /// |x − x̂| ≤ eb, in the unit of the data.
+    /// Absolute bound eb in the unit of the data: |x − x̂| ≤ eb.
     Absolute(f64),
-    /// eb = this · (max − min) over the finite values of all ranks' data.
+    /// Fraction of the value range: eb = fraction · (max − min), over the finite values of all
+    /// ranks.
     ///
-    /// That is one range for the whole array. Where the array joins several tensors (a flat buffer
-    /// of gradients) the widest sets eb for all, and values of the others below it come back as 0:
-    /// give each tensor a call of its own, or an absolute bound.
+    /// The whole array has one range. If the array joins several tensors, such as a flat buffer of
+    /// gradients, the tensor with the widest range sets eb for all. Values of other tensors that
+    /// are smaller than eb come back as 0. Give each tensor a call of its own, or use an absolute
+    /// bound.
     Relative(f64),
-    /// Peak signal-to-noise ratio of each operand in dB, at least: eb = range · 10^(−dB/20), as no
-    /// mean square error exceeds eb². Errors of real fields are about uniform, eb²/3, which is 4.8
-    /// dB better.
+    /// Lower limit of the peak signal-to-noise ratio of each operand, in dB:
+    /// eb = range · 10^(−dB/20).
+    ///
+    /// The ratio is guaranteed because no mean square error exceeds eb². Errors of real fields are
+    /// about uniform, with a mean square of eb²/3, so their ratio is 4.8 dB better.
     Psnr(f64),
 }
 
-/// What a bound bounds.
+/// Value to which a bound applies: each operand, or the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Each operand is represented within the bound (as in the papers); a sum of n operands may be
-    /// off by n times that.
+    /// The error of each operand is within the bound, as in the papers. The error of a sum of n
+    /// operands may be n times as large.
     #[default]
     PerOperand,
     /// The result of the collective is within the bound of the exact result.
     Result,
 }
 
-/// Smallest and largest finite value of all ranks' data, and what they are multiples of.
+/// Value range over all ranks, and the grids on which the values lie.
+///
+/// A value lies on a grid if it is a multiple of the grid's spacing, which is a power of two. Grids
+/// are found in a sample, and ignore values that are not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueRange {
-    /// Smallest.
+    /// Smallest finite value.
     pub min: f64,
-    /// Largest.
+    /// Largest finite value.
     pub max: f64,
-    /// A power of two of which all values are multiples, as far as a sample tells; 0 where nobody
-    /// looked.
+    /// Spacing of the coarsest grid on which all values lie. It is the largest value of the type if
+    /// all are 0, and 0 if no sample was taken.
     pub grid: f64,
-    /// The same of most differences of neighbours.
+    /// Spacing of the coarsest grid on which most differences of neighbours lie, with the same
+    /// special cases.
     pub increment: f64,
 }
 
 impl ValueRange {
-    /// The extent of a slice, if it has a finite value.
+    /// Returns the value range of a slice; `None` if the slice has no finite value.
     #[must_use]
     pub fn of<T: Float>(values: &[T]) -> Option<Self> {
         let (min, max) = Kernel::at(Level::best()).value_range(values);
@@ -66,61 +77,63 @@ impl ValueRange {
         (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64(), grid, increment })
     }
 
-    /// max − min.
+    /// Width of the range: max − min.
     #[must_use]
     pub fn range(self) -> f64 {
         self.max - self.min
     }
 
-    /// The largest magnitude.
+    /// Largest magnitude of a finite value.
     #[must_use]
     pub fn magnitude(self) -> f64 {
         self.max.abs().max(self.min.abs())
     }
 }
 
-/// Why a bound is unusable.
+/// Reason why a bound is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoundError {
-    /// Zero, negative, NaN or infinite.
+    /// The bound is zero, negative, NaN or infinite.
     #[error(
         "the bound {value} is not a finite number above 0; for exact results use the raw codec"
     )]
     NotPositive {
-        /// What was given.
+        /// The bound given.
         value: f64,
     },
-    /// Errors larger than the range of all values, which leave nothing of them.
+    /// The bound allows errors larger than the range of all values.
     #[error(
-        "a bound of {value} times the range leaves nothing of the values; \
+        "a bound of {value} times the value range allows errors larger than the range itself; \
          give a fraction of the range, such as rel:1e-3"
     )]
     BeyondRange {
-        /// What was given, in units of the range.
+        /// The bound given, in units of the range.
         value: f64,
     },
-    /// A bound on the result of an operation whose errors depend on the values.
-    #[error("products and user operations have no bound on their result; bound the operands")]
-    Unbounded,
-    /// A bound on the result below the rounding of the element type itself.
+    /// The scope is the result, but the operation's errors depend on the values.
     #[error(
-        "a result within {bound:e} is asked for, but rounding alone can cost {rounding:e}; \
+        "results of products and user operations cannot be bounded; bound the operands instead"
+    )]
+    Unbounded,
+    /// The bound on the result is below the rounding error of the element type itself.
+    #[error(
+        "the bound on the result is {bound:e}, but rounding alone can cost {rounding:e}; \
          allow more, or use a wider type"
     )]
     BelowPrecision {
         /// The bound on the result.
         bound: f64,
-        /// What rounding can cost.
+        /// The largest rounding error.
         rounding: f64,
     },
-    /// A bound on a sum that may be beyond the largest value of the element type.
+    /// The result is bounded, but a sum may exceed the largest value of the element type.
     #[error(
         "sums up to {largest:e} may overflow the element type, whose largest value is {max:e}; \
          scale the data, average, or use a wider type"
     )]
     Overflow {
-        /// What a sum can come to, its error included.
+        /// Largest possible sum, its error included.
         largest: f64,
         /// The largest finite value of the element type.
         max: f64,
@@ -128,32 +141,35 @@ pub enum BoundError {
 }
 
 impl Bound {
-    /// Whether resolving needs the extent of the data.
+    /// Returns whether the absolute bound depends on the value range.
     #[must_use]
     pub const fn needs_extent(self) -> bool {
         !matches!(self, Self::Absolute(_))
     }
 
-    /// The absolute bound; `value_range` is `None` when no rank has a finite value.
+    /// Returns the absolute bound. `value_range` is `None` if no rank has a finite value.
     ///
-    /// A constant field has range 0 and so the absolute bound 0 ([`Quantum::LOSSLESS`]).
+    /// A constant field has range 0, so a relative bound on it resolves to 0
+    /// ([`Quantum::LOSSLESS`]).
     ///
     /// # Errors
-    /// [`BoundError::NotPositive`], also of an extent that is NaN.
+    /// [`BoundError::NotPositive`] if the bound is unusable or the range is NaN.
     pub fn absolute(self, value_range: Option<ValueRange>) -> Result<f64, BoundError> {
         self.check()?;
         let range = value_range.map_or(0.0, ValueRange::range);
         if range.is_nan() {
             return Err(BoundError::NotPositive { value: range });
         }
-        // The range of values near ±MAX can overflow; the largest finite bound is as good.
+        // The range of values near ±MAX can overflow; the largest finite bound serves as well.
         let range = range.min(f64::MAX);
         let unit = if self.needs_extent() { range } else { 1.0 };
         Ok((self.factor() * unit).min(f64::MAX))
     }
 
-    /// The lattice of values of this extent that keeps the bound: the widest, or one that suits
-    /// [these data](Quantum::suited), if the bound refers to them.
+    /// Returns a lattice that keeps the bound for values in this range.
+    ///
+    /// It is the widest one. If the bound depends on the value range, it may instead be a lattice
+    /// that [suits the data](Quantum::suited).
     ///
     /// # Errors
     /// As [`absolute`](Self::absolute).
@@ -163,7 +179,7 @@ impl Bound {
         Ok(value_range.map_or(quantum, |value_range| quantum.suited::<T>(value_range)))
     }
 
-    /// Finds what is wrong with the bound whatever the data.
+    /// Checks that the bound is positive and finite.
     pub(crate) fn check(self) -> Result<(), BoundError> {
         let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
         if value > 0.0 && value.is_finite() {
@@ -173,11 +189,14 @@ impl Bound {
         }
     }
 
-    /// Finds what is wrong with the bound on each operand whatever the data. (A relative bound on a
-    /// result may be above 1: the range of a sum can be wider than that of the operands.)
+    /// Checks a bound on each operand, without looking at data.
+    ///
+    /// A relative bound on operands must not exceed 1. A relative bound on a result may, because a
+    /// sum can have a wider range than its operands.
     ///
     /// # Errors
-    /// [`BoundError::NotPositive`], [`BoundError::BeyondRange`].
+    /// - [`BoundError::NotPositive`] if the bound is zero, negative, NaN or infinite.
+    /// - [`BoundError::BeyondRange`] if a relative bound is above 1.
     ///
     /// # Examples
     /// ```
@@ -194,7 +213,7 @@ impl Bound {
         }
     }
 
-    /// The bound in units of the range, or of the data for [`Absolute`](Self::Absolute).
+    /// Returns eb in units of the range, or of the data for [`Absolute`](Self::Absolute).
     pub(crate) fn factor(self) -> f64 {
         match self {
             Self::Absolute(value) | Self::Relative(value) => value,
@@ -203,18 +222,24 @@ impl Bound {
     }
 }
 
-/// What rounding in `T` can cost a reduction of `n_operands` whose partial results stay within
-/// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition,
-/// the rest for quantising, decoding and dividing. Of `f16` and `bf16`, η/2 more: what is decoded
-/// may be subnormal. An average may lose [`underflow`] on top of that.
+/// Returns the largest rounding error of a reduction in `T`, in addition to the codec's errors.
+///
+/// The reduction has `n_operands`, and its partial results stay within ±`magnitude`. The error is
+/// at most (n + 4)·u·magnitude, where u is the unit roundoff: one rounding for each addition, and
+/// the others for quantizing, decoding and dividing. `f16` and `bf16` lose up to η/2 more, where η
+/// is the smallest positive value, because decoded values may be subnormal. An average may
+/// additionally lose [`underflow`].
 #[must_use]
 pub fn rounding<T: Float>(n_operands: usize, magnitude: f64) -> f64 {
     let decoding = if T::IS_NARROW { T::SMALLEST / 2.0 } else { 0.0 };
     (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude + decoding
 }
 
-/// What an average of `n_operands` can lose on top of its [`rounding`] where operands or result are
-/// subnormal: (2·n + 1)·η, η being the smallest positive value of `T`.
+/// Returns the largest error of an average of `n_operands` through underflow, in addition to
+/// [`rounding`].
+///
+/// It occurs if operands or the result are subnormal, and is (2·n + 1)·η, where η is the smallest
+/// positive value of `T`.
 #[must_use]
 pub fn underflow<T: Float>(n_operands: usize) -> f64 {
     (2.0 * n_operands as f64 + 1.0) * T::SMALLEST
@@ -243,7 +268,7 @@ mod tests {
 
     #[test]
     fn values_of_sixteen_bits_may_be_decoded_to_subnormal_ones() {
-        // Half of the smallest value, 2⁻²⁴ and 2⁻¹³³: on top of 8 roundings by 2⁻¹¹ and 2⁻⁸.
+        // η/2, where η is 2⁻²⁴ and 2⁻¹³³, in addition to 8 roundings of 2⁻¹¹ and 2⁻⁸.
         assert_eq!(rounding::<f16>(4, 0.0), 2f64.powi(-25));
         assert_eq!(rounding::<f16>(4, 1.0), 2f64.powi(-8) + 2f64.powi(-25));
         assert_eq!(rounding::<bf16>(4, 0.0), 2f64.powi(-134));

@@ -1,39 +1,39 @@
-//! Several segments in one payload: what a message carries that concerns a run of parts.
+//! Bundles: payloads of messages that carry several segments, one for each part of a run.
 //!
-//! The segments lie one after the other in the order of the run, each at a multiple of
-//! [`FRAME_ALIGN`]. An *index* behind them says where each ends, counted from the first byte of the
-//! payload, and how many there are:
+//! The segments follow each other in the order of the run, each at a multiple of [`FRAME_ALIGN`].
+//! An *index* after them holds the end of each segment, counted from the first byte of the payload,
+//! and the number of segments:
 //!
 //! ```text
 //! payload = (segment ‖ zeros) × n_parts ‖ ends (4 bytes × n_parts) ‖ n_parts (4 bytes)
 //! ```
 //!
-//! A run of one part has neither zeros nor index: the payload is the segment. As the index comes
-//! last, segments are put behind others, and taken off the end, without moving those before them.
-//! [`Placement`] say where else they are put and taken. A rank that splits or joins bundles copies
-//! bytes and decodes nothing.
+//! A run of one part has neither zeros nor an index: the payload is the segment. Because the index
+//! comes last, segments can be appended, and removed from the end, without moving the segments
+//! before them. A [`Placement`] gives other positions at which segments are inserted or removed. A
+//! rank that splits or joins bundles copies bytes and decodes nothing.
 //!
-//! Nothing here trusts an index. [`check`] looks at one that has arrived; every other function
-//! returns `None` where a bundle contradicts itself or the room is too short.
+//! No function here trusts an index. [`check`] validates the index of a received payload. The other
+//! functions return `None` if a bundle contradicts itself or the buffer is too short.
 
 use crate::codec::DecodeError;
 use crate::transport::FRAME_ALIGN;
 use core::ops::Range;
 
-/// Bytes of an entry of the index.
+/// Number of bytes of an index entry.
 const ENTRY: usize = 4;
 
-/// Bytes of the index of so many segments.
+/// Number of bytes of the index of `n_parts` segments.
 const fn index_bytes(n_parts: usize) -> usize {
     if n_parts > 1 { ENTRY * (n_parts + 1) } else { 0 }
 }
 
-/// Where a segment begins if the one before it ends here.
+/// Returns the start of a segment if the previous segment ends at `n_bytes`.
 const fn padded(n_bytes: usize) -> usize {
     n_bytes.next_multiple_of(FRAME_ALIGN)
 }
 
-/// How many segments of at most `segment_bytes` each are sure to fit a payload of `room` bytes; at
+/// Number of segments of at most `segment_bytes` each that always fit a payload of `room` bytes; at
 /// least 1.
 #[must_use]
 pub const fn max_parts(segment_bytes: usize, room: usize) -> usize {
@@ -42,7 +42,8 @@ pub const fn max_parts(segment_bytes: usize, room: usize) -> usize {
     if n_parts > 1 { n_parts } else { 1 }
 }
 
-/// Most bytes of each of so many segments that are sure to fit a payload of `room` bytes.
+/// Largest number of bytes of each segment with which `n_parts` segments always fit a payload of
+/// `room` bytes.
 #[must_use]
 pub const fn max_segment_bytes(n_parts: usize, room: usize) -> usize {
     if n_parts <= 1 {
@@ -51,39 +52,41 @@ pub const fn max_segment_bytes(n_parts: usize, room: usize) -> usize {
     room.saturating_sub(index_bytes(n_parts)) / n_parts / FRAME_ALIGN * FRAME_ALIGN
 }
 
-/// Bytes of a payload of segments of so many bytes each.
+/// Number of bytes of a payload with segments of these lengths.
 pub fn n_bytes(segments: impl ExactSizeIterator<Item = usize>) -> usize {
     let n_parts = segments.len();
     let padded = |bytes| if n_parts > 1 { padded(bytes) } else { bytes };
     segments.map(padded).sum::<usize>() + index_bytes(n_parts)
 }
 
-/// Where some of the segments of a bundle are: at its front, at its end, or at the end of each of
-/// its rows.
+/// Places of some segments in a bundle: at its front, at its end, or at the end of each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     n_parts: usize,
-    /// The first of them, how many follow each other, and how far the next ones are from these.
+    /// Place of the first segment.
     first: usize,
+    /// Number of segments that follow each other without a gap.
     len: usize,
+    /// Distance between the first places of two such sequences.
     stride: usize,
 }
 
 impl Placement {
-    /// The first so many.
+    /// The first `n_parts` places.
     #[must_use]
     pub const fn first(n_parts: usize) -> Self {
         Self { n_parts, first: 0, len: n_parts, stride: n_parts }
     }
 
-    /// The last so many of all.
+    /// The last `n_parts` of `n_all` places; `None` if there are fewer.
     #[must_use]
     pub const fn last(n_parts: usize, n_all: usize) -> Option<Self> {
         let Some(first) = n_all.checked_sub(n_parts) else { return None };
         Some(Self { first, ..Self::first(n_parts) })
     }
 
-    /// So many in all, the last `len` of each row of `row`, of which the first row lacks one.
+    /// The last `len` places of each row, `n_parts` in total. A row has `row` places, but the first
+    /// row has one fewer.
     #[must_use]
     pub const fn of_rows(n_parts: usize, len: usize, row: usize) -> Option<Self> {
         if len == 0 || len >= row {
@@ -92,13 +95,13 @@ impl Placement {
         Some(Self { n_parts, first: row - 1 - len, len, stride: row })
     }
 
-    /// How many there are.
+    /// Number of places.
     #[must_use]
     pub const fn n_parts(self) -> usize {
         self.n_parts
     }
 
-    /// The place of the one with this index, in ascending order.
+    /// Returns the place with this index, in ascending order.
     #[must_use]
     pub const fn nth(self, index: usize) -> usize {
         if index < self.len {
@@ -107,13 +110,13 @@ impl Placement {
         self.first + index / self.len * self.stride + index % self.len
     }
 
-    /// The place after the last.
+    /// Position after the last place.
     #[must_use]
     pub const fn end(self) -> usize {
         if self.n_parts == 0 { 0 } else { self.nth(self.n_parts - 1) + 1 }
     }
 
-    /// Whether there is one at this place.
+    /// Returns whether `place` is one of the places.
     fn has(self, place: usize) -> bool {
         let Some(behind) = place.checked_sub(self.first).filter(|_| place < self.end()) else {
             return false;
@@ -133,14 +136,16 @@ fn set_entry(payload: &mut [u8], at: usize, value: usize) -> Option<()> {
     Some(())
 }
 
-/// How many segments a payload of more than one says that it has.
+/// Reads the number of segments from the index of a bundle.
 #[must_use]
 pub fn n_parts(payload: &[u8]) -> Option<usize> {
     entry(payload, payload.len().checked_sub(ENTRY)?)
 }
 
-/// Checks a payload that should have so many segments. After that [`segment`] finds each of them,
-/// in order, none on another, and nothing between or behind them but zeros and the index.
+/// Checks the index of a payload that should have `n_parts` segments.
+///
+/// For a valid payload, [`segment`] finds each segment. Segments are in order and do not overlap;
+/// between and after them are only padding and the index.
 ///
 /// # Errors
 /// [`DecodeError`] if the index does not fit the payload.
@@ -156,7 +161,7 @@ pub fn check(payload: &[u8], n_parts: usize) -> Result<(), DecodeError> {
     if is_sound { Ok(()) } else { Err(DecodeError::Damaged) }
 }
 
-/// Where a segment lies in the payload of a bundle of `n_parts`.
+/// Returns the range of a segment in the payload of a bundle of `n_parts`.
 #[must_use]
 pub fn segment(payload: &[u8], n_parts: usize, index: usize) -> Option<Range<usize>> {
     if n_parts == 1 {
@@ -169,21 +174,25 @@ pub fn segment(payload: &[u8], n_parts: usize, index: usize) -> Option<Range<usi
     (index < n_parts && start <= end && end <= ends).then_some(start..end)
 }
 
-/// Where all segments end, with their zeros: there the index begins.
+/// Returns the end of the last segment and its padding, where the index begins.
 fn segments_end(payload: &[u8], n_parts: usize) -> Option<usize> {
     Some(padded(segment(payload, n_parts, n_parts.checked_sub(1)?)?.end))
 }
 
-/// Where in the room of a frame the next segment goes of a bundle of `n_parts` that is being
-/// written, after `n_bytes`. Until the last one is there, the index lies at the end of the room.
+/// Returns the free range of `room` for the next segment, while a bundle of `n_parts` is written.
+///
+/// `n_bytes` is the length of the bundle so far. Until the last segment is written, the index is at
+/// the end of `room`.
 #[must_use]
 pub fn free(room: &[u8], n_parts: usize, n_bytes: usize) -> Option<Range<usize>> {
     let end = room.len().checked_sub(index_bytes(n_parts))?;
     (n_bytes <= end).then_some(n_bytes..end)
 }
 
-/// Notes that a segment has been [written](free) at `written`; the bytes of the bundle up to now,
-/// and of all of it after the last segment.
+/// Records in the index that a segment has been [written](free) at `written`.
+///
+/// Returns the length of the bundle so far. After the last segment, it is the length of the whole
+/// bundle, index included.
 #[must_use]
 pub fn end_segment(
     room: &mut [u8],
@@ -204,21 +213,22 @@ pub fn end_segment(
     finish(room, n_parts, next)
 }
 
-/// Zeros up to where the next segment begins.
+/// Fills the padding after a segment with zeros. Returns the start of the next segment.
 fn pad(room: &mut [u8], end: usize) -> Option<usize> {
     let next = padded(end);
     room.get_mut(end..next)?.fill(0);
     Some(next)
 }
 
-/// Writes the number of segments behind their ends, which are at `ends`; the bytes of the bundle.
+/// Writes the number of segments after the index entries, which begin at `ends`. Returns the length
+/// of the bundle.
 fn finish(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
     set_entry(room, ends + ENTRY * n_parts, n_parts)?;
     Some(ends + index_bytes(n_parts))
 }
 
-/// Copies some segments of a bundle into the room of another frame; the bytes of the bundle that
-/// they are there.
+/// Copies some segments of a bundle to `room`, where they form a bundle of their own. Returns its
+/// length.
 #[must_use]
 pub fn copy(payload: &[u8], n_parts: usize, places: Placement, room: &mut [u8]) -> Option<usize> {
     if places.n_parts == n_parts {
@@ -237,7 +247,7 @@ pub fn copy(payload: &[u8], n_parts: usize, places: Placement, room: &mut [u8]) 
     Some(if places.n_parts > 1 { n_bytes } else { last.end })
 }
 
-/// Takes some segments out of a bundle, so that others are left; their bytes.
+/// Removes some segments from a bundle, but not all. Returns the length of the remaining bundle.
 #[must_use]
 pub fn take_out(payload: &mut [u8], n_parts: usize, places: Placement) -> Option<usize> {
     let n_left = n_parts.checked_sub(places.n_parts).filter(|&left| left > 0)?;
@@ -258,7 +268,7 @@ pub fn take_out(payload: &mut [u8], n_parts: usize, places: Placement) -> Option
         }
         n_bytes = pad(payload, end)?;
     }
-    // Of the old index, which lies behind the new one, no entry is overwritten before it is read.
+    // The new index lies before the old one, so no entry is overwritten before it is read.
     let ends = payload.len().checked_sub(index_bytes(n_parts))?;
     let (mut start, mut next, mut n_done) = (0, 0, 0);
     for index in 0..n_parts {
@@ -274,8 +284,9 @@ pub fn take_out(payload: &mut [u8], n_parts: usize, places: Placement) -> Option
     finish(payload, n_left, n_bytes)
 }
 
-/// Puts the segments of another bundle among those of the first `n_bytes` of a room, where they
-/// have these `places` then; the bytes of the bundle that they are together.
+/// Inserts the segments of another bundle into the bundle in the first `n_bytes` of `room`.
+///
+/// The inserted segments get these `places` in the joint bundle. Returns its length.
 #[must_use]
 pub fn join(
     room: &mut [u8],
@@ -291,7 +302,7 @@ pub fn join(
     }
     let ends = end + segments_end(other, n_other)?;
     room.get(..ends + index_bytes(n_all))?;
-    // The ends first, and then segment by segment from the last on, because those move on.
+    // Move the index first, then the segments from last to first, because they move up.
     if n_parts > 1 {
         room.copy_within(end..end + ENTRY * n_parts, ends);
     } else {

@@ -1,14 +1,18 @@
-//! Arrays as bytes that say all about themselves, for files and for other programs' messages
+//! Compression of arrays to self-describing bytes, for files and for messages of other programs
 //! (feature `alloc`).
 //!
+//! [`compress`] and [`decompress`] convert arrays to bytes and back; [`Info::read`] reads only the
+//! header.
+//!
 //! ```text
-//! head (40 bytes): magic, version, element type, count, step, bound, checksum
+//! header (40 bytes): magic, version, element type, count, step, bound, checksum
 //! segments of 2²⁰ values: length (4 bytes), payload of fZ-light (docs/format.md, section 2)
 //! ```
 //!
-//! The layout is in docs/format.md, section 4. A collective's frames are none of these: they leave
-//! out what both ends know. Cost: that of [`FzLight`], a copy of the compressed bytes, and a
-//! checksum over them.
+//! Section 4 of docs/format.md specifies the layout. Collectives use another format, which omits
+//! everything that both ends know.
+//!
+//! Cost: one pass of [`FzLight`], a copy of the compressed bytes, and a checksum over them.
 
 use crate::bound::{Bound, BoundError, Quantum, ValueRange};
 use crate::codec::{Codec, CodecExt, DecodeError, FzLight};
@@ -18,42 +22,42 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Version of the format.
 pub const VERSION: u8 = 1;
-/// Bytes before the first segment.
+/// Size of the header, in bytes. The first segment follows it.
 pub const HEAD_BYTES: usize = 40;
 const MAGIC: [u8; 4] = *b"FWZ1";
 const CHECKSUM_AT: usize = 32;
 const LENGTH_BYTES: usize = 4;
-/// Values of each segment but the last.
+/// Number of values in each segment. The last segment may be shorter.
 const SEGMENT: usize = 1 << 20;
 
-/// Why bytes could not be decompressed.
+/// Reason why bytes could not be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecompressError {
-    /// They do not begin as [`compress`] lets them.
+    /// The bytes do not begin with the magic number that [`compress`] writes.
     #[error("these bytes were not made by `compress`")]
     NotCompressed,
-    /// An element type that this version does not know.
+    /// This version does not know the element type.
     #[error("element type code {code} is unknown to this version of Foldwire")]
     UnknownType {
         /// The code found.
         code: u8,
     },
-    /// The bytes are not those that were written.
+    /// The checksum does not match the bytes.
     #[error("the checksum does not match: the bytes were damaged")]
     Checksum,
-    /// There is no memory for the values.
+    /// The values do not fit into memory.
     #[error("no memory for {n_values} values")]
     Memory {
-        /// Values of the array.
+        /// Number of values in the array.
         n_values: u64,
     },
-    /// The bytes end early, contradict themselves, or hold another type.
+    /// The bytes end early, contradict themselves, or hold another element type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
 
-/// What compressed bytes say about themselves in their head.
+/// Contents of the header of compressed bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Info {
     /// Type of the values.
@@ -62,16 +66,16 @@ pub struct Info {
     pub n_values: u64,
     /// Spacing of the lattice; 0 if every bit is kept.
     pub step: f64,
-    /// No finite value is off by more; 0 if every bit is kept.
+    /// Largest error of a finite value; 0 if every bit is kept.
     pub bound: f64,
 }
 
 impl Info {
-    /// Reads the head. Whether the rest is there, and undamaged, [`decompress`] finds out.
+    /// Reads the header. It does not check the segments: [`decompress`] does.
     ///
     /// # Errors
-    /// [`DecompressError`] if this is no head, or of another version or type than this library
-    /// knows.
+    /// [`DecompressError`] if the bytes do not begin with a valid header, or if this library does
+    /// not know its version or element type.
     pub fn read(bytes: &[u8]) -> Result<Self, DecompressError> {
         let have = bytes.len();
         if bytes[..have.min(MAGIC.len())] != MAGIC[..have.min(MAGIC.len())] {
@@ -111,18 +115,21 @@ fn u64_at(head: &[u8; HEAD_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Of the segments, seeded with that of the head: both are covered.
+/// Returns the checksum of the segments, seeded with the checksum of the header, so that it covers
+/// both.
 fn checksum(bytes: &[u8]) -> u64 {
     let (head, segments) = bytes.split_at(HEAD_BYTES);
     xxh3_64_with_seed(segments, xxh3_64(&head[..CHECKSUM_AT]))
 }
 
-/// Compresses values within a bound, which is on each value; relative ones and PSNR refer to the
-/// range of these values. Values that are not finite keep their bits (docs/guarantees.md, section
-/// 1).
+/// Compresses values, each within the error bound.
+///
+/// Relative bounds and PSNR refer to the range of these values. Values that are not finite keep
+/// their bits (docs/guarantees.md, section 1).
 ///
 /// # Errors
-/// [`BoundError::NotPositive`], [`BoundError::BeyondRange`].
+/// - [`BoundError::NotPositive`] if the bound is zero, negative, NaN or infinite.
+/// - [`BoundError::BeyondRange`] if a relative bound is above 1.
 ///
 /// # Examples
 /// ```
@@ -141,19 +148,21 @@ pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundEr
     Ok(compress_with(values, bound.quantum::<T>(value_range)?))
 }
 
-/// Compresses values on a lattice, such as one of whole numbers
-/// ([`Spacing::PowerOfTwo`](crate::Spacing::PowerOfTwo)) or none at all ([`Quantum::LOSSLESS`]).
+/// Compresses values on a given lattice.
+///
+/// For example, a lattice of whole numbers ([`Spacing::PowerOfTwo`](crate::Spacing::PowerOfTwo))
+/// keeps counts exact, and [`Quantum::LOSSLESS`] keeps every bit.
 ///
 /// # Panics
-/// Only out of memory.
+/// If memory runs out.
 #[must_use]
 pub fn compress_with<T: Float>(values: &[T], quantum: Quantum) -> Vec<u8> {
     let codec = FzLight::<T>::new(quantum, 1);
     let mut bytes = Vec::from(Info::emit::<T>(codec.quantum(), values.len()));
     let longest = codec.max_encoded_len(values.len().min(SEGMENT));
-    let mut room = alloc::vec![0; longest.expect("a segment is short enough for a payload")];
+    let mut room = alloc::vec![0; longest.expect("a segment always fits a payload")];
     for segment in values.chunks(SEGMENT) {
-        let written = codec.encode(segment, &mut room).expect("there is room for the worst case");
+        let written = codec.encode(segment, &mut room).expect("the buffer fits the worst case");
         bytes.extend_from_slice(&(written.n_bytes as u32).to_le_bytes());
         bytes.extend_from_slice(&room[..written.n_bytes]);
     }
@@ -162,8 +171,8 @@ pub fn compress_with<T: Float>(values: &[T], quantum: Quantum) -> Vec<u8> {
     bytes
 }
 
-/// The most bytes that `n_values` values of `T` can be compressed to, whatever they are; `None` if
-/// that is more than memory can hold.
+/// Returns the largest number of bytes that [`compress`] can return for `n_values` values of `T`;
+/// `None` if it overflows `usize`.
 ///
 /// # Examples
 /// ```
@@ -185,14 +194,15 @@ pub fn max_compressed_len<T: Float>(n_values: usize) -> Option<usize> {
     HEAD_BYTES.checked_add(whole)?.checked_add(rest)
 }
 
-/// The values that [`compress`] made these bytes of, within its bound.
+/// Decompresses bytes that [`compress`] made. Each value is within the bound of its original.
 ///
-/// Memory is taken only for as many values as the bytes describe: at most 4096 for each 4 bytes.
-/// Who reads bytes of strangers may want to look at [`Info::n_values`] first.
+/// The function verifies the sizes and the checksum before it allocates memory for the values.
+/// Hostile bytes can describe at most 4096 values for each 4 bytes. If you read bytes from an
+/// untrusted source, check [`Info::n_values`] first.
 ///
 /// # Errors
-/// [`DecompressError`] if the bytes are not a whole, undamaged array of `T`, or there is no memory
-/// for it.
+/// [`DecompressError`] if the bytes are not a complete, undamaged array of `T`, or if the values do
+/// not fit into memory.
 pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
     let info = Info::read(bytes)?;
     if info.dtype != T::DTYPE {
@@ -227,8 +237,9 @@ pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
     Ok(values)
 }
 
-/// The payloads after the head, each with the number of values that it should have; an error where
-/// bytes are missing, or left over in the end.
+/// Iterator over the payloads after the header, each with its expected number of values.
+///
+/// It returns an error if bytes are missing, or left over at the end.
 struct PayloadIter<'a> {
     rest: &'a [u8],
     n_values: u64,
@@ -236,7 +247,7 @@ struct PayloadIter<'a> {
 }
 
 impl<'a> PayloadIter<'a> {
-    /// `bytes` begin with a head.
+    /// `bytes` must begin with a header.
     fn of(bytes: &'a [u8], n_values: u64) -> Self {
         Self { rest: &bytes[HEAD_BYTES..], n_values, ended: false }
     }
@@ -281,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compressed_takes_no_more_than_the_most() {
-        // Values of any bits.
+        // Arbitrary bits, which do not compress.
         let bits = |i: usize| (i as u32).wrapping_mul(2_654_435_761);
         for n_values in [0, 1, 31, 4097, SEGMENT, SEGMENT + 1] {
             let most = max_compressed_len::<f32>(n_values).unwrap();

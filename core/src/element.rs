@@ -1,9 +1,9 @@
-//! What can be an element of a collective: floats, which codecs compress, and integers, which
-//! travel as they are.
+//! Element types of collectives: floats, which codecs compress, and integers, which travel
+//! uncompressed.
 //!
-//! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's
-//! type codes are tied to the list here. The floats of 16 bits only store values: what is computed
-//! is computed in `f32` and rounded once for each result (`sixteen`).
+//! [`Element`] is sealed, because the codecs' integer lattices, the kernels' dispatch tables and
+//! the type codes in frames depend on the list here. Floats of 16 bits only store values:
+//! computations use `f32` and round once for each result (`sixteen`).
 
 mod integer;
 pub(crate) mod sealed;
@@ -16,7 +16,7 @@ pub use half::{bf16, f16};
 
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
-        /// The type of the elements, as it travels in a frame.
+        /// Element type, as encoded in a frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -25,10 +25,10 @@ macro_rules! dtypes {
         }
 
         impl DType {
-            /// Every type.
+            /// All types.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The type with this wire code.
+            /// Returns the type with this code in a frame.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
@@ -37,7 +37,7 @@ macro_rules! dtypes {
                 }
             }
 
-            /// The name, as Rust and the crate `half` have it.
+            /// Name of the type in Rust or the crate `half`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -76,10 +76,10 @@ dtypes! {
 }
 
 impl DType {
-    /// Those of floating-point values.
+    /// Floating-point types.
     pub const FLOATS: [Self; 4] = [Self::F32, Self::F64, Self::F16, Self::Bf16];
 
-    /// Bytes of a value.
+    /// Number of bytes of a value.
     #[must_use]
     pub const fn n_bytes(self) -> usize {
         match self {
@@ -90,7 +90,7 @@ impl DType {
         }
     }
 
-    /// Whether it is one of [`FLOATS`](Self::FLOATS).
+    /// Returns whether the type is one of [`FLOATS`](Self::FLOATS).
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
@@ -103,7 +103,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// The value of `$body`, in which `$T` is the type that `$dtype` names.
+/// Evaluates `$body` with `$T` as the type that `$dtype` names.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::element::with_type!(
@@ -124,7 +124,7 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// What a macro makes of all types.
+/// Calls the macro `$make` with the list of all types.
 macro_rules! each_type {
     ($make:ident) => {
         $make! {
@@ -134,7 +134,7 @@ macro_rules! each_type {
 }
 pub(crate) use each_type;
 
-/// The value of `$body`, in which `$T` is the float that `$dtype` names; `$none` of integers.
+/// Evaluates `$body` with `$T` as the float that `$dtype` names; evaluates `$none` for integers.
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {
         $crate::element::with_type!(
@@ -148,9 +148,9 @@ pub(crate) use with_float;
 /// A type that Foldwire can move and reduce: the [floats](Float) `f32`, `f64`,
 /// [`f16`](struct@f16) and [`bf16`], and integers from `i8` to `u64`.
 ///
-/// Integers travel and are reduced exactly, whatever a [`Plan`](crate::Plan) says of a codec, its
-/// pipeline and a bound. Their sums and products wrap around, so that they are the same in any
-/// order, as minima and maxima are. They have no [`Op::Avg`](crate::Op::Avg).
+/// Integers travel and are reduced exactly: the codec, the pipeline and the bound of a
+/// [`Plan`](crate::Plan) do not apply to them. Sums and products wrap around, so the order of
+/// operands does not matter. Calls refuse [`Op::Avg`](crate::Op::Avg) on integers.
 ///
 /// ```
 /// use foldwire::{Communicator, Error, Op, Plan, Transport};
@@ -160,7 +160,7 @@ pub(crate) use with_float;
 /// }
 /// ```
 ///
-/// The compiler refuses what is as wide as the machine has it, with a word on what to do:
+/// The compiler refuses types whose width depends on the machine, and suggests a replacement:
 /// ```compile_fail,E0277
 /// use foldwire::{Communicator, Op, Plan, Transport};
 ///
@@ -177,36 +177,37 @@ pub(crate) use with_float;
 pub trait Element:
     bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Value + 'static
 {
-    /// This type's code in a frame.
+    /// Type code in a frame.
     const DTYPE: DType;
-    /// Bytes of one value.
+    /// Number of bytes of one value.
     const BYTES: usize = size_of::<Self>();
-    /// What error feedback keeps of a value: `f32` for floats of up to 32 bits, `f64` for `f64`;
-    /// of integers, which lose nothing, themselves.
+    /// Type in which error feedback stores rounding errors: `f32` for floats of up to 32 bits,
+    /// `f64` for `f64`. Integers, which have no rounding errors, use their own type.
     type Residue: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync;
 }
 
 /// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
 ///
-/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits,
-/// and those of `f16` end at 65504: docs/guarantees.md says what that means.
+/// The types of 16 bits come from the crate `half`. Sums have 11 binary digits in `f16` and 8 in
+/// `bf16`, and the largest `f16` is 65504: docs/guarantees.md explains the consequences.
 pub trait Float: Element + sealed::OnLattice {
     /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ for `f32`, 2⁻⁵³ for `f64`, 2⁻¹¹
     /// for `f16`, 2⁻⁸ for `bf16`.
     const UNIT_ROUNDOFF: f64;
-    /// η: the smallest positive value, which is subnormal: 2⁻¹⁴⁹, 2⁻¹⁰⁷⁴, 2⁻²⁴, 2⁻¹³³.
+    /// Smallest positive value η, which is subnormal: 2⁻¹⁴⁹ for `f32`, 2⁻¹⁰⁷⁴ for `f64`, 2⁻²⁴ for
+    /// `f16`, 2⁻¹³³ for `bf16`.
     const SMALLEST: f64;
 
-    /// The value rounded to nearest from `f64`.
+    /// Rounds `value` to the nearest value of this type.
     #[must_use]
     fn from_f64(value: f64) -> Self;
 
-    /// The value as `f64`, exactly.
+    /// Returns the value as `f64`, exactly.
     #[must_use]
     fn to_f64(self) -> f64;
 }
 
-/// What a float is to reductions.
+/// Implements `Value` for a float through the functions of `op`.
 macro_rules! float_value {
     ($float:ident, zero: $zero:expr, one: $one:expr) => {
         impl $crate::element::sealed::Value for $float {

@@ -1,4 +1,4 @@
-//! Frames on the heap, for transports that need no special memory.
+//! Frames in heap memory, for transports that need no special memory.
 
 use crate::transport::FRAME_ALIGN;
 use alloc::boxed::Box;
@@ -6,23 +6,25 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Processors compare addresses of loads and of stores before them by these many bytes' bits first,
-/// and take those of equal ones for the same (Intel's optimization manual: "4-KByte memory
-/// aliasing"). Large blocks of an allocator begin at the same place of a page, so that all of a
-/// fold's operands do: it then takes twice as long.
+/// Page size, and the distance at which addresses of loads and earlier stores seem to collide.
+///
+/// Processors first compare only the low 12 bits of such addresses, and delay loads whose bits
+/// match (Intel's optimization manual: "4-KByte memory aliasing"). Allocators start all large
+/// blocks at the same offset in a page. Without staggering, all operands of a fold would have
+/// matching addresses, and the fold would take twice as long.
 const PAGE: usize = 4096;
-/// Frames of so many bytes or more begin at different places of a page.
+/// Frames of at least this many bytes begin at staggered offsets in a page.
 const STAGGERED_FROM: usize = 4 * PAGE;
-/// Where in a page: not near its beginning, where large arrays of callers begin.
+/// Offsets in a page. They are not near its beginning, where large arrays of callers begin.
 const PAGE_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
-/// How many staggered frames there have been, or about as many: any place is right.
+/// Approximate number of staggered frames so far. Threads may race: any offset is correct.
 static N_STAGGERED: AtomicUsize = AtomicUsize::new(0);
 
-/// A message buffer of fixed size and place, aligned as [`Transport::Frame`] must be.
+/// Message buffer of fixed size and address, aligned as [`Transport::Frame`] requires.
 ///
-/// Alignment comes from allocating a little more and starting at the first aligned byte, which
-/// needs no `unsafe`. Moving the frame leaves its bytes where they are.
+/// The buffer is slightly larger than the frame, which starts at the first aligned byte. Moving a
+/// `HeapFrame` does not move its bytes.
 ///
 /// # Examples
 /// ```
@@ -41,17 +43,17 @@ pub struct HeapFrame {
 }
 
 impl HeapFrame {
-    /// A frame of `n_bytes` zeros. Writing them touches every page now rather than in the first
-    /// encoder.
+    /// Allocates a frame of `n_bytes` zeros. Writing the zeros touches every page, so that the
+    /// first call that uses the frame does not have to.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If memory runs out.
     #[must_use]
     pub fn new(n_bytes: usize) -> Self {
-        Self::try_new(n_bytes).expect("memory for another frame")
+        Self::try_new(n_bytes).expect("not enough memory for another frame")
     }
 
-    /// As [`new`](Self::new); `None` without memory.
+    /// Allocates a frame as [`new`](Self::new) does. Returns `None` if memory runs out.
     #[must_use]
     pub fn try_new(n_bytes: usize) -> Option<Self> {
         let (place, grid) = if n_bytes < STAGGERED_FROM {
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn large_frames_begin_at_different_places_of_a_page() {
-        // Other tests make frames, too.
+        // Other tests allocate frames at the same time, so offsets may repeat or be skipped.
         let frames: Vec<_> = (0..100).map(|_| HeapFrame::new(STAGGERED_FROM)).collect();
         let place = |frame: &HeapFrame| frame.as_ref().as_ptr().addr() % PAGE;
         for at in PAGE_OFFSETS {

@@ -1,6 +1,8 @@
-//! Calls over a transport, compiled with the backend once and not with each crate that makes some.
+//! Precompiled calls over a transport: a backend compiles them once, so that crates that use it do
+//! not compile them again.
 //!
-//! A compiler takes a generic function that is never inlined from a crate below, if one has it.
+//! The compiler reuses an instance of a generic function from a dependency if the function is
+//! never inlined.
 
 use crate::collective::Driver;
 #[cfg(feature = "alloc")]
@@ -8,7 +10,9 @@ use crate::node::Port;
 use crate::transport::Transport;
 use core::fmt;
 
-/// Calls over a transport: what [`compile_calls!`](crate::compile_calls) keeps of it.
+/// References to all calls over a transport, which make the compiler instantiate them.
+///
+/// [`compile_calls!`](crate::compile_calls) stores them in a static.
 pub struct CompiledCalls<X: Transport + 'static> {
     _own: Driver<X>,
     #[cfg(feature = "alloc")]
@@ -16,7 +20,7 @@ pub struct CompiledCalls<X: Transport + 'static> {
 }
 
 impl<X: Transport> CompiledCalls<X> {
-    /// All of them.
+    /// All calls.
     pub const ALL: Self = Self {
         _own: Driver::NEW,
         #[cfg(feature = "alloc")]
@@ -30,8 +34,10 @@ impl<X: Transport> fmt::Debug for CompiledCalls<X> {
     }
 }
 
-/// Compiles calls over this type of transport in the crate that has it, so that those who make
-/// calls need not. A backend has it once, at its root; without it all works as well.
+/// Compiles calls over this type of transport in the current crate, so that crates that depend on
+/// it compile faster.
+///
+/// A backend uses the macro once, at its root. It is optional.
 #[macro_export]
 macro_rules! compile_calls {
     ($transport:ty) => {

@@ -1,37 +1,37 @@
-//! XOR with the step before, for programs that send the same array again and again.
+//! XOR with the previous step, for programs that send the same array in every step.
 //!
-//! Simulations exchange the same fields in each time step, and a value changes little from one to
-//! the next: sign, exponent and first digits stay. Sender and receiver both keep the step before;
-//! what travels is the XOR with it, which begins with zeros, and the codec [`lz`](crate::codec::Lz)
-//! leaves these out. The caller takes the difference, because only the caller knows which messages
-//! follow each other: no collective and no codec has a memory.
+//! Simulations exchange the same fields in each time step. A value changes little between steps:
+//! its sign, exponent and first digits stay. Sender and receiver both keep the previous step, and
+//! the sender sends the XOR with it. That difference begins with zeros, which the codec
+//! [`lz`](crate::codec::Lz) omits. The caller computes the difference, because only the caller
+//! knows which messages follow each other: collectives and codecs keep no state.
 //!
-//! Cost: a pass over the values on either side, and an array of memory each.
+//! Cost: on each side, a pass over the values and an array of memory.
 //!
-//! CAM's inter-step lossless compression, and with bits dropped its lossy and lossless one (Kumar
-//! et al., Parallel Computing 2008).
+//! This is CAM's inter-step lossless compression and, with dropped bits, its combination of lossy
+//! and lossless compression (Kumar et al., Parallel Computing 2008).
 
 use crate::element::Float;
 use crate::error::{Buffer, Error};
 
-/// One side of messages that follow each other: a sender's, or a receiver's, over the caller's
-/// memory of the step before.
+/// Sender or receiver of a sequence of messages, each relative to the previous one.
 ///
-/// A sender sends [`difference`](Self::difference)s, a receiver [`restore`](Self::restore)s them,
-/// one for the other in the same order. In between they may go by any message or collective that
-/// moves values without reducing them, and by any exact codec; [`lz`](crate::codec::CodecId::Lz)
-/// makes them short. Any bits come through, of NaN too; with bits [dropped](Self::dropping) a NaN
+/// A sender sends [`difference`](Self::difference)s, and the receiver [`restore`](Self::restore)s
+/// them in the same order. The differences may travel in any message or collective that moves
+/// values without reducing them, through any exact codec; [`lz`](crate::codec::CodecId::Lz) makes
+/// them short. All bits are kept, also those of NaN. With [dropped](Self::dropping) bits, a NaN
 /// comes back as some NaN.
 ///
-/// A message that is lost leaves both sides with different memories, and nothing would show it. So
-/// after a call that failed both sides [`forget`](Self::forget), as at the first step.
+/// Both sides keep the previous step in memory of the caller. If a message is lost, the two copies
+/// differ, and no error reveals it. After a failed call, both sides must therefore
+/// [`forget`](Self::forget) the previous step.
 ///
 /// # Examples
 /// ```
 /// use foldwire::codec::CodecId;
 /// use foldwire::{Communicator, Error, InterStep, Plan, Rank, Transport};
 ///
-/// /// What rank 0 sends to rank 1 in each step; each keeps the step before in `previous`.
+/// /// Sends a field from rank 0 to rank 1; both keep the previous step in `previous`.
 /// fn step<X: Transport>(
 ///     comm: &mut Communicator<X>,
 ///     field: &mut [f64],
@@ -61,24 +61,26 @@ use crate::error::{Buffer, Error};
 /// ```
 #[derive(Debug)]
 pub struct InterStep<'p, T: Float> {
-    /// The values of the step before, without the bits dropped.
+    /// Values of the previous step, without the dropped bits.
     previous: &'p mut [T],
     n_dropped: u32,
 }
 
 impl<'p, T: Float> InterStep<'p, T> {
-    /// A side that has the step before in `previous`: on both sides the same, and zeros before the
-    /// first step.
+    /// Makes a sender or a receiver with the previous step in `previous`. The content must be the
+    /// same on both sides, and zeros before the first step.
     ///
-    /// It holds nothing else, so a program may keep the memory and make the side anew in each step.
+    /// `previous` is the only state, so a program may keep it and make a new `InterStep` in each
+    /// step.
     #[must_use]
     pub const fn new(previous: &'p mut [T]) -> Self {
         Self { previous, n_dropped: 0 }
     }
 
-    /// The same, but the `n_bits` low bits of each value are dropped first, and come back as zeros:
-    /// as many on both sides. A value moves towards zero by less than 2^(`n_bits` − 52) of itself
-    /// (`f32`: 2^(`n_bits` − 23)).
+    /// Drops the `n_bits` low bits of each value, which come back as zeros.
+    ///
+    /// Both sides must drop the same number of bits. The relative error is less than
+    /// 2^(`n_bits` − 52) for `f64` and 2^(`n_bits` − 23) for `f32`, and values move towards zero.
     ///
     /// # Errors
     /// [`Error::TooManyBits`] unless a bit of the fraction is left.
@@ -90,12 +92,14 @@ impl<'p, T: Float> InterStep<'p, T> {
         Ok(Self { n_dropped: n_bits, ..self })
     }
 
-    /// What the receiver needs of `values`: bits XOR those of the step before, without the bits
-    /// dropped, as values in `out`. Then these are the step before.
+    /// Writes the difference of `values` to the previous step to `out`, for the receiver.
+    ///
+    /// The difference is the XOR of the bit patterns, without the dropped bits. `values` becomes
+    /// the previous step.
     ///
     /// # Errors
-    /// [`Error::Length`] if `values` or `out` are not as many as the step before; nothing is
-    /// changed.
+    /// [`Error::Length`] if `values` or `out` differs in length from the previous step; nothing
+    /// changes then.
     pub fn difference(&mut self, values: &[T], out: &mut [T]) -> Result<(), Error> {
         self.check(Buffer::Send, values.len())?;
         self.check(Buffer::Recv, out.len())?;
@@ -108,11 +112,12 @@ impl<'p, T: Float> InterStep<'p, T> {
         Ok(())
     }
 
-    /// Makes of a difference that was received the values of its sender, in place. Then these are
-    /// the step before.
+    /// Converts a received difference to the sender's values, in place. The values become the
+    /// previous step.
     ///
     /// # Errors
-    /// [`Error::Length`] if they are not as many as the step before; nothing is changed.
+    /// [`Error::Length`] if `received` differs in length from the previous step; nothing changes
+    /// then.
     pub fn restore(&mut self, received: &mut [T]) -> Result<(), Error> {
         self.check(Buffer::Recv, received.len())?;
         let n_dropped = self.n_dropped;
@@ -123,7 +128,7 @@ impl<'p, T: Float> InterStep<'p, T> {
         Ok(())
     }
 
-    /// Begins anew, as before the first step.
+    /// Resets the previous step to zeros, as before the first step.
     pub fn forget(&mut self) {
         self.previous.fill(T::ZERO);
     }
@@ -134,7 +139,7 @@ impl<'p, T: Float> InterStep<'p, T> {
     }
 }
 
-/// The value's bits with zeros in place of those dropped. A NaN that would become an infinity
+/// Returns the value's bits, with the dropped ones set to zero. A NaN that would become an infinity
 /// becomes another NaN.
 #[inline(always)]
 fn without_low_bits<T: Float>(x: T, n_dropped: u32) -> T::Bits {
@@ -151,7 +156,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// A field that moves slowly, and values of any bits.
+    /// Field that changes slowly, with arbitrary bits in every fifth value.
     fn field<T: Float>(step: usize, n_values: usize) -> Vec<T> {
         let value = |i: usize| {
             let odd = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(step as u32);
@@ -163,15 +168,15 @@ mod tests {
         (0..n_values).map(value).collect()
     }
 
-    /// Runs both sides over some steps, and calls `check` with what was sent, the difference, and
-    /// what was restored.
+    /// Runs both sides over some steps. Calls `check` with the step, the values, the difference and
+    /// the restored values.
     fn run<T: Float>(n_dropped: u32, mut check: impl FnMut(usize, &[T], &[T], &[T])) {
         let n_values = 300;
         let [mut here, mut there] = [vec![T::ZERO; n_values], vec![T::ZERO; n_values]];
         let mut difference = vec![T::ONE; n_values];
         for step in 0..20 {
             let values = field::<T>(step, n_values);
-            // Sides of one step each, over memory that stays.
+            // A new `InterStep` for each step, over the same memory.
             let mut sender = InterStep::new(&mut here).dropping(n_dropped).unwrap();
             sender.difference(&values, &mut difference).unwrap();
             let mut restored = difference.clone();
@@ -189,7 +194,7 @@ mod tests {
         run::<T>(0, |step, values, difference, restored| {
             assert_eq!(bits(values), bits(restored));
             if step == 0 {
-                assert_eq!(bits(difference), bits(values), "the step before is zeros");
+                assert_eq!(bits(difference), bits(values), "the previous step is zeros");
             }
         });
     }
@@ -228,7 +233,7 @@ mod tests {
         bits_are_dropped::<bf16>(6);
     }
 
-    /// What the method is for: of a slow field few nibbles change.
+    /// The method relies on this: few nibbles of a slow field change.
     #[test]
     fn differences_of_a_slow_field_begin_with_zeros() {
         run::<f64>(0, |step, _, difference, _| {

@@ -1,11 +1,12 @@
-//! Safe entry points to the codec's inner loops, and the one place where an instruction set is
-//! chosen.
+//! Safe entry points to the codec's inner loops, and dispatch to an instruction set.
 //!
-//! Layers, after memchr: `scalar` is the specification; `generic` holds every chunk loop, written
-//! once over the `generic::Isa` trait; `x86_64` implements that trait for AVX2+BMI2 and for
-//! AVX-512. All levels give identical bytes; `tests` below forces each level the machine has.
+//! The layers follow those of memchr: `scalar` is the specification. `generic` has every chunk
+//! loop, written once over the trait `generic::Isa`. `x86_64` implements that trait for AVX2 with
+//! BMI2 and for AVX-512. All levels give identical bytes; the tests run each level that the machine
+//! supports.
 //!
-//! Unit of work: one *chunk* of up to 4096 values, whose layout is in `chunk` and docs/format.md.
+//! The unit of work is a *chunk* of up to 4096 values. `chunk` and docs/format.md specify its
+//! layout.
 
 #![allow(unsafe_code)]
 
@@ -31,17 +32,18 @@ use chunk::{ChunkView, max_block_len};
 use core::fmt;
 use stores::Stores;
 
-/// Values in a block: the unit that has one bit width.
+/// Number of values in a block, the unit with one bit width.
 pub const BLOCK: usize = 32;
-/// Values in a chunk: the unit of random access, parallelism and damage.
+/// Number of values in a chunk, the unit of random access, parallelism and damage.
 pub const CHUNK: usize = 4096;
-/// Blocks in a full chunk.
+/// Number of blocks in a full chunk.
 pub(crate) const BLOCKS: usize = CHUNK / BLOCK;
-/// Readable bytes that must follow a chunk: vector loads reach past its last block.
+/// Number of readable bytes that must follow a chunk, because vector loads reach past its last
+/// block.
 pub(crate) const PAD: usize = 64;
 
-/// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its
-/// end.
+/// Buffer size for the encoding of a chunk of `n_values`: the worst case, and space for vector
+/// stores that reach past its end.
 #[must_use]
 pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     let blocks = n_values.div_ceil(BLOCK);
@@ -49,44 +51,44 @@ pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     1 + code + blocks * (max_block_len::<T>() + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
-/// Room that [`Kernel::pack`] needs for so many blocks.
+/// Buffer size that [`Kernel::pack`] needs for `n_blocks`.
 #[must_use]
 pub(crate) const fn packed_room<T: Float>(n_blocks: usize) -> usize {
     n_blocks * BLOCK / 8 * <T as OnLattice>::Code::BITS as usize + STORE_SLACK
 }
 
-/// How two chunks are added.
+/// Method of adding two chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paths {
-    /// Each pair of blocks as little as it needs: hZCCL's "hZ-dynamic".
+    /// Does the least work for each pair of blocks: hZCCL's "hZ-dynamic".
     Dynamic,
-    /// Each is unpacked to codes, and their sum is packed: its baseline.
+    /// Unpacks all blocks to codes and packs the sums: hZCCL's baseline.
     Static,
 }
 
-/// Bytes that a vector store may write beyond the encoded end.
+/// Number of bytes that a vector store may write past the end of the encoding.
 const STORE_SLACK: usize = 64;
 
-/// What a type's lattice has as codes.
+/// Type of the lattice codes of `T`.
 type CodeOf<T> = <T as OnLattice>::Code;
 
-/// An instruction set that the kernels are written for.
+/// Instruction set with kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// Portable Rust; the specification.
+    /// Portable Rust; the specification of all levels.
     Scalar,
-    /// x86-64 with AVX2, BMI1, BMI2, LZCNT and F16C (2013 on; fast BMI2 on AMD from Zen 3).
+    /// x86-64 with AVX2, BMI1, BMI2, LZCNT and F16C (since 2013; AMD has fast BMI2 since Zen 3).
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VBMI (since Ice Lake and Zen 4).
     Avx512,
 }
 
 impl Level {
-    /// All levels, slowest first.
+    /// All levels, from slowest to fastest.
     pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
 
-    /// Whether this machine has the instructions.
+    /// Returns whether this machine has the instructions.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -100,18 +102,18 @@ impl Level {
         }
     }
 
-    /// The fastest level this machine has.
+    /// Returns the fastest level that this machine has.
     #[must_use]
     pub fn best() -> Self {
         Self::ALL.into_iter().rev().find(|level| level.is_available()).unwrap_or(Self::Scalar)
     }
 
-    /// The levels this machine has, slowest first.
+    /// Returns the levels that this machine has, from slowest to fastest.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|level| level.is_available())
     }
 
-    /// The name in lower case: `scalar`, `avx2`, `avx512`.
+    /// Name in lower case: `scalar`, `avx2`, `avx512`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,12 +130,14 @@ impl fmt::Display for Level {
     }
 }
 
-/// Integer codes: `i64` for `f64`, `i32` for the other types. All arithmetic wraps: head-room keeps
-/// honest sums in range, and a hostile frame must not be able to cause a panic.
+/// Integer codes on a lattice: `i64` for `f64`, `i32` for the other types.
+///
+/// All arithmetic wraps. Head-room keeps sums of valid frames in range, and a hostile frame must
+/// not cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
-    /// Bits, and so the largest width of a zig-zag residual.
+    /// Number of bits, and so the largest width of a zig-zag residual.
     const BITS: u32;
-    /// 0.
+    /// The code 0.
     const ZERO: Self;
     /// self + other, wrapping.
     #[must_use]
@@ -141,16 +145,16 @@ pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// self − other, wrapping.
     #[must_use]
     fn minus(self, other: Self) -> Self;
-    /// 0, −1, 1, −2, … → 0, 1, 2, 3, …
+    /// Maps 0, −1, 1, −2, … to 0, 1, 2, 3, …
     #[must_use]
     fn zigzag(self) -> u64;
     /// Inverse of [`zigzag`](Self::zigzag).
     #[must_use]
     fn unzigzag(bits: u64) -> Self;
-    /// The code's bit pattern, zero-extended.
+    /// Returns the code's bit pattern, zero-extended.
     #[must_use]
     fn bits(self) -> u64;
-    /// The code whose bit pattern is the low bits of `bits`.
+    /// Returns the code with the low bits of `bits`.
     #[must_use]
     fn from_bits(bits: u64) -> Self;
 }
@@ -197,31 +201,34 @@ macro_rules! code {
 code!(i32, u32);
 code!(i64, u64);
 
-/// A lattice k·step, and when a value counts as represented by it. Codes are computed in the type
-/// that `T` is widened to.
+/// Lattice k·step, and the condition for a value to be on it. Codes are computed in the wide type
+/// of `T`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lattice<T: Float> {
     /// Spacing Δ.
     pub(crate) step: T::Wide,
     /// 1/Δ, rounded.
     pub(crate) inverse: T::Wide,
-    /// Largest |code| that one operand may have; negative: nothing is on the lattice.
+    /// Largest |code| of one operand; negative if no value is on the lattice.
     pub(crate) limit: T::Wide,
-    /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
-    /// monotonic, so a rounded difference below the bound proves the exact one is.
+    /// Strict upper limit of |x − decoded(x)|.
+    ///
+    /// The subtraction rounds, and rounding is monotonic. A rounded difference strictly below the
+    /// bound therefore proves that the exact difference is below it.
     pub(crate) bound: T::Wide,
-    /// What exceptions are multiplied by, and decoded codes that meet them:
-    /// 1, or the weight of an average's operands.
+    /// Factor for exceptions, and for decoded codes that are combined with them: 1, or the weight
+    /// of an average's operands.
     pub(crate) weight: T,
 }
 
 impl<T: Float> Lattice<T> {
-    /// Whether anything is on it.
+    /// Returns whether a value can be on the lattice.
     pub(crate) fn has_points(&self) -> bool {
         self.limit >= T::ZERO.widen()
     }
 
-    /// The lattice of values that have been multiplied by the weight. Codes are the same.
+    /// Returns the lattice of values that have been multiplied by the weight. The codes are the
+    /// same.
     pub(crate) fn of_partial_results(self) -> Self {
         let Self { step, inverse, limit, bound, weight } = self;
         let factor = weight.widen();
@@ -235,7 +242,7 @@ impl<T: Float> Lattice<T> {
     }
 }
 
-/// What decoding makes of a chunk: codes times `of_codes`, exceptions divided by `divisor`.
+/// Scaling in a decoder: codes are multiplied by `of_codes`, exceptions are divided by `divisor`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<T: Float> {
     of_codes: T::Wide,
@@ -243,8 +250,8 @@ pub(crate) struct Scale<T: Float> {
 }
 
 impl<T: Float> Scale<T> {
-    /// Sums of values on a lattice of this step, each divided by `divisor`; by 1 they keep the
-    /// weight that exceptions have.
+    /// Scaling of sums on a lattice of this step, each divided by `divisor`. If `divisor` is 1, the
+    /// results are weighted as exceptions are.
     pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
         let step = T::Wide::nearest(step);
         let of_codes = if divisor == 1 {
@@ -257,29 +264,29 @@ impl<T: Float> Scale<T> {
 }
 
 impl<T: Float> Scale<T> {
-    /// What codes are multiplied by.
+    /// Factor of codes.
     pub(crate) fn of_codes(&self) -> T::Wide {
         self.of_codes
     }
 
-    /// What exceptions are divided by.
+    /// Divisor of exceptions.
     pub(crate) fn divisor(&self) -> T::Wide {
         self.divisor
     }
 }
 
-/// Size of one encoded chunk, and its exceptions.
+/// Size of one encoded chunk, and statistics of its exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub(crate) n_bytes: usize,
-    /// Blocks that have some.
+    /// Number of blocks with exceptions.
     pub(crate) verbatim_blocks: u32,
     pub(crate) exceptions: u32,
 }
 
-/// The chunk kernels of one element type at one level.
+/// Table of the kernels of one element type at one level.
 ///
-/// Every destination must hold `max_chunk_len` bytes for the number of values.
+/// Every destination must have `max_chunk_len` bytes for the number of values.
 #[derive(Clone, Copy)]
 #[allow(clippy::type_complexity)]
 pub struct Kernels<T: Float> {
@@ -310,7 +317,7 @@ pub struct Kernels<T: Float> {
     scan: unsafe fn(&mut [[T::Code; BLOCK]], T::Code),
 }
 
-/// A kernel table's level is proven available: the only constructor checks it.
+/// Kernels of a level that this machine has: the only constructor checks it.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel<T: Float> {
     table: &'static Kernels<T>,
@@ -323,7 +330,7 @@ impl<T: Float> fmt::Debug for Kernel<T> {
 }
 
 impl<T: Float> Kernel<T> {
-    /// The kernels of `level`, or of the best level below it that the machine has.
+    /// Returns the kernels of `level`, or of the fastest level below it that the machine has.
     pub(crate) fn at(level: Level) -> Self {
         let usable = Level::available().filter(|&available| available <= level);
         Self { table: T::kernels(usable.last().unwrap_or(Level::Scalar)) }
@@ -333,7 +340,7 @@ impl<T: Float> Kernel<T> {
     #[inline]
     pub(crate) fn encode(self, src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) -> Encoded {
         check_chunk::<T>(src.len(), dst.len());
-        // SAFETY: the level is available (`at`); sizes were checked above.
+        // SAFETY: the level is available (see `at`); the sizes were checked above.
         unsafe { (self.table.encode)(src, lattice, dst) }
     }
 
@@ -351,7 +358,7 @@ impl<T: Float> Kernel<T> {
         unsafe { (self.table.decode)(src, scale, dst, stores) }
     }
 
-    /// Chunk ⊕ floats → chunk.
+    /// Folds this rank's input into a chunk. Writes the resulting chunk to `dst`.
     #[inline]
     pub(crate) fn fold(
         self,
@@ -367,7 +374,8 @@ impl<T: Float> Kernel<T> {
         unsafe { (self.table.fold)(op, src, local, lattice, dst) }
     }
 
-    /// Chunk ⊕ own values → chunk, decoded into their output too.
+    /// Folds this rank's input into a chunk. Writes the resulting chunk to `dst`, and decodes it
+    /// into the output of `values`.
     #[inline]
     pub(crate) fn fold_store(
         self,
@@ -388,12 +396,12 @@ impl<T: Float> Kernel<T> {
             }
             Values::Apart { local, output } => (local.as_ptr(), output.as_mut_ptr()),
         };
-        // SAFETY: as in `encode` and `decode`; the pointers come from slices of that length, both
-        // from one or each from its own.
+        // SAFETY: as in `encode` and `decode`; both pointers come from one slice of that length, or
+        // each from its own.
         unsafe { (self.table.fold_store)(op, src, local, lattice, dst, scale, output) }
     }
 
-    /// Chunk ⊕ chunk → chunk.
+    /// Combines two chunks. Writes the resulting chunk to `dst`.
     #[inline]
     pub(crate) fn combine(
         self,
@@ -410,14 +418,14 @@ impl<T: Float> Kernel<T> {
         unsafe { (self.table.combine)(paths, op, a, b, lattice, dst) }
     }
 
-    /// Smallest and largest finite value; (+MAX, −MAX) if there is none.
+    /// Returns the smallest and largest finite value; (+MAX, −MAX) if there is none.
     #[inline]
     pub(crate) fn value_range(self, src: &[T]) -> (T, T) {
-        // SAFETY: the level is available; any slice will do.
+        // SAFETY: the level is available; the kernel accepts any slice.
         unsafe { (self.table.value_range)(src) }
     }
 
-    /// acc ← acc + other, value by value, as [`op::sum`](crate::op::sum).
+    /// Adds `other` to `acc`, value by value, as [`op::sum`](crate::op::sum) does.
     #[inline]
     pub(crate) fn sum(self, acc: &mut [T], other: &[T]) {
         assert_eq!(acc.len(), other.len());
@@ -425,9 +433,11 @@ impl<T: Float> Kernel<T> {
         unsafe { (self.table.sum)(acc, other) }
     }
 
-    /// Writes the widths of blocks of codes, and the blocks to the front of `dst`, which has
-    /// [`packed_room`] for them; into how many bytes. If a code is before them, the difference of
-    /// each to the one before is written.
+    /// Packs blocks of codes to the front of `dst`, which must have [`packed_room`] bytes, and
+    /// writes the width of each block to `widths`. Returns the number of bytes written.
+    ///
+    /// With a code `before` the first one, it packs the difference of each code to the previous
+    /// code instead.
     #[inline]
     pub(crate) fn pack(
         self,
@@ -438,12 +448,14 @@ impl<T: Float> Kernel<T> {
     ) -> usize {
         assert_eq!(codes.len(), widths.len());
         assert!(dst.len() >= packed_room::<T>(codes.len()));
-        // SAFETY: the level is available; there is room.
+        // SAFETY: the level is available; the sizes were checked above.
         unsafe { (self.table.pack)(codes, before, widths, dst) }
     }
 
-    /// Inverse of [`pack`](Self::pack); of how many bytes. `None` if no writer wrote it. Vector
-    /// loads reach up to [`PAD`] bytes further, which must be there.
+    /// Unpacks what [`pack`](Self::pack) wrote. Returns the number of bytes read.
+    ///
+    /// Returns `None` if a width is invalid or `src` is too short. `src` must have [`PAD`] more
+    /// bytes, because vector loads reach past the blocks.
     #[inline]
     pub(crate) fn unpack(
         self,
@@ -457,12 +469,12 @@ impl<T: Float> Kernel<T> {
         if codes.len() != widths.len() || !are_widths || src.len() < n_bytes + PAD {
             return None;
         }
-        // SAFETY: the level is available; all bytes are there.
+        // SAFETY: the level is available; the widths and the length of `src` were checked above.
         unsafe { (self.table.unpack)(src, widths, before, codes) };
         Some(n_bytes)
     }
 
-    /// Makes each code the sum of those up to it and the one before all.
+    /// Replaces each code by the prefix sum up to it, starting from `before`.
     #[inline]
     pub(crate) fn scan(self, codes: &mut [[T::Code; BLOCK]], before: T::Code) {
         // SAFETY: the level is available.
@@ -477,7 +489,7 @@ fn check_chunk<T: Float>(n_values: usize, capacity: usize) {
 
 macro_rules! tables {
     ($float:ident, $scalar:ident, $avx2:ident, $avx512:ident) => {
-        /// The table for this type; the level must be available.
+        /// Kernel table for this type. The level must be available.
         pub(crate) fn $float(level: Level) -> &'static Kernels<$float> {
             match level {
                 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! That no layer of this crate calls upwards, by what its sources name.
+//! Test that no layer of this crate uses a layer above it, by the paths in its sources.
 
 use std::format;
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-/// All modules of the crate, from bottom to top. Each may name those on lines before its own, and
-/// none beside it.
+/// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
+/// but no other module of its own layer.
 const LAYERS: [&[&str]; 15] = [
     &["values", "wait", "variables", "threads", "transport"],
     &INTERDEPENDENT,
@@ -26,30 +26,30 @@ const LAYERS: [&[&str]; 15] = [
     &["shared", "compress", "inter_step", "instances"],
 ];
 
-/// These name each other: a type has its tables of kernels and its two-value functions, which are
-/// written once for all types.
+/// Modules of one layer that use each other: an element type refers to its kernel tables and its
+/// reductions, which are written once for all types.
 const INTERDEPENDENT: [&str; 3] = ["element", "op", "kernel"];
 
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// What is wrong with a path from one module to another.
+/// Describes what is wrong with a path from one module to another; `None` if it is allowed.
 fn violation(from: &str, to: &str) -> Option<String> {
     let Some(own) = layer(from) else { return Some(format!("{from} is in no layer")) };
     match layer(to) {
-        None => Some(format!("{to} is no module of a layer: name the one that has it")),
+        None => Some(format!("{to} is not a module in a layer; name the module that defines it")),
         Some(other) if from == to || other < own => None,
         Some(_) if [from, to].iter().all(|module| INTERDEPENDENT.contains(module)) => None,
         Some(_) => Some(format!("{from} may not use {to}")),
     }
 }
 
-/// The code of a source, line by line: without comments, and without items for tests and
-/// documentation only.
+/// Returns the numbered lines of a source, without comments and without items that are only for
+/// tests or documentation.
 fn code_lines(source: &str) -> Vec<(usize, &str)> {
     let mut code = Vec::new();
-    // Braces that are open in an item that is left out.
+    // Number of open braces in an item that is left out.
     let mut left_out = None;
     for (at, line) in source.lines().enumerate() {
         let line = line.split("//").next().unwrap_or_default();
@@ -67,8 +67,8 @@ fn code_lines(source: &str) -> Vec<(usize, &str)> {
     code
 }
 
-/// The paths in a source that begin at the crate's root: lines, and the module of each. `depth`:
-/// how many `super` lead there.
+/// Returns the paths in a source that begin at the crate's root, each as its line and its first
+/// module. `depth` is the number of `super` that lead to the root.
 fn crate_paths(source: &str, depth: usize) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     let to_root = "super::".repeat(depth);
@@ -79,7 +79,7 @@ fn crate_paths(source: &str, depth: usize) -> Vec<(usize, String)> {
                 let before = &line[..start];
                 let rest = &line[start + root.len()..];
                 let name: String = rest.chars().take_while(|&c| is_name(c)).collect();
-                // Not the end of another path, nor its beginning.
+                // The match must start a path.
                 let is_path = !before.ends_with(is_name) && !before.ends_with("::");
                 if is_path && name != "super" {
                     paths.push((at, name));
@@ -90,7 +90,7 @@ fn crate_paths(source: &str, depth: usize) -> Vec<(usize, String)> {
     paths
 }
 
-/// All sources below a folder but those of tests.
+/// Returns all sources below a folder, except tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let of_tests = ["tests", "tests.rs", "layers.rs", "lib.rs"];

@@ -1,16 +1,16 @@
-//! Who has what, and how an array is divided: shares of ranks, parts of a schedule, segments of a
-//! round.
+//! Division of an array into shares of ranks, parts of a schedule and segments of rounds.
 //!
-//! A schedule's parts are processed in *rounds*: in each round every part contributes one segment,
-//! the largest that fits a frame in the worst case. Shorter parts contribute empty segments in the
-//! last rounds, so that every rank sees the same sequence of messages whatever the count. Where no
-//! rank knows the lengths of all parts ([`Shares::Exchanged`]), a part has only the rounds that it
-//! needs, and one at least.
+//! The engine processes a schedule's parts in *rounds*. In each round, every part contributes one
+//! segment, at most as large as fits a frame in the worst case. Shorter parts contribute empty
+//! segments in the last rounds, so that every rank sees the same sequence of messages for any
+//! count. If no rank knows the lengths of all parts ([`Shares::Exchanged`]), a part has only the
+//! rounds that it needs, but at least one.
 //!
-//! Where a part must be a rank's share (reduce-scatter, all-gather, …) it is one contiguous block.
-//! An all-reduce is free to choose, and blocks of real fields compress unequally: the ring then
-//! moves at the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to
-//! the parts in turn, so that all parts weigh about the same in every round.
+//! If a part must be a rank's share (reduce-scatter, all-gather, …), it is one contiguous block. An
+//! all-reduce may choose its parts freely. Contiguous blocks of real fields compress unequally, and
+//! a ring moves at the pace of its largest message. [`Division::Interleaved`] therefore deals
+//! neighbouring segments to the parts in turn, so that all parts compress to about the same size in
+//! every round.
 
 use crate::bundle;
 use crate::codec::Sizes;
@@ -26,8 +26,10 @@ mod run;
 pub use crate::schedule::Division;
 pub use run::Run;
 
-/// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in
-/// rank order, the first `count % size` shares one value longer than the rest.
+/// Returns the share of rank `index` if `count` values are divided among `size` ranks.
+///
+/// Shares are contiguous and in rank order. The first `count % size` shares are one value longer
+/// than the others.
 #[must_use]
 pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
     let (base, extra) = (count / size, count % size);
@@ -36,14 +38,15 @@ pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
     start..start + base + (index < extra) as usize
 }
 
-/// The largest segment of which `n_parts` in a frame are sure to fit `capacity` bytes, in values.
+/// Returns the largest segment length, in values, for which `n_parts` segments always fit a frame
+/// of `capacity` bytes.
 ///
 /// # Errors
-/// [`Error::FrameTooSmall`] if not even one value of each fits a frame.
+/// [`Error::FrameTooSmall`] if not even segments of one value fit a frame.
 pub fn max_segment(codec: &Sizes, capacity: usize, n_parts: usize) -> Result<usize, Error> {
     let per_value = codec.bytes_per_value();
     let room = bundle::max_segment_bytes(n_parts, capacity.saturating_sub(HEADER_BYTES));
-    // Partial sums are kept in frames as floats, so those must fit as well.
+    // Frames may hold partial sums as floats, so the uncompressed values must fit as well.
     let fits = |n: usize| {
         n * per_value <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
     };
@@ -60,26 +63,27 @@ pub fn max_segment(codec: &Sizes, capacity: usize, n_parts: usize) -> Result<usi
     Ok(low)
 }
 
-/// How many values are whose.
+/// Division of the logical array among ranks or parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares<'a> {
-    /// So many, divided as evenly as can be ([`share`]). In an all-to-all, those of one rank.
+    /// Number of values, divided evenly ([`share`]). In an all-to-all, the number of values of one
+    /// rank.
     Even(usize),
-    /// The length of each rank's share.
+    /// Length of each rank's share.
     Given(&'a [usize]),
-    /// Where each array of a group ends, if several share frames: arrays are parts.
+    /// End of each array in a group call whose arrays share frames: each array is a part.
     Arrays(&'a [usize]),
-    /// In an all-to-all, what this rank sends to each, and what it receives from each.
+    /// Counts of an all-to-all, known only to this rank.
     Exchanged {
-        /// Values to each rank.
+        /// Number of values to each rank.
         send: &'a [usize],
-        /// Values from each rank.
+        /// Number of values from each rank.
         recv: &'a [usize],
     },
 }
 
 impl Shares<'_> {
-    /// Values in the logical array; 0 where no rank knows that.
+    /// Number of values in the logical array; 0 if no rank knows it.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -90,13 +94,13 @@ impl Shares<'_> {
         }
     }
 
-    /// Whether ranks know only their own lengths.
+    /// Returns whether each rank knows only its own lengths.
     #[must_use]
     pub const fn is_exchanged(&self) -> bool {
         matches!(self, Self::Exchanged { .. })
     }
 
-    /// Share `index` of `n`.
+    /// Returns share `index` of `n`.
     fn share(&self, n: usize, index: usize) -> Range<usize> {
         match self {
             Self::Even(count) => share(*count, n, index),
@@ -107,7 +111,7 @@ impl Shares<'_> {
         }
     }
 
-    /// How many values a rank has of this portion.
+    /// Number of values in a rank's portion.
     pub(crate) fn len(&self, portion: Portion, size: usize, rank: Rank) -> usize {
         match (portion, self) {
             (Portion::Nothing, _) => 0,
@@ -119,7 +123,7 @@ impl Shares<'_> {
         }
     }
 
-    /// Where a rank's own portion lies in a buffer that holds the whole array.
+    /// Returns the range of a rank's portion in a buffer that holds the whole array.
     pub(crate) fn within_whole(&self, portion: Portion, size: usize, rank: Rank) -> Range<usize> {
         match portion {
             Portion::Share => self.share(size, rank.index()),
@@ -127,7 +131,7 @@ impl Shares<'_> {
         }
     }
 
-    /// Length of the longest part that the rank knows of.
+    /// Length of the longest part that the rank knows.
     fn longest(&self, n_parts: usize, call: ProgramSpec) -> usize {
         let longest = |lens: &[usize]| lens.iter().copied().max().unwrap_or(0);
         match self {
@@ -145,78 +149,80 @@ impl Shares<'_> {
     }
 }
 
-/// Where the `index`th of things of these lengths lies.
+/// Returns the range of item `index` in a sequence of items of these lengths.
 fn range_of(lens: &[usize], index: usize) -> Range<usize> {
     let start = saturating_sum(&lens[..index.min(lens.len())]);
     start..start.saturating_add(lens.get(index).copied().unwrap_or(0))
 }
 
-/// Where the `index`th of things lies that end at `ends`.
+/// Returns the range of item `index` in a sequence of items that end at `ends`.
 fn range_between(ends: &[usize], index: usize) -> Range<usize> {
     let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     start..ends.get(index).copied().unwrap_or(start)
 }
 
-/// More than any buffer can have, if that is what a caller says.
+/// Returns the sum, or `usize::MAX` on overflow: a later check then finds that no buffer is so
+/// long.
 fn saturating_sum(lens: &[usize]) -> usize {
     lens.iter().fold(0, |sum, len| sum.saturating_add(*len))
 }
 
-/// What a step is about: so many values, and where they lie in the rank's own buffers, if it has
-/// them there.
+/// Values that a step moves in one round, and their positions in this rank's buffers.
+///
+/// A position is meaningful only if the buffer holds the segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Values.
+    /// Number of values.
     pub len: usize,
-    /// The first in the buffer of own values.
+    /// Position of the first value in the input.
     pub input: usize,
-    /// The first in the output.
+    /// Position of the first value in the output.
     pub output: usize,
 }
 
 impl Segment {
-    /// Where it lies among own values.
+    /// Range of the segment in the input.
     #[must_use]
     pub const fn in_input(&self) -> Range<usize> {
         self.input..self.input + self.len
     }
 
-    /// Where it lies in the output.
+    /// Range of the segment in the output.
     #[must_use]
     pub const fn in_output(&self) -> Range<usize> {
         self.output..self.output + self.len
     }
 }
 
-/// Which part of the logical array a rank's buffers hold.
+/// Section of the logical array that a rank's buffers hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// One buffer of the whole array for both, as calls in place have.
+    /// One buffer of the whole array, for input and output, as in calls in place.
     Whole,
-    /// Two, each of just what the rank has and gets.
+    /// Two buffers: the rank's input, and its output.
     Own,
-    /// One, of just what the rank has: nothing is stored.
+    /// One buffer: the rank's input. Nothing is stored.
     Input,
 }
 
-/// How an array is cut; the same on all ranks.
+/// Parameters of the division into segments; the same on all ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// Parts of the schedule.
+    /// Number of parts of the schedule.
     pub n_parts: usize,
-    /// How an all-reduce divides the array among them.
+    /// Rule by which an all-reduce divides the array into parts.
     pub division: Division,
-    /// Most values of a segment ([`max_segment`]).
+    /// Largest number of values in a segment ([`max_segment`]).
     pub max_segment: usize,
-    /// Lanes, which should all have something to do.
+    /// Number of lanes. Parts are divided so that all lanes have work.
     pub lanes: usize,
-    /// Chunks of the shortest segments into which parts are divided for the sake of lanes, where
-    /// frames hold longer ones ([`select::shortest`](crate::select::shortest)).
+    /// Shortest length, in chunks, of segments that are divided further to occupy all lanes
+    /// ([`select::shortest`](crate::select::shortest)).
     pub shortest: usize,
 }
 
-/// The division of one call's array into parts, and of parts into the segments of rounds, as one
-/// rank sees it.
+/// Division of a call's array into parts, and of parts into segments of rounds, as one rank sees
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout<'a> {
     call: ProgramSpec,
@@ -226,13 +232,13 @@ pub struct Layout<'a> {
     segment: usize,
     n_rounds: usize,
     division: Division,
-    /// Where the buffers begin in the logical array.
+    /// Positions in the logical array at which the buffers begin.
     input_start: usize,
     output_start: usize,
 }
 
 impl<'a> Layout<'a> {
-    /// The division that `rank` makes in a call.
+    /// Returns the division that `rank` uses in a call.
     #[must_use]
     pub fn new(
         call: ProgramSpec,
@@ -242,11 +248,11 @@ impl<'a> Layout<'a> {
         cut: Cut,
     ) -> Self {
         let Cut { n_parts, division, max_segment, lanes, shortest } = cut;
-        // Whole chunks encode best; short parts go in one frame anyway.
+        // Whole chunks compress best. Segments shorter than a chunk stay as they are.
         let max_segment =
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
         let longest = shares.longest(n_parts, call);
-        // Where ranks do not know each other's lengths, they cannot agree on anything better.
+        // Ranks that do not know each other's lengths can agree only on the largest segment.
         let segment = if shares.is_exchanged() {
             max_segment
         } else {
@@ -261,57 +267,59 @@ impl<'a> Layout<'a> {
         Self { call, rank, shares, n_parts, segment, n_rounds, division, input_start, output_start }
     }
 
-    /// The same division of equal shares.
+    /// Returns the same division with shares of another lifetime, which must be equal.
     #[cfg(feature = "alloc")]
     pub(crate) const fn of_shares<'s>(&self, shares: Shares<'s>) -> Layout<'s> {
         Layout { shares, ..*self }
     }
 
-    /// Rounds, at least one, so that even an empty call compares its parameters.
+    /// Number of rounds, at least one, so that even an empty call compares its parameters.
     #[must_use]
     pub const fn n_rounds(&self) -> usize {
         self.n_rounds
     }
 
-    /// Values of the longest segment.
+    /// Number of values in the longest segment.
     #[must_use]
     pub fn longest_segment(&self) -> usize {
         self.segment.min(self.shares.longest(self.n_parts, self.call))
     }
 
-    /// Whether nothing is sent of `part` in `round`, which is beyond its end. Where all ranks know
-    /// all lengths, they rather send the same sequence of messages whatever those are.
+    /// Returns whether ranks skip `part` in `round` because the part has ended.
+    ///
+    /// Ranks that know all lengths never skip: they send the same sequence of messages for any
+    /// lengths.
     #[must_use]
     pub fn skips(&self, part: Part, round: usize) -> bool {
         self.shares.is_exchanged() && round > 0 && self.segment(part, round).len == 0
     }
 
-    /// Values in the logical array; 0 where no rank knows that.
+    /// Number of values in the logical array; 0 if no rank knows it.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shares.count()
     }
 
-    /// The length of a part where each message says it, because no rank knows them all.
+    /// Returns the length of a part if messages must carry it, because no rank knows all lengths.
     #[must_use]
     pub fn told_len(&self, part: Part) -> Option<usize> {
         self.shares.is_exchanged().then(|| self.part(part).len)
     }
 
-    /// The length of the longest part, if all ranks know it and whole parts fit a frame.
+    /// Returns the length of the longest part, if all ranks know it and whole parts fit a frame.
     #[must_use]
     pub fn longest_short_part(&self) -> Option<usize> {
         let is_short = self.n_rounds == 1 && !self.shares.is_exchanged();
         is_short.then(|| self.shares.longest(self.n_parts, self.call))
     }
 
-    /// The segments of a step's parts in `round`.
+    /// Returns the segments of a step's parts in `round`.
     #[must_use]
     pub fn run(&self, step: &Step, round: usize) -> Run<'_> {
         Run::new(self, step, round)
     }
 
-    /// Where the segment of `part` in `round` lies.
+    /// Returns the segment of `part` in `round`.
     #[must_use]
     pub fn segment(&self, part: Part, round: usize) -> Segment {
         match self.division {
@@ -335,11 +343,11 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// All of a part that is a block.
+    /// Returns a whole part of a division into blocks.
     fn part(&self, part: Part) -> Segment {
         if self.call.collective != Collective::AllToAll {
             let block = self.shares.share(self.n_parts, part.index());
-            // A rank has places only for the parts that it has.
+            // Positions are meaningful only for parts that the buffers hold; others saturate to 0.
             let input = block.start.saturating_sub(self.input_start);
             let output = block.start.saturating_sub(self.output_start);
             return Segment { len: block.len(), input, output };
@@ -357,15 +365,18 @@ impl<'a> Layout<'a> {
                 let len = if source == self.rank { sent.len() } else { received.len() };
                 Segment { len, input: sent.start, output: received.start }
             }
-            // No collective has these.
+            // No all-to-all has these shares.
             Shares::Given(_) | Shares::Arrays(_) => Segment::default(),
         }
     }
 }
 
-/// The length of segments into which parts, of which `longest` is the longest, are divided: at most
-/// `max_segment`, all about equally long, and whole chunks where that is possible; as many as keep
-/// all lanes busy to the end, or fewer lanes, where they would get shorter than so many chunks.
+/// Returns the length of segments into which parts are divided; `longest` is the length of the
+/// longest part.
+///
+/// Segments have about equal lengths of at most `max_segment`, in whole chunks if possible. Their
+/// number is a multiple of `lanes`, so that all lanes are busy to the end. It is smaller if
+/// segments would otherwise be shorter than `shortest` chunks.
 fn even_segment(longest: usize, max_segment: usize, lanes: usize, shortest: usize) -> usize {
     let needed = longest.div_ceil(max_segment).max(1);
     let balanced = needed.next_multiple_of(lanes);

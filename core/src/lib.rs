@@ -1,53 +1,56 @@
 //! Foldwire: compression-accelerated collective communication.
 //!
-//! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce,
-//! all-to-all, scans) of floating-point values ([`Float`]: `f32`, `f64`, [`f16`](struct@f16),
+//! The collectives are all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce,
+//! all-to-all and scans. Floating-point values ([`Float`]: `f32`, `f64`, [`f16`](struct@f16),
 //! [`bf16`]) travel compressed, within an error bound that the caller sets, and are reduced without
-//! decompressing. Integers travel exactly ([`Element`] is any of both).
+//! decompressing. Integers travel exactly. [`Element`] covers both.
 //!
 //! A tour, from the caller down to the wire:
 //!
-//! - [`Communicator`] has the collectives; a [`Plan`] says how: a schedule × a pipeline × a codec,
-//!   and a [`Bound`].
-//! - `engine` runs any [`schedule`] through any [`pipeline`]: which part goes to which rank, and
-//!   where it is compressed, reduced and decompressed on its way.
-//! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction
-//!   set.
-//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, on arrays that they own or
-//!   borrow, and communicators of some of its ranks.
-//! - [`InterStep`] takes differences with the step before, for programs that send the same array in
-//!   each step.
+//! - [`Communicator`] has the collectives. A [`Plan`] selects a schedule, a pipeline, a codec and a
+//!   [`Bound`].
+//! - `engine` runs any [`schedule`] through any [`pipeline`]. The schedule determines which part
+//!   goes to which rank. The pipeline determines where it is compressed, reduced and decompressed.
+//! - [`codec`] turns values into bytes. [`kernel`] holds its inner loops, one level for each
+//!   instruction set.
+//! - `SharedCommunicator` (feature `alloc`) runs several calls at once, on owned or borrowed
+//!   arrays, and can be split into communicators of fewer ranks.
+//! - [`InterStep`] sends differences to the previous step, for programs that send the same array
+//!   in each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
-//! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
-//!   are crates of their own, such as `foldwire-threads`.
+//! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
+//!   and network. Backends are crates of their own, such as `foldwire-threads`.
 //!
 //! The crate is `no_std` and needs no allocator. With the feature `alloc`, `compress` and
-//! `decompress` turn arrays into bytes that say all about themselves.
+//! `decompress` convert arrays to self-describing bytes and back.
 //!
 //! # Memory
-//! For embedders: the most that is taken on x86-64. A test runs every call on stacks of this size.
+//! Upper limits for embedders, on x86-64. A test runs every call on stacks of this size.
 //!
-//! | what | types of up to 32 bits | of 64 bits |
+//! | memory | types of up to 32 bits | types of 64 bits |
 //! |---|---|---|
 //! | stack of a call, blocking or polled, or of a shrink; release build | 56 KiB | 88 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |
-//! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 384 KiB | 720 KiB |
-//! | [`Operation`]; on the heap, if any, all but 512 bytes | 2 KiB | 2 KiB |
-//! | [`Communicator`], without its transport; 3 KiB on the heap, if any | 7 KiB | 7 KiB |
+//! | stack of a call with `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 384 KiB | 720 KiB |
+//! | [`Operation`]; all but 512 bytes are on the heap, if there is one | 2 KiB | 2 KiB |
+//! | [`Communicator`], without its transport; 3 KiB are on the heap, if there is one | 7 KiB | 7 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |
 //!
-//! The stack includes what a blocking call keeps there, its [`Operation`] among it, and what the
-//! transport between threads takes; that of a transport with larger needs comes on top. The most of
-//! it is two chunks of 4096 values, which frames are combined through by [`Op::Prod`] and
-//! [`Op::User`]; where other operations need a chunk, it is one. These two have four chunks of
-//! codes, and one or two of other values, for each payload that they read or write; combining reads
-//! two and writes one. Frames are the transport's: each lane of [`Config::lanes`] holds up to
-//! [`FRAMES_PER_LANE`](transport::FRAMES_PER_LANE), of
-//! [`frame_capacity`](Transport::frame_capacity) bytes. The other [`threads`] that compute, if any,
-//! need stacks, too.
+//! The stack figures include a blocking call's [`Operation`] and the needs of the transport between
+//! threads. A transport that needs more stack adds the difference.
+//!
+//! Most of the stack holds chunks of 4096 values. [`Op::Prod`] and [`Op::User`] combine frames
+//! through two chunks; other operations need at most one. `dense` and `fz-nd` use four chunks of
+//! codes, and one or two chunks of other values, for each payload that they read or write.
+//! Combining reads two payloads and writes one.
+//!
+//! The transport owns the frames: each lane of [`Config::lanes`] holds up to
+//! [`FRAMES_PER_LANE`](transport::FRAMES_PER_LANE) frames of
+//! [`frame_capacity`](Transport::frame_capacity) bytes. Additional [`threads`] that compute for a
+//! rank need stacks, too.
 //!
 //! # Examples
-//! The caller's side, whatever the transport:
+//! An average over all ranks, on any transport:
 //! ```
 //! use foldwire::{Bound, Communicator, Error, Op, Plan, Report, transport::Transport};
 //!

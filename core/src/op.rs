@@ -1,33 +1,35 @@
-//! Reduction operations and the one definition of what each does to two values.
+//! Reduction operations, and the definition of each on two values.
 //!
-//! Every result must be the same bits whichever operand comes first, so that ranks which combine in
-//! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum
-//! order −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
+//! Swapping the operands must not change a bit of the result, so that ranks that combine in
+//! different orders agree. Therefore a sum or product that is NaN becomes the canonical NaN.
+//! Minimum and maximum order −0 below +0 and return NaN if an operand is NaN (IEEE 754-2019
+//! `minimum` and `maximum`).
 
 use crate::element::{Element, Float, sealed::Wide};
 use crate::kernel::{Kernel, Level};
 use core::fmt;
 
-/// How values of different ranks are combined.
+/// Operation that combines values of different ranks.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Op<'a, T> {
-    /// Σ xᵢ; of integers modulo 2^bits.
+    /// Sum Σ xᵢ; modulo 2^bits for integers.
     Sum,
-    /// Σ xᵢ / n; not of integers.
+    /// Average Σ xᵢ / n; not for integers.
     Avg,
-    /// The smallest value; NaN if any is NaN.
+    /// Smallest value; NaN if any value is NaN.
     Min,
-    /// The largest value; NaN if any is NaN.
+    /// Largest value; NaN if any value is NaN.
     Max,
-    /// Π xᵢ; of integers modulo 2^bits. Not linear, so codecs decompress, multiply and compress.
+    /// Product Π xᵢ; modulo 2^bits for integers. Products are not linear, so codecs decompress,
+    /// multiply and compress.
     Prod,
-    /// Your own operation on two values. It must be commutative bit for bit and associative up to
-    /// rounding. Codecs decompress, operate and compress.
+    /// User-defined operation on two values. It must be commutative bit for bit, and associative up
+    /// to rounding. Codecs decompress, apply it and compress.
     User(&'a (dyn Fn(T, T) -> T + Sync)),
 }
 
-/// [`Op`] without the closure: what a frame carries and what integer kernels can do.
+/// Kind of an [`Op`], as encoded in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -49,7 +51,7 @@ pub enum OpCode {
 }
 
 impl OpCode {
-    /// The operation with this wire code.
+    /// Returns the operation with this code in a frame.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -64,7 +66,7 @@ impl OpCode {
         })
     }
 
-    /// The name in lower case.
+    /// Name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,10 +81,11 @@ impl OpCode {
     }
 }
 
-/// What operands of an average of `n_operands` are multiplied by before they are added: 2^−(⌈log₂
-/// n⌉ + 1), 1 for a single one. No sum of them overflows, rounding included, so an average of
-/// finite values is finite; and being a power of two, it changes no bit of a result unless
-/// something underflows.
+/// Weight of each operand of an average: 2^−(⌈log₂ n⌉ + 1), or 1 for a single operand.
+///
+/// Operands are multiplied by it before they are added. No sum of weighted operands overflows,
+/// rounding included, so an average of finite values is finite. As a power of two, the weight
+/// changes no bit of a result unless something underflows.
 pub(crate) fn weight<T: Float>(n_operands: u32) -> T {
     let doublings = match n_operands {
         0 | 1 => 0,
@@ -91,26 +94,27 @@ pub(crate) fn weight<T: Float>(n_operands: u32) -> T {
     T::from_f64(libm::ldexp(1.0, -(doublings as i32)))
 }
 
-/// An operand by its weight.
+/// Returns an operand times its weight.
 #[inline(always)]
 pub(crate) fn weighted<T: Float>(x: T, weight: T) -> T {
     T::narrow(x.widen() * weight.widen())
 }
 
-/// What `divisor` operands of this weight add up to is divided by to get their average; 1 if
-/// nothing is to be divided.
+/// Returns the number that converts a sum of `divisor` weighted operands to their average; 1 if
+/// `divisor` is 1.
 pub(crate) fn divisor_of_sums<T: Float>(divisor: u32, weight: T) -> T::Wide {
     if divisor == 1 { T::Wide::ONE } else { T::Wide::nearest(divisor.into()) * weight.widen() }
 }
 
-/// Makes averages of sums; a divisor of 1 leaves the values as they are.
+/// Divides sums to get averages. A divisor of 1 leaves the values unchanged.
 pub(crate) fn divide<T: Float>(values: &mut [T], divisor: T::Wide) {
     if divisor != T::Wide::ONE {
         values.iter_mut().for_each(|x| *x = quotient(*x, divisor));
     }
 }
 
-/// sum / divisor, finite if the sum is: rounding alone can take an average past the largest value.
+/// Returns sum / divisor, finite if the sum is finite: rounding alone could take an average past
+/// the largest value.
 #[inline(always)]
 pub(crate) fn quotient<T: Float>(sum: T, divisor: T::Wide) -> T {
     let (sum, max) = (sum.widen(), T::MAX.widen());
@@ -129,7 +133,7 @@ pub(crate) fn weigh<T: Element>(values: &mut [T], weight: T) {
     }
 }
 
-/// An operation on lattice codes.
+/// Operation on lattice codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatticeOp {
     Sum,
@@ -138,7 +142,7 @@ pub(crate) enum LatticeOp {
 }
 
 impl<T> Op<'_, T> {
-    /// The operation's code in a frame.
+    /// Code of the operation in a frame.
     #[must_use]
     pub const fn code(&self) -> OpCode {
         match self {
@@ -151,7 +155,7 @@ impl<T> Op<'_, T> {
         }
     }
 
-    /// The operation on integer codes, if there is one: `Sum`, `Avg`, `Min` and `Max`.
+    /// Returns the operation on lattice codes. Only `Sum`, `Avg`, `Min` and `Max` have one.
     #[must_use]
     pub(crate) const fn on_lattice(&self) -> Option<LatticeOp> {
         match self {
@@ -169,22 +173,22 @@ impl<T> fmt::Debug for Op<'_, T> {
     }
 }
 
-/// a + b, NaN canonical.
+/// Returns a + b, with the canonical NaN.
 #[inline(always)]
 pub(crate) fn sum<T: Float>(a: T, b: T) -> T {
     canonical(a.widen() + b.widen())
 }
 
-/// acc ← acc + other, value by value.
+/// Adds `other` to `acc`, value by value.
 pub(crate) fn add_all<T: Float>(acc: &mut [T], other: &[T]) {
-    // Compilers make vectors of the loop below, but not of conversions that processors have.
+    // Compilers vectorize the loop below, but do not use the processors' 16-bit conversions.
     if T::IS_NARROW {
         return Kernel::at(Level::best()).sum(acc, other);
     }
     acc.iter_mut().zip(other).for_each(|(a, &b)| *a = sum(*a, b));
 }
 
-/// a · b, NaN canonical.
+/// Returns a · b, with the canonical NaN.
 #[inline(always)]
 pub(crate) fn product<T: Float>(a: T, b: T) -> T {
     canonical(a.widen() * b.widen())
@@ -196,7 +200,7 @@ fn canonical<T: Float>(x: T::Wide) -> T {
     if x == x { T::narrow(x) } else { T::QUIET_NAN }
 }
 
-/// The smaller value; −0 < +0; NaN if either is NaN.
+/// Returns the smaller value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
 pub(crate) fn minimum<T: Float>(a: T, b: T) -> T {
     let (x, y) = (a.widen(), b.widen());
@@ -209,7 +213,7 @@ pub(crate) fn minimum<T: Float>(a: T, b: T) -> T {
     }
 }
 
-/// The larger value; −0 < +0; NaN if either is NaN.
+/// Returns the larger value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
 pub(crate) fn maximum<T: Float>(a: T, b: T) -> T {
     let (x, y) = (a.widen(), b.widen());
@@ -222,8 +226,8 @@ pub(crate) fn maximum<T: Float>(a: T, b: T) -> T {
     }
 }
 
-/// Expands `$body` once for each operation with `$f` bound to its two-value function, so that the
-/// loop in `$body` is compiled (and vectorised) for each.
+/// Expands `$body` once for each operation, with `$f` bound to its function on two values, so that
+/// the compiler vectorizes the loop in `$body` for each.
 macro_rules! with_op {
     ($op:expr, |$f:ident| $body:expr) => {
         match $op {
@@ -270,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Whatever its sign, its payload, or who made it.
+    /// Checks results for NaN operands of any sign and payload, and NaN from invalid operations.
     fn are_canonical<T: Float>(nans: [T; 3]) {
         let [zero, one, infinity] = [0.0, 1.0, f64::INFINITY].map(T::from_f64);
         let negative = T::from_f64(f64::NEG_INFINITY);
@@ -282,7 +286,7 @@ mod tests {
                 }
             }
         }
-        // Processors make a NaN with a sign of these.
+        // x86 processors return a NaN with the sign bit set for these.
         for [a, b] in [[zero, infinity], [infinity, zero], [zero, negative], [negative, zero]] {
             assert!(is_canonical(product(a, b)));
         }

@@ -1,24 +1,24 @@
-//! Rounding own values to the lattice before a call moves them: without bias, and with what
-//! earlier calls lost added first.
+//! Unbiased rounding and error feedback: a pass over this rank's input before a call sends it.
 //!
-//! Codecs round to the nearest point of the lattice. That is deterministic, so a value that is
-//! always a third of a step comes back as 0 in every step of a training, and its sum never grows.
-//! Two remedies need a pass of their own over the caller's values, after the ranks have agreed on
-//! the lattice and before the first is encoded:
+//! Codecs round to the nearest point of the lattice. That is deterministic: a value that is always
+//! a third of a lattice step comes back as 0 in every step of a training, and its sum never grows.
+//! There are two remedies. Both need a pass over the input, after the ranks have agreed on the
+//! lattice and before the first value is encoded:
 //!
-//! - *Unbiased* (stochastic) rounding takes one of the two points beside a value x, the upper one
-//!   with probability (x − lower) / (upper − lower), so that the mean of many is x. An error is
-//!   below one step then, not half of one, so the lattice of a bound is half as coarse.
-//! - *Error feedback* adds what rounding lost to the value of the next call.
+//! - *Unbiased* (stochastic) rounding chooses one of the two points next to a value x. It chooses
+//!   the upper one with probability (x − lower) / (upper − lower), so that the mean over many calls
+//!   is x. The error is then below one step instead of half a step, so a bound gives a lattice that
+//!   is half as coarse.
+//! - *Error feedback* adds the rounding error to the value in the next call.
 //!
-//! What comes out are points of the lattice, which every codec with a lattice encodes exactly, so
-//! nothing else in the engine knows of it. Values on no lattice (NaN, infinities, what is far too
-//! large) stay as they are.
+//! The results are points of the lattice, which every codec with a lattice encodes exactly. The
+//! rest of the engine is therefore unchanged. Values that are on no lattice (NaN, infinities,
+//! values far too large) stay as they are.
 //!
-//! Random numbers are a function of seed, rank and place: the same at any level, for any number of
-//! threads, and again.
+//! Random numbers are a function of seed, rank and position. They are the same at any level, for
+//! any number of threads, and if a call is repeated.
 //!
-//! Cost: one pass over this rank's values, as plain loops compiled for each level.
+//! Cost: one pass over this rank's input, as plain loops compiled for each level.
 //!
 //! Sources: D. Alistarh et al., "QSGD: Communication-efficient SGD via gradient quantization and
 //! encoding" (NeurIPS 2017); F. Seide et al., "1-bit stochastic gradient descent" (Interspeech
@@ -42,8 +42,10 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use random::Unit;
 
 impl Rounding {
-    /// As the array at this place of a group call is rounded: by a seed of its own, so that arrays
-    /// do not share their random numbers. The first has the seed given.
+    /// Returns the rounding of the array at index `at` of a group call.
+    ///
+    /// Each array has its own seed, so that arrays do not share random numbers. The first array has
+    /// the given seed.
     #[must_use]
     pub const fn of_array(self, at: usize) -> Self {
         match self {
@@ -55,7 +57,9 @@ impl Rounding {
     }
 }
 
-/// What a codec loses by a plan: nothing, to the points of a lattice, or otherwise.
+/// Returns whether values are rounded to a lattice under this plan.
+///
+/// Fails if the codec loses precision without a lattice.
 fn is_lossy(plan: &Plan) -> Result<bool, Error> {
     match plan.codec.loss() {
         Loss::None => Ok(false),
@@ -65,7 +69,8 @@ fn is_lossy(plan: &Plan) -> Result<bool, Error> {
     }
 }
 
-/// Whether a call by this plan begins with a pass over its values; what is wrong if it cannot.
+/// Returns whether a call with this plan begins with a pass over its input. Fails if it needs a
+/// pass but cannot have one.
 pub(crate) fn begins_with_pass(
     plan: &Plan,
     collective: Collective,
@@ -79,7 +84,7 @@ pub(crate) fn begins_with_pass(
     if is_lossy && keeps_feedback && plan.scope == Scope::Result {
         return Err(Error::FeedbackOnResult);
     }
-    // Where rounded values go.
+    // The pass needs a buffer for the rounded values.
     let has_room = match collective {
         Collective::AllReduce | Collective::AllGather => window != Window::Input,
         Collective::ReduceScatter => window == Window::Whole,
@@ -91,7 +96,7 @@ pub(crate) fn begins_with_pass(
     Ok(is_lossy || keeps_feedback)
 }
 
-/// Refuses unbiased rounding where nothing can be rounded first: in messages and prepared calls.
+/// Refuses unbiased rounding in messages and prepared calls, which cannot begin with a pass.
 pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
     if plan.rounding.is_unbiased() && is_lossy(plan)? {
         return Err(Error::NoRoomToRound);
@@ -99,11 +104,11 @@ pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// The pass over a rank's values that a call begins with.
+/// Rounding pass over a rank's input at the beginning of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundingPass {
     quantum: Quantum,
-    /// Of unbiased rounding: what the keys of chunks are made of.
+    /// Random stream from which the keys of chunks are derived; `None` for nearest rounding.
     stream: Option<u64>,
 }
 
@@ -116,8 +121,10 @@ impl RoundingPass {
         Self { quantum, stream }
     }
 
-    /// Rounds values, which are taken from elsewhere first if they are there. What is kept of each
-    /// is added before, and becomes what this loses.
+    /// Rounds `values` in place, after copying them from `from`, if given.
+    ///
+    /// With `residues`, each value's residue is added before rounding, and becomes the new rounding
+    /// error.
     pub(crate) fn run<T: Element>(
         &self,
         from: Option<&[T]>,
@@ -129,8 +136,8 @@ impl RoundingPass {
         self.run_on_bytes(T::DTYPE, from, values, residues.map(cast_slice_mut), level);
     }
 
-    /// The same on values of a type that is data, so that it is compiled here. Integers are exact:
-    /// nothing is added to them, and nothing is lost.
+    /// Does the work of [`run`](Self::run) for values as bytes, so that the loops are compiled in
+    /// this crate. Integers are exact: they are only copied.
     fn run_on_bytes(
         &self,
         dtype: DType,
@@ -182,23 +189,23 @@ impl RoundingPass {
                     let task = RoundedChunk::<T, false, true> { points, key: 0, values, residues };
                     at_level::run(level, task);
                 }
-                // The codec does that.
+                // The codec rounds to nearest itself.
                 (None, None) => {}
             }
         }
     }
 }
 
-/// The points q·step of a lattice, and how far from a value they may be.
+/// Points q·step of a lattice, and their largest distance from a value.
 #[derive(Clone, Copy)]
 struct RoundedPoints<T: Float> {
     step: T::Wide,
     inverse: T::Wide,
-    /// Largest |q|; negative where every value is exact.
+    /// Largest |q|; negative if every value is exact.
     limit: T::Wide,
-    /// What errors must be below.
+    /// Strict upper limit of errors.
     bound: T::Wide,
-    /// Largest point.
+    /// Largest magnitude of a point.
     max: T::Wide,
 }
 
@@ -210,25 +217,25 @@ impl<T: Float> RoundedPoints<T> {
             return Self { step: one, inverse: one, limit, bound: one, max };
         }
         let (step, bound) = (T::Wide::nearest(quantum.step()), quantum.limit_of_errors::<T>());
-        // One step in place of half of one; doubling is exact.
+        // Unbiased errors reach one step instead of half a step. Doubling is exact.
         let bound = if is_unbiased { bound + bound } else { bound };
         let limit = T::Wide::nearest(T::MAX_CODE);
         Self { step, inverse: one / step, limit, bound, max }
     }
 
-    /// q of the nearest point, but for rounding of x/step.
+    /// Returns the code q of the nearest point, up to rounding of x/step.
     #[inline(always)]
     fn code(&self, x: T::Wide) -> T::Wide {
         (x * self.inverse + T::Wide::ROUNDER) - T::Wide::ROUNDER
     }
 
-    /// Whether a point may stand for a value. Of NaN none.
+    /// Returns whether a point may represent a value. NaN has no such point.
     #[inline(always)]
     fn is_within(&self, x: T::Wide, point: T::Wide) -> bool {
         ((x - point).abs() < self.bound) & (point.abs() <= self.max)
     }
 
-    /// The nearest point, or the value itself if that is none of the lattice's.
+    /// Returns the nearest point, or the value itself if it is not on the lattice.
     #[inline(always)]
     fn nearest(&self, x: T::Wide) -> T::Wide {
         let code = self.code(x);
@@ -236,8 +243,8 @@ impl<T: Float> RoundedPoints<T> {
         if (code.abs() <= self.limit) & self.is_within(x, point) { point } else { x }
     }
 
-    /// The next code from `code` towards x; what x is from its point, and from there to the next
-    /// one's.
+    /// Returns the next code from `code` towards x, the distance from the point of `code` to x, and
+    /// the distance between the two points.
     #[inline(always)]
     fn neighbour(&self, code: T::Wide, x: T::Wide) -> (T::Wide, T::Wide, T::Wide) {
         let point = code * self.step;
@@ -247,13 +254,15 @@ impl<T: Float> RoundedPoints<T> {
         (next, off.abs(), (next * self.step - point).abs())
     }
 
-    /// One of the two points beside a value by a number between 0 and 1, the nearest if the other
-    /// may not be, or the value itself if it is none of the lattice's.
+    /// Returns one of the two points next to x, chosen by `unit`, a random number between 0 and 1.
+    ///
+    /// Returns the nearer point if the other may not represent x, and x itself if x is not on the
+    /// lattice.
     #[inline(always)]
     fn unbiased(&self, x: T::Wide, unit: T::Wide) -> T::Wide {
         let first = self.code(x);
         let (next, off, width) = self.neighbour(first, x);
-        // Where codes are large, x/step may be rounded past the next point.
+        // If codes are large, x/step may be rounded past the next point.
         let code = if off < width { first } else { next };
         let (next, off, width) = self.neighbour(code, x);
         let (near, far) = (code * self.step, next * self.step);
@@ -264,12 +273,12 @@ impl<T: Float> RoundedPoints<T> {
     }
 }
 
-/// A chunk of values, rounded where they are.
+/// Task that rounds a chunk of values in place.
 struct RoundedChunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
     points: RoundedPoints<T>,
     key: u64,
     values: &'a mut [T],
-    /// As many, or none.
+    /// One residue for each value, or none.
     residues: &'a mut [T::Wide],
 }
 
@@ -300,7 +309,8 @@ impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool> at_level::
                 let x = own.widen() + kept;
                 let sent = T::narrow(self.round(x, at));
                 let lost = x - sent.widen();
-                // Neither of a NaN nor beyond the largest value: those go as they are.
+                // NaN and values beyond the largest one have no rounding error: they stay as they
+                // are.
                 let is_finite = lost.abs() <= T::Wide::MAX;
                 self.values[at] = if is_finite { sent } else { own };
                 let kept = if kept.abs() <= T::Wide::MAX { kept } else { zero };

@@ -1,36 +1,40 @@
-//! Threads that help a rank compute: whose they are, and how many.
+//! Threads that help a rank compute.
 //!
-//! A codec call on many chunks is divided into runs of chunks, which are the same bytes whoever
-//! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32
-//! 768 values) gain; of fz-light, which is done with one sooner than threads wake up, those of 48
-//! or more. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
+//! A codec call on many chunks is divided into runs of 8 chunks, which several threads process.
+//! The bytes do not depend on the thread that writes them. A run takes about 20 µs, so arrays or
+//! frames of more than one run (32 768 values) gain. The codec fz-light finishes a run sooner than
+//! threads wake up; it gains from 48 chunks on.
+//!
+//! This crate keeps no threads of its own: they belong to `rayon` or to the caller ([`Workers`]).
 
 use core::fmt;
 
-/// Threads of the caller's, for a program that has a pool of its own.
+/// Thread pool of the caller, for a program that has its own.
 ///
 /// # Examples
 /// ```
 /// use foldwire::Config;
 /// use foldwire::threads::{Scoped, Threads, Workers};
 ///
-/// // Two threads, started for each call that is long enough.
+/// // Two threads, started anew for each call that is long enough.
 /// static WORKERS: Scoped = Scoped(2);
 /// let config = Config::default().with_threads(Threads::of(&WORKERS));
 /// assert_eq!(config.threads.n_threads(), 2);
 /// ```
 #[cfg(feature = "std")]
 pub trait Workers: Sync {
-    /// How many threads there are, the one that calls included.
+    /// Number of threads, including the calling thread.
     fn n_threads(&self) -> usize;
 
-    /// Calls `task` once for each number below `n_tasks`, on any threads, and returns when all
-    /// calls have.
+    /// Calls `task` once for each number below `n_tasks`, on any threads. Returns after all these
+    /// calls have returned.
     fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync));
 }
 
-/// So many threads, the caller's included, started for each piece of work and ended with it. It
-/// costs tens of microseconds each time; a pool costs less.
+/// Number of threads, including the calling thread, that are started for each piece of work and
+/// end with it.
+///
+/// Starting them costs tens of microseconds each time; a pool costs less.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub struct Scoped(pub usize);
@@ -52,14 +56,14 @@ impl Workers for Scoped {
     }
 }
 
-/// The number of the next task.
+/// Counter that hands out the number of the next task.
 #[cfg(feature = "std")]
 #[derive(Default)]
 struct NextTask(core::sync::atomic::AtomicUsize);
 
 #[cfg(feature = "std")]
 impl NextTask {
-    /// Does tasks until there are none left.
+    /// Runs tasks until none are left.
     fn work(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         loop {
             let i = self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
@@ -71,15 +75,14 @@ impl NextTask {
     }
 }
 
-/// Who computes for a rank.
+/// Threads that compute for a rank.
 ///
-/// The default is the thread that calls, alone; with the feature `rayon`, the threads of its pool.
+/// The default is only the calling thread; with the feature `rayon`, all threads of rayon's pool.
 #[derive(Clone, Copy)]
 pub struct Threads {
     kind: ThreadsKind,
-    /// No more than so many.
     max_threads: u16,
-    /// What has fewer values is not shared.
+    /// Arrays of fewer values are not divided among threads.
     min_values: u32,
 }
 
@@ -92,14 +95,16 @@ enum ThreadsKind {
     Rayon(usize),
 }
 
-/// Whether both are one. Workers without data may all have the same address, so that their tables
-/// of functions count as well; of those one may have several, and so not be found to be itself.
+/// Returns whether both are the same pool.
+///
+/// Zero-sized workers may share an address, so the comparison includes the vtables. The compiler
+/// may duplicate a vtable, so a pool can compare as different from itself.
 #[cfg(feature = "std")]
 fn is_same(a: &'static dyn Workers, b: &'static dyn Workers) -> bool {
     core::ptr::eq(a, b)
 }
 
-/// Equal are those of the same pool, to the same limits.
+/// Threads are equal if they have the same pool and the same limits.
 impl PartialEq for Threads {
     fn eq(&self, other: &Self) -> bool {
         let same_kind = match (self.kind, other.kind) {
@@ -116,46 +121,48 @@ impl PartialEq for Threads {
 }
 
 impl Threads {
-    /// The thread that calls, alone.
+    /// Only the calling thread.
     pub const ONE: Self = Self::new(ThreadsKind::One);
 
     const fn new(kind: ThreadsKind) -> Self {
         Self { kind, max_threads: u16::MAX, min_values: 0 }
     }
 
-    /// These.
+    /// Uses the threads of the caller's pool.
     #[cfg(feature = "std")]
     #[must_use]
     pub const fn of(workers: &'static dyn Workers) -> Self {
         Self::new(ThreadsKind::Of(workers))
     }
 
-    /// At most so many of the threads of rayon's pool that the caller is in, or of the global one;
-    /// 0 for all of them.
+    /// Uses at most `n_threads` threads of the rayon pool that the caller runs in, or else of the
+    /// global pool; 0 means all of them.
     #[cfg(feature = "rayon")]
     #[must_use]
     pub const fn rayon(n_threads: usize) -> Self {
         Self::new(ThreadsKind::Rayon(n_threads))
     }
 
-    /// At most so many of them, the one that calls included, and at least that one.
+    /// Limits the number of threads, including the calling thread. A limit of 0 counts as 1.
     #[must_use]
     pub fn at_most(self, n_threads: usize) -> Self {
         let n_threads = u16::try_from(n_threads.max(1)).unwrap_or(u16::MAX);
         Self { max_threads: self.max_threads.min(n_threads), ..self }
     }
 
-    /// For so many values or more; what has fewer is the caller's thread's alone.
+    /// Uses these threads only for arrays of `n_values` or more. The calling thread processes
+    /// shorter arrays alone.
     pub(crate) const fn from(self, n_values: u32) -> Self {
         Self { min_values: n_values, ..self }
     }
 
-    /// Whether it is the thread that calls, alone. (To count rayon's threads starts them.)
+    /// Returns whether only the calling thread computes. Unlike [`n_threads`](Self::n_threads), it
+    /// does not start rayon's pool.
     pub(crate) const fn is_one(self) -> bool {
         matches!(self.kind, ThreadsKind::One)
     }
 
-    /// How many there are, the one that calls included.
+    /// Number of threads, including the calling thread.
     #[must_use]
     pub fn n_threads(self) -> usize {
         let n_threads = match self.kind {
@@ -170,7 +177,7 @@ impl Threads {
         n_threads.min(self.max_threads.into())
     }
 
-    /// How many share so many values.
+    /// Number of threads for an array of `n_values`.
     pub(crate) fn n_for(self, n_values: usize) -> usize {
         if n_values < self.min_values as usize { 1 } else { self.n_threads() }
     }
@@ -194,7 +201,7 @@ impl Threads {
     }
 }
 
-/// Cores that this process may use; no limit where nobody can tell.
+/// Number of cores that this process may use; `usize::MAX` if unknown.
 pub(crate) fn n_cores() -> usize {
     #[cfg(feature = "std")]
     {

@@ -1,27 +1,27 @@
-//! A rank's values in a step that folds them into a frame and stores what comes out.
+//! Input and output buffers of a step that folds a rank's input into a frame and stores the result.
 
-/// Own values, and room for as many results.
+/// Input of this rank, and a buffer for the results.
 #[derive(Debug)]
 pub enum Values<'a, T> {
-    /// Results overwrite own values.
+    /// One buffer: results overwrite the input.
     InPlace(&'a mut [T]),
-    /// Results go elsewhere.
+    /// Two buffers.
     Apart {
-        /// Own values.
+        /// Input of this rank.
         local: &'a [T],
-        /// Room for results.
+        /// Buffer for the results.
         output: &'a mut [T],
     },
 }
 
 impl<'a, T> Values<'a, T> {
-    /// Own values without room for results.
+    /// Input without a buffer for results.
     #[must_use]
     pub const fn unstored(local: &'a [T]) -> Self {
         Self::Apart { local, output: &mut [] }
     }
 
-    /// Own values (in place: until results are stored).
+    /// Input of this rank. If results are stored in place, it is valid only until then.
     #[must_use]
     pub fn local(&self) -> &[T] {
         match self {
@@ -30,7 +30,7 @@ impl<'a, T> Values<'a, T> {
         }
     }
 
-    /// Where results go.
+    /// Buffer for the results.
     pub fn output(&mut self) -> &mut [T] {
         match self {
             Self::InPlace(values) => values,
@@ -38,7 +38,7 @@ impl<'a, T> Values<'a, T> {
         }
     }
 
-    /// The first `n_values`, or all if there are fewer, and the rest.
+    /// Splits both buffers after `n_values`, or at their end if they are shorter.
     #[must_use]
     pub fn split(self, n_values: usize) -> (Self, Self) {
         match self {

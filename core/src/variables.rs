@@ -1,17 +1,17 @@
-//! Names of environment variables: all that some part of Foldwire reads.
+//! Names of all environment variables that a part of Foldwire reads.
 //!
-//! A variable whose name is written wrongly is one that nobody reads, and a setting that nobody
-//! keeps. Each door may say so, by one list.
+//! A misspelled variable has no effect, and nothing would show it. Programs and bindings use this
+//! list to warn about unknown names.
 
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The beginning of all names.
+/// Prefix of all names.
 const PREFIX: &str = "FOLDWIRE_";
 
-/// The names without their beginning, in the order of the alphabet.
+/// Known names without the prefix, in alphabetical order.
 pub const KNOWN: [&str; 33] = [
     "ADDRESS",
     "BOUND",
@@ -48,12 +48,12 @@ pub const KNOWN: [&str; 33] = [
     "UPDATE_HEADER",
 ];
 
-/// A variable that nothing reads.
+/// Variable with the prefix of Foldwire that nothing reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// The known name that it is most like, without its beginning, if it is much like one.
+    /// Most similar known name, without the prefix, if one is similar enough.
     pub nearest: Option<&'static str>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Picks the names that begin as ours do and that nothing reads.
+/// Returns the names that have the prefix `FOLDWIRE_` but that nothing reads.
 ///
 /// # Examples
 /// ```
@@ -90,7 +90,7 @@ pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = 
     })
 }
 
-/// How many letters have to be put in, left out or changed. Source: V. Levenshtein, 1965.
+/// Number of bytes to insert, delete or change to turn `a` into `b` (V. Levenshtein, 1965).
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -62,7 +62,7 @@ class Arguments(unittest.TestCase):
         (comm,) = foldwire.threads(1)
         for call in (lambda: comm.all_reduce(np.zeros(3), bound="rel:2"),
                      lambda: foldwire.compress(np.zeros(3), "rel:2")):
-            self.assertRaisesRegex(foldwire.Error, "leaves nothing", call)
+            self.assertRaisesRegex(foldwire.Error, "errors larger than the range", call)
 
     def test_wrong_keywords_name_the_call(self):
         comm = foldwire.threads(1)[0]

@@ -4,30 +4,33 @@ use super::{BoundError, ValueRange};
 use crate::element::{Float, sealed::Wide};
 use core::fmt;
 
-/// How far apart the points of the lattice are.
+/// Rule for the distance between points of the lattice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Spacing {
-    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶); or [one that suits](Quantum::suited) data
-    /// that lie on a grid. Of `f16` and `bf16` it is a power of two, as
-    /// other points are no values of these types.
+    /// Largest spacing that the bound allows: Δ = 2·eb·(1 − 2⁻⁶).
+    ///
+    /// If the data lie on a grid, [a spacing that suits them](Quantum::suited) may replace it. For
+    /// `f16` and `bf16` the spacing is always a power of two, because other lattices have points
+    /// that these types cannot represent.
     #[default]
     Widest,
-    /// The largest power of two that the bound allows: Δ = 2^⌊log₂(2·eb)⌋. At most 1 bit a value
-    /// more, ½ on average.
+    /// Largest power of two that the bound allows: Δ = 2^⌊log₂(2·eb)⌋.
     ///
-    /// Multiples of Δ then come through exactly, their sums included: counts, masks and indices
-    /// with a bound of ½ (Δ = 1). [docs/guarantees.md] has the conditions. All ranks must choose
-    /// the same.
+    /// It costs at most 1 bit more for each value, ½ on average. Multiples of Δ and their sums
+    /// then come back exactly: for example counts, masks and indices with a bound of ½ (Δ = 1).
+    /// [docs/guarantees.md] has the conditions. All ranks must choose the same spacing.
     ///
     /// [docs/guarantees.md]: https://docs.rs/foldwire
     PowerOfTwo,
 }
 
-/// 1 − 2⁻⁶.
+/// Factor that leaves a margin for rounding: 1 − 2⁻⁶.
 const MARGIN: f64 = 1.0 - 1.0 / 64.0;
 
-/// Spacing of the lattice and the bound that it keeps. All ranks of a call must have the same.
+/// Spacing of a lattice, and the absolute error bound that it keeps.
+///
+/// All ranks of a call must use the same quantum.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Quantum {
     step: f64,
@@ -36,12 +39,13 @@ pub struct Quantum {
 }
 
 impl Quantum {
-    /// No lattice: every value travels exactly.
+    /// Quantum without a lattice: every value travels exactly.
     pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0, spacing: Spacing::Widest };
 
-    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T` (of `f16`
-    /// and `bf16` among those of powers of two). If
-    /// `bound` is 0, or too small for a normal step in `T`, it is [`LOSSLESS`](Self::LOSSLESS).
+    /// Returns the widest lattice that keeps the absolute bound `bound` for elements of type `T`.
+    ///
+    /// For `f16` and `bf16`, the spacing is a power of two. The result is
+    /// [`LOSSLESS`](Self::LOSSLESS) if `bound` is 0, or too small for a normal step in `T`.
     ///
     /// # Errors
     /// [`BoundError::NotPositive`] if `bound` is negative or NaN.
@@ -49,10 +53,11 @@ impl Quantum {
         Self::with_spacing::<T>(bound, Spacing::Widest)
     }
 
-    /// As [`new`](Self::new), of this spacing.
+    /// Returns the lattice with this spacing that keeps `bound`, as [`new`](Self::new) does for the
+    /// widest spacing.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// [`BoundError::NotPositive`] if `bound` is negative or NaN.
     ///
     /// # Examples
     /// ```
@@ -85,13 +90,17 @@ impl Quantum {
         Ok(Self { step, bound, spacing })
     }
 
-    /// The lattice for data that were rounded before, such as counts and archives of few bits, if
-    /// it is shorter than this one; it keeps the bound.
+    /// Returns a lattice that compresses rounded data better than this one and keeps the same
+    /// bound; or this lattice, if there is none.
     ///
-    /// Where all values lie on a coarser [grid](ValueRange::grid), a power of two, it is that grid:
-    /// they are exact then, with fewer bits, and values beside it travel exactly. Where most
-    /// differences of neighbours are multiples of a power of two that is no less than Δ, Δ becomes
-    /// a power of two ([`Spacing::PowerOfTwo`]): low bits of differences of codes are 0 then.
+    /// Counts and archives of few bits are examples of rounded data. There are two cases:
+    ///
+    /// - All values lie on a [grid](ValueRange::grid) that is coarser than this lattice. The grid
+    ///   becomes the lattice: its points travel exactly and take fewer bits. Other values travel
+    ///   as exceptions, exactly.
+    /// - Most differences of neighbours lie on a [grid](ValueRange::increment) of spacing Δ or
+    ///   more. Δ becomes a power of two ([`Spacing::PowerOfTwo`]), so that the low bits of
+    ///   differences of codes are 0.
     ///
     /// # Examples
     /// ```
@@ -113,7 +122,8 @@ impl Quantum {
         Self::with_spacing::<T>(self.bound, Spacing::PowerOfTwo).unwrap_or(self)
     }
 
-    /// The lattice of a coarser grid, a power of two.
+    /// Returns the lattice of a coarser grid, a power of two; this lattice if the grid is not
+    /// coarser or not representable.
     fn on_grid<T: Float>(self, grid: f64) -> Self {
         let step = T::Wide::nearest(power_of_two_below(grid));
         let is_lattice = grid > 0.0 && step.is_normal() && (T::Wide::ONE / step).is_normal();
@@ -124,45 +134,46 @@ impl Quantum {
         Self { step: step.to_f64(), bound: self.bound, spacing: Spacing::PowerOfTwo }
     }
 
-    /// The bound that the widest lattice of this spacing keeps, but for rounding.
+    /// Returns the bound that the [widest](Spacing::Widest) lattice with this step keeps, up to
+    /// rounding.
     pub(crate) fn bound_of_step(step: f64) -> f64 {
         step / (2.0 * MARGIN)
     }
 
-    /// Δ, exactly representable in the element type; 0 if lossless.
+    /// Spacing Δ, exactly representable in the element type; 0 if lossless.
     #[must_use]
     pub const fn step(self) -> f64 {
         self.step
     }
 
-    /// The absolute bound eb on each operand that the lattice keeps.
+    /// Absolute bound eb on each operand that the lattice keeps.
     #[must_use]
     pub const fn bound(self) -> f64 {
         self.bound
     }
 
-    /// Whether every value travels exactly.
+    /// Returns whether every value travels exactly.
     #[must_use]
     pub fn is_lossless(self) -> bool {
         self.step == 0.0
     }
 
-    /// The quantum for elements of another type than it was made for.
+    /// Returns the quantum for elements of type `T`, if it was made for another type.
     pub(crate) fn of_type<T: Float>(self) -> Self {
         let is_of_type = T::Wide::nearest(self.step).to_f64() == self.step;
         if is_of_type && (!T::IS_NARROW || self.spacing == Spacing::PowerOfTwo) {
             return self;
         }
-        // The bound of a quantum is a bound.
+        // The bound of a quantum is never negative or NaN, so this does not fail.
         Self::with_spacing::<T>(self.bound, self.spacing).unwrap_or(Self::LOSSLESS)
     }
 
-    /// What the rounded difference of a value and its point of the lattice must be *below*
-    /// (docs/guarantees.md, "The check").
+    /// Returns the limit that the rounded difference of a value and its lattice point must stay
+    /// *below* (docs/guarantees.md, "The check").
     pub(crate) fn limit_of_errors<T: Float>(self) -> T::Wide {
         let bound = T::Wide::nearest(self.bound);
         match self.spacing {
-            // Such differences are exact, so that one of Δ/2 may pass.
+            // These differences are exact, so a difference of exactly Δ/2 may pass.
             Spacing::PowerOfTwo if self.bound == self.step / 2.0 => bound.next_up(),
             _ if bound.to_f64() > self.bound => bound.next_down(),
             _ => bound,
@@ -176,13 +187,13 @@ impl fmt::Debug for Quantum {
     }
 }
 
-/// Sums of codes times the step must be finite: MAX^(3/4).
+/// Largest bound of a quantum, MAX^(3/4): it keeps sums of codes times the step finite.
 fn largest_bound<T: Float>() -> f64 {
     let root = libm::sqrt(T::MAX.to_f64());
     root * libm::sqrt(root)
 }
 
-/// The largest power of two that is at most `x`; 0 if there is no normal one.
+/// Returns the largest power of two that is at most `x`; 0 if it would not be normal.
 fn power_of_two_below(x: f64) -> f64 {
     const EXPONENT: u64 = 0x7ff << 52;
     f64::from_bits(x.to_bits() & EXPONENT)
@@ -215,7 +226,7 @@ mod tests {
     #[test]
     fn bounds_without_a_normal_step_are_lossless_and_infinite_ones_finite() {
         for spacing in [Spacing::Widest, Spacing::PowerOfTwo] {
-            // The reciprocal of the last one's step is normal.
+            // The reciprocal of the last bound's step is normal, but the step is not.
             for small in [0.0, -0.0, 5e-324, 1e-39, 4e-39] {
                 assert_eq!(Quantum::with_spacing::<f32>(small, spacing), Ok(Quantum::LOSSLESS));
             }
@@ -246,7 +257,7 @@ mod tests {
         }
         let coarser = on(0.25);
         assert_eq!((coarser.step(), coarser.bound()), (0.25, 1e-3));
-        // The check is strict, of the bound rounded down.
+        // The check is strict and uses the bound rounded down.
         assert!(f64::from(coarser.limit_of_errors::<f32>()) <= 1e-3);
         assert_eq!(Quantum::LOSSLESS.on_grid::<f32>(0.25), Quantum::LOSSLESS);
         assert_eq!(coarser.of_type::<f16>(), coarser);
@@ -276,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_check_is_of_the_largest_number_up_to_the_bound() {
-        // Two are numbers of `f32`. The nearest of the third is above it, that of the last below.
+        // `f32` represents the first two exactly. The nearest `f32` is above the third and below
+        // the last.
         for bound in [0.5, 0.375, 0.1, 0.7] {
             let limit = Quantum::new::<f32>(bound).unwrap().limit_of_errors::<f32>();
             let next = f64::from(limit.next_up());

@@ -1,23 +1,23 @@
-//! Bounds as people write them: `abs:0.5`, `rel:1e-4`, `psnr:60`.
+//! Text form of bounds: `abs:0.5`, `rel:1e-4`, `psnr:60`.
 
 use super::{Bound, BoundError};
 use core::fmt;
 use core::str::FromStr;
 
-/// Why a text is no bound.
+/// Reason why a text is not a bound.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseBoundError {
-    /// No colon.
+    /// The text has no colon.
     #[error("a bound needs a prefix that says its kind: {FORMS}")]
     NoKind,
-    /// Another word before the colon.
+    /// The word before the colon is not a kind of bound.
     #[error("unknown kind of bound: {FORMS}")]
     UnknownKind,
-    /// What follows the colon is not a number.
-    #[error("what follows the colon is not a number: {FORMS}")]
+    /// The text after the colon is not a number.
+    #[error("the text after the colon is not a number: {FORMS}")]
     NotANumber,
-    /// A number that bounds nothing.
+    /// The number is not a usable bound.
     #[error(transparent)]
     Value(#[from] BoundError),
 }
@@ -28,7 +28,8 @@ const FORMS: &str =
 impl FromStr for Bound {
     type Err = ParseBoundError;
 
-    /// Reads `abs:X`, `rel:X` or `psnr:X`, X being a positive finite number as Rust reads it.
+    /// Parses `abs:X`, `rel:X` or `psnr:X`, where X is a positive finite number in Rust's syntax
+    /// for `f64`.
     ///
     /// # Examples
     /// ```
@@ -52,7 +53,7 @@ impl FromStr for Bound {
 }
 
 impl fmt::Display for Bound {
-    /// As [`from_str`](Self::from_str) reads it, to the same bits.
+    /// Writes the form that [`from_str`](Self::from_str) parses back to the same bits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, value) = match self {
             Self::Absolute(value) => ("abs", value),
@@ -106,7 +107,7 @@ mod tests {
     fn what_is_printed_reads_as_the_same_bits() {
         let mut bits = 1u64;
         for _ in 0..10_000 {
-            // Knuth's multiplier: bit patterns of all sizes.
+            // Knuth's multiplier gives bit patterns of all magnitudes.
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let value = f64::from_bits(bits >> 1);
             if !(value > 0.0 && value.is_finite()) {

@@ -1,16 +1,17 @@
-//! Bundles come out as they were put in, however they are split and joined, and none that lies is
-//! believed.
+//! Tests that bundles keep their segments when they are split and joined, and that a false index is
+//! rejected.
 
 use super::*;
 use std::vec;
 use std::vec::Vec;
 
-/// Segments of these lengths, each of bytes of its own.
+/// Segments of these lengths, each filled with a different byte.
 fn segments(lens: &[usize]) -> Vec<Vec<u8>> {
     lens.iter().zip(1_u8..).map(|(&len, byte)| vec![byte; len]).collect()
 }
 
-/// A room full of something else, with a bundle of these segments, which has so many bytes.
+/// Writes a bundle of these segments to a buffer full of other bytes. Returns the buffer and the
+/// length of the bundle.
 fn bundle(segments: &[Vec<u8>], n_room: usize) -> (Vec<u8>, usize) {
     let mut room = vec![0xaa; n_room];
     let mut n_bytes = 0;
@@ -29,7 +30,7 @@ fn payload(segments: &[Vec<u8>]) -> Vec<u8> {
     room
 }
 
-/// The segments of a bundle that is believed.
+/// Segments of a valid bundle.
 fn unpacked(payload: &[u8], n_parts: usize) -> Vec<Vec<u8>> {
     assert_eq!(check(payload, n_parts), Ok(()));
     let range = |index| segment(payload, n_parts, index).expect("it was checked");
@@ -56,7 +57,7 @@ fn what_is_packed_is_unpacked_and_fits_where_it_should() {
         let bytes = payload(&segments);
         assert_eq!(unpacked(&bytes, lens.len()), segments);
         assert_eq!(n_bytes(lens.iter().copied()), bytes.len());
-        // As long a room as it takes is enough for as many as should fit, and no shorter one.
+        // The computed length is sufficient, and no shorter buffer is.
         let longest = lens.iter().copied().max().unwrap_or(0);
         let equal = vec![vec![9; longest]; lens.len()];
         let need = payload(&equal).len();
@@ -107,7 +108,7 @@ fn bundles_are_split_and_joined_anywhere() {
                 room.pop();
                 room[..held.len()].copy_from_slice(held);
                 let joined = join(&mut room, (held.len(), n_held), (other, n_other), places);
-                assert_eq!(joined, None, "too short a room");
+                assert_eq!(joined, None, "the buffer is too short");
             }
         }
         let all = Placement::first(n);
@@ -119,8 +120,7 @@ fn bundles_are_split_and_joined_anywhere() {
     }
 }
 
-/// The places of the last `len` of each row of `row` among `n`, one by one: the first row lacks its
-/// first.
+/// Lists the last `len` places of each row of `row` among `n`; the first row lacks its first place.
 fn of_rows(n: usize, len: usize, row: usize) -> Vec<usize> {
     (0..n).filter(|place| (place + 1) % row >= row - len).collect()
 }
@@ -152,7 +152,7 @@ fn ends_of_rows_are_taken_out_and_put_in() {
             let mut rest = bytes.clone();
             assert_eq!(take_out(&mut rest, n, places), Some(others.len()));
             assert_eq!(rest[..others.len()], others);
-            // In a room as long as it takes, and full of something else.
+            // The buffer has exactly the required length, and its tail holds other bytes.
             rest[others.len()..].fill(0xcc);
             let held = (others.len(), n - n_parts);
             assert_eq!(join(&mut rest, held, (&ends, n_parts), places), Some(bytes.len()));
@@ -180,10 +180,10 @@ fn an_index_that_lies_is_refused() {
         let mut lie = bytes.clone();
         lie[ends + ENTRY * entry..][..ENTRY].copy_from_slice(&end.to_le_bytes());
         let sound = check(&lie, 3);
-        // What ends elsewhere in the same 64 bytes is a segment of another length.
+        // An end elsewhere in the same 64 bytes is valid: the segment has another length.
         let may_be = (entry, end) == (0, 0) || sound == Err(DecodeError::Damaged);
         assert!(may_be, "entry {entry} says {end}: {sound:?}");
-        // Whatever is done with it, it is done within its bytes.
+        // No operation on a false index accesses bytes outside the buffers.
         let mut room = vec![0; 4096];
         let ends =
             (0..=4).map(Placement::first).chain((0..=3).filter_map(|n| Placement::last(n, 3)));

@@ -1,4 +1,4 @@
-//! Integers: they travel and are reduced exactly.
+//! Integer elements, which travel and are reduced exactly.
 
 use super::sealed::Value;
 use super::{DType, Element};
@@ -39,7 +39,7 @@ macro_rules! integer {
                     acc.iter_mut().zip(other).for_each(|(a, &b)| *a = a.sum(b));
                 }
 
-                // There are no averages of integers: calls refuse them.
+                // Calls refuse averages of integers, so the next three functions do nothing.
 
                 fn weight(_: u32) -> Self {
                     Self::ONE

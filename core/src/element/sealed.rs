@@ -1,36 +1,38 @@
-//! What types of elements are to this crate: its own traits, behind the public ones.
+//! Private traits behind the public `Element` and `Float`.
 
 use crate::kernel::{Code, Kernels, Level};
 use core::fmt;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
-/// An element as reductions see it.
+/// Element type as reductions use it.
 pub trait Value: Copy {
     const ZERO: Self;
     const ONE: Self;
 
-    /// As [`Op`](crate::Op) says of each; the same bits in either order.
+    /// The operations are defined in [`Op`](crate::Op). Each gives the same bits in either order of
+    /// operands.
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
     fn minimum(self, other: Self) -> Self;
     fn maximum(self, other: Self) -> Self;
 
-    /// acc ← acc + other, value by value.
+    /// Adds `other` to `acc`, value by value.
     fn add_all(acc: &mut [Self], other: &[Self])
     where
         Self: Sized;
 
-    /// What operands of an average of so many are multiplied by before they are added.
+    /// Factor that operands of an average of `n_operands` are multiplied by before they are added.
     fn weight(n_operands: u32) -> Self;
-    /// The operand by its weight.
+    /// Returns the operand times its weight.
     fn weighted(self, weight: Self) -> Self;
-    /// Makes averages of sums of so many operands of this weight; one is left as it is.
+    /// Converts sums of `n_operands` with this weight to averages. Does nothing if `n_operands`
+    /// is 1.
     fn divide(sums: &mut [Self], n_operands: u32, weight: Self)
     where
         Self: Sized;
 }
 
-/// A float as codecs see it: what becomes a code on a lattice, and the way to the kernels.
+/// Float type as codecs use it: conversion to lattice codes, and access to the kernels.
 pub trait OnLattice:
     Sized
     + Copy
@@ -40,11 +42,11 @@ pub trait OnLattice:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// Lattice codes.
+    /// Type of lattice codes.
     type Code: Code;
-    /// What is computed in, and rounded once for each result.
+    /// Type for computations. Each result is rounded once to `Self`.
     type Wide: Wide<Code = Self::Code>;
-    /// The float's bits.
+    /// Type of the float's bit pattern.
     type Bits: Word;
     /// Largest finite value.
     const MAX: Self;
@@ -53,26 +55,27 @@ pub trait OnLattice:
     const QUIET_NAN: Self;
     /// Largest |code| of one operand (docs/guarantees.md, "Limit on codes").
     const MAX_CODE: f64;
-    /// Bits of the fraction that are stored: 23 of `f32`, 52 of `f64`.
+    /// Number of stored bits of the fraction: 23 in `f32`, 52 in `f64`.
     const FRACTION_BITS: u32;
-    /// Whether [`narrow`](Self::narrow) rounds. The lattices of such types are of powers of
-    /// two, whose points next to a value are values (docs/guarantees.md, "Types of 16 bits").
+    /// True if [`narrow`](Self::narrow) rounds. Lattices of such types have powers of two as
+    /// spacing, so that the points next to a value are representable (docs/guarantees.md, "Types of
+    /// 16 bits").
     const IS_NARROW: bool;
     fn abs(self) -> Self;
     fn bits(self) -> Self::Bits;
     fn from_bits(bits: Self::Bits) -> Self;
     fn finite(self) -> bool;
     fn is_negative_zero(self) -> bool;
-    /// The value, exactly.
+    /// Converts the value exactly.
     fn widen(self) -> Self::Wide;
-    /// Rounded to nearest.
+    /// Rounds `value` to nearest.
     fn narrow(value: Self::Wide) -> Self;
     fn kernels(level: Level) -> &'static Kernels<Self>
     where
         Self: super::Float;
 }
 
-/// An unsigned integer as wide as a float.
+/// Unsigned integer type as wide as a float.
 pub trait Word:
     bytemuck::Pod
     + Ord
@@ -86,21 +89,21 @@ pub trait Word:
 {
     const BITS: u32;
     const ZERO: Self;
-    /// All bits.
+    /// Word with all bits set.
     const ONES: Self;
     /// self + other, wrapping.
     fn plus(self, other: Self) -> Self;
     /// self − other, wrapping.
     fn minus(self, other: Self) -> Self;
-    /// Half of the signed number that these bits are, rounded down.
+    /// Half of these bits as a signed number, rounded down.
     fn halved(self) -> Self;
     fn leading_zeros(self) -> u32;
     fn to_u64(self) -> u64;
-    /// The low bits.
+    /// Truncates `bits` to the low bits.
     fn from_u64(bits: u64) -> Self;
 }
 
-/// A type to compute in, with codes as wide as itself.
+/// Type for computations, with codes as wide as itself.
 pub trait Wide:
     Copy
     + PartialOrd
@@ -116,10 +119,10 @@ pub trait Wide:
     type Code: Code;
     const ONE: Self;
     const MAX: Self;
-    /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to
-    /// the nearest integer, ties to even.
+    /// Constant 1.5 · 2^(mantissa bits): adding and subtracting it rounds
+    /// |x| ≤ 2^(mantissa bits − 1) to the nearest integer, ties to even.
     const ROUNDER: Self;
-    /// `value` rounded to nearest.
+    /// Rounds `value` to nearest.
     fn nearest(value: f64) -> Self;
     fn to_f64(self) -> f64;
     fn abs(self) -> Self;

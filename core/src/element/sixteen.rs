@@ -1,8 +1,8 @@
-//! `f16` and `bf16`: types to store values in, computed with as `f32`.
+//! `f16` and `bf16`: storage types, with `f32` for computations.
 //!
-//! Conversions have no branches, so that compilers make vectors of loops over them. They are those
-//! of IEEE 754, to nearest with ties to even (as in the crate `half`, tested below), but for NaN,
-//! which need only stay NaN. After F. Giesen, *float ↔ half variants* (2012).
+//! Conversions have no branches, so that compilers vectorize loops over them. They round as IEEE
+//! 754 specifies, to nearest with ties to even, like the crate `half`; the tests below compare the
+//! two. NaN stays NaN but may change its bits. After F. Giesen, *float ↔ half variants* (2012).
 
 use super::sealed::OnLattice;
 use super::{DType, Element, Float, bf16, f16, float_value};
@@ -10,9 +10,9 @@ use crate::kernel::{Kernels, Level};
 
 const F32_FRACTION: u32 = 23;
 const F16_FRACTION: u32 = 10;
-/// From the fraction of `f16` to that of `f32`.
+/// Distance between the fractions of `f16` and `f32`.
 const SHIFT: u32 = F32_FRACTION - F16_FRACTION;
-/// Bits of the `f32` with this exponent.
+/// Bits of the `f32` 2^`exponent`.
 const fn power(exponent: i32) -> u32 {
     ((127 + exponent) as u32) << F32_FRACTION
 }
@@ -27,9 +27,9 @@ fn widen_f16(value: f16) -> f32 {
     let magnitude = (bits & 0x7fff) << SHIFT;
     let exponent = magnitude & (0x1f << F32_FRACTION);
     let normal = magnitude + BIAS;
-    // Infinities and NaN have the largest exponent there, too.
+    // Infinities and NaN have the largest exponent in both types.
     let special = normal + BIAS;
-    // 2⁻¹⁴ and the fraction, less 2⁻¹⁴.
+    // (2⁻¹⁴ + fraction) − 2⁻¹⁴.
     let subnormal = (f32::from_bits(magnitude + power(-14)) - f32::from_bits(power(-14))).to_bits();
     let finite = if exponent == 0 { subnormal } else { normal };
     let wide = if exponent == 0x1f << F32_FRACTION { special } else { finite };
@@ -41,11 +41,11 @@ fn narrow_f16(value: f32) -> f16 {
     let bits = value.to_bits();
     let sign = bits & SIGN;
     let magnitude = bits ^ sign;
-    // To nearest: half a unit less one, and one more where the last digit is odd. What rounds up to
-    // 2¹⁶ becomes the bits of infinity.
+    // Round to nearest: add half a unit minus one, and one more if the last digit is odd. A value
+    // that rounds up to 2¹⁶ becomes the bits of infinity.
     let rounded = magnitude.wrapping_add((1 << (SHIFT - 1)) - 1 + (magnitude >> SHIFT & 1));
     let normal = rounded.wrapping_sub(112 << F32_FRACTION) >> SHIFT;
-    // ½ has units of 2⁻²⁴ in its last place, those of subnormal numbers: the addition rounds.
+    // The last place of ½ is 2⁻²⁴, the unit of subnormal `f16`, so the addition rounds correctly.
     let half = f32::from_bits(power(-1));
     let subnormal = (f32::from_bits(magnitude) + half).to_bits().wrapping_sub(half.to_bits());
     let special = if magnitude > F32_INFINITY { 0x7e00 } else { 0x7c00 };
@@ -68,15 +68,17 @@ fn narrow_bf16(value: f32) -> bf16 {
     bf16::from_bits(((if is_nan { bits | QUIET } else { rounded }) >> 16) as u16)
 }
 
-/// `value` in `f32`, rounded to odd: rounding the result to fewer digits gives what rounding
-/// `value` gives. (S. Boldo, G. Melquiond, IEEE TC 57(4), 2008.)
+/// Converts `value` to `f32`, rounded to odd.
+///
+/// Rounding the result to fewer digits then equals rounding `value` directly (S. Boldo,
+/// G. Melquiond, IEEE TC 57(4), 2008).
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);
     if back == value || value.is_nan() {
         return nearest;
     }
-    // Not exact: the neighbour towards 0, its last digit 1.
+    // Inexact: take the neighbour towards 0 and set its last digit.
     let beyond = u32::from(back.abs() > value.abs());
     f32::from_bits((nearest.to_bits() - beyond) | 1)
 }
@@ -164,7 +166,7 @@ sixteen!(bf16, Bf16, 8, widen_bf16, narrow_bf16);
 mod tests {
     use super::*;
 
-    // `half` has a `from_f64` of its own, which drops what decides some ties.
+    // `from_f64` of the crate `half` drops digits that decide some ties, so it is no reference.
     macro_rules! conversions {
         ($test:ident, $float:ident, $widen:ident, $narrow:ident) => {
             #[test]
@@ -183,7 +185,7 @@ mod tests {
                     if !x.is_finite() || !next.is_finite() {
                         continue;
                     }
-                    // The middle to the next value, and its neighbours.
+                    // The midpoint to the next value, and its neighbours.
                     let middle = f64::midpoint(x.to_f64(), next.to_f64());
                     let even = if bits & 1 == 0 { x } else { next };
                     let (above, below) = (middle.next_up(), middle.next_down());

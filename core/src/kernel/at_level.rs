@@ -1,24 +1,26 @@
-//! Plain loops, compiled once for each level: for codecs without kernels of their own, and for
-//! whoever else computes beside calls.
+//! Plain loops, compiled once for each level, for codecs without kernels of their own and for other
+//! computations around calls.
 //!
-//! A [`Task`] is inlined into a function with the level's instructions, so the compiler makes
-//! vectors of its loops. Rust contracts and reorders no floating-point operation, so every level
-//! gives the same bytes.
+//! A [`Task`] is inlined into a function with the level's instructions, so that the compiler
+//! vectorizes its loops. Rust neither contracts nor reorders floating-point operations, so every
+//! level gives the same bytes.
 
 use super::Level;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64;
 
-/// A piece of work. `run` and all that it calls in loops must be `#[inline(always)]`, or are
-/// compiled for no level.
+/// Computation with plain loops.
+///
+/// `run` and every function that it calls in loops must be `#[inline(always)]`. Otherwise they are
+/// compiled without the level's instructions.
 pub trait Task {
-    /// What comes out.
+    /// Result of the computation.
     type Output;
-    /// Does it.
+    /// Runs the computation.
     fn run(self) -> Self::Output;
 }
 
-/// Runs it with the level's instructions, or the best that the machine has below.
+/// Runs a task with the level's instructions, or with the fastest level below that the machine has.
 #[inline]
 pub fn run<K: Task>(level: Level, task: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
@@ -33,8 +35,10 @@ pub fn run<K: Task>(level: Level, task: K) -> K::Output {
     run_plain(task)
 }
 
-/// Apart from [`run`], whose callers would have room on their stacks for the buffers of a task
-/// that runs elsewhere.
+/// Runs a task without special instructions.
+///
+/// It is not inlined into [`run`], so that callers do not reserve stack for the task's buffers if
+/// the task runs in another function.
 #[inline(never)]
 fn run_plain<K: Task>(task: K) -> K::Output {
     task.run()

@@ -1,75 +1,89 @@
-//! The bytes of one chunk of fZ-light codes, and the one check that makes later access infallible.
+//! Format of a chunk of fZ-light codes, and the check after which access to it cannot fail.
 //!
 //! ```text
-//! tag            1 byte        DENSE | SPECIAL | CONSTANT; bits 4 and 5: log₂ of the first code's bytes
+//! tag            1 byte        DENSE | SPECIAL | CONSTANT; bits 4, 5: log₂ of first code's bytes
 //! payload                      the occupied blocks, in order
 //! widths         1 byte each   one per occupied block
 //! occupancy      ⌈blocks/8⌉    bit b: block b is occupied; absent if DENSE or CONSTANT
 //! first code     1, 2, 4 or 8  little-endian, signed; the code before the first residual
 //! ```
 //!
-//! The trailer (widths, occupancy, first code) stands last so that an encoder writes the payload
-//! where it stays; a reader finds it from the chunk's end, which the frame's index gives. An
-//! occupied block of width c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c,
-//! little-endian: 4·c bytes. Of a block with *exceptions*, values that are on no lattice, the width
-//! is [`MIXED`] + c: a mask of four bytes (bit i: value i is one), how many exceptions are stored,
-//! the residuals of the others without gaps, and the exceptions themselves; those that are not
-//! stored have the bits of the last one before them in the chunk. A block of nothing but exceptions
-//! is [`VERBATIM`], its values themselves, [`REPEAT`], one value that fills it, or [`AGAIN`], which
-//! the exception before it fills.
+//! The trailer (widths, occupancy, first code) comes last, so that an encoder writes the payload to
+//! its final place. A reader finds the trailer from the chunk's end, which is in the frame's index.
+//!
+//! An occupied block of width c ≤ 32 (64 for `f64`) has 32 zig-zag residuals of c bits. Value i
+//! starts at bit i·c, little-endian; the block has 4·c bytes.
+//!
+//! *Exceptions* are values that are not on the lattice. A block with some exceptions has the width
+//! byte [`MIXED`] + c. It consists of:
+//!
+//! - a mask of four bytes, in which bit i is set if value i is an exception,
+//! - the number of exceptions that are stored,
+//! - the residuals of the other values, without gaps,
+//! - the stored exceptions. The remaining exceptions repeat the last one before them in the chunk.
+//!
+//! A block in which all values are exceptions has one of three forms. [`VERBATIM`] stores all
+//! values. [`REPEAT`] stores one value that fills the block. [`AGAIN`] stores nothing: the last
+//! exception before the block fills it.
 
 use super::error::DecodeError;
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
 use crate::element::Float;
 
-/// Every block is occupied; there is no occupancy bitmap.
+/// Tag bit: every block is occupied, and there is no occupancy bitmap.
 pub(super) const DENSE: u8 = 1;
-/// Some width byte is [`MIXED`] or above.
+/// Tag bit: a width byte is [`MIXED`] or above.
 pub(super) const SPECIAL: u8 = 2;
-/// No block is occupied; there is no bitmap.
+/// Tag bit: no block is occupied, and there is no bitmap.
 pub(super) const CONSTANT: u8 = 4;
 
-/// Where the tag holds log₂ of the first code's bytes.
+/// Position in the tag of log₂ of the first code's size in bytes.
 pub(super) const FIRST_SIZE_SHIFT: u32 = 4;
 const FIRST_SIZE: u8 = 3 << FIRST_SIZE_SHIFT;
 
-/// Width byte of a block with some exceptions whose residuals take no bits; if they take c bits it
-/// is c more.
+/// Width byte of a block with some exceptions and residuals of 0 bits. For residuals of c bits, add
+/// c.
 pub(super) const MIXED: u8 = 0x80;
-/// Width byte of a block of exceptions, stored as it is.
+/// Width byte of a block of exceptions that are all stored.
 pub(super) const VERBATIM: u8 = 0xff;
-/// Width byte of a block of exceptions that all have the same bits.
+/// Width byte of a block of exceptions with the same bits, stored once.
 pub(super) const REPEAT: u8 = 0xfe;
-/// Width byte of a block of exceptions that all have the bits of the one before them in the chunk,
-/// of the canonical NaN if there is none.
+/// Width byte of a block of exceptions that all repeat the last exception before the block, or the
+/// canonical NaN if there is none.
 pub(super) const AGAIN: u8 = 0xfd;
 
-/// Bytes of the mask of a block with some exceptions.
+/// Number of bytes of the mask in a block with some exceptions.
 pub(super) const MASK_BYTES: usize = size_of::<u32>();
-/// Bytes before its residuals: the mask, and how many exceptions are stored.
+/// Number of bytes before the residuals of such a block: the mask, and the number of stored
+/// exceptions.
 pub(super) const MIXED_HEAD: usize = MASK_BYTES + 1;
 
-/// A bit for each of the `n` values of a block, 1 to 32.
+/// Mask with a bit for each of the `n` values of a block, 1 to 32.
 #[inline(always)]
 pub(super) const fn every(n: usize) -> u32 {
     u32::MAX >> (BLOCK - n)
 }
 
-/// Bytes that the residuals of a block take beside so many exceptions.
+/// Number of bytes of the residuals in a block with `n_exceptions`.
 pub(super) const fn residuals_len(width: usize, n_exceptions: usize) -> usize {
     (width * (BLOCK - n_exceptions)).div_ceil(8)
 }
 
-/// Bytes of the largest block.
+/// Number of bytes of the largest block.
 pub(super) const fn max_block_len<T: Float>() -> usize {
-    // Another exception takes the place of residuals that may be as long: no type is wider than its
-    // codes.
+    // One exception gives the maximum. Each further one replaces a residual that may be as long,
+    // because no type is wider than its codes.
     MIXED_HEAD + residuals_len(T::Code::BITS as usize, 1) + T::BYTES
 }
 
-/// A chunk whose structure has been checked. Invariants that kernels rely on:
-/// the occupied blocks' sizes add up to the payload; every width is valid; at least [`PAD`] bytes
-/// are readable after the payload; occupancy has no bit at or above `n_blocks`.
+/// Chunk with a valid structure.
+///
+/// Kernels rely on these invariants:
+///
+/// - The sizes of the occupied blocks add up to the payload.
+/// - Every width is valid.
+/// - At least [`PAD`] bytes are readable after the payload.
+/// - The occupancy has no bit at or above the number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkView<'a, T: Float> {
     bytes: &'a [u8],
@@ -82,11 +96,11 @@ pub(crate) struct ChunkView<'a, T: Float> {
 }
 
 impl<'a, T: Float> ChunkView<'a, T> {
-    /// Checks `bytes[..len]` as a chunk of `n_values` (1…4096); `bytes` must be at least [`PAD`]
-    /// longer than `len`.
+    /// Checks that `bytes[..len]` is a chunk of `n_values` (1 to 4096). `bytes` must have at least
+    /// [`PAD`] more bytes than `len`.
     pub(crate) fn parse(bytes: &'a [u8], len: usize, n_values: usize) -> Result<Self, DecodeError> {
         let damaged = Err(DecodeError::Damaged);
-        // `len` comes from outside: `len + PAD` might overflow.
+        // `len` comes from a frame, so `len + PAD` might overflow.
         let fits = bytes.len().checked_sub(PAD).is_some_and(|room| len <= room);
         if !(1..=CHUNK).contains(&n_values) || len < 1 || !fits {
             return damaged;
@@ -147,38 +161,38 @@ impl<'a, T: Float> ChunkView<'a, T> {
         self.n_values
     }
 
-    /// The code before the first residual.
+    /// Code before the first residual.
     #[inline(always)]
     pub(super) fn first(&self) -> T::Code {
         self.first
     }
 
-    /// Start of the payload; readable to the end of the payload and [`PAD`] bytes on.
+    /// Payload and the bytes after it, at least [`PAD`].
     #[inline(always)]
     pub(super) fn payload(&self) -> &'a [u8] {
         &self.bytes[1..]
     }
 
-    /// One width byte for each occupied block.
+    /// Width bytes of the occupied blocks.
     #[inline(always)]
     pub(super) fn widths(&self) -> &'a [u8] {
         &self.bytes[self.widths_at..self.widths_at + self.n_widths]
     }
 
-    /// Bit b of word b / 64: block b is occupied.
+    /// Occupancy: bit b mod 64 of word b / 64 is set if block b is occupied.
     #[inline(always)]
     pub(crate) fn occupied(&self) -> [u64; 2] {
         self.occupied
     }
 
-    /// Whether some block has exceptions.
+    /// Returns whether a block has exceptions.
     #[inline(always)]
     pub(super) fn is_special(&self) -> bool {
         self.special
     }
 }
 
-/// A code from its low bytes.
+/// Sign-extends the low bytes of a code.
 fn signed<T: Float>(bytes: &[u8]) -> T::Code {
     let negative = bytes[bytes.len() - 1] >> 7 == 1;
     let mut word = [if negative { 0xff } else { 0 }; 8];
@@ -186,7 +200,7 @@ fn signed<T: Float>(bytes: &[u8]) -> T::Code {
     T::Code::from_bits(u64::from_le_bytes(word))
 }
 
-/// 4·Σ widths, if all are in 1…`max`.
+/// Returns 4·Σ widths, if all widths are in 1…`max`.
 fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
     let (mut sum, mut low, mut high) = (0u32, u8::MAX, 0u8);
     for &width in widths {
@@ -197,9 +211,11 @@ fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
     (widths.is_empty() || (low >= 1 && u32::from(high) <= max)).then_some(4 * sum as usize)
 }
 
-/// As [`plain_payload_len`] where blocks may have exceptions; `last` is the number of values in the
-/// last occupied block if that is the chunk's last block. Heads of blocks are read and checked in
-/// order, each within `payload`.
+/// Returns the payload's length for blocks that may have exceptions, or `None` if a block is
+/// invalid.
+///
+/// It reads and checks the heads of blocks in order, each within `payload`. `last` is the number of
+/// values in the last occupied block, if that is the chunk's last block.
 fn special_payload_len<T: Float>(
     payload: &[u8],
     widths: &[u8],

@@ -1,67 +1,67 @@
-//! Why values could not be encoded, decoded or combined.
+//! Errors of encoding, decoding and combining.
 
 use crate::element::DType;
 
-/// Why a segment could not be encoded.
+/// Reason why a segment could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The destination is smaller than the worst case.
     #[error("the destination has {have} bytes, the worst case needs {need}")]
     Capacity {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Size of the destination.
         have: usize,
     },
-    /// More values than one frame's 32-bit offsets can address.
+    /// The 32-bit offsets of one frame cannot address this many values.
     #[error("{n_values} values are too many for one frame; divide them")]
     TooLong {
-        /// Values given.
+        /// Number of values given.
         n_values: usize,
     },
 }
 
-/// Why bytes are not a valid encoding of what was expected.
+/// Reason why bytes are not a valid encoding of the expected values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
-    #[error("{have} bytes, but at least {need} belong to this encoding")]
+    #[error("the encoding has {have} bytes but needs at least {need}")]
     Truncated {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Number of bytes given.
         have: usize,
     },
     /// The bytes contradict themselves.
     #[error("the encoded bytes are damaged")]
     Damaged,
-    /// A version of the format that this library does not know.
+    /// This library does not know the version of the format.
     #[error("format version {version} is unknown to this version of Foldwire")]
     Version {
         /// The version found.
         version: u8,
     },
-    /// Another element type.
+    /// The element type is not the expected one.
     #[error("the encoding has element type code {found}, expected {expected}")]
     Type {
-        /// Code found.
+        /// Type code found.
         found: u8,
         /// Type expected.
         expected: DType,
     },
-    /// Another number of values.
+    /// The number of values is not the expected one.
     #[error("the encoding has {found} values, expected {expected}")]
     Count {
-        /// Values in the encoding.
+        /// Number of values in the encoding.
         found: usize,
-        /// Values expected.
+        /// Number of values expected.
         expected: usize,
     },
 }
 
-/// Why two operands could not be combined.
+/// Reason why two operands could not be combined.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -72,19 +72,22 @@ pub enum CodecError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The operands lie on different lattices.
-    #[error("quanta differ: {ours:e} here, {theirs:e} in the frame; ranks must agree on the bound")]
+    #[error(
+        "the lattice spacing is {ours:e} here but {theirs:e} in the frame; all ranks must use the \
+         same bound"
+    )]
     Quantum {
-        /// Our spacing.
+        /// Spacing of this rank's lattice.
         ours: f64,
-        /// The frame's.
+        /// Spacing of the frame's lattice.
         theirs: f64,
     },
-    /// More operands than the codes have head-room for.
-    #[error("{operands} operands, but codes have head-room for {limit} only")]
+    /// The codes lack the head-room to add this many operands.
+    #[error("a sum of {operands} operands may overflow the codes: the codec was made for {limit}")]
     HeadRoom {
-        /// Operands of the sum.
+        /// Number of operands of the sum.
         operands: u64,
-        /// What the codec was made for.
+        /// Number of operands for which the codec was made.
         limit: u32,
     },
 }

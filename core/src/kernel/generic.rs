@@ -1,13 +1,14 @@
-//! The chunk loops, written once over [`Isa`] and [`Convert`].
+//! Chunk loops, written once over the traits [`Isa`] and [`Convert`].
 //!
-//! A loop reads blocks of 32 values, turns them into residuals of lattice codes and hands them to a
-//! [`ChunkWriter`]; or walks a [`ChunkView`] the other way. What is specific to an instruction set
-//! is one block in registers: quantise, difference, prefix sum, bit packing.
+//! An encoding loop reads blocks of 32 values, converts them to residuals of lattice codes and
+//! passes these to a [`ChunkWriter`]. A decoding loop walks a [`ChunkView`] in the other direction.
+//! Only the operations on one block in registers depend on the instruction set: quantization,
+//! differences, prefix sum and bit packing.
 //!
-//! `fold` and `combine` have a fast loop, entered when no block has [exceptions](mixed), which for
-//! sums stays in the residual domain: differences add like the values do, so no prefix sum is
-//! needed and a constant block costs nothing. Everything else (minimum, maximum, exceptions) goes
-//! through [`merge`], which works on absolute codes.
+//! `fold` and `combine` have a fast loop for sums without [exceptions](mixed). It adds residuals,
+//! because differences add like values do. It needs no prefix sum, and a constant block costs
+//! nothing. All other cases (minimum, maximum, exceptions) use [`merge`], which works on absolute
+//! codes.
 //!
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
@@ -30,25 +31,25 @@ use mixed::OutOfLine;
 use reader::{BlockOutput, BlockSource, ChunkReader, FromChunk, FromFloats, padded};
 use writer::ChunkWriter;
 
-/// One block of 32 codes in an instruction set's registers. It knows the code type, not the
-/// element.
+/// Operations of an instruction set on a block of 32 codes in registers. They depend on the code
+/// type, but not on the element type.
 ///
 /// # Safety
-/// All methods require the instruction set. `pack` may write
-/// [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills, `unpack` may read
-/// [`PAD`](super::PAD) bytes past them. A block lies in memory as its codes in order.
+/// All methods require the instruction set. A packed block of width c has 4·c bytes; `pack` may
+/// write [`STORE_SLACK`](super::STORE_SLACK) bytes past them, and `unpack` may read
+/// [`PAD`](super::PAD) bytes past them. In memory, a `Block` must be its 32 codes in order.
 pub(super) unsafe trait Isa<C: Code>: Copy {
-    /// 32 codes, residuals or zig-zag residuals.
+    /// Registers with 32 codes, residuals or zig-zag residuals.
     type Block: Copy;
-    /// One code in a form that `diff` and `scan` can use.
+    /// One code, in the form that `diff` and `scan` need.
     type Carry: Copy;
 
     unsafe fn splat(code: C) -> Self::Carry;
     unsafe fn first(codes: Self::Block) -> C;
     unsafe fn last(codes: Self::Block) -> Self::Carry;
-    /// Every code equal to the carry.
+    /// Returns a block with every code equal to the carry.
     unsafe fn fill(code: Self::Carry) -> Self::Block;
-    /// Each code minus the one before; the carry stands before the first.
+    /// Returns each code minus the previous one; `before` precedes the first code.
     unsafe fn diff(codes: Self::Block, before: Self::Carry) -> Self::Block;
     /// Inverse of `diff`.
     unsafe fn scan(residuals: Self::Block, before: Self::Carry) -> Self::Block;
@@ -57,25 +58,27 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block;
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block;
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block;
-    /// Bits of the largest value, 0 if all are zero.
+    /// Number of bits of the largest value; 0 if all are zero.
     unsafe fn width(zigzags: Self::Block) -> u32;
-    /// Writes 32 values of `width` ≥ 1 bits, 4·`width` bytes.
+    /// Writes 32 values of `width` ≥ 1 bits to 4·`width` bytes.
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8);
+    /// Inverse of `pack`.
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block;
-    /// The codes.
     #[inline(always)]
     unsafe fn to_array(codes: Self::Block) -> [C; BLOCK] {
         const { assert!(size_of::<Self::Block>() == size_of::<[C; BLOCK]>()) };
-        // SAFETY: by the trait's contract that is what a block is; any bits are codes.
+        // SAFETY: by the trait's contract, a block in memory is its codes in order, and the sizes
+        // are equal; any bits are valid codes.
         unsafe { core::mem::transmute_copy(&codes) }
     }
     #[inline(always)]
     unsafe fn from_array(codes: [C; BLOCK]) -> Self::Block {
         const { assert!(size_of::<Self::Block>() == size_of::<[C; BLOCK]>()) };
-        // SAFETY: as above.
+        // SAFETY: as in `to_array`.
         unsafe { core::mem::transmute_copy(&codes) }
     }
-    /// Those codes whose bit is set, at least one, and behind them the last again.
+    /// Moves the codes whose bit in `chosen` is set to the front, and fills the rest with the last
+    /// of them. At least one bit must be set.
     #[inline(always)]
     unsafe fn dense(codes: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
         let (mut dense, mut n) = ([C::ZERO; BLOCK], 0);
@@ -87,7 +90,7 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
         dense.iter_mut().skip(n).for_each(|code| *code = last);
         dense
     }
-    /// Inverse of `dense`; other codes may be anything.
+    /// Inverse of `dense`. Codes that are not chosen are unspecified.
     #[inline(always)]
     unsafe fn spread(dense: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
         let mut n = 0;
@@ -99,28 +102,34 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
     }
 }
 
-/// From 32 values to their codes and back: all that an instruction set knows of an element type.
+/// Conversion of 32 values to codes and back: the operations of an instruction set that depend on
+/// the element type.
 ///
 /// # Safety
-/// All methods require the instruction set. Pointers must be valid for 32 values, unaligned.
+/// All methods require the instruction set. Pointers must be valid for 32 values; they may be
+/// unaligned.
 pub(super) unsafe trait Convert<T: Float>: Isa<T::Code> + OutOfLine<T> {
-    /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
-    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound. (Rounding q·step to `T`
-    /// changes nothing: what passes is a value.)
+    /// Returns the codes of 32 values, and whether all values are on the lattice
+    /// (docs/guarantees.md, "The check").
+    ///
+    /// The code is q = round-to-even(x·inverse). The value is on the lattice if |q| ≤ limit and
+    /// |x − q·step| < bound. For such values, rounding q·step to `T` changes nothing.
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
-    /// dst = codes · scale, rounded to `T`.
+    /// Writes codes · scale, rounded to `T`.
     unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T);
-    /// acc ← acc + other, 32 values each, as [`op::sum`](crate::op::sum).
+    /// Adds 32 values of `other` to `acc`, as [`op::sum`](crate::op::sum) does.
     unsafe fn sum(acc: *mut T, other: *const T) {
         for i in 0..BLOCK {
-            // SAFETY: both have 32 values.
+            // SAFETY: the caller guarantees that both are valid for 32 values.
             unsafe { *acc.add(i) = op::sum(*acc.add(i), *other.add(i)) };
         }
     }
 }
 
+/// Encodes a chunk.
+///
 /// # Safety
-/// The level's instruction set; `dst` of `max_chunk_len` bytes; 1…4096 values.
+/// Requires the level's instruction set, `dst` of `max_chunk_len` bytes, and 1 to 4096 values.
 #[inline(always)]
 pub(super) unsafe fn encode<T: Float, S: Convert<T>>(
     src: &[T],
@@ -128,8 +137,8 @@ pub(super) unsafe fn encode<T: Float, S: Convert<T>>(
     dst: &mut [u8],
 ) -> Encoded {
     let full = src.len() / BLOCK;
-    // SAFETY: full blocks have 32 values, the padded one too; the writer writes what `dst` has room
-    // for.
+    // SAFETY: full blocks have 32 values, and so does the padded one; the writer writes at most
+    // `max_chunk_len` bytes, which `dst` has.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..full {
@@ -144,8 +153,10 @@ pub(super) unsafe fn encode<T: Float, S: Convert<T>>(
     }
 }
 
+/// Encodes a block. Its first `n` values belong to the chunk; the others are padding.
+///
 /// # Safety
-/// As for [`ChunkWriter::codes`]; 32 values, the first `n` of them the chunk's.
+/// As for [`ChunkWriter::codes`]; `values` must be readable for 32 values.
 #[inline(always)]
 unsafe fn encode_block<T: Float, S: Convert<T>>(
     out: &mut ChunkWriter<T, S>,
@@ -154,7 +165,7 @@ unsafe fn encode_block<T: Float, S: Convert<T>>(
     n: usize,
     lattice: &Lattice<T>,
 ) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (codes, on_lattice) = S::quantise(values, lattice);
         if on_lattice {
@@ -165,8 +176,10 @@ unsafe fn encode_block<T: Float, S: Convert<T>>(
     }
 }
 
+/// Decodes a chunk.
+///
 /// # Safety
-/// The level's instruction set; `dst.len()` equals the view's number of values.
+/// Requires the level's instruction set; `dst.len()` must be the view's number of values.
 #[inline(always)]
 pub(super) unsafe fn decode<T: Float, S: Convert<T>>(
     view: &ChunkView<'_, T>,
@@ -175,7 +188,7 @@ pub(super) unsafe fn decode<T: Float, S: Convert<T>>(
     stores: Stores,
 ) {
     let full = dst.len() / BLOCK;
-    // SAFETY: `dst` has room for the blocks, of which the last may be short.
+    // SAFETY: `dst` has space for all blocks; the last one may be short.
     unsafe {
         let mut src = FromChunk::<T, S>::new(view);
         let output = BlockOutput::new(dst.as_mut_ptr(), stores);
@@ -190,6 +203,8 @@ pub(super) unsafe fn decode<T: Float, S: Convert<T>>(
     }
 }
 
+/// Folds this rank's input into a chunk.
+///
 /// # Safety
 /// As for [`encode`] and [`decode`].
 #[inline(always)]
@@ -200,7 +215,7 @@ pub(super) unsafe fn fold<T: Float, S: Convert<T>>(
     lattice: &Lattice<T>,
     dst: &mut [u8],
 ) -> Encoded {
-    // SAFETY: the caller's promises are the callees' requirements.
+    // SAFETY: the caller guarantees what the callees require.
     unsafe {
         if op == LatticeOp::Sum
             && !view.is_special()
@@ -214,10 +229,11 @@ pub(super) unsafe fn fold<T: Float, S: Convert<T>>(
     }
 }
 
-/// The residuals of `local` plus those of the chunk; `None` if a local block is not on the lattice.
+/// Adds the residuals of `local` and of the chunk. Returns `None` if a value of `local` is not on
+/// the lattice.
 ///
 /// # Safety
-/// As for [`fold`]; the view has no exceptions.
+/// As for [`fold`]; the view must have no exceptions.
 #[inline(always)]
 unsafe fn fold_sum<T: Float, S: Convert<T>>(
     view: &ChunkView<'_, T>,
@@ -259,13 +275,14 @@ struct FoldSum<'a, T: Float, S: Convert<T>> {
 }
 
 impl<T: Float, S: Convert<T>> FoldSum<'_, T, S> {
-    /// Adds one block; `false` if its values are not on the lattice.
+    /// Adds one block. Returns `false` if a value is not on the lattice.
     ///
     /// # Safety
-    /// The level's instruction set; 32 values; call once for each block, in order.
+    /// Requires the level's instruction set and 32 values. Must be called once for each block, in
+    /// order.
     #[inline(always)]
     unsafe fn block(&mut self, block: usize, values: *const T, lattice: &Lattice<T>) -> bool {
-        // SAFETY: by the caller's promise; the view's sizes add up.
+        // SAFETY: guaranteed by the caller; the view's sizes add up.
         unsafe {
             let (codes, on_lattice) = S::quantise(values, lattice);
             if !on_lattice {
@@ -284,9 +301,11 @@ impl<T: Float, S: Convert<T>> FoldSum<'_, T, S> {
     }
 }
 
+/// Combines two chunks.
+///
 /// # Safety
-/// The level's instruction set; both views have the same number of values; `dst` of `max_chunk_len`
-/// bytes.
+/// Requires the level's instruction set, views with the same number of values, and `dst` of
+/// `max_chunk_len` bytes.
 #[inline(always)]
 pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
     paths: Paths,
@@ -296,7 +315,7 @@ pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
     lattice: &Lattice<T>,
     dst: &mut [u8],
 ) -> Encoded {
-    // SAFETY: the caller's promises are the callees' requirements.
+    // SAFETY: the caller guarantees what the callees require.
     unsafe {
         let is_dynamic = paths == Paths::Dynamic;
         if is_dynamic && op == LatticeOp::Sum && !a.is_special() && !b.is_special() {
@@ -308,10 +327,11 @@ pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
     }
 }
 
-/// hZCCL's four paths (SC'24, "hZ-dynamic"), visiting only blocks that are occupied on some side.
+/// Adds two chunks by hZCCL's four paths (SC'24, "hZ-dynamic"). It visits only blocks that are
+/// occupied in at least one chunk.
 ///
 /// # Safety
-/// As for [`combine`]; no view has exceptions.
+/// As for [`combine`]; the views must have no exceptions.
 #[inline(always)]
 unsafe fn combine_sum<T: Float, S: Convert<T>>(
     a: &ChunkView<'_, T>,
@@ -319,7 +339,7 @@ unsafe fn combine_sum<T: Float, S: Convert<T>>(
     dst: &mut [u8],
 ) -> Encoded {
     let (mut from_a, mut from_b) = (ChunkReader::new(a), ChunkReader::new(b));
-    // SAFETY: as in `encode` and `decode`; copied blocks have PAD bytes after them in a view.
+    // SAFETY: as in `encode` and `decode`; in a view, at least PAD bytes follow copied blocks.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         out.first = a.first().plus(b.first());
@@ -346,10 +366,10 @@ unsafe fn combine_sum<T: Float, S: Convert<T>>(
     }
 }
 
-/// acc ← acc + other, value by value.
+/// Adds `other` to `acc`, value by value.
 ///
 /// # Safety
-/// The level's instruction set; both are of one length.
+/// Requires the level's instruction set and slices of equal length.
 #[inline(always)]
 pub(super) unsafe fn sum<T: Float, S: Convert<T>>(acc: &mut [T], other: &[T]) {
     let full = acc.len() / BLOCK;
@@ -362,11 +382,11 @@ pub(super) unsafe fn sum<T: Float, S: Convert<T>>(acc: &mut [T], other: &[T]) {
     }
 }
 
-/// Smallest and largest finite value, (+MAX, −MAX) if there is none.
+/// Returns the smallest and largest finite value; (+MAX, −MAX) if there is none.
 ///
-/// One comparison a side suffices unless the data have infinities: a piece whose extremes are not
-/// finite is looked at again. (A comparison with NaN is false.) From the end to the start, so that
-/// the start, where the codec will begin, is what the caches hold in the end.
+/// Each value needs two comparisons, unless the data have infinities: a piece whose extremes are
+/// not finite is scanned again. Comparisons with NaN are false, so NaN is ignored. The scan runs
+/// from the end to the start, so that the caches then hold the start, where the codec begins.
 #[inline(always)]
 pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
@@ -387,9 +407,10 @@ pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
     (T::narrow(min), T::narrow(max))
 }
 
-/// Smallest and largest value that is not NaN, but at most MAX and at least −MAX. Many running
-/// extremes, so that the loop is bound by memory, of which it asks for what stands `before` values
-/// before, and not by the latency of a comparison.
+/// Returns the smallest and largest value, ignoring NaN; (+MAX, −MAX) if there is none.
+///
+/// Many running extremes keep the latency of comparisons from limiting the loop; memory does. The
+/// loop prefetches the values that are `before` values earlier.
 #[inline(always)]
 fn extremes<T: Float>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
     const LANES: usize = 2 * BLOCK;

@@ -1,23 +1,23 @@
-//! The extremes of a sample: one block in 64, chosen by a hash so that no period of the data can
-//! hide from it.
+//! Scans of samples: value ranges, and grids on which the values lie.
 //!
-//! The sample comes in two halves, which tells something of its worth: where the halves agree on
-//! the range, most of the range is in both; where they do not, extremes are rare and only a full
-//! look finds them.
+//! The sample for value ranges is one block in 64, chosen by a hash, so that it does not miss
+//! periodic extremes. It consists of two halves. If both halves have about the same range, the
+//! sample is reliable. Otherwise extremes are rare, and only a scan of all data finds them.
 //!
-//! Another sample tells of what power of two all values are multiples: data that were rounded
-//! before, such as archives of 16 bits, counts and indices, lie on a grid.
+//! Another sample determines the largest power of two that divides all values. Data that were
+//! rounded before, such as archives of 16 bits, counts and indices, lie on such a grid.
 
 use super::{BLOCK, prefetch};
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 
-/// One block of so many is looked at.
+/// Number of blocks in a group. One block of each group is in the sample.
 const GROUP: usize = 64;
-/// Groups between the one looked at and the one asked for.
+/// Distance from the current group to the group whose block is prefetched.
 const GROUPS_AHEAD: usize = 8;
 
-/// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
+/// Returns the smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there
+/// is none.
 #[inline(never)]
 pub fn value_ranges<T: Float>(src: &[T]) -> [(T, T); 2] {
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
@@ -41,33 +41,35 @@ pub fn value_ranges<T: Float>(src: &[T]) -> [(T, T); 2] {
     })
 }
 
-/// Fewest blocks that are looked at for a grid, of one block in 64 or more.
+/// Smallest sample for grids, in blocks. The sample has at least one block in 64.
 const GRID_BLOCKS: usize = 64;
 
-/// Of so many blocks all but one may have other differences.
+/// Reciprocal of the share of blocks that may have a finer grid of differences.
 const BLOCKS_BESIDE: usize = 4;
-/// Powers of two of finite values: from 2⁻¹⁰⁷⁴ to 2¹⁰²³.
+/// Number of powers of two that finite values can have, from 2⁻¹⁰⁷⁴ to 2¹⁰²³.
 const N_POWERS: usize = 2098;
-/// Values that are looked at side by side.
+/// Number of values that are processed in parallel.
 const LANES: usize = 8;
 
-/// Of a sample, as far as values are finite: the largest power of two of which all values are
-/// multiples, and the largest of which all differences of neighbours are in three blocks of four.
-/// `T`'s largest value where all that counts is 0.
+/// Returns the grids of a sample: of all values, and of most differences of neighbours.
 ///
-/// Archives store values as o + k·s with s and often o of their own for each level or record: their
-/// differences lie on a grid though their values do not.
+/// A grid is the largest power of two that divides the finite values. The second one divides all
+/// differences in three blocks of four. A grid is the largest value of `T` if all these values are
+/// 0, or there are none.
 ///
-/// Where both are sure to be so fine that on such a grid the largest values of all blocks are
-/// beyond the largest code, nobody needs to know how fine, and the look ends. That is after a
-/// quarter of the sample for fields whose values have all their bits.
+/// Archives store values as o + k·s, where s and often o differ between levels or records. Their
+/// differences then lie on a grid although their values do not.
+///
+/// The scan ends early once both grids are useless. A grid is useless if it is so fine that the
+/// largest value of each block would be beyond the largest code. For fields whose values use all
+/// bits, this is known after a quarter of the sample.
 pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let mut all = T::MAX.widen();
     let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);
     let (mut n_fine, mut finest, mut coded) = (0, N_POWERS, f64::INFINITY);
     let (blocks, rest) = src.as_chunks::<BLOCK>();
     let per_group = (blocks.len() / GRID_BLOCKS).clamp(1, GROUP);
-    // Values that are there again change nothing.
+    // Pad with the last value: repeated values do not change the result.
     let padded = rest.last().map(|&last| {
         let mut padded = [last; BLOCK];
         padded[..rest.len()].copy_from_slice(rest);
@@ -105,12 +107,12 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     [all.to_f64(), of_most]
 }
 
-/// Of a power of two, from 2⁻¹⁰⁷⁴ on.
+/// Index of a power of two; 2⁻¹⁰⁷⁴ has index 0.
 fn power_index(x: f64) -> usize {
     ((libm::ilogb(x) + 1074).max(0) as usize).min(N_POWERS - 1)
 }
 
-/// Of each value and the one before.
+/// Returns the differences of neighbouring values, and 0 in the last place.
 fn differences<T: Float>(block: &[T; BLOCK]) -> [T; BLOCK] {
     let mut differences = [T::ZERO; BLOCK];
     for ((difference, a), b) in differences.iter_mut().zip(block).zip(&block[1..]) {
@@ -119,7 +121,8 @@ fn differences<T: Float>(block: &[T; BLOCK]) -> [T; BLOCK] {
     differences
 }
 
-/// The largest power of two of which all values are multiples that are finite.
+/// Returns the largest power of two that divides all finite values; the largest value of `T` if all
+/// are 0.
 fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let fraction = T::Bits::from_u64((1 << T::FRACTION_BITS) - 1);
     let one = T::Bits::from_u64(1);
@@ -127,7 +130,8 @@ fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let mut least = [T::MAX.widen(); LANES];
     for values in block.as_chunks::<LANES>().0 {
         for (least, x) in least.iter_mut().zip(values) {
-            // Without its lowest bit; a power of two is nothing else.
+            // Clear the lowest set bit of the significand. The only set bit of a power of two is
+            // the implicit one.
             let bits = x.bits();
             let is_power = bits & fraction == T::Bits::ZERO;
             let cleared = if is_power { T::Bits::ZERO } else { bits & bits.minus(one) };
@@ -139,7 +143,7 @@ fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     least.into_iter().fold(T::MAX.widen(), |least, x| if x < least { x } else { least })
 }
 
-/// The largest magnitude of a finite value; 0 if there is none.
+/// Returns the largest magnitude of a finite value; 0 if there is none.
 fn largest_magnitude<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let highest = T::MAX.widen();
     let mut most = [T::ZERO.widen(); LANES];
@@ -152,13 +156,13 @@ fn largest_magnitude<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     most.into_iter().fold(T::ZERO.widen(), |most, x| if x > most { x } else { most })
 }
 
-/// Where the block of a group starts, and in which half it counts.
+/// Returns the start of the sampled block of a group, and the half to which it belongs.
 fn sampled_block(group: usize) -> (usize, usize) {
     let (block, half) = (hash(group) % GROUP, hash(group) / GROUP % 2);
     ((group * GROUP + block) * BLOCK, half)
 }
 
-/// Fibonacci hashing (D. Knuth, TAOCP vol. 3, section 6.4).
+/// Hashes a group by Fibonacci hashing (D. Knuth, TAOCP vol. 3, section 6.4).
 fn hash(group: usize) -> usize {
     ((group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
@@ -197,7 +201,7 @@ mod tests {
         assert_eq!(all(&[1.0, f32::from_bits(3)]), f64::from(f32::from_bits(1)));
         assert_eq!(grids(&[3.0f64 * 2f64.powi(-1060), 1e300])[0], 2f64.powi(-1060));
         assert_eq!(grids(&[crate::bf16::from_f32(1.5), crate::bf16::from_f32(-64.0)])[0], 0.5);
-        // Of values of all bits, whatever is drawn; and of the last value where all are seen.
+        // A long array is sampled; an array of 2000 values is scanned to the last value.
         let mut x: Vec<f32> = (0..1_000_000).map(|i| (i % 4001) as f32 / 512.0).collect();
         assert_eq!(all(&x), 1.0 / 512.0);
         x.truncate(1999);
@@ -207,12 +211,12 @@ mod tests {
 
     #[test]
     fn differences_may_lie_on_a_grid_where_values_do_not() {
-        // Records of 4000 values, each with an offset of its own.
+        // Records of 4000 values, each with its own offset.
         let value = |i: usize| 200.0 + (i / 4000) as f32 * 0.01 + (i * i % 97) as f32 / 512.0;
         let x: Vec<f32> = (0..400_000).map(value).collect();
         let [of_values, of_differences] = grids(&x);
         assert!(of_values < 1e-4 && of_differences == 1.0 / 512.0, "{of_values} {of_differences}");
-        // Constant data have none.
+        // Differences of constant data are 0 and have no grid.
         assert_eq!(grids(&[0.7f32; 10_000])[1], f64::from(f32::MAX));
         assert_eq!(grids(&[f32::NAN; 100])[1], f64::from(f32::MAX));
         assert_eq!(grids(&[f64::from_bits(1), 0.0])[1], f64::from_bits(1));
@@ -223,11 +227,11 @@ mod tests {
 
     #[test]
     fn only_grids_that_are_too_fine_for_codes_end_the_look() {
-        // The last value alone is on a finer grid, beside a first one that is far away.
+        // Only the last value is on a finer grid. The first value is large.
         let mut x: Vec<f32> = (0..2000).map(|i| i as f32 * 0.5).collect();
         (x[0], x[1999]) = (1e37, 0.125);
         assert_eq!(grids(&x)[0], 0.125);
-        // All have all bits; where they have them does not matter any more.
+        // All values use all bits, so the scan ends before it reaches the last value.
         let fine = |i: u32| 250.0 + f32::from_bits(0x3f80_0000 | i.wrapping_mul(0x9e37_79b9) >> 9);
         let mut x: Vec<f32> = (0..2000).map(fine).collect();
         let before = grids(&x);

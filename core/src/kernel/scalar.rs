@@ -1,6 +1,6 @@
-//! The specification: one block as an array, plain loops.
+//! Scalar level, which specifies the others: a block is an array, and all loops are plain.
 //!
-//! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
+//! Other levels must give the same bytes. Speed: about 1 to 2 GB/s of uncompressed `f32` per core.
 
 use super::generic::mixed::{
     LoadedBlock, MixedBlock, OutOfLine, PrecedingCodes, StoredBlock, out_of_line,
@@ -12,7 +12,7 @@ use crate::element::{Float, bf16, f16};
 use crate::op::LatticeOp;
 use core::array;
 
-/// Portable Rust.
+/// Portable Rust, for any code type.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar;
 
@@ -21,7 +21,7 @@ pub(super) struct Scalar;
 unsafe impl<T: Float> Convert<T> for Scalar {
     #[inline(always)]
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
-        // SAFETY: the caller gives 32 readable values.
+        // SAFETY: the caller guarantees 32 readable values.
         let values = unsafe { src.cast::<[T; BLOCK]>().read_unaligned() };
         let mut codes = [T::Code::ZERO; BLOCK];
         let mut on_lattice = true;
@@ -36,7 +36,7 @@ unsafe impl<T: Float> Convert<T> for Scalar {
     #[inline(always)]
     unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T) {
         let values = codes.map(|q| T::narrow(T::Wide::from_code(q) * scale));
-        // SAFETY: the caller gives room for 32 values.
+        // SAFETY: the caller guarantees space for 32 values.
         unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(values) };
     }
 }
@@ -117,19 +117,19 @@ unsafe impl<C: Code> Isa<C> for Scalar {
     #[inline(always)]
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
         let values = zigzags.map(Code::bits);
-        // SAFETY: the caller gives room for 4·width bytes and slack.
+        // SAFETY: the caller guarantees space for 4·width bytes and STORE_SLACK more.
         unsafe { pack_bits(&values, width, dst) };
     }
 
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
-        // SAFETY: the caller gives 4·width readable bytes and PAD more.
+        // SAFETY: the caller guarantees 4·width readable bytes and PAD more.
         unsafe { unpack_bits(src, width) }.map(C::from_bits)
     }
 }
 
-/// The code of a value, before it is one, and whether it stands for the value (docs/guarantees.md,
-/// "The check").
+/// Returns the code of a value, still as a float, and whether the value is on the lattice
+/// (docs/guarantees.md, "The check").
 #[inline(always)]
 fn nearest<T: Float>(x: T, lattice: &Lattice<T>) -> (T::Wide, bool) {
     let x = x.widen();
@@ -139,13 +139,14 @@ fn nearest<T: Float>(x: T, lattice: &Lattice<T>) -> (T::Wide, bool) {
     (nearest, (nearest.abs() <= lattice.limit) & (error < lattice.bound))
 }
 
-/// Whether a value has a code.
+/// Returns whether a value is on the lattice.
 #[inline(always)]
 pub(super) fn is_on_lattice<T: Float>(x: T, lattice: &Lattice<T>) -> bool {
     nearest(x, lattice).1
 }
 
-/// Value i at bit i·width, little-endian; 4·width bytes, in pieces of 8 (up to 7 bytes of slack).
+/// Packs 32 values of `width` bits to 4·`width` bytes: value i starts at bit i·`width`,
+/// little-endian. It writes whole words of 8 bytes.
 ///
 /// # Safety
 /// `dst` must be valid for 4·`width` + 8 bytes.
@@ -156,15 +157,15 @@ pub(super) unsafe fn pack_bits(values: &[u64; BLOCK], width: u32, dst: *mut u8) 
         word |= value << filled;
         filled += width;
         if filled >= u64::BITS {
-            // SAFETY: 8·(at+1) ≤ 4·width, as that many bits are filled.
+            // SAFETY: 64·(at+1) bits have been filled of 32·width, so 8·(at+1) ≤ 4·width.
             unsafe { dst.cast::<[u8; 8]>().add(at).write_unaligned(word.to_le_bytes()) };
             at += 1;
             filled -= u64::BITS;
-            // What of `value` did not fit; a shift by 64 would be all of it that did.
+            // Keep the bits of `value` that did not fit. A shift by 64 would overflow.
             word = if filled == 0 { 0 } else { value >> (width - filled) };
         }
     }
-    // SAFETY: fewer than 8 bytes past the end.
+    // SAFETY: 8·at ≤ 4·width, so the word ends at most 8 bytes past the packed values.
     unsafe { dst.cast::<[u8; 8]>().add(at).write_unaligned(word.to_le_bytes()) };
 }
 
@@ -177,7 +178,7 @@ pub(super) unsafe fn unpack_bits(src: *const u8, width: u32) -> [u64; BLOCK] {
     let mask = u64::MAX >> (u64::BITS - width);
     array::from_fn(|i| {
         let bit = i * width as usize;
-        // SAFETY: bit / 8 is below 4·width, and 16 bytes follow.
+        // SAFETY: bit / 8 is below 4·width, and 16 bytes are readable after those.
         let window = unsafe { src.add(bit / 8).cast::<[u8; 16]>().read_unaligned() };
         (u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask
     })
@@ -185,7 +186,7 @@ pub(super) unsafe fn unpack_bits(src: *const u8, width: u32) -> [u64; BLOCK] {
 
 macro_rules! table {
     ($name:ident, $float:ident) => {
-        /// The scalar kernels of one element type.
+        /// Scalar kernels of one element type.
         pub(super) static $name: Kernels<$float> = Kernels {
             encode: generic::encode::<$float, Scalar>,
             decode: generic::decode::<$float, Scalar>,

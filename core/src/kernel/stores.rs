@@ -1,26 +1,29 @@
-//! Writing results past the caches.
+//! Non-temporal stores, which write results past the caches.
 //!
-//! A store to memory that no cache holds first reads the line that it overwrites. A non-temporal
-//! store does not, and leaves in the caches what is there: worth it where an array is larger than
-//! they are, and only there, as whoever reads it next takes it from memory. Processors gather such
-//! stores by lines, so a line must be written in one go. On a virtual machine with Sapphire Rapids
-//! cores this writes 22 GB/s on each of two cores instead of 10. On other architectures it is a
-//! copy.
+//! A normal store to a line that no cache holds first reads the line from memory. A non-temporal
+//! store does not, and it evicts nothing from the caches. This pays only for arrays that are larger
+//! than the caches, because the next reader has to fetch the data from memory.
+//!
+//! Processors gather non-temporal stores by lines, so a line must be written without interruption.
+//! On a virtual machine with Sapphire Rapids cores, these stores write 22 GB/s on each of two cores
+//! instead of 10 GB/s. On architectures other than x86-64, the functions here copy normally.
 
 use super::BLOCK;
 
-/// Where results are written.
+/// Destination of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stores {
-    /// Into the caches, as usual.
+    /// Normal stores, into the caches.
     #[default]
     Cached,
-    /// Past them: for outputs that are larger. Changes no result.
+    /// Non-temporal stores, for outputs that are larger than the caches. The results are the same.
     PastCaches,
 }
 
-/// Its end makes what this thread has written past the caches visible before all that it stores
-/// later. Non-temporal stores are weakly ordered: without it another thread could be told of
+/// Store fence at the end of a scope.
+///
+/// When it is dropped, the thread's earlier non-temporal stores become visible before its later
+/// stores. Non-temporal stores are weakly ordered: without the fence, another thread could learn of
 /// results before it can see them.
 #[derive(Debug)]
 pub(crate) struct Fence(());
@@ -49,20 +52,20 @@ impl Drop for Fence {
 pub(crate) fn copy(src: &[u8], dst: &mut [u8], _: &Fence) {
     const LINE: usize = 64;
     assert_eq!(src.len(), dst.len());
-    // Whole lines, so that the gathering of stores never ends early.
+    // Stream whole lines only, so that the processor never writes a partial line.
     let head = dst.as_ptr().align_offset(LINE).min(dst.len());
     let (src_head, src) = src.split_at(head);
     let (dst_head, dst) = dst.split_at_mut(head);
     dst_head.copy_from_slice(src_head);
     let (mut from, mut to) = (src.chunks_exact(LINE), dst.chunks_exact_mut(LINE));
     for (from, to) in from.by_ref().zip(to.by_ref()) {
-        // SAFETY: both have 64 bytes; `to` begins at a multiple of 64.
+        // SAFETY: both have 64 bytes; `to` is aligned to 64 bytes.
         unsafe { stream::<LINE>(from.as_ptr(), to.as_mut_ptr()) };
     }
     to.into_remainder().copy_from_slice(from.remainder());
 }
 
-/// Copies `src`.
+/// Copies `src` with normal stores.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -71,22 +74,25 @@ pub(crate) fn copy(src: &[u8], dst: &mut [u8], _: &Fence) {
     dst.copy_from_slice(src);
 }
 
-/// Whether blocks can be written past the caches, the first of them at `at`.
+/// Returns whether blocks can be written past the caches if the first one begins at `at`.
 pub(super) fn can_stream<T>(at: *const T) -> bool {
     cfg!(target_arch = "x86_64") && at.cast::<u8>().align_offset(VECTOR) == 0
 }
 
-/// Bytes of a vector store, and its alignment. Rust's allocators align long arrays so; a line that
-/// two blocks share is complete before the processor gives up gathering it.
+/// Size and alignment of a vector store, in bytes.
+///
+/// Allocators align long arrays to it. A block need not begin at a line: a line that two blocks
+/// share is complete before the processor stops gathering it.
 const VECTOR: usize = 16;
 
-/// Copies one block.
+/// Copies one block past the caches.
 ///
 /// # Safety
-/// Both must be valid for 32 values; `dst` must pass [`can_stream`].
+/// Both pointers must be valid for 32 values; `dst` must pass [`can_stream`].
 #[inline(always)]
 pub(super) unsafe fn block<T>(src: *const T, dst: *mut T) {
-    // SAFETY: by the caller's promise; a block of values of 2, 4 or 8 bytes is 1, 2 or 4 lines.
+    // SAFETY: guaranteed by the caller; a block of values of 2, 4 or 8 bytes has 64, 128 or 256
+    // bytes.
     unsafe {
         for line in 0..BLOCK * size_of::<T>() / 64 {
             stream::<64>(src.cast::<u8>().add(64 * line), dst.cast::<u8>().add(64 * line));
@@ -97,18 +103,18 @@ pub(super) unsafe fn block<T>(src: *const T, dst: *mut T) {
 /// Copies `N` bytes, a multiple of 16, past the caches.
 ///
 /// # Safety
-/// Both must be valid for them; `dst` must be aligned to 16 bytes.
+/// Both pointers must be valid for `N` bytes; `dst` must be aligned to 16 bytes.
 #[inline(always)]
 unsafe fn stream<const N: usize>(src: *const u8, dst: *mut u8) {
     for at in (0..N).step_by(VECTOR) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: by the caller's promise; SSE2 is part of x86-64.
+        // SAFETY: guaranteed by the caller; SSE2 is part of x86-64.
         unsafe {
             use core::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
             _mm_stream_si128(dst.add(at).cast(), _mm_loadu_si128(src.add(at).cast()));
         }
         #[cfg(not(target_arch = "x86_64"))]
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             dst.add(at).copy_from_nonoverlapping(src.add(at), VECTOR);
         }

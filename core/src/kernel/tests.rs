@@ -1,4 +1,4 @@
-//! Every level through one runner: the bytes of the scalar level, and the bound, are the oracle.
+//! Tests of the kernels at every level, against the bytes of the scalar level and the error bound.
 
 mod exceptions;
 mod sixteen;
@@ -11,7 +11,7 @@ use crate::op::Op;
 use std::vec;
 use std::vec::Vec;
 
-/// SplitMix64: enough randomness for tests, the same on every machine.
+/// SplitMix64 generator: random enough for tests, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -29,8 +29,8 @@ impl Random {
     }
 }
 
-/// Data whose blocks need widths from 0 to far beyond the lattice, with every kind of special
-/// value.
+/// Data whose blocks need widths from 0 to far beyond the lattice, with all kinds of special values
+/// if `specials` is set.
 fn field<T: Float>(n: usize, seed: u64, specials: bool) -> Vec<T> {
     let mut random = Random(seed);
     let mut scale = 0.0;
@@ -131,8 +131,8 @@ fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<bf16>();
 }
 
-/// One pass against two, from values in place and apart, and storing past the caches against
-/// decoding.
+/// Compares `fold_store`, in place and with a separate output, with `fold` and `decode`; and stores
+/// past the caches with decoding.
 fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
     let n = local.len();
     let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
@@ -142,7 +142,7 @@ fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8],
         let bytes = &bytes[..written.n_bytes];
         codec.decode(bytes, divisor, &mut values).unwrap();
 
-        // At addresses that vectors can stream to, and at others.
+        // At addresses that are aligned for streaming, and at others.
         for offset in [0, 16 / T::BYTES, 1] {
             let mut output = vec![T::ONE; n + 8];
             let stored = &mut output[offset..offset + n];
@@ -172,7 +172,7 @@ fn one_pass_is_two_for_all<T: Float>() {
         .into_iter()
         .chain([Quantum::LOSSLESS]);
     for n in COUNTS {
-        // Exceptions on no side, on either alone, on both.
+        // Exceptions in neither operand, in one, in the other, in both.
         for specials in 0..4 {
             let (x, y) = (field::<T>(n, 1, specials & 1 != 0), field::<T>(n, 2, specials & 2 != 0));
             let raw = encoded(&Raw::new(), &x);
@@ -192,7 +192,7 @@ fn one_pass_is_two_for_all<T: Float>() {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests, which rarely fail unless a faster test fails too.
 mod long {
     use super::*;
 
@@ -244,7 +244,7 @@ fn no_value_leaves_the_bound_and_non_finite_ones_are_exact() {
 
 #[test]
 fn values_on_the_edge_of_a_bin_stay_within_the_bound() {
-    // Midpoints between codes, and their neighbours, at many magnitudes: where rounding decides.
+    // Midpoints between codes, and their neighbours, at many magnitudes: there rounding decides.
     for exponent in 0..22 {
         let quantum = Quantum::new::<f32>(0.1).unwrap();
         let middle = (f64::from(1u32 << exponent) + 0.5) * quantum.step();
@@ -268,8 +268,7 @@ fn every_width_round_trips() {
                 .collect();
             let wide: Vec<f64> = x.iter().map(|x| x * 536_870_912.0 + x).collect();
             let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
-            // Bound 0.5: the step is below 1 and codes differ from the integers, but decoding
-            // rounds back.
+            // The step is below 0.5, so codes are not the integers themselves.
             let quantum = Quantum::new::<f64>(0.25).unwrap();
             let codec = FzLight::with_level(quantum, 1, level);
             for x in [&x, &wide] {
@@ -297,9 +296,11 @@ fn encoding_what_was_decoded_changes_nothing() {
 #[test]
 fn constant_data_cost_a_few_bytes_a_chunk() {
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 1);
-    // One tag and one code a chunk (7.0 is 3556 steps), four bytes of index, a header and the pad.
+    // A header and the pad; for each chunk 4 bytes of index, a tag, and a code of 2 bytes (7.0 is
+    // 3556 steps).
     assert_eq!(encoded(&codec, &[7.0; 8192]).len(), 24 + 2 * (4 + 1 + 2) + PAD);
-    // A fill value beyond the lattice is stored once a chunk, but for a byte a block.
+    // A fill value that is not on the lattice is stored once in each chunk, with one width byte for
+    // each block.
     let fill = encoded(&codec, &[1e30; 8192]);
     assert_eq!(fill.len(), 24 + 2 * (4 + 1 + 4 + 128 + 1) + PAD);
     assert_eq!(decoded(&codec, &fill, 8192), [1e30; 8192]);

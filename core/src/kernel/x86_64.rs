@@ -1,10 +1,12 @@
-//! x86-64: detection, and the entry points of both levels.
+//! x86-64: feature detection, and the entry points of both levels.
 //!
 //! Each entry point is a `#[target_feature]` function into which the generic loop and the level's
-//! `Isa` are inlined whole.
+//! `Isa` are inlined completely.
 
-/// `[e(0), e(1), …]`. A closure would do, but it is compiled without the caller's target features,
-/// and intrinsics would then stay calls.
+/// Expands to `[e(0), e(1), …]`.
+///
+/// It is a macro, because a closure would be compiled without the caller's target features, and
+/// intrinsics would then remain calls.
 macro_rules! unroll {
     (2, |$i:ident| $e:expr) => {
         unroll!(@ $i, $e, 0 1)
@@ -23,11 +25,11 @@ macro_rules! unroll {
     };
 }
 
-#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
+#[allow(clippy::needless_range_loop, reason = "one index serves several arrays of registers")]
 mod avx2;
-#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
+#[allow(clippy::needless_range_loop, reason = "one index serves several arrays of registers")]
 mod avx512;
-#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
+#[allow(clippy::needless_range_loop, reason = "one index serves several arrays of registers")]
 mod bits;
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -53,14 +55,14 @@ cpufeatures::new!(
 );
 
 /// # Safety
-/// [`has_avx2`].
+/// [`has_avx2`] must be true.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c")]
 pub(super) unsafe fn run_avx2<K: Task>(task: K) -> K::Output {
     task.run()
 }
 
 /// # Safety
-/// [`has_avx512`].
+/// [`has_avx512`] must be true.
 #[target_feature(
     enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 )]
@@ -68,19 +70,22 @@ pub(super) unsafe fn run_avx512<K: Task>(task: K) -> K::Output {
     task.run()
 }
 
-/// AVX2, BMI1, BMI2, LZCNT and F16C.
+/// Returns whether the machine has AVX2, BMI1, BMI2, LZCNT and F16C.
 pub(super) fn has_avx2() -> bool {
     avx2_detected::get() && has_lzcnt_and_f16c()
 }
 
-/// AVX-512 F, BW, DQ, VL and VBMI on top of AVX2's set; includes the operating system's consent.
+/// Returns whether the machine has the features of [`has_avx2`] and AVX-512 F, BW, DQ, VL and VBMI,
+/// and the operating system supports their registers.
 pub(super) fn has_avx512() -> bool {
     avx512_detected::get() && has_lzcnt_and_f16c()
 }
 
-/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5);
-/// F16C is bit 29 of ECX of leaf 1. Once: in a virtual machine CPUID traps, and takes tens of
-/// microseconds.
+/// Returns whether the machine has LZCNT and F16C.
+///
+/// On a machine without LZCNT, its encoding executes as BSR, so it must be detected: leaf
+/// 0x8000_0001, ECX bit 5. F16C is bit 29 of ECX of leaf 1. The result is cached, because CPUID
+/// traps in a virtual machine and takes tens of microseconds.
 fn has_lzcnt_and_f16c() -> bool {
     use core::arch::x86_64::__cpuid;
     const UNKNOWN: u8 = 0;
@@ -92,7 +97,7 @@ fn has_lzcnt_and_f16c() -> bool {
         let has_lzcnt = __cpuid(0x8000_0001).ecx >> 5 & 1 == 1;
         let has_f16c = __cpuid(1).ecx >> 29 & 1 == 1;
         found = if has_lzcnt && has_f16c { PRESENT } else { MISSING };
-        // Threads that come here together store the same.
+        // Threads that race here store the same value.
         FOUND.store(found, Ordering::Relaxed);
     }
     found == PRESENT
@@ -109,7 +114,8 @@ macro_rules! level {
                 lattice: &Lattice<$float>,
                 dst: &mut [u8],
             ) -> Encoded {
-                // SAFETY: the features are this function's; the rest is the caller's promise.
+                // SAFETY: this function enables the features; the caller guarantees everything
+                // else.
                 unsafe { generic::encode::<$float, $isa>(src, lattice, dst) }
             }
 
@@ -210,7 +216,7 @@ macro_rules! level {
             }
         }
 
-        /// The kernels of this level and element type; the level must be available.
+        /// Kernels of this level and element type. The level must be available.
         pub(super) static $table: Kernels<$float> = Kernels {
             encode: $module::encode,
             decode: $module::decode,

@@ -1,9 +1,9 @@
-//! The segments of a step that concerns several parts.
+//! Segments of a step that moves several parts.
 
 use super::{Layout, Segment};
 use crate::schedule::Step;
 
-/// What a step concerns in a round: the segments of its parts.
+/// Segments of a step's parts in one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'l> {
     layout: &'l Layout<'l>,
@@ -23,7 +23,7 @@ impl<'l> Run<'l> {
         self.step.n_parts
     }
 
-    /// The segment of the part at this place of the run.
+    /// Returns the segment of the part at index `place` of the run.
     #[must_use]
     pub fn segment(&self, place: usize) -> Segment {
         if place == 0 {
@@ -33,12 +33,12 @@ impl<'l> Run<'l> {
         self.layout.segment(part, self.round)
     }
 
-    /// Values of each segment, in order.
+    /// Number of values in each segment, in order.
     pub fn lens(&self) -> impl ExactSizeIterator<Item = usize> {
         (0..usize::from(self.step.n_parts)).map(|place| self.segment(place).len)
     }
 
-    /// Values of all segments.
+    /// Number of values in all segments.
     #[must_use]
     pub fn n_values(&self) -> usize {
         if self.step.n_parts == 1 { self.first.len } else { self.lens().sum() }

@@ -1,4 +1,4 @@
-//! Parts, rounds and segments cover the array, and ranks agree on them.
+//! Tests that parts, rounds and segments cover the array, and that ranks agree on them.
 
 use super::*;
 use std::vec::Vec;
@@ -67,7 +67,7 @@ fn segments_cover_every_part_and_fit() {
 #[test]
 fn portions_are_covered_and_ranks_agree() {
     let lens = [3, 0, 25, 1];
-    // What rank r sends to rank s.
+    // Row r has the number of values that rank r sends to each rank.
     let matrix = [[1, 0, 30, 2], [7, 4, 0, 0], [12, 0, 0, 5], [0, 1, 10, 11]];
     let columns: [[usize; 4]; 4] = core::array::from_fn(|r| matrix.map(|row| row[r]));
     for collective in Collective::ALL {
@@ -116,7 +116,7 @@ fn portions_are_covered_and_ranks_agree() {
                     assert_eq!(a.segment(part, round).len, b.segment(part, round).len);
                     assert_eq!(a.skips(part, round), b.skips(part, round));
                 }
-                // Whoever has more rounds has nothing to send in them.
+                // A rank with more rounds sends nothing in the additional ones.
                 for (short, long) in [(&a, &b), (&b, &a)] {
                     for round in short.n_rounds()..long.n_rounds() {
                         assert!(long.skips(part, round), "{call:?}, {part}");

@@ -1,4 +1,5 @@
-//! What a pass makes of values: points, within the bound, right on average, the same at any level.
+//! Tests that a rounding pass gives lattice points within the bound, is right on average, and gives
+//! the same bits at any level.
 
 use super::*;
 use crate::bound::Spacing;
@@ -11,7 +12,7 @@ use std::vec::Vec;
 const LEVELS: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
 const SPACINGS: [Spacing; 2] = [Spacing::Widest, Spacing::PowerOfTwo];
 
-/// The lattice of unbiased rounding within this bound.
+/// Lattice for unbiased rounding within this bound.
 fn halved<T: Float>(bound: f64, spacing: Spacing) -> Quantum {
     Quantum::with_spacing::<T>(bound / 2.0, spacing).unwrap()
 }
@@ -20,7 +21,8 @@ fn unbiased<T: Float>(quantum: Quantum, seed: u64, values: &mut [T], level: Leve
     RoundingPass::new(quantum, Rounding::unbiased(seed), Rank(3)).run(None, values, None, level);
 }
 
-/// Values of all kinds, beside points and between them, as multiples of about a step.
+/// Values of all kinds: near lattice points and between them, over many magnitudes, and special
+/// values.
 fn all_kinds<T: Float>(step: f64) -> Vec<T> {
     let mut values: Vec<T> = Vec::new();
     for exponent in -40..60 {
@@ -104,7 +106,7 @@ fn mean_is_value<T: Float>(bound: f64, spacing: Spacing) {
         sums.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error);
     }
     for (x, sum) in values.iter().zip(sums) {
-        // Half a step is the largest deviation that two points a step apart can have.
+        // The standard deviation is at most half a step, because the points are a step apart.
         let deviation = step / 2.0 / (N as f64).sqrt();
         let error = (sum / N as f64).abs();
         assert!(error < 4.0 * deviation, "{x:?}: {:.2} deviations", error / deviation);
@@ -121,7 +123,7 @@ fn the_mean_over_seeds_is_the_value() {
     }
 }
 
-/// Nearest rounding of it would be 0 every time.
+/// Rounding to nearest would give 0 every time.
 #[test]
 fn a_third_of_a_step_is_a_step_once_in_three_times() {
     let quantum = halved::<f32>(2.0, Spacing::PowerOfTwo);
@@ -129,7 +131,7 @@ fn a_third_of_a_step_is_a_step_once_in_three_times() {
     unbiased(quantum, 9, &mut values, Level::best());
     let n_steps = values.iter().filter(|x| **x == 2.0).count();
     assert!(values.iter().all(|x| [0.0, 2.0].contains(x)));
-    // The deviation is 82.
+    // The standard deviation is 82.
     assert!(n_steps.abs_diff(10_000) < 330, "{n_steps}");
 }
 
@@ -139,14 +141,14 @@ fn odds_match_distance<T: Float>() {
     for (code, part) in [(0.0, 0.125), (-3.0, 0.375), (7.0, 0.625), (-40.0, 0.875)] {
         let [lower, x, upper] = [0.0, part, 1.0].map(|part| (code + part) * quantum.step());
         let either = |unit| points.unbiased(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
-        // The farther one has the lower numbers.
+        // Low random numbers choose the farther point.
         let [near, far] = if part < 0.5 { [lower, upper] } else { [upper, lower] };
         let odds = part.min(1.0 - part);
         assert_eq!([0.9995, 1.0005].map(|by| either(odds * by)), [far, near], "{x}");
     }
 }
 
-/// Odds that were off by a thousandth would show.
+/// The test detects odds that are off by a thousandth.
 #[test]
 fn a_point_is_taken_as_often_as_the_value_is_near_it() {
     odds_match_distance::<f32>();
@@ -166,7 +168,7 @@ fn half_are_above_half<T: Float>() {
         unbiased(quantum, seed as u64, &mut values, Level::best());
         n_steps += values.iter().filter(|x| x.to_f64() != 0.0).count();
     }
-    // 4.5 deviations, and a twentieth of a per cent.
+    // 4.5 standard deviations, 0.11 % of the expected count.
     assert!(n_steps.abs_diff(N * N_SEEDS / 2) < 9216, "{n_steps}");
 }
 
@@ -176,8 +178,8 @@ fn random_numbers_are_above_one_half_half_of_the_time_to_a_thousandth() {
     half_are_above_half::<f64>();
 }
 
-/// Codes of 2²⁰ and more: points of the lattice are rounded to `f32` there, and may be farther from
-/// a value than the bound.
+/// For codes of 2²⁰ and more, lattice points are rounded to `f32`, and may be farther from a value
+/// than the bound.
 #[test]
 fn points_that_are_rounded_are_taken_only_within_the_bound() {
     for bound in [0.3, 1e-3, 0.77, 5e4] {
@@ -195,7 +197,7 @@ fn points_that_are_rounded_are_taken_only_within_the_bound() {
                 n_kept += usize::from(x == y);
             }
         }
-        assert!(n_kept < 20 * values.len() / 2, "most are rounded");
+        assert!(n_kept < 20 * values.len() / 2, "most values must be rounded");
     }
 }
 
@@ -235,7 +237,7 @@ fn own_values_may_come_from_elsewhere_and_are_rounded_as_in_place() {
     pass.run(Some(&from), &mut apart, None, Level::best());
     pass.run(None, &mut in_place, None, Level::best());
     assert_eq!(apart, in_place);
-    // Rounding again moves nothing.
+    // Rounding again changes nothing.
     let other = RoundingPass::new(quantum, Rounding::unbiased(2), Rank(7));
     other.run(None, &mut in_place, None, Level::best());
     assert_eq!(apart, in_place);
@@ -259,7 +261,7 @@ fn errors_are_carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
         for ((sum, x), e) in sums.iter().zip(&inputs).zip(&residues) {
             let (n, e) = (f64::from(step as u32 + 1), e.to_f64());
             assert!(e.abs() <= bound, "{e}");
-            // Rounding in what is computed in.
+            // Rounding errors of the wide type, in which the pass computes.
             let slack = n * (bound + 0.04) * 1.2e-7;
             assert!((n * x.to_f64() - sum - e).abs() <= slack, "step {step}");
             lost = lost.max((n * x.to_f64() - sum).abs());
@@ -292,7 +294,7 @@ fn what_is_not_finite_goes_as_it_is_and_leaves_the_feedback() {
         assert_eq!(values.map(f16::to_bits), specials.map(f16::to_bits));
         assert_eq!(residues[..3], [0.25; 3]);
     }
-    // What is no number is forgotten.
+    // A residue that is NaN is dropped.
     let (mut values, mut residues) = ([1.0_f32], [f32::NAN]);
     let quantum = Quantum::new::<f32>(0.5).unwrap();
     let pass = RoundingPass::new(quantum, Rounding::Nearest, Rank(0));
@@ -308,7 +310,7 @@ fn an_exact_call_sends_what_was_lost_before_as_far_as_the_type_holds_it() {
     assert_eq!((values.map(bf16::to_f64), residues), ([1.25, 256.0], [0.0, 0.25]));
 }
 
-/// Over 16 bins 15 degrees of freedom; 99.99 % are below 44.3.
+/// χ² statistic over 16 bins. With 15 degrees of freedom, 99.99 % of samples are below 44.3.
 fn chi_square(units: impl Iterator<Item = f64>) -> f64 {
     let mut bins = [0.0; 16];
     units.for_each(|unit| bins[(unit * 16.0) as usize] += 1.0);
@@ -316,7 +318,7 @@ fn chi_square(units: impl Iterator<Item = f64>) -> f64 {
     bins.iter().map(|n| (n - expected).powi(2) / expected).sum()
 }
 
-/// Numbers are uniform, and so are pairs of neighbours, as one number each.
+/// Checks that numbers are uniform, and that pairs of neighbours, combined to one number each, are.
 fn are_uniform(name: &str, units: impl Fn(usize) -> [f64; 2]) {
     const N: usize = 20_000;
     for which in 0..2 {

@@ -1,11 +1,12 @@
-//! The owner's step of an all-reduce: folds a chunk, writes it and decodes it, in one pass.
+//! Fold, store and decode in one pass: the step of an all-reduce on the rank that completes a part.
 //!
-//! A block of the result is decoded while it is in registers, which spares unpacking it from the
-//! frame, and the arithmetic hides how long the memory takes to give the output's lines. A decoder
-//! needs absolute codes, so these are summed here, not residuals as in
-//! [`fold_sum`](super::fold_sum). The bytes are the same, as every encoder here writes 0 for the
-//! residual of a chunk's first code. Cost: 2/3 to 5/6 of [`fold`](super::fold) and
-//! [`decode`](super::decode).
+//! Each block of the result is decoded while it is in registers, so it need not be unpacked from
+//! the frame. The arithmetic hides the latency of the memory that holds the output. Decoding needs
+//! absolute codes, so this module adds absolute codes instead of residuals as
+//! [`fold_sum`](super::fold_sum) does. The bytes are the same, because every encoder here writes 0
+//! as the residual of a chunk's first code.
+//!
+//! Cost: 2/3 to 5/6 of [`fold`](super::fold) followed by [`decode`](super::decode).
 
 use super::super::chunk::ChunkView;
 use super::super::prefetch::{self, AHEAD};
@@ -18,8 +19,9 @@ use crate::element::Float;
 use crate::op::LatticeOp;
 
 /// # Safety
-/// The level's instruction set; `dst` of `max_chunk_len` bytes; `local` readable and `output`
-/// writable for the view's number of values, both from one slice or each from its own.
+/// Requires the level's instruction set and `dst` of `max_chunk_len` bytes. `local` must be
+/// readable and `output` writable for the view's number of values. Both must come from one slice,
+/// or each from its own.
 #[inline(always)]
 pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     op: LatticeOp,
@@ -32,7 +34,7 @@ pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
 ) -> Encoded {
     let (full, rest) = (view.n_values() / BLOCK, view.n_values() % BLOCK);
     let in_place = core::ptr::eq(local, output);
-    // SAFETY: by the caller's promise; each block is passed once, in order.
+    // SAFETY: guaranteed by the caller; each block is processed once, in order.
     unsafe {
         let mut pass = FoldStorePass::<T, S> {
             op,
@@ -67,13 +69,14 @@ struct FoldStorePass<'a, T: Float, S: Convert<T>> {
 }
 
 impl<T: Float, S: Convert<T>> FoldStorePass<'_, T, S> {
-    /// One block of `n` values. Own ones have been read when their place is written.
+    /// Processes one block of `n` values. It reads the block's input before it writes the output,
+    /// which may be the same place.
     ///
     /// # Safety
-    /// The level's instruction set; call once for each block, in order.
+    /// Requires the level's instruction set. Must be called once for each block, in order.
     #[inline(always)]
     unsafe fn block(&mut self, block: usize, n: usize) {
-        // SAFETY: by the caller's promise; the output has room for the block.
+        // SAFETY: guaranteed by the caller; the output has space for the block.
         unsafe {
             let (x, y) = (self.incoming.next(block, n), self.own.next(block, n));
             let result = join::<T, S>(self.op, x, y, self.own.lattice);

@@ -1,5 +1,5 @@
-//! Reductions on absolute codes, for what cannot stay in the residual domain: minimum, maximum, and
-//! chunks with exceptions.
+//! Reductions on absolute codes, for operands that cannot be combined as residuals: minimum,
+//! maximum, and chunks with exceptions.
 
 use super::super::{BLOCK, Encoded, Lattice};
 use super::Convert;
@@ -8,11 +8,10 @@ use super::writer::ChunkWriter;
 use crate::element::Float;
 use crate::op::LatticeOp;
 
-/// Block by block on absolute codes. An exception of either side is one of the result: a ⊕ b in
-/// `T`.
+/// Combines two sources block by block. If either value is an exception, so is the result.
 ///
 /// # Safety
-/// The level's instruction set; `dst` of `max_chunk_len` bytes; sources of `n_values`.
+/// Requires the level's instruction set, `dst` of `max_chunk_len` bytes, and sources of `n_values`.
 #[inline(always)]
 pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     op: LatticeOp,
@@ -23,7 +22,7 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     dst: &mut [u8],
 ) -> Encoded {
     let n_blocks = n_values.div_ceil(BLOCK);
-    // SAFETY: as in `encode`; each source is asked for each block once, in order.
+    // SAFETY: as in `encode`; each source returns each block once, in order.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..n_blocks {
@@ -35,10 +34,11 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     }
 }
 
-/// x ⊕ y. An exception of either is one of the result, computed in `T`.
+/// Combines two blocks. If either value is an exception, so is the result, which is computed in
+/// `T`.
 ///
 /// # Safety
-/// The level's instruction set.
+/// Requires the level's instruction set.
 #[inline(always)]
 pub(super) unsafe fn join<T: Float, S: Convert<T>>(
     op: LatticeOp,
@@ -46,7 +46,7 @@ pub(super) unsafe fn join<T: Float, S: Convert<T>>(
     y: DecodedBlock<T, S>,
     lattice: &Lattice<T>,
 ) -> DecodedBlock<T, S> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (x, y) {
             (DecodedBlock::Codes(x), DecodedBlock::Codes(y)) => DecodedBlock::Codes(match op {

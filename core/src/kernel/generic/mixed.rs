@@ -1,9 +1,10 @@
-//! Blocks with exceptions: values that are on no lattice, beside the codes of the others.
+//! Blocks with exceptions: values that are not on the lattice, next to codes of other values.
 //!
-//! What a value becomes depends on no other value: an exception keeps its bits, all others have the
-//! codes that they would have anywhere, and the chain of codes passes over exceptions. Most blocks
-//! have none, so all of it is out of line ([`OutOfLine`]), and the loops over codes keep their
-//! registers. Cost: 5 bytes a block, and an exception's own bytes unless it repeats.
+//! The encoding of a value does not depend on other values: an exception keeps its bits, and other
+//! values have the same codes as in a block without exceptions. Residuals skip exceptions: each is
+//! the difference to the previous code. Most blocks have no exceptions, so this code is out of line
+//! ([`OutOfLine`]), and the loops over codes keep their registers. Cost: 5 bytes for each block
+//! with exceptions, and the bytes of each exception that does not repeat the previous ones.
 
 use super::super::chunk::{AGAIN, MASK_BYTES, MIXED, MIXED_HEAD, REPEAT, VERBATIM};
 use super::super::chunk::{every, residuals_len};
@@ -14,50 +15,55 @@ use crate::element::Float;
 use crate::element::sealed::Wide;
 use crate::op::{self, LatticeOp, divide, quotient, weigh};
 
-/// A block in which some values, or all, are exceptions.
+/// Block in which some or all values are exceptions.
 #[derive(Clone, Copy)]
 pub(in super::super) struct MixedBlock<T: Float> {
-    /// Bit i: value i is one. Bits beyond the block's values may be anything.
+    /// Mask: bit i is set if value i is an exception. Bits beyond the block's values are
+    /// unspecified.
     exceptions: u32,
-    /// Exceptions as they are, and anything.
+    /// Exceptions; the other places are unspecified.
     values: [T; BLOCK],
-    /// Codes of the others, and anything.
+    /// Codes of the other values; the places of exceptions are unspecified.
     codes: [T::Code; BLOCK],
 }
 
-/// What stands before a block in its chunk: what its first residual and its exceptions refer to.
+/// Last code and last exception before a block in its chunk. The block's first residual and its
+/// repeated exceptions refer to them.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PrecedingCodes<T: Float> {
-    /// The last code.
+    /// Last code.
     pub(super) code: T::Code,
-    /// The last exception.
+    /// Last exception.
     pub(super) exception: T,
 }
 
-/// A block that was read.
+/// Block that has been read from a chunk.
 pub(in super::super) struct LoadedBlock<T: Float> {
     pub(super) block: MixedBlock<T>,
     pub(super) n_bytes: usize,
-    /// What stands before the next one.
+    /// State before the next block.
     pub(super) after: PrecedingCodes<T>,
 }
 
-/// What storing a block came to.
+/// Description of a block that has been written to a chunk.
 #[derive(Clone, Copy)]
 pub(in super::super) struct StoredBlock<T: Float> {
     pub(super) width: u8,
     pub(super) n_bytes: usize,
     pub(super) n_exceptions: u32,
-    /// The first code and the last, if it has one.
+    /// First and last code, if the block has codes.
     pub(super) codes: Option<(T::Code, T::Code)>,
     pub(super) last_exception: T,
 }
 
-/// The functions of this module as each level compiles them. A trait, because only so generic loops
-/// can call functions with target features; [`out_of_line`] implements it.
+/// Functions of this module, compiled out of line for each level.
+///
+/// It is a trait because generic loops cannot otherwise call functions with target features.
+/// [`out_of_line`] implements it.
 ///
 /// # Safety
-/// All methods require the instruction set, and what the functions of [`MixedBlock`] by these names do.
+/// All methods require the instruction set, and have the requirements of the functions of
+/// [`MixedBlock`] with the same names.
 pub(in super::super) unsafe trait OutOfLine<T: Float> {
     unsafe fn of_values(src: *const T, lattice: &Lattice<T>) -> MixedBlock<T>;
     unsafe fn load(
@@ -85,12 +91,16 @@ pub(in super::super) unsafe trait OutOfLine<T: Float> {
 /// Implements [`OutOfLine`] with these target features.
 macro_rules! out_of_line {
     ([$($generics:tt)*] $float:ty, $isa:ty $(, $features:literal)?) => {
-        // SAFETY: the features are those of the instruction set; the rest is the caller's promise.
+        // SAFETY: the functions enable the features of the instruction set; the caller guarantees
+        // everything else.
         unsafe impl<$($generics)*> OutOfLine<$float> for $isa {
             $(#[target_feature(enable = $features)])?
             #[cold]
             #[inline(never)]
-            unsafe fn of_values(src: *const $float, lattice: &Lattice<$float>) -> MixedBlock<$float> {
+            unsafe fn of_values(
+                src: *const $float,
+                lattice: &Lattice<$float>,
+            ) -> MixedBlock<$float> {
                 // SAFETY: as above.
                 unsafe { MixedBlock::of_values::<Self>(src, lattice) }
             }
@@ -153,28 +163,28 @@ macro_rules! out_of_line {
 pub(in super::super) use out_of_line;
 
 impl<T: Float> MixedBlock<T> {
-    /// Codes only.
+    /// Block of codes without exceptions.
     #[inline(always)]
     pub(super) fn of_codes(codes: [T::Code; BLOCK]) -> Self {
         Self { exceptions: 0, values: [T::ZERO; BLOCK], codes }
     }
 
-    /// Exceptions only.
+    /// Block of exceptions without codes.
     #[inline(always)]
     fn of_exceptions(values: [T; BLOCK]) -> Self {
         Self { exceptions: u32::MAX, values, codes: [T::Code::ZERO; BLOCK] }
     }
 
-    /// 32 own values; exceptions enter by their weight.
+    /// Encodes 32 values of this rank's input. Exceptions are multiplied by the weight.
     ///
     /// # Safety
-    /// The level's instruction set; `src` must be readable for 32 values.
+    /// Requires the level's instruction set; `src` must be readable for 32 values.
     #[inline(always)]
     pub(in super::super) unsafe fn of_values<S: Convert<T>>(
         src: *const T,
         lattice: &Lattice<T>,
     ) -> Self {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut values = unsafe { src.cast::<[T; BLOCK]>().read_unaligned() };
         let mut block = Self::of_exceptions(values);
         if lattice.has_points() {
@@ -189,8 +199,9 @@ impl<T: Float> MixedBlock<T> {
     /// Reads a block of `n` values.
     ///
     /// # Safety
-    /// The level's instruction set; `src` must be a block of this width, [`MIXED`] at least, whose
-    /// head has been checked, with [`PAD`] bytes behind it.
+    /// Requires the level's instruction set. `src` must point to a block of this width byte, which
+    /// is at least [`MIXED`]. The block's head must have been checked, and [`PAD`] readable bytes
+    /// must follow the block.
     #[inline(always)]
     pub(in super::super) unsafe fn load<S: Convert<T>>(
         width: u8,
@@ -204,14 +215,15 @@ impl<T: Float> MixedBlock<T> {
                 REPEAT => 1,
                 _ => n,
             };
-            // SAFETY: as many values are there.
+            // SAFETY: the block has `n_stored` values.
             let (block, last) =
                 unsafe { read_exceptions(src, n_stored, u32::MAX, before.exception) };
             before.exception = last;
             let block = Self::of_exceptions(block);
             return LoadedBlock { block, n_bytes: n_stored * T::BYTES, after: before };
         }
-        // SAFETY: the head is there and says how long the block is.
+        // SAFETY: the head is readable and was checked, and it gives the length of the block; PAD
+        // bytes follow.
         unsafe {
             let exceptions = u32::from_le_bytes(src.cast::<[u8; MASK_BYTES]>().read());
             let n_stored = usize::from(src.add(MASK_BYTES).read());
@@ -230,10 +242,11 @@ impl<T: Float> MixedBlock<T> {
         }
     }
 
-    /// x ⊕ y. An exception of either is one of the result, computed in `T`.
+    /// Combines two blocks. If either value is an exception, so is the result, which is computed in
+    /// `T`.
     ///
     /// # Safety
-    /// The level's instruction set.
+    /// Requires the level's instruction set.
     #[inline(always)]
     pub(in super::super) unsafe fn join<S: Convert<T>>(
         op: LatticeOp,
@@ -242,7 +255,7 @@ impl<T: Float> MixedBlock<T> {
         lattice: &Lattice<T>,
     ) -> Self {
         let step = lattice.step * lattice.weight.widen();
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (mut values, others) = (x.values::<S>(step), y.values::<S>(step));
             let pairs = values.iter_mut().zip(others);
@@ -269,7 +282,7 @@ impl<T: Float> MixedBlock<T> {
     /// Decodes the block, of `n` values, to `dst`.
     ///
     /// # Safety
-    /// The level's instruction set; `dst` must be valid for the values.
+    /// Requires the level's instruction set; `dst` must be writable for `n` values.
     #[inline(always)]
     pub(in super::super) unsafe fn decode<S: Convert<T>>(
         &self,
@@ -277,7 +290,7 @@ impl<T: Float> MixedBlock<T> {
         n: usize,
         dst: *mut T,
     ) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut values = unsafe { self.values::<S>(scale.of_codes) };
         if self.exceptions == u32::MAX {
             divide(&mut values, scale.divisor);
@@ -286,21 +299,21 @@ impl<T: Float> MixedBlock<T> {
                 values[i] = quotient(values[i], scale.divisor);
             }
         }
-        // SAFETY: by the caller's promise; n ≤ 32.
+        // SAFETY: guaranteed by the caller; n ≤ 32.
         unsafe { dst.copy_from_nonoverlapping(values.as_ptr(), n) };
     }
 
-    /// Exceptions as they are, codes times `step`.
+    /// Returns the values: exceptions unchanged, and codes times `step`.
     ///
     /// # Safety
-    /// The level's instruction set.
+    /// Requires the level's instruction set.
     #[inline(always)]
     unsafe fn values<S: Convert<T>>(&self, step: T::Wide) -> [T; BLOCK] {
         if self.exceptions == u32::MAX {
             return self.values;
         }
         let mut values = [T::ZERO; BLOCK];
-        // SAFETY: by the caller's promise; room for 32 values.
+        // SAFETY: guaranteed by the caller; `values` has space for 32 values.
         unsafe { S::dequantise(S::from_array(self.codes), step, values.as_mut_ptr()) };
         for i in set_bits(self.exceptions) {
             values[i] = self.values[i];
@@ -308,12 +321,12 @@ impl<T: Float> MixedBlock<T> {
         values
     }
 
-    /// Writes the block, of `n` values, at least one of them an exception, behind the last `code`
-    /// and the last `exception` before it.
+    /// Writes the block, of `n` values. At least one value must be an exception. `code` and
+    /// `exception` are the last ones before the block.
     ///
     /// # Safety
-    /// The level's instruction set; `dst` must be valid for what [`max_chunk_len`] counts for a
-    /// block and all that stands behind it.
+    /// Requires the level's instruction set. `dst` must be valid for the bytes that
+    /// [`max_chunk_len`] counts for a block and for everything after it.
     #[inline(always)]
     pub(in super::super) unsafe fn store<S: Convert<T>>(
         &self,
@@ -338,15 +351,16 @@ impl<T: Float> MixedBlock<T> {
             return StoredBlock { width, n_bytes, n_exceptions, codes: None, last_exception: last };
         }
         let is_code = !exceptions & every(n);
-        // SAFETY: the instruction set is the caller's. The head, 32 residuals and what packing them
-        // may write past that is in bounds, as asserted: whatever stands before the block takes no
-        // more than it is counted with.
+        // SAFETY: the caller guarantees the instruction set. Packing writes the head, 32 residuals
+        // and at most STORE_SLACK bytes. As asserted, these fit the bytes that `max_chunk_len`
+        // counts from a block to the end, even for a chunk of one block. Everything before the
+        // block takes no more bytes than counted for it.
         unsafe {
             const {
                 let last = max_chunk_len::<T>(1) - 1;
                 assert!(MIXED_HEAD + BLOCK * size_of::<T::Code>() + STORE_SLACK <= last);
             }
-            // Fewer than 32 codes, filled up with the last, whose residuals are 0.
+            // Fewer than 32 codes; the last one fills the rest, with residuals of 0.
             let dense = S::dense(&self.codes, is_code);
             let (first, last) = (dense[0], dense[BLOCK - 1]);
             let before = S::splat(code.unwrap_or(first));
@@ -372,17 +386,17 @@ impl<T: Float> MixedBlock<T> {
     }
 }
 
-/// Bit i: `is_set[i]`.
+/// Returns the mask with bit i set if `is_set[i]`.
 #[inline(always)]
 fn mask_of(is_set: [bool; BLOCK]) -> u32 {
-    // Eight bytes of 0 or 1: the product's highest byte has byte i as its bit i.
+    // For eight bytes of 0 or 1, bit i of the product's highest byte is byte i.
     is_set.map(u8::from).as_chunks().0.iter().rev().fold(0, |mask, &eight| {
         let bits = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask << 8 | bits as u32
     })
 }
 
-/// The numbers of the bits that are set.
+/// Iterates over the indices of the set bits, in ascending order.
 #[inline(always)]
 fn set_bits(mut mask: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -392,11 +406,11 @@ fn set_bits(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// 32 codes of `width` bits each; `n_bytes` of residuals are the block's, and what they decode to
-/// beyond is anything.
+/// Unpacks 32 codes from residuals of `width` bits. Codes beyond the block's `n_bytes` of residuals
+/// are unspecified.
 ///
 /// # Safety
-/// The level's instruction set; `src` must be valid for `n_bytes` and [`PAD`] more.
+/// Requires the level's instruction set; `src` must be readable for `n_bytes` and [`PAD`] more.
 #[inline(always)]
 unsafe fn unpack<T: Float, S: Convert<T>>(
     src: *const u8,
@@ -407,10 +421,11 @@ unsafe fn unpack<T: Float, S: Convert<T>>(
     if width == 0 {
         return [before; BLOCK];
     }
-    // Unpacking reads as if all 32 were there.
+    // Unpacking reads 32 residuals, so copy the block's residuals to a buffer for 32.
     let mut packed = [0u8; BLOCK * size_of::<u64>() + PAD];
-    // SAFETY: fewer than 32 residuals are less than 256 bytes; pieces of PAD reach less than PAD
-    // past them in both. The buffer has what 32 take and PAD.
+    // SAFETY: fewer than 32 residuals take less than 256 bytes. Pieces of PAD bytes reach less than
+    // PAD past them in `src` and in the buffer. The buffer has the bytes of 32 residuals and PAD
+    // more, which unpacking may read.
     unsafe {
         for at in (0..n_bytes).step_by(PAD) {
             let piece = src.add(at).cast::<[u8; PAD]>().read_unaligned();
@@ -421,11 +436,13 @@ unsafe fn unpack<T: Float, S: Convert<T>>(
     }
 }
 
-/// Reads the exceptions of a block, of which `n_stored` are there and the others repeat the last of
-/// them, or the one `before`; and the last of all.
+/// Reads the exceptions of a block. Returns them, and the last one.
+///
+/// `n_stored` exceptions are read from `src`. The others repeat the last stored one, or `before` if
+/// none is stored.
 ///
 /// # Safety
-/// `src` must be valid for the values.
+/// `src` must be readable for `n_stored` values.
 #[inline(always)]
 unsafe fn read_exceptions<T: Float>(
     src: *const u8,
@@ -435,7 +452,7 @@ unsafe fn read_exceptions<T: Float>(
 ) -> ([T; BLOCK], T) {
     let (mut values, mut last) = ([before; BLOCK], before);
     if exceptions == u32::MAX {
-        // SAFETY: by the caller's promise; at most 32 are stored.
+        // SAFETY: guaranteed by the caller; at most 32 values are stored.
         unsafe {
             let bytes = values.as_mut_ptr().cast::<u8>();
             bytes.copy_from_nonoverlapping(src, n_stored * T::BYTES);
@@ -447,7 +464,7 @@ unsafe fn read_exceptions<T: Float>(
     } else {
         for (nth, i) in set_bits(exceptions).enumerate() {
             if nth < n_stored {
-                // SAFETY: by the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 last = unsafe { src.cast::<T>().add(nth).read_unaligned() };
             }
             values[i] = last;
@@ -456,10 +473,10 @@ unsafe fn read_exceptions<T: Float>(
     (values, last)
 }
 
-/// Writes a block's exceptions without those that repeat at its end; how many are left.
+/// Writes a block's exceptions. Returns how many are stored: trailing repetitions are not.
 ///
 /// # Safety
-/// `dst` must be valid for all of them.
+/// `dst` must be writable for all exceptions.
 #[inline(always)]
 unsafe fn write_exceptions<T: Float>(
     values: &[T; BLOCK],
@@ -470,7 +487,7 @@ unsafe fn write_exceptions<T: Float>(
     let (mut last, mut n_stored) = (before, 0);
     for (nth, i) in set_bits(exceptions).enumerate() {
         let value = values[i];
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { dst.cast::<T>().add(nth).write_unaligned(value) };
         if value.bits() != last.bits() {
             (last, n_stored) = (value, nth + 1);

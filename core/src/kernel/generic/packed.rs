@@ -1,14 +1,16 @@
-//! Blocks of codes in as many bits as the largest of each takes, or the largest difference.
+//! Bit packing of blocks of codes, or of their differences, without the rest of a chunk.
 
 use super::Isa;
 use crate::kernel::{BLOCK, Code};
 
-/// Writes the widths of blocks, and the blocks as fZ-light packs them; into how many bytes. If a
-/// code is before them, the difference of each to the one before is written.
+/// Packs blocks as fZ-light does, and writes the width of each to `widths`. Returns the number of
+/// bytes written.
+///
+/// With a code `before` the first one, it packs the difference of each code to the previous code.
 ///
 /// # Safety
-/// The level's instruction set; `dst` has room for 4·[`BITS`](Code::BITS) bytes a block and
-/// [`STORE_SLACK`](super::super::STORE_SLACK) more.
+/// Requires the level's instruction set. `dst` must have 4·[`BITS`](Code::BITS) bytes for each
+/// block and [`STORE_SLACK`](super::super::STORE_SLACK) more.
 #[inline(always)]
 pub(in super::super) unsafe fn pack<C: Code, S: Isa<C>>(
     codes: &[[C; BLOCK]],
@@ -18,7 +20,7 @@ pub(in super::super) unsafe fn pack<C: Code, S: Isa<C>>(
 ) -> usize {
     let start = dst.as_mut_ptr();
     let mut at = start;
-    // SAFETY: by the caller's promise; no width is above BITS.
+    // SAFETY: guaranteed by the caller; no width is above BITS.
     unsafe {
         let mut last = before.map(|code| S::splat(code));
         for (&block, to) in codes.iter().zip(widths) {
@@ -43,8 +45,8 @@ pub(in super::super) unsafe fn pack<C: Code, S: Isa<C>>(
 /// Inverse of [`pack`].
 ///
 /// # Safety
-/// The level's instruction set; no width is above [`BITS`](Code::BITS); `src` has the 4 · width
-/// bytes of all blocks and [`PAD`](super::super::PAD) more.
+/// Requires the level's instruction set. No width may be above [`BITS`](Code::BITS); `src` must
+/// have the 4 · width bytes of all blocks and [`PAD`](super::super::PAD) more.
 #[inline(always)]
 pub(in super::super) unsafe fn unpack<C: Code, S: Isa<C>>(
     src: &[u8],
@@ -53,7 +55,7 @@ pub(in super::super) unsafe fn unpack<C: Code, S: Isa<C>>(
     codes: &mut [[C; BLOCK]],
 ) {
     let mut at = src.as_ptr();
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut last = before.map(|code| S::splat(code));
         for (to, &width) in codes.iter_mut().zip(widths) {
@@ -71,13 +73,13 @@ pub(in super::super) unsafe fn unpack<C: Code, S: Isa<C>>(
     }
 }
 
-/// Makes each code the sum of those up to it and the one before all.
+/// Replaces each code by the prefix sum up to it, starting from `before`.
 ///
 /// # Safety
-/// The level's instruction set.
+/// Requires the level's instruction set.
 #[inline(always)]
 pub(in super::super) unsafe fn scan<C: Code, S: Isa<C>>(codes: &mut [[C; BLOCK]], before: C) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut last = S::splat(before);
         for block in codes {

@@ -1,4 +1,4 @@
-//! Reading blocks in order: of a chunk as they are, and of a chunk or of floats as absolute codes.
+//! Readers of blocks in order: packed blocks of a chunk, and absolute codes of a chunk or floats.
 
 use super::super::chunk::{ChunkView, MIXED};
 use super::super::prefetch;
@@ -8,12 +8,12 @@ use super::Convert;
 use super::mixed::{LoadedBlock, MixedBlock, PrecedingCodes};
 use crate::element::Float;
 
-/// Walks the blocks of a chunk in order.
+/// Reader of the blocks of a chunk, in order.
 pub(super) struct ChunkReader<'a, T: Float> {
     payload: *const u8,
     widths: core::slice::Iter<'a, u8>,
     occupied: [u64; 2],
-    /// The last exception.
+    /// Last exception so far.
     exception: T,
 }
 
@@ -28,7 +28,8 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         }
     }
 
-    /// The width byte of `block`, 0 if it is not occupied. Call once for each block, in order.
+    /// Returns the width byte of `block`; 0 if it is not occupied. Call once for each block, in
+    /// order.
     #[inline(always)]
     pub(super) fn width(&mut self, block: usize) -> u8 {
         if self.occupied[(block / 64) & 1] & (1 << (block % 64)) == 0 {
@@ -37,23 +38,23 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         self.widths.next().copied().unwrap_or(0)
     }
 
-    /// Takes the next `n_bytes` of payload.
+    /// Returns a pointer to the next `n_bytes` of payload and advances past them.
     ///
     /// # Safety
-    /// The view must have that many left.
+    /// The view must have `n_bytes` left.
     #[inline(always)]
     pub(super) unsafe fn take(&mut self, n_bytes: usize) -> *const u8 {
         let at = self.payload;
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         self.payload = unsafe { at.add(n_bytes) };
         at
     }
 
-    /// A block of `n` values with exceptions.
+    /// Reads a block of `n` values with exceptions.
     ///
     /// # Safety
-    /// The level's instruction set; `width` must be what [`width`](Self::width) just returned for
-    /// the block, MIXED or above.
+    /// Requires the level's instruction set. [`width`](Self::width) must have just returned `width`
+    /// for this block, and it must be MIXED or above.
     #[inline(always)]
     pub(super) unsafe fn mixed<S: Convert<T>>(
         &mut self,
@@ -61,7 +62,7 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         n: usize,
         code: T::Code,
     ) -> LoadedBlock<T> {
-        // SAFETY: the view's heads of blocks and sizes were checked.
+        // SAFETY: the view's constructor checked the heads and sizes of blocks.
         unsafe {
             let before = PrecedingCodes { code, exception: self.exception };
             let loaded = S::load(width, n, self.payload, before);
@@ -72,7 +73,8 @@ impl<'a, T: Float> ChunkReader<'a, T> {
     }
 }
 
-/// The block at `block`, padded with its last value (whose residuals are then zero) if it is short.
+/// Returns block `block` of `src`. A short block is padded with its last value, so that the padding
+/// has residuals of 0.
 #[inline(always)]
 pub(super) fn padded<T: Float>(src: &[T], block: usize) -> [T; BLOCK] {
     let tail = &src[block * BLOCK..];
@@ -81,7 +83,7 @@ pub(super) fn padded<T: Float>(src: &[T], block: usize) -> [T; BLOCK] {
     values
 }
 
-/// A block between reading and writing: codes, or beside them values that are on no lattice.
+/// Block with absolute codes, or with codes and exceptions.
 #[derive(Clone, Copy)]
 pub(super) enum DecodedBlock<T: Float, S: Convert<T>> {
     Codes(S::Block),
@@ -90,12 +92,12 @@ pub(super) enum DecodedBlock<T: Float, S: Convert<T>> {
 
 impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
     /// # Safety
-    /// The level's instruction set.
+    /// Requires the level's instruction set.
     #[inline(always)]
     pub(super) unsafe fn mixed(self) -> MixedBlock<T> {
         match self {
             Self::Mixed(block) => block,
-            // SAFETY: by the caller's promise.
+            // SAFETY: guaranteed by the caller.
             Self::Codes(codes) => MixedBlock::of_codes(unsafe { S::to_array(codes) }),
         }
     }
@@ -103,10 +105,11 @@ impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
     /// Decodes the block, of `n` values, to `at`.
     ///
     /// # Safety
-    /// The level's instruction set; room for the values.
+    /// Requires the level's instruction set; `at` must be writable for `n` values.
     #[inline(always)]
     pub(super) unsafe fn store(self, scale: &Scale<T>, n: usize, at: *mut T) {
-        // SAFETY: whole blocks have room for 32 values, short ones go through an array.
+        // SAFETY: `at` has space for 32 values if the block is full; a short block goes through an
+        // array.
         unsafe {
             match self {
                 Self::Codes(codes) if n == BLOCK => S::dequantise(codes, scale.of_codes, at),
@@ -121,7 +124,7 @@ impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
     }
 }
 
-/// Where decoded blocks go.
+/// Destination of decoded blocks.
 pub(super) struct BlockOutput<T> {
     at: *mut T,
     streams: bool,
@@ -132,7 +135,7 @@ impl<T: Float> BlockOutput<T> {
         Self { at, streams: stores == Stores::PastCaches && can_stream(at) }
     }
 
-    /// Asks for the place of a block that will come soon.
+    /// Prefetches the place of a block that will be written soon.
     #[inline(always)]
     pub(super) fn prepare(&self, block: usize) {
         if !self.streams {
@@ -143,7 +146,7 @@ impl<T: Float> BlockOutput<T> {
     /// Decodes a block of `n` values to its place.
     ///
     /// # Safety
-    /// The level's instruction set; room for the values.
+    /// Requires the level's instruction set; the output must have space for the values.
     #[inline(always)]
     pub(super) unsafe fn put<S: Convert<T>>(
         &self,
@@ -152,7 +155,7 @@ impl<T: Float> BlockOutput<T> {
         values: DecodedBlock<T, S>,
         scale: &Scale<T>,
     ) {
-        // SAFETY: by the caller's promise; `streams` says that whole blocks can be streamed.
+        // SAFETY: guaranteed by the caller; if `streams` is set, the output passed `can_stream`.
         unsafe {
             let at = self.at.add(block * BLOCK);
             if self.streams && n == BLOCK {
@@ -166,10 +169,11 @@ impl<T: Float> BlockOutput<T> {
     }
 }
 
-/// Blocks in order, from a chunk or from floats.
+/// Source of blocks in order: a chunk or floats.
 pub(super) trait BlockSource<T: Float, S: Convert<T>> {
     /// # Safety
-    /// The level's instruction set; call once for each block in order; `n` is the block's length.
+    /// Requires the level's instruction set. Must be called once for each block, in order; `n` must
+    /// be the block's length.
     unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S>;
 }
 
@@ -180,10 +184,10 @@ pub(super) struct FromChunk<'a, T: Float, S: Convert<T>> {
 
 impl<'a, T: Float, S: Convert<T>> FromChunk<'a, T, S> {
     /// # Safety
-    /// The level's instruction set.
+    /// Requires the level's instruction set.
     #[inline(always)]
     pub(super) unsafe fn new(view: &ChunkView<'a, T>) -> Self {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Self { reader: ChunkReader::new(view), before: unsafe { S::splat(view.first()) } }
     }
 }
@@ -214,7 +218,8 @@ impl<T: Float, S: Convert<T>> BlockSource<T, S> for FromChunk<'_, T, S> {
     }
 }
 
-/// Floats, as many as blocks are asked for. A pointer, because the output may be in the same place.
+/// Source of blocks from floats. It has a pointer instead of a slice, because the output may be the
+/// same buffer.
 pub(super) struct FromFloats<'a, T: Float> {
     pub(super) values: *const T,
     pub(super) lattice: &'a Lattice<T>,
@@ -223,7 +228,7 @@ pub(super) struct FromFloats<'a, T: Float> {
 impl<T: Float, S: Convert<T>> BlockSource<T, S> for FromFloats<'_, T> {
     #[inline(always)]
     unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S> {
-        // SAFETY: the block's values are there; the instruction set by the caller's promise.
+        // SAFETY: the block's values are readable; the caller guarantees the instruction set.
         unsafe {
             let at = self.values.add(block * BLOCK);
             if n == BLOCK {

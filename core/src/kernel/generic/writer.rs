@@ -1,4 +1,4 @@
-//! Writing a chunk: blocks in order, then the trailer.
+//! Writer of a chunk: blocks in order, then the trailer.
 
 use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, SPECIAL};
 use super::super::{BLOCKS, Code, Encoded};
@@ -13,7 +13,7 @@ pub(super) struct ChunkWriter<T: Float, S: Convert<T>> {
     payload: *mut u8,
     pub(super) first: T::Code,
     before: Option<S::Carry>,
-    /// The last exception.
+    /// Last exception so far.
     exception: T,
     occupied: [u64; 2],
     widths: [u8; BLOCKS],
@@ -24,12 +24,12 @@ pub(super) struct ChunkWriter<T: Float, S: Convert<T>> {
 
 impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// # Safety
-    /// `dst` must be valid for [`max_chunk_len`](super::max_chunk_len) bytes of the chunk written.
+    /// `dst` must be writable for the [`max_chunk_len`](super::max_chunk_len) of the chunk.
     #[inline(always)]
     pub(super) unsafe fn new(dst: *mut u8) -> Self {
         Self {
             start: dst,
-            // SAFETY: within the destination by the caller's promise.
+            // SAFETY: the caller guarantees that `dst` has more than one byte.
             payload: unsafe { dst.add(1) },
             first: T::Code::ZERO,
             before: None,
@@ -49,13 +49,13 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         self.n_widths += 1;
     }
 
-    /// Block `block` is these codes.
+    /// Writes block `block` from its codes.
     ///
     /// # Safety
-    /// The level's instruction set; no more blocks than the chunk has.
+    /// Requires the level's instruction set. The chunk must not get more blocks than it has.
     #[inline(always)]
     pub(super) unsafe fn codes(&mut self, block: usize, codes: S::Block) {
-        // SAFETY: the caller has the instruction set.
+        // SAFETY: the caller guarantees the instruction set and the number of blocks.
         unsafe {
             let before = match self.before {
                 Some(before) => before,
@@ -69,13 +69,13 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Block `block`, of `n` values.
+    /// Writes block `block`, of `n` values.
     ///
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
     pub(super) unsafe fn block(&mut self, block: usize, n: usize, content: &DecodedBlock<T, S>) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match content {
                 DecodedBlock::Codes(codes) => self.codes(block, *codes),
@@ -84,14 +84,14 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Block `block` is these residuals; `first` is the caller's business.
+    /// Writes block `block` from its residuals. The caller sets `first`.
     ///
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
     pub(super) unsafe fn residuals(&mut self, block: usize, residuals: S::Block) {
-        // SAFETY: the instruction set is the caller's promise. At most 4·BITS bytes are written a
-        // block, which is what `max_chunk_len` counts, plus its slack.
+        // SAFETY: the caller guarantees the instruction set. A block takes at most 4·BITS bytes,
+        // and packing may write STORE_SLACK more; `max_chunk_len` counts both.
         unsafe {
             let zigzags = S::zigzag(residuals);
             let width = S::width(zigzags);
@@ -104,7 +104,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Block `block` is a copy of a packed block.
+    /// Writes block `block` as a copy of a packed block.
     ///
     /// # Safety
     /// `src` must be readable for the block and [`PAD`](super::PAD) bytes more.
@@ -127,15 +127,15 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Block `block`, of `n` values, has exceptions. The chain of codes passes over them.
+    /// Writes block `block`, of `n` values, with exceptions. Residuals skip the exceptions.
     ///
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
     pub(super) unsafe fn mixed(&mut self, block: usize, n: usize, content: &MixedBlock<T>) {
         self.verbatim_blocks += 1;
-        // SAFETY: the caller has the instruction set; `max_chunk_len` counts the largest block that
-        // has exceptions.
+        // SAFETY: the caller guarantees the instruction set; `max_chunk_len` counts the largest
+        // block with exceptions.
         unsafe {
             let before = self.before.map(|code| S::first(S::fill(code)));
             let stored = S::store(content, n, before, self.exception, self.payload);
@@ -152,10 +152,10 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Writes tag and trailer.
+    /// Writes the tag and the trailer.
     ///
     /// # Safety
-    /// Exactly `n_blocks` blocks were written or left constant.
+    /// The chunk must have exactly `n_blocks` blocks, each written or left constant.
     #[inline(always)]
     pub(super) unsafe fn finish(self, n_blocks: usize) -> Encoded {
         let dense = self.n_widths == n_blocks;
@@ -165,13 +165,13 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
             n if n == n_blocks => DENSE,
             _ => 0,
         };
-        // A code of b significant bits, sign included, in 1, 2, 4 or 8 bytes.
+        // The first code takes 1, 2, 4 or 8 bytes, depending on its significant bits and sign.
         let significant = u64::BITS - self.first.zigzag().leading_zeros();
         let first_size = significant.div_ceil(8).max(1).next_power_of_two();
         tag |= (first_size.trailing_zeros() << FIRST_SIZE_SHIFT) as u8;
-        // SAFETY: tag and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS
-        // bytes; bitmap and code are written whole, and what is past their own lengths is within
-        // the slack.
+        // SAFETY: `max_chunk_len` counts the tag and the trailer; `widths` has n_widths ≤ BLOCKS
+        // bytes. The bitmap and the code are written at full size; the bytes past their actual
+        // lengths are within the slack.
         unsafe {
             self.start.write(tag);
             let mut end = self.payload;

@@ -1,17 +1,19 @@
-//! Values beyond the lattice, one by one: what becomes of a value depends on no other.
+//! Tests of exceptions: the result for a value does not depend on the other values.
 
 use super::*;
 use crate::op;
 
-/// Values with these chances in 32 to be an exception, and elsewhere codes of so many bits.
+/// Random mixture of exceptions and lattice points.
 struct Sample<T> {
     values: Vec<T>,
     is_exception: Vec<bool>,
-    /// The same with 0 in place of exceptions.
+    /// The same values, with 0 in place of exceptions.
     plain: Vec<T>,
 }
 
 impl<T: Float> Sample<T> {
+    /// Makes `n` values. Each is an exception with a probability of `density` / 32, or else a point
+    /// whose code has at most `bits` bits.
     fn new(n: usize, seed: u64, density: u64, bits: u32, step: f64) -> Self {
         let mut kinds = vec![f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
         // In `f16` every finite value is on the lattice.
@@ -21,7 +23,7 @@ impl<T: Float> Sample<T> {
         let mut sample = Self { values: vec![], is_exception: vec![], plain: vec![] };
         for _ in 0..n {
             let is_exception = random.next() % 32 < density;
-            // Mostly of one kind, as a mask is, or of any.
+            // Mostly one kind of exception, as in masked data, or all kinds.
             let nth = if same && !random.next().is_multiple_of(8) { seed } else { random.next() };
             let code = step * (random.next() & ((1 << bits) - 1)) as f64;
             let kind = kinds[nth as usize % kinds.len()];
@@ -36,7 +38,7 @@ impl<T: Float> Sample<T> {
         self.is_exception.iter().filter(|is| **is).count()
     }
 
-    /// Exceptions, and in other places the points.
+    /// Returns the exceptions, and `points` in the other places.
     fn or(&self, points: &[T]) -> Vec<T> {
         let pairs = self.values.iter().zip(points).zip(&self.is_exception);
         pairs.map(|((&x, &point), &is)| if is { x } else { point }).collect()
@@ -79,7 +81,7 @@ fn exceptions_change_no_other_value<T: Float>() {
                             Op::Min => op::minimum,
                             _ => op::maximum,
                         };
-                        // What the lattice gives, and arithmetic in T where there are exceptions.
+                        // Lattice arithmetic, but arithmetic in T where an operand is an exception.
                         let plain = combined(
                             &codec,
                             &op,
@@ -123,7 +125,7 @@ fn exceptions_leave_the_values_beside_them_on_the_lattice() {
     exceptions_change_no_other_value::<bf16>();
 }
 
-/// Codes so far apart that residuals take all bits, beside exceptions: the largest blocks.
+/// The largest blocks: exceptions, and codes so far apart that residuals take all bits.
 #[test]
 fn the_widest_residuals_stand_beside_exceptions() {
     fn check<T: Float>(largest: f64) {
@@ -137,7 +139,7 @@ fn the_widest_residuals_stand_beside_exceptions() {
                     (0..n).map(|i| if i % period == 1 { nan } else { far(i) }).collect();
                 for level in Level::available() {
                     let codec = FzLight::<T>::with_level(quantum, 512, level);
-                    // 512 times 2²¹ (2⁵⁰) is 2³⁰ (2⁵⁹): doubled nine times.
+                    // Nine doublings multiply by 512: codes of 2²¹ (2⁵⁰) become 2³⁰ (2⁵⁹).
                     let mut frame = encoded(&codec, &x);
                     for _ in 0..9 {
                         frame = combined(&codec, &Op::Sum, &frame, &frame);
@@ -161,7 +163,8 @@ fn the_widest_residuals_stand_beside_exceptions() {
 
 #[test]
 fn a_chunk_view_refuses_heads_of_blocks_that_contradict_themselves() {
-    /// A chunk of one block with this width byte, mask and number of exceptions stored.
+    /// Returns whether a chunk of one block with this width byte, mask and number of stored
+    /// exceptions is valid. Decodes it if so.
     fn view(n: usize, width: u8, mask: u32, n_stored: u8, n_bytes: usize) -> bool {
         let mut chunk = vec![chunk::DENSE | chunk::SPECIAL];
         chunk.extend(mask.to_le_bytes());
@@ -180,19 +183,19 @@ fn a_chunk_view_refuses_heads_of_blocks_that_contradict_themselves() {
         }
         view.is_ok()
     }
-    // One exception, stored, or one that repeats; 31 residuals of c bits.
+    // Valid: one exception, stored or repeated, and residuals of c bits.
     assert!(view(32, 0x80, 1, 1, 5 + 4) && view(32, 0x80, 1, 0, 5));
     assert!(view(32, 0x83, 1 << 31, 1, 5 + 12 + 4) && view(32, 0xa0, 2, 1, 5 + 124 + 4));
     assert!(view(2, 0x81, 1, 1, 5 + 4 + 4) && view(31, 0x80, 1 << 30, 0, 5));
-    // One code between 31 exceptions.
+    // Valid: one code between 31 exceptions.
     assert!(view(32, 0xa0, !8, 31, 5 + 4 + 124) && view(32, 0x81, !8, 0, 5 + 1));
-    // No exception; nothing else; beyond the block.
+    // Invalid masks: no exception, only exceptions, exceptions beyond the block.
     assert!(!view(32, 0x80, 0, 0, 5) && !view(32, 0x80, u32::MAX, 0, 5));
     assert!(!view(2, 0x80, 3, 0, 5) && !view(2, 0x80, 5, 0, 5) && !view(1, 0x80, 1, 0, 5));
-    // More are stored than there are; sizes do not add up; too wide.
+    // Invalid: more exceptions stored than exist, sizes that do not add up, residuals too wide.
     assert!(!view(32, 0x80, 1, 2, 5 + 8) && !view(32, 0x80, 1, 255, 5 + 1020));
     assert!(!view(32, 0x80, 1, 1, 5) && !view(32, 0x80, 1, 0, 6) && !view(32, 0x81, 1, 0, 5));
     assert!(!view(32, 0xa1, 1, 0, 5 + 128) && !view(32, 0xfc, 1, 0, 5));
-    // A head that is not all there.
+    // Invalid: an incomplete head.
     assert!((0..5).all(|n_bytes| !view(32, 0x80, 1, 0, n_bytes)));
 }

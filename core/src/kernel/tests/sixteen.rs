@@ -1,14 +1,14 @@
-//! `f16` and `bf16`, which have so few values that all can be tried.
+//! Tests of `f16` and `bf16` over all their values.
 
 use super::*;
 use crate::op;
 
-/// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that
-/// exceptions stand beside codes.
+/// Every bit pattern, in two orders: ascending, so that blocks have one magnitude, and scattered,
+/// so that blocks mix exceptions and codes.
 fn all_patterns<T: Float>() -> Vec<T> {
     let in_order = 0..=u16::MAX;
     let scattered = (0..=u16::MAX).map(|i| i.wrapping_mul(0x9e37));
-    // Of ordinary magnitude, so that whole blocks are on the lattice.
+    // Patterns of moderate magnitude, so that whole blocks are on the lattice.
     let ordinary = (0..=u16::MAX).map(|i| (i.wrapping_mul(0x9e37) & 0x83ff) | 0x3c00);
     let all: Vec<u16> = in_order.chain(scattered).chain(ordinary).collect();
     bytemuck::cast_slice::<u16, u8>(&all)
@@ -17,7 +17,7 @@ fn all_patterns<T: Float>() -> Vec<T> {
         .collect()
 }
 
-/// Steps finer and coarser than the distances of values.
+/// Quanta with steps finer and coarser than the distances between values.
 fn quanta<T: Float>() -> Vec<Quantum> {
     let bounds = (-40..20).map(|exponent| libm::ldexp(0.7, exponent)).chain([1e-30, 1e30]);
     let quanta = bounds.map(|bound| Quantum::new::<T>(bound).unwrap());
@@ -38,7 +38,7 @@ fn every_pattern<T: Float>() {
             }
             let again = encoded(&codec(Level::Scalar), &y);
             let z = decoded(&codec(Level::Scalar), &again, x.len());
-            assert!(bits(&z) == bits(&y), "encoding what was decoded, {quantum:?}");
+            assert!(bits(&z) == bits(&y), "encoding decoded values, {quantum:?}");
             for level in Level::available().skip(1) {
                 assert!(encoded(&codec(level), &x) == frame, "{level}, {quantum:?}");
                 let same = bits(&decoded(&codec(level), &frame, x.len())) == bits(&y);
@@ -54,8 +54,8 @@ fn every_pattern_is_within_the_bound_stays_there_and_is_the_same_at_every_level(
     every_pattern::<bf16>();
 }
 
-/// The claim that makes recoding harmless (docs/guarantees.md, "Types of 16 bits"): whatever code
-/// is decoded, encoding the value gives it back.
+/// Checks that encoding any decoded value gives it back (docs/guarantees.md, "Types of 16 bits").
+/// Encoding again is therefore harmless.
 fn decoded_values_are_fixed<T: Float>() {
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
         let codec = FzLight::<T>::new(quantum, 1);
@@ -64,7 +64,7 @@ fn decoded_values_are_fixed<T: Float>() {
             .map(|q| T::narrow(T::Wide::nearest(f64::from(q)) * step))
             .collect();
         let y = decoded(&codec, &encoded(&codec, &x), x.len());
-        // Equal values: of a sum that underflows, −0 becomes +0.
+        // Compare values, not bits: for a product that underflows, −0 becomes +0.
         let changed = x.iter().zip(&y).find(|(x, y)| x != y);
         assert!(changed.is_none(), "{changed:?} at {quantum:?}");
     }
@@ -76,8 +76,8 @@ fn encoding_any_decoded_code_gives_the_value_back() {
     decoded_values_are_fixed::<bf16>();
 }
 
-/// Every finite value whose code is within the limit is on the lattice, and its point is a value,
-/// so that nothing is rounded but sums.
+/// Checks that every finite value whose code is within the limit is on the lattice, and that its
+/// point is representable, so that only sums are rounded.
 fn no_value_within_the_limit_is_an_exception<T: Float>() {
     let x = all_patterns::<T>();
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
@@ -93,8 +93,9 @@ fn no_value_within_the_limit_is_an_exception<T: Float>() {
     }
 }
 
-/// Sums of many operands keep codes apart from their rounding: n equal operands give n times their
-/// point, rounded once. (In a loop of additions in `bf16` they would come to 256 times at most.)
+/// Checks that sums of codes are exact and only the result is rounded: n equal operands give n
+/// times their point, rounded once. (Repeated addition in `bf16` would stop at 256 times the
+/// point.)
 fn sums_are_rounded_once<T: Float>() {
     const N: u32 = 1000;
     for bound in [1e-4, 1e-3, 0.01, 0.3] {
@@ -114,7 +115,7 @@ fn sums_are_rounded_once<T: Float>() {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests, which rarely fail unless a faster test fails too.
 mod long {
     use super::*;
 

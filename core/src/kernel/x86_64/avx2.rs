@@ -1,7 +1,7 @@
-//! AVX2 + BMI2: a block of 32-bit codes is four registers of eight, one of 64-bit codes eight of
-//! four.
+//! AVX2 and BMI2. A block of 32-bit codes is four registers of eight codes; a block of 64-bit codes
+//! is eight registers of four codes.
 //!
-//! AVX2 has no 64-bit arithmetic shift, minimum or maximum: comparisons take their place.
+//! AVX2 has no 64-bit arithmetic shift, minimum or maximum: comparisons replace them.
 
 mod convert;
 mod sixteen;
@@ -12,28 +12,28 @@ use super::super::scalar::{pack_bits, unpack_bits};
 use super::bits;
 use core::arch::x86_64::*;
 
-/// Codes of 32 bits.
+/// AVX2 with codes of 32 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I32;
 
-/// Codes of 64 bits.
+/// AVX2 with codes of 64 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
 
-/// The permutation that moves every lane up by one and the last to the front.
+/// Moves every lane up by one, and the last lane to the front.
 macro_rules! rotate_up {
     ($v:expr) => {
         _mm256_permutevar8x32_epi32($v, _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6))
     };
 }
 
-/// Prefix sum of eight lanes.
+/// Returns the prefix sum of eight lanes.
 ///
 /// # Safety
-/// AVX2.
+/// Requires AVX2.
 #[inline(always)]
 unsafe fn scan8(v: __m256i) -> __m256i {
-    // SAFETY: AVX2 is the caller's promise.
+    // SAFETY: the caller guarantees AVX2.
     unsafe {
         let v = _mm256_add_epi32(v, _mm256_slli_si256::<4>(v));
         let v = _mm256_add_epi32(v, _mm256_slli_si256::<8>(v));
@@ -43,17 +43,17 @@ unsafe fn scan8(v: __m256i) -> __m256i {
     }
 }
 
-/// 32 zig-zags of at most 32 bits in four registers → packed bytes.
+/// Packs 32 zig-zag residuals of at most 32 bits.
 ///
 /// # Safety
-/// AVX2 and BMI2; `dst` valid for 4·`width` + 16 bytes.
+/// Requires AVX2 and BMI2; `dst` must be valid for 4·`width` + 16 bytes.
 #[inline(always)]
 unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         if width <= 8 {
-            // Saturating packs keep values below 256; they interleave 128-bit halves, undone at the
-            // end.
+            // Saturating packs do not change values below 256. They interleave 128-bit halves,
+            // which the last permutation undoes.
             let low = _mm256_packus_epi32(z[0], z[1]);
             let high = _mm256_packus_epi32(z[2], z[3]);
             let bytes = _mm256_packus_epi16(low, high);
@@ -77,10 +77,10 @@ unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
 /// Inverse of [`pack32`].
 ///
 /// # Safety
-/// AVX2 and BMI2; `src` valid for 4·`width` + 16 bytes.
+/// Requires AVX2 and BMI2; `src` must be valid for 4·`width` + 16 bytes.
 #[inline(always)]
 unsafe fn unpack32(src: *const u8, width: u32) -> [__m256i; 4] {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         if width <= 8 {
             let w = bits::unpack_bytes(src, width);
@@ -95,37 +95,40 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m256i; 4] {
     }
 }
 
+/// Returns the four 64-bit words of a register.
+///
 /// # Safety
-/// AVX2.
+/// Requires AVX2.
 #[inline(always)]
 unsafe fn words(v: __m256i) -> [u64; 4] {
     let mut words = [0; 4];
-    // SAFETY: 32 bytes; AVX2 is the caller's promise.
+    // SAFETY: the array has 32 bytes; the caller guarantees AVX2.
     unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), v) };
     words
 }
 
-// SAFETY: loads and stores cover the bytes that the trait names; the packers keep to their slack.
+// SAFETY: a block is its codes in order. Loads and stores cover the bytes that the trait allows:
+// packing and unpacking reach at most 16 bytes past the block, and STORE_SLACK and PAD are 64.
 unsafe impl Isa<i32> for I32 {
     type Block = [__m256i; 4];
-    /// In all lanes.
+    /// The code in all lanes.
     type Carry = __m256i;
 
     #[inline(always)]
     unsafe fn splat(code: i32) -> __m256i {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_set1_epi32(code) }
     }
 
     #[inline(always)]
     unsafe fn first(codes: Self::Block) -> i32 {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_cvtsi256_si32(codes[0]) }
     }
 
     #[inline(always)]
     unsafe fn last(codes: Self::Block) -> __m256i {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_permutevar8x32_epi32(codes[3], _mm256_set1_epi32(7)) }
     }
 
@@ -136,7 +139,7 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let rotated = unroll!(4, |i| rotate_up!(codes[i]));
             unroll!(4, |i| {
@@ -148,9 +151,9 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
-            // The four scans run side by side; only additions hang on the carry.
+            // The four scans run in parallel; only the additions wait for the carry.
             let mut codes = unroll!(4, |i| scan8(residuals[i]));
             let mut carry = before;
             for code in &mut codes {
@@ -164,25 +167,25 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(4, |i| _mm256_add_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(4, |i| _mm256_min_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(4, |i| _mm256_max_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             unroll!(4, |i| {
                 let d = residuals[i];
@@ -193,7 +196,7 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             unroll!(4, |i| {
                 let z = bits[i];
@@ -206,7 +209,7 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn width(zigzags: Self::Block) -> u32 {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let [a, b, c, d] = zigzags;
             let all = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
@@ -219,13 +222,13 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { pack32(zigzags, width, dst) };
     }
 
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { unpack32(src, width) }
     }
 }
@@ -233,24 +236,24 @@ unsafe impl Isa<i32> for I32 {
 // SAFETY: as for `I32`.
 unsafe impl Isa<i64> for I64 {
     type Block = [__m256i; 8];
-    /// In all lanes.
+    /// The code in all lanes.
     type Carry = __m256i;
 
     #[inline(always)]
     unsafe fn splat(code: i64) -> __m256i {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_set1_epi64x(code) }
     }
 
     #[inline(always)]
     unsafe fn first(codes: Self::Block) -> i64 {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_extract_epi64::<0>(codes[0]) }
     }
 
     #[inline(always)]
     unsafe fn last(codes: Self::Block) -> __m256i {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { _mm256_permute4x64_epi64::<0xff>(codes[7]) }
     }
 
@@ -261,7 +264,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let rotated = unroll!(8, |i| _mm256_permute4x64_epi64::<0b10_01_00_11>(codes[i]));
             unroll!(8, |i| {
@@ -273,7 +276,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn scan(mut residuals: Self::Block, before: __m256i) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let mut carry = before;
             for d in &mut residuals {
@@ -290,25 +293,25 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(8, |i| _mm256_add_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(8, |i| _mm256_blendv_epi8(a[i], b[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { unroll!(8, |i| _mm256_blendv_epi8(b[i], a[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             unroll!(8, |i| {
                 let d = residuals[i];
@@ -320,7 +323,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             unroll!(8, |i| {
                 let z = bits[i];
@@ -333,7 +336,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn width(zigzags: Self::Block) -> u32 {
-        // SAFETY: AVX2 is the caller's promise.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let mut all = zigzags[0];
             for i in 1..8 {
@@ -346,10 +349,10 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             if width <= 32 {
-                // The low halves of two registers of four make one of eight.
+                // Join the low halves of the codes in two registers of four to one of eight.
                 let even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
                 let narrow = unroll!(4, |i| {
                     let low = _mm256_permutevar8x32_epi32(zigzags[2 * i], even);
@@ -369,7 +372,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             if width <= 32 {
                 let narrow = unpack32(src, width);

@@ -1,12 +1,13 @@
-//! AVX-512 + VBMI: a block of 32-bit codes is two registers of sixteen, one of 64-bit codes four of
-//! eight.
+//! AVX-512 with VBMI. A block of 32-bit codes is two registers of sixteen codes; a block of 64-bit
+//! codes is four registers of eight codes.
 //!
-//! Packing and unpacking of up to 16 bits stay in vector registers and take one path for all
-//! widths, because the widths of neighbouring blocks are hard to predict. To pack, neighbours are
-//! joined to pairs, fours and eights by shifts, and `vpermb` closes the gaps. To unpack, `vpermb`
-//! brings each group of values into a 64-bit lane, `vpmultishiftqb` takes every byte of the result
-//! from any bit position of that lane, and a mask drops what belongs to the neighbours. Wider
-//! values are rare.
+//! Values of up to 16 bits are packed and unpacked in vector registers, without a branch on the
+//! width, because the widths of neighbouring blocks are hard to predict. Wider values are rare.
+//!
+//! - To pack, shifts join neighbours to pairs, fours and eights, and `vpermb` closes the gaps.
+//! - To unpack, `vpermb` moves each group of values into a 64-bit lane. `vpmultishiftqb` takes
+//!   every byte of the result from any bit position of that lane. A mask clears the neighbours'
+//!   bits.
 
 mod convert;
 mod sixteen;
@@ -16,26 +17,26 @@ use super::super::generic::Isa;
 use super::super::scalar::{pack_bits, unpack_bits};
 use core::arch::x86_64::*;
 
-/// Codes of 32 bits.
+/// AVX-512 with codes of 32 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I32;
 
-/// Codes of 64 bits.
+/// AVX-512 with codes of 64 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
 
-/// How to spread packed values of one width over 64-bit lanes.
+/// Permutation and shifts that spread packed values of one width over 64-bit lanes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct UnpackTable {
-    /// Byte of the input for each byte of the lanes.
+    /// Index of the input byte for each byte of the lanes.
     bytes: [u8; 64],
-    /// First bit, in its lane, of each byte of the output.
+    /// Position in its lane of the first bit of each output byte.
     bits: [u8; 64],
 }
 
-/// One [`UnpackTable`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above,
-/// so that a lane holds 4 or 2 of them.
+/// Tables for widths 0 to 32. Output elements have 16 bits up to width 16 and 32 bits above, so
+/// that a lane holds 4 or 2 elements.
 static UNPACK_TABLES: [UnpackTable; 33] = {
     let mut table = [UnpackTable { bytes: [0; 64], bits: [0; 64] }; 33];
     let mut width = 1;
@@ -46,8 +47,8 @@ static UNPACK_TABLES: [UnpackTable; 33] = {
         while byte < 64 {
             let (lane, within) = (byte / 8, byte % 8);
             let start = lane * per_lane * width;
-            // A lane's last bytes may lie past its values, and past what was loaded; nothing uses
-            // them.
+            // The last bytes of a lane may lie past its values, or past the loaded bytes. They are
+            // not used.
             table[width].bytes[byte] = ((start / 8 + within) % 64) as u8;
             let bit = within / element_bytes * width + within % element_bytes * 8;
             table[width].bits[byte] = ((start % 8 + bit) % 64) as u8;
@@ -58,24 +59,24 @@ static UNPACK_TABLES: [UnpackTable; 33] = {
     table
 };
 
-/// How to join packed values of one width up to 16.
+/// Permutation and shifts that join values of one width, up to 16, to packed bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct PackTable {
-    /// Where the bytes of the four groups of eight values, one a 128-bit lane, stand.
+    /// Index of the input byte for each packed byte. Each 128-bit lane holds eight values.
     bytes: [u8; 64],
-    /// Shifts of fours, the two of a 128-bit lane swapped: the odd one up to join the even one. (A
-    /// shift by 64 drops a value.)
+    /// Left shifts of fours whose 64-bit lanes have been swapped in pairs. They move the odd four
+    /// up to join the even one. A shift by 64 clears a lane.
     up: [i64; 8],
-    /// Shifts of fours: what of the odd one is left for its own lane down.
+    /// Right shifts of fours. They move the remaining bits of the odd four down in its own lane.
     down: [i64; 8],
-    /// Shift of odd values down.
+    /// Right shift of odd values.
     value: i64,
-    /// Shift of odd pairs down.
+    /// Right shift of odd pairs.
     pair: i64,
 }
 
-/// One [`PackTable`] for each width 0…16. Shifts come from memory, where they can be broadcast for free.
+/// Tables for widths 0 to 16. The shifts are in memory, because loads broadcast them at no cost.
 static PACK_TABLES: [PackTable; 17] = {
     let mut table = [PackTable { bytes: [0; 64], up: [0; 8], down: [0; 8], value: 0, pair: 0 }; 17];
     let mut width = 1;
@@ -99,13 +100,13 @@ static PACK_TABLES: [PackTable; 17] = {
     table
 };
 
-/// Prefix sum of sixteen lanes.
+/// Returns the prefix sum of sixteen lanes.
 ///
 /// # Safety
-/// AVX-512F.
+/// Requires AVX-512F.
 #[inline(always)]
 unsafe fn scan16(v: __m512i) -> __m512i {
-    // SAFETY: AVX-512 is the caller's promise.
+    // SAFETY: the caller guarantees AVX-512.
     unsafe {
         let zero = _mm512_setzero_si512();
         let v = _mm512_add_epi32(v, _mm512_alignr_epi32::<15>(v, zero));
@@ -115,13 +116,13 @@ unsafe fn scan16(v: __m512i) -> __m512i {
     }
 }
 
-/// Prefix sum of eight lanes.
+/// Returns the prefix sum of eight lanes.
 ///
 /// # Safety
-/// AVX-512F.
+/// Requires AVX-512F.
 #[inline(always)]
 unsafe fn scan8(v: __m512i) -> __m512i {
-    // SAFETY: AVX-512 is the caller's promise.
+    // SAFETY: the caller guarantees AVX-512.
     unsafe {
         let zero = _mm512_setzero_si512();
         let v = _mm512_add_epi64(v, _mm512_alignr_epi64::<7>(v, zero));
@@ -130,16 +131,16 @@ unsafe fn scan8(v: __m512i) -> __m512i {
     }
 }
 
-/// a | (b & c), as the immediate of a ternary logic instruction.
+/// Immediate of a ternary logic instruction: a | (b & c).
 const OR_AND: i32 = 0xf8;
 
-/// 32 zig-zags of at most 32 bits → packed bytes.
+/// Packs 32 zig-zag residuals of at most 32 bits.
 ///
 /// # Safety
-/// AVX-512; `dst` valid for 4·`width` + 64 bytes.
+/// Requires AVX-512 with VBMI; `dst` must be valid for 4·`width` + 64 bytes.
 #[inline(always)]
 unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         if width <= 16 {
             pack16(z, width, dst);
@@ -152,18 +153,19 @@ unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
     }
 }
 
-/// 32 zig-zags of c ≤ 16 bits → packed bytes: joins neighbours three times, then closes the gaps.
+/// Packs 32 zig-zag residuals of c ≤ 16 bits: joins neighbours three times, then closes the gaps.
 ///
 /// # Safety
-/// AVX-512 with VBMI; `dst` valid for 64 bytes.
+/// Requires AVX-512 with VBMI; `dst` must be valid for 64 bytes.
 #[inline(always)]
 unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
     let join = &PACK_TABLES[(width as usize).min(16)];
-    // SAFETY: AVX-512 is the caller's promise; 64 bytes are stored.
+    // SAFETY: the caller guarantees AVX-512 and 64 bytes, which are stored; the tables are aligned
+    // to 64 bytes, and each array that is loaded has 64 bytes.
     unsafe {
         let low = _mm512_set1_epi64(0xffff_ffff);
-        // Pairs, 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, as
-        // that has at most c ≤ 32 − c bits.
+        // Pairs: 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, which
+        // has at most c ≤ 32 − c bits.
         let pairs = unroll!(2, |i| {
             let odd = _mm512_srlv_epi64(z[i], _mm512_set1_epi64(join.value));
             _mm512_ternarylogic_epi64::<OR_AND>(odd, z[i], low)
@@ -171,12 +173,12 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
         let even_lanes =
             _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
         let pairs = _mm512_permutex2var_epi32(pairs[0], even_lanes, pairs[1]);
-        // Fours, 4c bits in each 64-bit lane.
+        // Fours: 4c bits in each 64-bit lane.
         let odd = _mm512_andnot_si512(low, pairs);
         let odd = _mm512_srlv_epi64(odd, _mm512_set1_epi64(join.pair));
         let fours = _mm512_ternarylogic_epi64::<OR_AND>(odd, pairs, low);
-        // Eights, 8c bits in each 128-bit lane: the odd four's low bits join the even one's lane,
-        // its high bits come down in their own.
+        // Eights: 8c bits in each 128-bit lane. The low bits of the odd four join the lane of the
+        // even four; its high bits move down in their own lane.
         let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(fours);
         let up = _mm512_sllv_epi64(swapped, _mm512_load_si512(join.up.as_ptr().cast()));
         let down = _mm512_srlv_epi64(fours, _mm512_load_si512(join.down.as_ptr().cast()));
@@ -189,11 +191,12 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
 /// Inverse of [`pack32`].
 ///
 /// # Safety
-/// AVX-512 with VBMI; `src` valid for 4·`width` + 64 bytes.
+/// Requires AVX-512 with VBMI; `src` must be valid for 4·`width` + 64 bytes.
 #[inline(always)]
 unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     let spread = &UNPACK_TABLES[(width as usize).min(32)];
-    // SAFETY: the tables are 64 bytes; loads are of 64 bytes and start inside the block.
+    // SAFETY: the caller guarantees AVX-512. Arrays of the tables have 64 bytes and are aligned to
+    // 64. Loads from `src` read 64 bytes and start inside the block.
     unsafe {
         if width <= 16 {
             let packed = _mm512_loadu_si512(src.cast());
@@ -207,7 +210,8 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
                 _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(words)),
             ]
         } else if width <= 29 || width == 32 {
-            // Two values of up to 29 bits and the up to 6 bits before them fit a 64-bit lane.
+            // Two values of up to 29 bits, and up to 6 bits before them, fit a 64-bit lane. Two
+            // values of 32 bits fill it, because they start at whole bytes.
             let mask = _mm512_set1_epi32((u32::MAX >> (32 - width)) as i32);
             let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
@@ -223,21 +227,22 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     }
 }
 
-// SAFETY: loads and stores cover the bytes that the trait names; the packers keep to their slack.
+// SAFETY: a block is its codes in order. Loads and stores cover the bytes that the trait allows:
+// packing and unpacking reach at most 64 bytes past the block, and STORE_SLACK and PAD are 64.
 unsafe impl Isa<i32> for I32 {
     type Block = [__m512i; 2];
-    /// In the last lane at least.
+    /// The code at least in the last lane.
     type Carry = __m512i;
 
     #[inline(always)]
     unsafe fn splat(code: i32) -> __m512i {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { _mm512_set1_epi32(code) }
     }
 
     #[inline(always)]
     unsafe fn first(codes: Self::Block) -> i32 {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { _mm512_cvtsi512_si32(codes[0]) }
     }
 
@@ -248,13 +253,13 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn fill(code: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         [unsafe { _mm512_permutexvar_epi32(_mm512_set1_epi32(15), code) }; 2]
     }
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             [
                 _mm512_sub_epi32(codes[0], _mm512_alignr_epi32::<15>(codes[0], before)),
@@ -265,9 +270,9 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
-            // Both scans run side by side; only additions hang on the carry.
+            // Both scans run in parallel; only the additions wait for the carry.
             let last = _mm512_set1_epi32(15);
             let (low, high) = (scan16(residuals[0]), scan16(residuals[1]));
             let high = _mm512_add_epi32(high, _mm512_permutexvar_epi32(last, low));
@@ -278,25 +283,25 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(2, |i| _mm512_add_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(2, |i| _mm512_min_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(2, |i| _mm512_max_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             unroll!(2, |i| {
                 let d = residuals[i];
@@ -307,7 +312,7 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             unroll!(2, |i| {
                 let z = bits[i];
@@ -320,7 +325,7 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn width(zigzags: Self::Block) -> u32 {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             let all = _mm512_or_si512(zigzags[0], zigzags[1]);
             u32::BITS - (_mm512_reduce_or_epi32(all) as u32).leading_zeros()
@@ -329,13 +334,13 @@ unsafe impl Isa<i32> for I32 {
 
     #[inline(always)]
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { pack32(zigzags, width, dst) };
     }
 
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { unpack32(src, width) }
     }
 
@@ -343,7 +348,8 @@ unsafe impl Isa<i32> for I32 {
     unsafe fn dense(codes: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
         const LANES: usize = 16;
         let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
-        // SAFETY: AVX-512 is the caller's promise; n ≤ 32 when 16 codes are stored at n.
+        // SAFETY: the caller guarantees AVX-512. When 16 codes are stored at n, n ≤ 32, and `dense`
+        // has space for 32 + 16.
         unsafe {
             for at in (0..BLOCK).step_by(LANES) {
                 let mask = (chosen >> at) as u16;
@@ -369,7 +375,8 @@ unsafe impl Isa<i32> for I32 {
     unsafe fn spread(dense: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
         const LANES: usize = 16;
         let (mut codes, mut n) = ([0; BLOCK], 0);
-        // SAFETY: AVX-512 is the caller's promise; n ≤ `at` when 16 codes are loaded from n.
+        // SAFETY: the caller guarantees AVX-512. When 16 codes are loaded from n, n ≤ `at`, which
+        // is at most 32 − 16.
         unsafe {
             for at in (0..BLOCK).step_by(LANES) {
                 let mask = (chosen >> at) as u16;
@@ -386,18 +393,18 @@ unsafe impl Isa<i32> for I32 {
 // SAFETY: as for `I32`.
 unsafe impl Isa<i64> for I64 {
     type Block = [__m512i; 4];
-    /// In the last lane at least.
+    /// The code at least in the last lane.
     type Carry = __m512i;
 
     #[inline(always)]
     unsafe fn splat(code: i64) -> __m512i {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { _mm512_set1_epi64(code) }
     }
 
     #[inline(always)]
     unsafe fn first(codes: Self::Block) -> i64 {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { _mm_cvtsi128_si64(_mm512_castsi512_si128(codes[0])) }
     }
 
@@ -408,13 +415,13 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn fill(code: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         [unsafe { _mm512_permutexvar_epi64(_mm512_set1_epi64(7), code) }; 4]
     }
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             unroll!(4, |i| {
                 let prior = if i == 0 { before } else { codes[(i + 3) % 4] };
@@ -425,9 +432,9 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
-            // The four scans run side by side; only additions hang on the carry.
+            // The four scans run in parallel; only the additions wait for the carry.
             let last = _mm512_set1_epi64(7);
             let mut codes = unroll!(4, |i| scan8(residuals[i]));
             let mut carry = _mm512_permutexvar_epi64(last, before);
@@ -442,25 +449,25 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(4, |i| _mm512_add_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(4, |i| _mm512_min_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { unroll!(4, |i| _mm512_max_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             unroll!(4, |i| {
                 let d = residuals[i];
@@ -471,7 +478,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             unroll!(4, |i| {
                 let z = bits[i];
@@ -484,7 +491,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn width(zigzags: Self::Block) -> u32 {
-        // SAFETY: AVX-512 is the caller's promise.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe {
             let [a, b, c, d] = zigzags;
             let all = _mm512_or_si512(_mm512_or_si512(a, b), _mm512_or_si512(c, d));
@@ -494,7 +501,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             if width <= 32 {
                 let narrow = unroll!(2, |i| {
@@ -515,7 +522,7 @@ unsafe impl Isa<i64> for I64 {
 
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             if width <= 32 {
                 let [low, high] = unpack32(src, width);
@@ -536,7 +543,8 @@ unsafe impl Isa<i64> for I64 {
     unsafe fn dense(codes: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
         const LANES: usize = 8;
         let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
-        // SAFETY: AVX-512 is the caller's promise; n ≤ 32 when 8 codes are stored at n.
+        // SAFETY: the caller guarantees AVX-512. When 8 codes are stored at n, n ≤ 32, and `dense`
+        // has space for 32 + 8.
         unsafe {
             for at in (0..BLOCK).step_by(LANES) {
                 let mask = (chosen >> at) as u8;
@@ -562,7 +570,8 @@ unsafe impl Isa<i64> for I64 {
     unsafe fn spread(dense: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
         const LANES: usize = 8;
         let (mut codes, mut n) = ([0; BLOCK], 0);
-        // SAFETY: AVX-512 is the caller's promise; n ≤ `at` when 8 codes are loaded from n.
+        // SAFETY: the caller guarantees AVX-512. When 8 codes are loaded from n, n ≤ `at`, which is
+        // at most 32 − 8.
         unsafe {
             for at in (0..BLOCK).step_by(LANES) {
                 let mask = (chosen >> at) as u8;

@@ -1,32 +1,33 @@
 //! Bit packing with BMI2, for the AVX2 level.
 //!
-//! `pext` with the low c bits of every byte selected turns eight bytes into 8·c bits, which is c
-//! bytes exactly; with the low c bits of every 16-bit lane, four lanes into 4·c bits. `pdep` is the
-//! inverse. Cost: one `pext` and one store for 8 (4) values.
+//! `pext` extracts the low c bits of every byte. From eight bytes it makes 8·c bits, which are
+//! exactly c bytes. From four 16-bit lanes it makes 4·c bits. `pdep` is the inverse. Cost: one
+//! `pext` for 8 (4) values, and one store for 8 values.
 
 use core::arch::x86_64::{_pdep_u64, _pext_u64};
 
-/// The low `width` bits of every byte.
+/// Mask of the low `width` bits of every byte.
 #[inline(always)]
 fn bytes_mask(width: u32) -> u64 {
     0x0101_0101_0101_0101 * ((1u64 << width) - 1)
 }
 
-/// The low `width` bits of every 16-bit lane.
+/// Mask of the low `width` bits of every 16-bit lane.
 #[inline(always)]
 fn lanes_mask(width: u32) -> u64 {
     0x0001_0001_0001_0001 * ((1u64 << width) - 1)
 }
 
-/// 32 values of `width` ≤ 8 bits, one a byte.
+/// Packs 32 values of `width` ≤ 8 bits, each in a byte of `words`.
 ///
 /// # Safety
-/// BMI2; `dst` valid for 4·`width` + 8 bytes.
+/// Requires BMI2; `dst` must be valid for 4·`width` + 8 bytes.
 #[inline(always)]
 pub(super) unsafe fn pack_bytes(words: [u64; 4], width: u32, dst: *mut u8) {
     let mask = bytes_mask(width);
     for i in 0..4 {
-        // SAFETY: word i fills `width` bytes at i·width and spills less than 8.
+        // SAFETY: word i fills `width` bytes at i·width; the store reaches less than 8 bytes past
+        // them.
         unsafe {
             let packed = _pext_u64(words[i], mask);
             dst.add(i * width as usize).cast::<u64>().write_unaligned(packed);
@@ -37,7 +38,7 @@ pub(super) unsafe fn pack_bytes(words: [u64; 4], width: u32, dst: *mut u8) {
 /// Inverse of [`pack_bytes`].
 ///
 /// # Safety
-/// BMI2; `src` valid for 4·`width` + 8 bytes.
+/// Requires BMI2; `src` must be valid for 4·`width` + 8 bytes.
 #[inline(always)]
 pub(super) unsafe fn unpack_bytes(src: *const u8, width: u32) -> [u64; 4] {
     let mask = bytes_mask(width);
@@ -49,15 +50,16 @@ pub(super) unsafe fn unpack_bytes(src: *const u8, width: u32) -> [u64; 4] {
     }
 }
 
-/// 32 values of `width` in 9…16 bits, four 16-bit lanes a word.
+/// Packs 32 values of `width` bits, 9 to 16, each in a 16-bit lane of `words`.
 ///
 /// # Safety
-/// BMI2; `dst` valid for 4·`width` + 16 bytes.
+/// Requires BMI2; `dst` must be valid for 4·`width` + 16 bytes.
 #[inline(always)]
 pub(super) unsafe fn pack_lanes(words: [u64; 8], width: u32, dst: *mut u8) {
     let mask = lanes_mask(width);
     for i in 0..4 {
-        // SAFETY: two words fill 8·width bits = `width` bytes at i·width and spill less than 16.
+        // SAFETY: two words fill 8·width bits, which are `width` bytes, at i·width; the store
+        // reaches less than 16 bytes past them.
         unsafe {
             let low = u128::from(_pext_u64(words[2 * i], mask));
             let high = u128::from(_pext_u64(words[2 * i + 1], mask));
@@ -70,7 +72,7 @@ pub(super) unsafe fn pack_lanes(words: [u64; 8], width: u32, dst: *mut u8) {
 /// Inverse of [`pack_lanes`].
 ///
 /// # Safety
-/// BMI2; `src` valid for 4·`width` + 16 bytes.
+/// Requires BMI2; `src` must be valid for 4·`width` + 16 bytes.
 #[inline(always)]
 pub(super) unsafe fn unpack_lanes(src: *const u8, width: u32) -> [u64; 8] {
     let mask = lanes_mask(width);

@@ -1,8 +1,8 @@
-//! Values and their codes on AVX2.
+//! Conversion between values and codes with AVX2.
 //!
-//! AVX2 has no conversion between `f64` and 64-bit integers. Rounding goes through the same magic
-//! number as the scalar level, whose low mantissa bits *are* the code; the way back splits a code
-//! into 32-bit halves that are exact in `f64` and adds them with one rounding.
+//! AVX2 cannot convert between `f64` and 64-bit integers. To quantize, a block adds the same magic
+//! number as the scalar level; the low mantissa bits of the sum *are* the code. To dequantize, it
+//! splits a code into 32-bit halves, which are exact in `f64`, and adds them with one rounding.
 
 use super::super::super::generic::Convert;
 use super::super::super::generic::mixed::{
@@ -14,27 +14,27 @@ use crate::element::{Float, sealed::Wide};
 use crate::op::LatticeOp;
 use core::arch::x86_64::*;
 
-/// Eight values of a type that is computed with as `f32`.
+/// Element type whose computations use `f32`, loaded as eight values and stored as sixteen.
 ///
 /// # Safety
-/// All methods require AVX2 and F16C; pointers must be valid for the values.
+/// All methods require AVX2 and F16C. `src` must be readable for 8 values, `dst` writable for 16.
 pub(super) unsafe trait Eight: Float<Wide = f32, Code = i32> {
     unsafe fn load(src: *const Self) -> __m256;
-    /// Rounds and stores sixteen.
+    /// Rounds and stores sixteen values.
     unsafe fn store(wide: [__m256; 2], dst: *mut Self);
 }
 
-// SAFETY: eight values are loaded, sixteen stored.
+// SAFETY: the methods load eight values and store sixteen.
 unsafe impl Eight for f32 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m256 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm256_loadu_ps(src) }
     }
 
     #[inline(always)]
     unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             _mm256_storeu_ps(dst, wide[0]);
             _mm256_storeu_ps(dst.add(8), wide[1]);
@@ -42,11 +42,11 @@ unsafe impl Eight for f32 {
     }
 }
 
-// SAFETY: loads and stores cover the 32 values that the trait names.
+// SAFETY: loads and stores cover exactly the 32 values that the trait names.
 unsafe impl<T: Eight> Convert<T> for I32 {
     #[inline(always)]
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX2 and F16C are the caller's promise.
+        // SAFETY: 32 readable values; the caller guarantees AVX2 and F16C.
         unsafe {
             let step = _mm256_set1_ps(lattice.step);
             let inverse = _mm256_set1_ps(lattice.inverse);
@@ -57,8 +57,8 @@ unsafe impl<T: Eight> Convert<T> for I32 {
             let mut codes = [_mm256_setzero_si256(); 4];
             for i in 0..4 {
                 let x = T::load(src.add(8 * i));
-                // What is NaN, infinite or too large converts to the least integer, beyond every
-                // limit.
+                // NaN, infinities and values that are too large convert to the smallest integer,
+                // which is beyond every limit.
                 let q = _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse));
                 let nearest = _mm256_cvtepi32_ps(q);
                 let error = _mm256_sub_ps(x, _mm256_mul_ps(nearest, step));
@@ -74,7 +74,7 @@ unsafe impl<T: Eight> Convert<T> for I32 {
 
     #[inline(always)]
     unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut T) {
-        // SAFETY: room for 32 values; AVX2 and F16C are the caller's promise.
+        // SAFETY: `dst` has space for 32 values; the caller guarantees AVX2 and F16C.
         unsafe {
             let scale = _mm256_set1_ps(scale);
             for i in [0, 2] {
@@ -87,7 +87,7 @@ unsafe impl<T: Eight> Convert<T> for I32 {
 
     #[inline(always)]
     unsafe fn sum(acc: *mut T, other: *const T) {
-        // SAFETY: 32 values each; AVX2 and F16C are the caller's promise.
+        // SAFETY: 32 values each; the caller guarantees AVX2 and F16C.
         unsafe {
             for i in [0, 16] {
                 let sums = unroll!(2, |half| {
@@ -102,11 +102,11 @@ unsafe impl<T: Eight> Convert<T> for I32 {
     }
 }
 
-// SAFETY: as for the others.
+// SAFETY: loads and stores cover exactly the 32 values that the trait names.
 unsafe impl Convert<f64> for I64 {
     #[inline(always)]
     unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX2 is the caller's promise.
+        // SAFETY: 32 readable values; the caller guarantees AVX2.
         unsafe {
             let step = _mm256_set1_pd(lattice.step);
             let inverse = _mm256_set1_pd(lattice.inverse);
@@ -126,7 +126,7 @@ unsafe impl Convert<f64> for I64 {
                 let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(nearest, magnitude), limit);
                 let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_pd(good, _mm256_and_pd(inside, close));
-                // raised = rounder + q exactly, in the binade where one unit is one ulp.
+                // raised = rounder + q exactly, because the ulp is 1 in that binade.
                 codes[i] =
                     _mm256_sub_epi64(_mm256_castpd_si256(raised), _mm256_castpd_si256(rounder));
             }
@@ -136,11 +136,11 @@ unsafe impl Convert<f64> for I64 {
 
     #[inline(always)]
     unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
-        // SAFETY: room for 32 values; AVX2 is the caller's promise.
+        // SAFETY: `dst` has space for 32 values; the caller guarantees AVX2.
         unsafe {
             let scale = _mm256_set1_pd(scale);
-            // high half: 2^84 + 2^63 with the upper 32 bits (sign flipped) in its mantissa;
-            // low half: 2^52 with the lower 32 bits in its mantissa.
+            // The high half is 2^84 + 2^63 with the upper 32 bits (sign flipped) in its mantissa.
+            // The low half is 2^52 with the lower 32 bits in its mantissa.
             let high_magic = _mm256_set1_epi64x(0x4530_0000_8000_0000);
             let low_magic = _mm256_set1_epi64x(0x4330_0000_0000_0000);
             let both = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530_0000_8010_0000));

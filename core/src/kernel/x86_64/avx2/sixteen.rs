@@ -1,20 +1,20 @@
-//! Values of 16 bits on AVX2: eight at a time, as `f32`.
+//! Values of 16 bits with AVX2, loaded and stored as `f32`.
 
 use super::convert::Eight;
 use crate::element::{bf16, f16};
 use core::arch::x86_64::*;
 
-// SAFETY: eight values are loaded, sixteen stored.
+// SAFETY: the methods load eight values and store sixteen.
 unsafe impl Eight for f16 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m256 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(src.cast())) }
     }
 
     #[inline(always)]
     unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let [low, high] = wide;
             let low = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(low);
@@ -24,14 +24,15 @@ unsafe impl Eight for f16 {
     }
 }
 
-/// The upper halves, rounded to nearest, of numbers that are not NaN; the lower halves are what
-/// they happen to be. (A canonical NaN stays one.)
+/// Rounds the upper half of each lane to nearest. The lower halves are unspecified.
+///
+/// Numbers must not be NaN, except for the canonical NaN, which does not change.
 ///
 /// # Safety
-/// AVX2.
+/// Requires AVX2.
 #[inline(always)]
 unsafe fn round_up(wide: __m256) -> __m256i {
-    // SAFETY: AVX2 is the caller's promise.
+    // SAFETY: the caller guarantees AVX2.
     unsafe {
         let bits = _mm256_castps_si256(wide);
         let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
@@ -39,11 +40,11 @@ unsafe fn round_up(wide: __m256) -> __m256i {
     }
 }
 
-// SAFETY: as for `f16`.
+// SAFETY: the methods load eight values and store sixteen.
 unsafe impl Eight for bf16 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m256 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let narrow = _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(narrow))
@@ -52,7 +53,7 @@ unsafe impl Eight for bf16 {
 
     #[inline(always)]
     unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let [low, high] = wide;
             let low = _mm256_srli_epi32::<16>(round_up(low));

@@ -1,4 +1,4 @@
-//! Values and their codes on AVX-512.
+//! Conversion between values and codes with AVX-512.
 
 use super::super::super::generic::Convert;
 use super::super::super::generic::mixed::{
@@ -10,39 +10,39 @@ use crate::element::Float;
 use crate::op::LatticeOp;
 use core::arch::x86_64::*;
 
-/// The larger of two magnitudes, without sign, as the immediate of a range instruction.
+/// Immediate of a range instruction: the larger of two magnitudes, without sign.
 const LARGER_MAGNITUDE: i32 = 0b10_11;
 
-/// Sixteen values of a type that is computed with as `f32`.
+/// Element type whose computations use `f32`, loaded and stored as sixteen values.
 ///
 /// # Safety
-/// All methods require AVX-512; pointers must be valid for the values.
+/// All methods require AVX-512; pointers must be valid for sixteen values.
 pub(super) unsafe trait Sixteen: Float<Wide = f32, Code = i32> {
     unsafe fn load(src: *const Self) -> __m512;
-    /// Rounds and stores.
+    /// Rounds and stores sixteen values.
     unsafe fn store(wide: __m512, dst: *mut Self);
 }
 
-// SAFETY: sixteen values are loaded and stored.
+// SAFETY: the methods load and store sixteen values.
 unsafe impl Sixteen for f32 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m512 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm512_loadu_ps(src) }
     }
 
     #[inline(always)]
     unsafe fn store(wide: __m512, dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm512_storeu_ps(dst, wide) };
     }
 }
 
-// SAFETY: loads and stores cover the 32 values that the trait names.
+// SAFETY: loads and stores cover exactly the 32 values that the trait names.
 unsafe impl<T: Sixteen> Convert<T> for I32 {
     #[inline(always)]
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        // SAFETY: 32 readable values; the caller guarantees AVX-512.
         unsafe {
             let step = _mm512_set1_ps(lattice.step);
             let inverse = _mm512_set1_ps(lattice.inverse);
@@ -52,9 +52,9 @@ unsafe impl<T: Sixteen> Convert<T> for I32 {
             let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
             let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
             let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
-            // What is NaN, infinite or too large converts to the least integer, which is beyond
-            // every limit; so NaN among the errors, which a maximum may lose, is found in the
-            // codes.
+            // NaN, infinities and values that are too large convert to the smallest integer, which
+            // is beyond every limit. The maximum of the errors may lose a NaN, but the check of the
+            // codes finds it.
             let largest = _mm512_range_ps::<LARGER_MAGNITUDE>(nearest[0], nearest[1]);
             let inside = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(largest, limit);
             let error = _mm512_range_ps::<LARGER_MAGNITUDE>(errors[0], errors[1]);
@@ -64,7 +64,7 @@ unsafe impl<T: Sixteen> Convert<T> for I32 {
 
     #[inline(always)]
     unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut T) {
-        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        // SAFETY: `dst` has space for 32 values; the caller guarantees AVX-512.
         unsafe {
             let scale = _mm512_set1_ps(scale);
             for i in 0..2 {
@@ -75,7 +75,7 @@ unsafe impl<T: Sixteen> Convert<T> for I32 {
 
     #[inline(always)]
     unsafe fn sum(acc: *mut T, other: *const T) {
-        // SAFETY: 32 values each; AVX-512 is the caller's promise.
+        // SAFETY: 32 values each; the caller guarantees AVX-512.
         unsafe {
             for i in [0, 16] {
                 let sum = _mm512_add_ps(T::load(acc.add(i)), T::load(other.add(i)));
@@ -87,11 +87,11 @@ unsafe impl<T: Sixteen> Convert<T> for I32 {
     }
 }
 
-// SAFETY: as for the others.
+// SAFETY: loads and stores cover exactly the 32 values that the trait names.
 unsafe impl Convert<f64> for I64 {
     #[inline(always)]
     unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        // SAFETY: 32 readable values; the caller guarantees AVX-512.
         unsafe {
             let step = _mm512_set1_pd(lattice.step);
             let inverse = _mm512_set1_pd(lattice.inverse);
@@ -101,7 +101,7 @@ unsafe impl Convert<f64> for I64 {
             let codes = unroll!(4, |i| _mm512_cvtpd_epi64(_mm512_mul_pd(x[i], inverse)));
             let nearest = unroll!(4, |i| _mm512_cvtepi64_pd(codes[i]));
             let errors = unroll!(4, |i| _mm512_sub_pd(x[i], _mm512_mul_pd(nearest[i], step)));
-            // As for the others.
+            // As for `f32`, the check of the codes finds NaN.
             let mut inside = !0;
             for pair in [0, 2] {
                 let largest = _mm512_range_pd::<LARGER_MAGNITUDE>(nearest[pair], nearest[pair + 1]);
@@ -115,7 +115,7 @@ unsafe impl Convert<f64> for I64 {
 
     #[inline(always)]
     unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
-        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        // SAFETY: `dst` has space for 32 values; the caller guarantees AVX-512.
         unsafe {
             let scale = _mm512_set1_pd(scale);
             for i in 0..4 {

@@ -1,35 +1,36 @@
-//! Values of 16 bits on AVX-512: sixteen at a time, as `f32`.
+//! Values of 16 bits with AVX-512, loaded and stored as `f32`.
 
 use super::convert::Sixteen;
 use crate::element::{bf16, f16};
 use core::arch::x86_64::*;
 
-/// To nearest, ties to even.
+/// Rounding mode: to nearest, ties to even.
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-// SAFETY: sixteen values are loaded and stored.
+// SAFETY: the methods load and store sixteen values.
 unsafe impl Sixteen for f16 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m512 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(src.cast())) }
     }
 
     #[inline(always)]
     unsafe fn store(wide: __m512, dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { _mm256_storeu_si256(dst.cast(), _mm512_cvtps_ph::<NEAREST>(wide)) };
     }
 }
 
-/// The upper halves, rounded to nearest, of numbers that are not NaN; the lower halves are what
-/// they happen to be. (A canonical NaN stays one.)
+/// Rounds the upper half of each lane to nearest. The lower halves are unspecified.
+///
+/// Numbers must not be NaN, except for the canonical NaN, which does not change.
 ///
 /// # Safety
-/// AVX-512.
+/// Requires AVX-512.
 #[inline(always)]
 unsafe fn round_up(wide: __m512) -> __m512i {
-    // SAFETY: AVX-512 is the caller's promise.
+    // SAFETY: the caller guarantees AVX-512.
     unsafe {
         let bits = _mm512_castps_si512(wide);
         let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
@@ -37,11 +38,11 @@ unsafe fn round_up(wide: __m512) -> __m512i {
     }
 }
 
-// SAFETY: as for `f16`.
+// SAFETY: the methods load and store sixteen values.
 unsafe impl Sixteen for bf16 {
     #[inline(always)]
     unsafe fn load(src: *const Self) -> __m512 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let narrow = _mm512_cvtepu16_epi32(_mm256_loadu_si256(src.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(narrow))
@@ -50,7 +51,7 @@ unsafe impl Sixteen for bf16 {
 
     #[inline(always)]
     unsafe fn store(wide: __m512, dst: *mut Self) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let narrow = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round_up(wide)));
             _mm256_storeu_si256(dst.cast(), narrow);
