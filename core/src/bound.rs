@@ -143,7 +143,7 @@ pub enum BoundError {
 impl Bound {
     /// Returns whether the absolute bound depends on the value range.
     #[must_use]
-    pub const fn needs_extent(self) -> bool {
+    pub const fn needs_value_range(self) -> bool {
         !matches!(self, Self::Absolute(_))
     }
 
@@ -162,7 +162,7 @@ impl Bound {
         }
         // The range of values near ±MAX can overflow; the largest finite bound serves as well.
         let range = range.min(f64::MAX);
-        let unit = if self.needs_extent() { range } else { 1.0 };
+        let unit = if self.needs_value_range() { range } else { 1.0 };
         Ok((self.factor() * unit).min(f64::MAX))
     }
 
@@ -175,7 +175,7 @@ impl Bound {
     /// As [`absolute`](Self::absolute).
     pub fn quantum<T: Float>(self, value_range: Option<ValueRange>) -> Result<Quantum, BoundError> {
         let quantum = Quantum::new::<T>(self.absolute(value_range)?)?;
-        let value_range = value_range.filter(|_| self.needs_extent());
+        let value_range = value_range.filter(|_| self.needs_value_range());
         Ok(value_range.map_or(quantum, |value_range| quantum.suited::<T>(value_range)))
     }
 

@@ -68,7 +68,8 @@ fn operand_bound<T: Float>(
     if op == OpCode::Sum && n > 1 && largest > T::MAX.to_f64() {
         return Err(BoundError::Overflow { largest, max: T::MAX.to_f64() }.into());
     }
-    if bound.needs_extent() && value_range.is_none_or(|value_range| value_range.range() == 0.0) {
+    if bound.needs_value_range() && value_range.is_none_or(|value_range| value_range.range() == 0.0)
+    {
         return Ok(0.0);
     }
     let left = on_result - rounding;
@@ -163,7 +164,7 @@ fn resolve_as<T: Float>(
 pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
     let plan = &spec.plan;
     let (factor, of_range) =
-        plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
+        plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_value_range()));
     // Ranks that round differently also have different lattices.
     let factor = if spec.rounds_first { factor / plan.rounding.halves() } else { factor };
     match plan.scope {

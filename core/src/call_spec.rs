@@ -18,7 +18,7 @@ use crate::transport::Rank;
 
 /// Search for strides only in arrays of at least this many values, when the caller gave no shape.
 /// For smaller arrays the search takes longer than it saves.
-pub(crate) const FINDS_FROM: usize = 1 << 18;
+pub(crate) const MIN_SEARCHED_VALUES: usize = 1 << 18;
 /// Schedule by which ranks exchange value ranges, if a bound refers to them: an all-reduce of
 /// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) `f64` values with the raw codec.
 pub static RANGE_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
@@ -35,7 +35,7 @@ pub(crate) struct CallSpec<'s> {
     /// Reason for the choice of an automatic plan.
     pub(crate) choice: Option<Choice>,
     /// True if ranks should scan samples of their data and choose again.
-    pub(crate) asks: bool,
+    pub(crate) needs_samples: bool,
     pub(crate) dtype: DType,
     pub(crate) lanes: u8,
     /// See [`Cut::shortest`](crate::layout::Cut::shortest).
@@ -68,7 +68,7 @@ impl CallSpec<'_> {
     /// Returns whether to search for the shape of a local input of this many values.
     pub(crate) fn finds_shape_in(&self, n_own: usize) -> bool {
         let plan = &self.plan;
-        plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= FINDS_FROM
+        plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= MIN_SEARCHED_VALUES
     }
 
     /// Returns the rounding pass over the local input with which the call begins, if it has one.
@@ -80,14 +80,14 @@ impl CallSpec<'_> {
 
     /// Returns the spec of the value-range exchange: an exact all-reduce of this many values per
     /// rank.
-    pub(crate) fn of_look(&self, n_values: usize) -> CallSpec<'static> {
+    pub(crate) fn for_data_scan(&self, n_values: usize) -> CallSpec<'static> {
         CallSpec {
             schedule: RANGE_SCHEDULE,
             call: ProgramSpec { collective: Collective::AllReduce, root: Rank(0), ..self.call },
             op: OpCode::Max,
             plan: Plan::raw(),
             choice: None,
-            asks: false,
+            needs_samples: false,
             dtype: f64::DTYPE,
             lanes: self.lanes,
             shortest: self.shortest,
@@ -100,8 +100,8 @@ impl CallSpec<'_> {
     /// Returns the spec of an array of this many values that goes around a ring, to measure links
     /// before a call.
     #[cfg(feature = "alloc")]
-    pub(crate) fn of_round(&self, n_values: usize) -> CallSpec<'static> {
-        let exchange = self.of_look(n_values);
+    pub(crate) fn for_probe(&self, n_values: usize) -> CallSpec<'static> {
+        let exchange = self.for_data_scan(n_values);
         CallSpec {
             schedule: &Ring,
             call: ProgramSpec { collective: Collective::AllGather, ..exchange.call }.by(&Ring),
@@ -151,7 +151,7 @@ impl CallSpec<'static> {
             op,
             plan,
             choice: None,
-            asks: false,
+            needs_samples: false,
             dtype: DType::F32,
             lanes: 1,
             shortest: 1,

@@ -247,7 +247,7 @@ pub trait Codec<T: Element>: Sync {
             }
             Ok(())
         };
-        self.encode_paced(Source::Given(n_values, &give), dst, pace)
+        self.encode_paced(Source::Shared(n_values, &give), dst, pace)
     }
 
     /// Returns the interface for reduction without decoding, if the codec supports it.

@@ -43,7 +43,7 @@ use crate::bound::Quantum;
 #[cfg(feature = "alloc")]
 use crate::budget::resolve;
 use crate::budget::{Budget, check_plan};
-use crate::call_spec::{self, CallSpec, FINDS_FROM};
+use crate::call_spec::{self, CallSpec, MIN_SEARCHED_VALUES};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::{DType, Element};
 use crate::engine::{Notices, Program};
@@ -330,7 +330,7 @@ impl<X: Transport> Communicator<X> {
     #[cfg(feature = "alloc")]
     pub(crate) fn check(&mut self, request: &Request<'_>, plan: &Plan) -> Result<(), Error> {
         let spec = self.spec(request, plan)?;
-        let needs_values = spec.asks || spec.plan.needs_extent();
+        let needs_values = spec.needs_samples || spec.plan.needs_value_range();
         if needs_values { Ok(()) } else { resolve(&spec, None).map(drop) }
     }
 
@@ -356,8 +356,8 @@ impl<X: Transport> Communicator<X> {
         let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
-        let (rows, network) = (self.config.select, self.network());
-        let (mut choice, mut asks) = (None, false);
+        let (rules, network) = (self.config.select, self.network());
+        let (mut choice, mut needs_samples) = (None, false);
         if plan.is_auto {
             let (farthest, is_told) = (self.farthest(), self.declared_link_rate().is_some());
             let speeds = self.config.speeds;
@@ -365,11 +365,11 @@ impl<X: Transport> Communicator<X> {
             let trial_mode =
                 trial_mode.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
             let known =
-                CallFacts { rows, network, farthest, is_told, speeds, bits, mode: trial_mode };
+                CallFacts { rules, network, farthest, is_told, speeds, bits, mode: trial_mode };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
-            (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
+            (plan, choice, needs_samples) = (chosen.plan, chosen.choice, chosen.needs_samples);
         }
-        let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
+        let mut schedule = select::chosen(rules, call, op, &plan, n_bytes, network);
         let collective = call.collective;
         // A rank that forwards a part must know its length. In an exchange only the two ranks of a
         // part know it.
@@ -412,7 +412,7 @@ impl<X: Transport> Communicator<X> {
             op,
             plan,
             choice,
-            asks,
+            needs_samples,
             dtype,
             lanes,
             shortest,
@@ -514,7 +514,7 @@ impl<X: Transport> Communicator<X> {
     fn may_search_strides(&self, n_values: usize, dtype: DType) -> bool {
         let n_bytes = (n_values * dtype.n_bytes()) as f64;
         let is_slow = |rate: f64| n_bytes >= rate * MIN_LINK_TIME_FOR_SEARCH.as_secs_f64();
-        n_values >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
+        n_values >= MIN_SEARCHED_VALUES && self.network().link_rate.is_some_and(is_slow)
     }
 
     /// Returns the largest distance between ranks, which is the same on all of them.

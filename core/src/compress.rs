@@ -144,7 +144,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// ```
 pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
     bound.check_on_operands()?;
-    let value_range = if bound.needs_extent() { ValueRange::of(values) } else { None };
+    let value_range = if bound.needs_value_range() { ValueRange::of(values) } else { None };
     Ok(compress_with(values, bound.quantum::<T>(value_range)?))
 }
 

@@ -27,7 +27,7 @@ mod work;
 pub(crate) use compiled::Compiled;
 pub(crate) use compute::{Compute, Computing};
 #[cfg(test)]
-pub(crate) use notices::Memory;
+pub(crate) use notices::MemoryTransport;
 pub(crate) use notices::{NoticeBody, NoticeMessage, Notices, tell};
 pub(crate) use progress_hook::ProgressHook;
 #[cfg(feature = "alloc")]
@@ -95,7 +95,7 @@ impl Program<'_> {
     /// Returns the call header for messages of this part. If the peers do not know the part's
     /// length, the header holds that length in place of the array's.
     fn header_of(&self, part: Part) -> CallHeader {
-        let len = self.layout.told_len(part);
+        let len = self.layout.received_len(part);
         CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
     }
 
@@ -143,7 +143,7 @@ impl Program<'_> {
 
     /// Returns the header template for messages of this part.
     fn template_of(&self, part: Part) -> Template {
-        let is_told = self.layout.told_len(part).is_some();
+        let is_told = self.layout.received_len(part).is_some();
         if is_told { Template::new(&self.header_of(part)) } else { self.template }
     }
 }

@@ -14,14 +14,14 @@ pub(crate) use rank_set::RankSet;
 
 use crate::error::Error;
 use crate::transport::{Distance, Rank, Tag, Transport};
-pub(crate) use checked::{Checked, Failure};
+pub(crate) use checked::{CheckedTransport, TransportFailure};
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
 /// A transport between the members of a group.
 #[derive(Debug)]
 pub(crate) struct Group<X> {
-    inner: Checked<X>,
+    inner: CheckedTransport<X>,
     /// The members; `None` means all ranks.
     members: Option<RankSet>,
 }
@@ -32,7 +32,7 @@ impl<X: Transport> Group<X> {
     /// # Errors
     /// If the properties that the transport reports break its contract.
     pub(crate) fn all(transport: X) -> Result<Self, Error> {
-        Ok(Self { inner: Checked::new(transport)?, members: None })
+        Ok(Self { inner: CheckedTransport::new(transport)?, members: None })
     }
 
     /// Restricts the group to some of the transport's ranks, its own included.
@@ -47,12 +47,12 @@ impl<X: Transport> Group<X> {
     }
 
     /// Returns the transport between all ranks.
-    pub(crate) const fn whole(&self) -> &Checked<X> {
+    pub(crate) const fn whole(&self) -> &CheckedTransport<X> {
         &self.inner
     }
 
     /// Returns the transport between all ranks.
-    pub(crate) const fn whole_mut(&mut self) -> &mut Checked<X> {
+    pub(crate) const fn whole_mut(&mut self) -> &mut CheckedTransport<X> {
         &mut self.inner
     }
 
@@ -89,14 +89,14 @@ impl<X: Transport> Group<X> {
     }
 
     /// Returns the failure with its peer as a member.
-    fn error(&self, failure: Failure) -> Failure {
-        Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
+    fn error(&self, failure: TransportFailure) -> TransportFailure {
+        TransportFailure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }
 }
 
 impl<X: Transport> Transport for Group<X> {
     type Frame = X::Frame;
-    type Error = Failure;
+    type Error = TransportFailure;
 
     fn rank(&self) -> Rank {
         let own = self.inner.rank();
@@ -116,7 +116,7 @@ impl<X: Transport> Transport for Group<X> {
     }
 
     #[inline]
-    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
         self.inner.poll_frame().map_err(|error| self.error(error))
     }
 
@@ -125,19 +125,29 @@ impl<X: Transport> Transport for Group<X> {
     }
 
     #[inline]
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         let to = self.outer(to);
         self.inner.poll_ready(to, tag).map_err(|error| self.error(error))
     }
 
     #[inline]
-    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<(), TransportFailure> {
         let to = self.outer(to);
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(error))
     }
 
     #[inline]
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(X::Frame, usize), TransportFailure>> {
         let from = self.outer(from);
         self.inner.poll_recv(from, tag).map_err(|error| self.error(error))
     }
@@ -163,7 +173,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.undelivered_of(channel).and_then(|peer| self.member(peer))
     }
 
-    fn progress(&mut self) -> Result<(), Failure> {
+    fn progress(&mut self) -> Result<(), TransportFailure> {
         self.inner.progress().map_err(|error| self.error(error))
     }
 

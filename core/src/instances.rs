@@ -6,7 +6,7 @@
 
 use crate::collective::Driver;
 #[cfg(feature = "alloc")]
-use crate::node::Port;
+use crate::shared_transport::Port;
 use crate::transport::Transport;
 use core::fmt;
 

@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 15] = [
     &["report", "call_spec"],
     &["budget", "engine"],
     &["collective"],
-    &["node", "shrink"],
+    &["shared_transport", "shrink"],
     &["shared", "compress", "inter_step", "instances"],
 ];
 

@@ -302,7 +302,7 @@ impl<'a> Layout<'a> {
 
     /// Returns the length of a part if messages must carry it, because no rank knows all lengths.
     #[must_use]
-    pub fn told_len(&self, part: Part) -> Option<usize> {
+    pub fn received_len(&self, part: Part) -> Option<usize> {
         self.shares.is_exchanged().then(|| self.part(part).len)
     }
 

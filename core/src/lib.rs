@@ -90,8 +90,6 @@ pub mod kernel;
 #[cfg(test)]
 mod layers;
 pub mod layout;
-#[cfg(feature = "alloc")]
-mod node;
 pub mod op;
 pub mod pipeline;
 pub mod plan;
@@ -103,6 +101,8 @@ pub mod schedule;
 pub mod select;
 #[cfg(feature = "alloc")]
 mod shared;
+#[cfg(feature = "alloc")]
+mod shared_transport;
 pub mod shrink;
 pub mod threads;
 pub mod transport;

@@ -406,9 +406,11 @@ impl Plan {
 
     /// Returns whether a call must learn the value range of all ranks' data before it can begin.
     #[must_use]
-    pub fn needs_extent(&self) -> bool {
+    pub fn needs_value_range(&self) -> bool {
         !self.codec.is_exact()
-            && self.bound.is_some_and(|bound| bound.needs_extent() || self.scope == Scope::Result)
+            && self
+                .bound
+                .is_some_and(|bound| bound.needs_value_range() || self.scope == Scope::Result)
     }
 
     /// Returns whether a call on `count` values that [needs the value range](Self::needs_extent)

@@ -79,17 +79,17 @@
 
 pub(crate) mod automatic;
 mod model;
-mod rows;
+mod rules;
 mod speeds;
 #[cfg(feature = "alloc")]
 pub(crate) mod trials;
 
 pub use automatic::{Choice, ChoiceReason, CodecEstimate, plan};
-pub use rows::{LinkFilter, SelectionRule, first_of};
+pub use rules::{LinkFilter, SelectionRule, first_of};
 #[cfg(feature = "alloc")]
-pub use rows::{ParseRulesError, parse};
+pub use rules::{ParseRulesError, parse};
 #[cfg(feature = "std")]
-pub use rows::{VARIABLE, from_env};
+pub use rules::{VARIABLE, from_env};
 pub use speeds::{ParseSpeedsError, Speeds};
 
 use crate::bundle;

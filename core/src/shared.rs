@@ -11,7 +11,7 @@ mod split;
 mod two_levels;
 
 #[cfg(feature = "std")]
-pub use crate::node::Stopper;
+pub use crate::shared_transport::Stopper;
 pub use group::GroupCall;
 pub use pending::{Finished, Pending};
 pub use split::Split;
@@ -21,10 +21,10 @@ use crate::collective::{Call, Communicator, Config, RunningCall};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::share;
-use crate::node::{CallSlot, LeftoverFrames, Node, Port};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::shared_transport::{CallSlot, LeftoverFrames, Port, SharedTransport};
 use crate::transport::{Rank, Transport};
 use alloc::rc::Rc;
 use check::CheckState;
@@ -70,7 +70,7 @@ use mailbox::Mailbox;
 /// }
 /// ```
 pub struct SharedCommunicator<'a, X: Transport + 'a> {
-    node: Rc<Node<'a, X>>,
+    shared: Rc<SharedTransport<'a, X>>,
     /// Slots for calls. The last one is for messages, if they have a channel.
     call_slots: Rc<[Rc<CallSlot<'a, X>>]>,
     n_calls: usize,
@@ -105,30 +105,40 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// [messages](Config::messages), or its pool has too few frames for their lanes. Also the
     /// errors of [`Communicator::with_config`].
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
-        let node = Node::new(transport, config)?;
-        let offer = node.offer();
+        let shared = SharedTransport::new(transport, config)?;
+        let offer = shared.offer();
         let choice = offer.choose(n_calls.max(1), |_| Some(LeftoverFrames::Nothing))?;
-        Self::among(node, &choice.channels, None, 0)
+        Self::among(shared, &choice.channels, None, 0)
     }
 
     /// Creates a communicator of `members` on these free channels. The last channel is for
     /// messages, if they have one.
     fn among(
-        node: Rc<Node<'a, X>>,
+        shared: Rc<SharedTransport<'a, X>>,
         channels: &[usize],
         members: Option<Rc<[Rank]>>,
         epoch: u64,
     ) -> Result<Self, Error> {
-        let call_slots = node.call_slots(channels, members.as_ref(), epoch)?;
-        let own = node.rank();
+        let call_slots = shared.call_slots(channels, members.as_ref(), epoch)?;
+        let own = shared.rank();
         let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
         let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
         let (next, is_in_group) = (Cell::new(0), Cell::new(false));
         let checking = Cell::default();
-        let last = call_slots.last().filter(|_| node.config.messages);
+        let last = call_slots.last().filter(|_| shared.config.messages);
         let mailbox = last.map(|call_slot| Rc::new(Mailbox::new(Rc::clone(call_slot))));
         let n_calls = call_slots.len() - usize::from(mailbox.is_some());
-        Ok(Self { node, call_slots, n_calls, mailbox, next, is_in_group, checking, members, rank })
+        Ok(Self {
+            shared,
+            call_slots,
+            n_calls,
+            mailbox,
+            next,
+            is_in_group,
+            checking,
+            members,
+            rank,
+        })
     }
 
     /// Rank of this process or thread in the communicator.
@@ -138,7 +148,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Number of ranks.
     pub fn size(&self) -> usize {
-        self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
+        self.members.as_ref().map_or_else(|| self.shared.size(), |members| members.len())
     }
 
     /// Returns this rank's share of `count` values.
@@ -191,7 +201,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// whether one moved. A loop that has nothing else to do should rest if none moved.
     pub fn progress(&self) -> bool {
         // Each call reports an error of the transport itself.
-        self.node.pass().unwrap_or(false)
+        self.shared.pass().unwrap_or(false)
     }
 
     /// Returns the slot for the next call, if a call is allowed now.
@@ -272,7 +282,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             return Err(self.checked(|comm| comm.check(&request, plan)));
         }
         let pending =
-            Pending::start(Rc::clone(&self.node), Rc::clone(self.call_slot()?), call, plan)?;
+            Pending::start(Rc::clone(&self.shared), Rc::clone(self.call_slot()?), call, plan)?;
         self.advance();
         Ok(pending)
     }

@@ -316,7 +316,7 @@ pub fn predict<T: Float>(
     let mut ranks = vec![RankPrediction::default(); size];
     let mut entries = vec![Entry::default(); size];
     let mut n_events = 0;
-    if case.plan.needs_extent() {
+    if case.plan.needs_value_range() {
         for (rank, entry) in entries.iter_mut().enumerate() {
             entry.prelude = picoseconds(look::<T>(case, call, costs, rank));
         }

@@ -60,7 +60,7 @@ impl Container {
         pieces: P,
         dst: &mut [u8],
         pace: &dyn Pace,
-        chunk: &mut Write<'_, P>,
+        chunk: &mut ChunkWriteFn<'_, P>,
     ) -> Result<Written, CodecError> {
         let body_at = self.open(n_values, dst)?;
         let (head, body) = dst.split_at_mut(body_at);
@@ -82,7 +82,7 @@ impl Container {
         pieces: P,
         dst: &mut [u8],
         pace: &dyn Pace,
-        chunk: &WriteShared<'_, P>,
+        chunk: &SharedChunkWriteFn<'_, P>,
     ) -> Result<Written, CodecError> {
         #[cfg(feature = "std")]
         if is_divided(n_values, threads) {
@@ -166,12 +166,13 @@ fn close(body_at: usize, body: &mut [u8], written: Written) -> Written {
 }
 
 /// Writes chunk `index` from its piece.
-pub(super) type Write<'a, P> = dyn FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError> + 'a;
-/// Same as [`Write`], for independent chunks.
-pub(super) type WriteShared<'a, P> =
+pub(super) type ChunkWriteFn<'a, P> =
+    dyn FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError> + 'a;
+/// Same as [`ChunkWriteFn`], for independent chunks.
+pub(super) type SharedChunkWriteFn<'a, P> =
     dyn Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync + 'a;
 /// Reads the chunks of a run from chunk `first` on, and reports each.
-pub(super) type ReadRun<'a, T> =
+pub(super) type RunReadFn<'a, T> =
     dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
 
 /// Inputs of the chunks of a segment, dealt out in order.
@@ -215,7 +216,7 @@ pub(super) fn for_each_run<T: Element>(
     threads: Threads,
     dst: &mut [T],
     pace: &dyn Pace,
-    run: &ReadRun<'_, T>,
+    run: &RunReadFn<'_, T>,
 ) -> Result<(), DecodeError> {
     #[cfg(feature = "std")]
     if is_divided(dst.len(), threads) {
@@ -234,7 +235,7 @@ fn write_run<P: Pieces>(
     mut pieces: P,
     index: &mut [u8],
     body: &mut [u8],
-    chunk: &mut Write<'_, P>,
+    chunk: &mut ChunkWriteFn<'_, P>,
 ) -> Result<Written, CodecError> {
     let mut run = Written::default();
     for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {

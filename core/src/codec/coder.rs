@@ -218,12 +218,12 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         let (container, threads) = (self.container(), self.threads);
         let encode = |values: &[T], dst: &mut [u8]| self.write_chunk(values, dst);
         match source {
-            Source::Own(src) if self.weight != T::ONE => {
+            Source::Input(src) if self.weight != T::ONE => {
                 let weighted =
-                    |start: usize, out: &mut [T]| Source::Own(src).fill(start, out, self.weight);
+                    |start: usize, out: &mut [T]| Source::Input(src).fill(start, out, self.weight);
                 container.write_given(threads, src.len(), &weighted, dst, pace, &encode)
             }
-            Source::Own(src) | Source::Partial(src) => container.write_independent(
+            Source::Input(src) | Source::Partial(src) => container.write_independent(
                 threads,
                 src.len(),
                 src,
@@ -231,10 +231,10 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
                 pace,
                 &|_, values, dst| Ok(encode(&values[..values.len().min(CHUNK)], dst)),
             ),
-            Source::Filled(n_values, fill) => {
+            Source::Sequential(n_values, fill) => {
                 container.write_filled(n_values, fill, dst, pace, &encode)
             }
-            Source::Given(n_values, give) => {
+            Source::Shared(n_values, give) => {
                 container.write_given(threads, n_values, give, dst, pace, &encode)
             }
         }

@@ -22,11 +22,11 @@ use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
 
 /// The codec `cuszp`.
-pub type CuSzp<T> = Coded<T, Modes<T>>;
+pub type CuSzp<T> = Coded<T, CuSzpCoder<T>>;
 
 /// Coder of [`CuSzp`]: the lattice, if there is one.
 #[derive(Clone, Copy, Debug)]
-pub struct Modes<T: Float>(Option<Points<T>>);
+pub struct CuSzpCoder<T: Float>(Option<Points<T>>);
 
 /// Length byte of a block whose values are stored unchanged.
 const VERBATIM: u8 = 0xff;
@@ -125,7 +125,7 @@ impl BlockForm {
     }
 }
 
-impl<T: Float> Coder<T> for Modes<T> {
+impl<T: Float> Coder<T> for CuSzpCoder<T> {
     const ID: CodecId = CodecId::CuSzp;
 
     fn new(params: &CoderParams) -> Self {
@@ -273,12 +273,13 @@ mod tests {
 
     /// Encodes on a lattice of step 1 and checks that the values decode.
     fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
-        let coder = Modes::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
+        let coder =
+            CuSzpCoder::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
         let mut dst = vec![0xa5; 300];
         let n_bytes = coder.encode(values, &mut dst).unwrap();
         dst.truncate(n_bytes);
         let mut decoded = vec![T::ONE; values.len()];
-        let reader = <Modes<T> as Coder<T>>::of_parameter(1.0).unwrap();
+        let reader = <CuSzpCoder<T> as Coder<T>>::of_parameter(1.0).unwrap();
         reader.decode(&dst, &mut decoded).unwrap();
         for (x, y) in values.iter().zip(decoded) {
             let is_near = (x.to_f64() - y.to_f64()).abs() < 0.5;

@@ -10,13 +10,13 @@ use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 
 /// The codec `demote`.
-pub type Demote<T> = Coded<T, Single>;
+pub type Demote<T> = Coded<T, DemoteCoder>;
 
 /// Coder of [`Demote`].
 #[derive(Clone, Copy, Debug)]
-pub struct Single;
+pub struct DemoteCoder;
 
-impl<T: Float> Coder<T> for Single {
+impl<T: Float> Coder<T> for DemoteCoder {
     const ID: CodecId = CodecId::Demote;
 
     fn new(_: &CoderParams) -> Self {

@@ -54,7 +54,7 @@ pub struct Dense<T: Float> {
 pub type FzNd<T> = Dense<T>;
 
 /// Makes the codes and exceptions of the chunk with this index.
-type CodeReader<'a, T, B> =
+type CodeSource<'a, T, B> =
     dyn FnMut(usize, &mut [B], &mut Exceptions<T>) -> Result<(), CodecError> + 'a;
 /// Receives the codes and exceptions of a chunk that has been written.
 type CodeVisitor<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
@@ -91,7 +91,7 @@ impl<T: Float> Dense<T> {
         n_values: usize,
         dst: &mut [u8],
         pace: &dyn Pace,
-        fill: &mut CodeReader<'_, T, T::Bits>,
+        fill: &mut CodeSource<'_, T, T::Bits>,
         done: &mut CodeVisitor<'_, T, T::Bits>,
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
@@ -250,7 +250,7 @@ impl<T: Float> Dense<T> {
             operate(op, out, other);
             Ok(())
         };
-        self.write_pieces(Source::Filled(a.n_values, &mut fill), dst, pace)
+        self.write_pieces(Source::Sequential(a.n_values, &mut fill), dst, pace)
     }
 
     /// Decodes chunk by chunk, in order, and passes the values to `take(start, values)`.
@@ -333,7 +333,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         match source {
-            Source::Own(src) => self.write_slice(&self.fz.lattice, src, dst, pace),
+            Source::Input(src) => self.write_slice(&self.fz.lattice, src, dst, pace),
             Source::Partial(src) => self.write_slice(&self.fz.partial, src, dst, pace),
             source => self.write_pieces(source, dst, pace),
         }
@@ -419,7 +419,7 @@ impl<T: Float> Codec<T> for Dense<T> {
             }
             Ok(())
         };
-        self.write_pieces(Source::Filled(n_values, &mut fill), dst, pace)
+        self.write_pieces(Source::Sequential(n_values, &mut fill), dst, pace)
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {

@@ -13,7 +13,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
     /// # Errors
     /// [`EncodeError`](super::EncodeError) if `dst` is too short or a frame cannot hold the result.
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.encode_paced(Source::Own(src), dst, &())
+        self.encode_paced(Source::Input(src), dst, &())
     }
 
     /// Encodes partial results.

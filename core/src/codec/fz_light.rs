@@ -198,7 +198,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
             operate(op, left, right);
             Ok(())
         };
-        self.encode_paced(Source::Given(n_values, &give), dst, pace)
+        self.encode_paced(Source::Shared(n_values, &give), dst, pace)
     }
 }
 
@@ -250,12 +250,12 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         let encode =
             |values: &[T], dst: &mut [u8]| self.kernel.encode(values, &self.partial, dst).into();
         match source {
-            Source::Own(src) => self.write_slice(&self.lattice, src, dst, pace),
+            Source::Input(src) => self.write_slice(&self.lattice, src, dst, pace),
             Source::Partial(src) => self.write_slice(&self.partial, src, dst, pace),
-            Source::Filled(n_values, fill) => {
+            Source::Sequential(n_values, fill) => {
                 container.write_filled(n_values, fill, dst, pace, &encode)
             }
-            Source::Given(n_values, give) => {
+            Source::Shared(n_values, give) => {
                 container.write_given(threads, n_values, give, dst, pace, &encode)
             }
         }

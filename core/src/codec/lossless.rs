@@ -8,17 +8,17 @@
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
-use super::mpc::Mixed;
-use super::xor_lz::Neighbour;
+use super::mpc::MpcCoder;
+use super::xor_lz::XorLzCoder;
 use crate::element::Float;
 use crate::element::sealed::Word;
 
 /// The codec `lossless`.
-pub type Lossless<T> = Coded<T, Shortest>;
+pub type Lossless<T> = Coded<T, LosslessCoder>;
 
 /// Coder of [`Lossless`].
 #[derive(Clone, Copy, Debug)]
-pub struct Shortest;
+pub struct LosslessCoder;
 
 /// First byte of a chunk coded by XOR with the previous value. Any other first byte is the distance
 /// to the value that residuals refer to.
@@ -28,7 +28,7 @@ const MAX_DIM: usize = 8;
 /// Maximum number of samples of a chunk.
 const N_SAMPLES: usize = 8;
 
-impl<T: Float> Coder<T> for Shortest {
+impl<T: Float> Coder<T> for LosslessCoder {
     const ID: CodecId = CodecId::Lossless;
 
     fn new(_: &CoderParams) -> Self {
@@ -40,7 +40,7 @@ impl<T: Float> Coder<T> for Shortest {
         let (name, dst) = dst.split_first_mut()?;
         *name = shortest(values);
         let n_bytes = match *name {
-            XOR => Neighbour.encode(values, dst),
+            XOR => XorLzCoder.encode(values, dst),
             dim => mpc::<T>(dim).encode(values, dst),
         };
         Some(1 + n_bytes?)
@@ -49,15 +49,15 @@ impl<T: Float> Coder<T> for Shortest {
     #[inline(always)]
     fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
         match src.split_first()? {
-            (&XOR, src) => Neighbour.decode(src, values),
+            (&XOR, src) => XorLzCoder.decode(src, values),
             (&dim, src) if usize::from(dim) <= MAX_DIM => mpc::<T>(dim).decode(src, values),
             _ => None,
         }
     }
 }
 
-fn mpc<T: Float>(dim: u8) -> Mixed {
-    <Mixed as Coder<T>>::new(&CoderParams { setting: dim.into(), ..CoderParams::default() })
+fn mpc<T: Float>(dim: u8) -> MpcCoder {
+    <MpcCoder as Coder<T>>::new(&CoderParams { setting: dim.into(), ..CoderParams::default() })
 }
 
 /// Returns the first byte of the candidate with the fewest bits for a sample. A sample takes as

@@ -14,13 +14,13 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 
 /// The codec `lz`.
-pub type Lz<T> = Coded<T, LeadingZeros>;
+pub type Lz<T> = Coded<T, LzCoder>;
 
 /// Coder of [`Lz`].
 #[derive(Clone, Copy, Debug)]
-pub struct LeadingZeros;
+pub struct LzCoder;
 
-impl<T: Float> Coder<T> for LeadingZeros {
+impl<T: Float> Coder<T> for LzCoder {
     const ID: CodecId = CodecId::Lz;
 
     fn new(_: &CoderParams) -> Self {

@@ -25,11 +25,11 @@ use crate::element::sealed::Word;
 use bytemuck::pod_read_unaligned;
 
 /// The codec `mpc`.
-pub type Mpc<T> = Coded<T, Mixed>;
+pub type Mpc<T> = Coded<T, MpcCoder>;
 
 /// Coder of [`Mpc`]: the distance to the value that residuals refer to.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixed {
+pub struct MpcCoder {
     dim: usize,
 }
 
@@ -41,7 +41,7 @@ pub(super) const MAX_DIM: u16 = 64;
 /// Maximum groups in a section: those of 16-bit values.
 const MAX_GROUPS: usize = 64;
 
-impl<T: Float> Coder<T> for Mixed {
+impl<T: Float> Coder<T> for MpcCoder {
     const ID: CodecId = CodecId::Mpc;
 
     fn new(params: &CoderParams) -> Self {

@@ -16,11 +16,11 @@ use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
 
 /// The codec `ompszp`.
-pub type OmpSzp<T> = Coded<T, Blocks<T>>;
+pub type OmpSzp<T> = Coded<T, OmpSzpCoder<T>>;
 
 /// Coder of [`OmpSzp`]: the lattice, if there is one.
 #[derive(Clone, Copy, Debug)]
-pub struct Blocks<T: Float>(Option<Points<T>>);
+pub struct OmpSzpCoder<T: Float>(Option<Points<T>>);
 
 /// Length byte of a block whose codes are all 0.
 const ZEROS: u8 = 0;
@@ -30,7 +30,7 @@ const VERBATIM: u8 = 0xff;
 /// is c larger.
 const CODES: u8 = 1;
 
-impl<T: Float> Coder<T> for Blocks<T> {
+impl<T: Float> Coder<T> for OmpSzpCoder<T> {
     const ID: CodecId = CodecId::OmpSzp;
 
     fn new(params: &CoderParams) -> Self {
@@ -143,12 +143,13 @@ mod tests {
 
     /// Encodes on a lattice of step 1 and checks that the values decode.
     fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
-        let coder = Blocks::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
+        let coder =
+            OmpSzpCoder::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
         let mut dst = vec![0xa5; 300];
         let n_bytes = coder.encode(values, &mut dst).unwrap();
         dst.truncate(n_bytes);
         let mut decoded = vec![T::ONE; values.len()];
-        let reader = <Blocks<T> as Coder<T>>::of_parameter(1.0).unwrap();
+        let reader = <OmpSzpCoder<T> as Coder<T>>::of_parameter(1.0).unwrap();
         reader.decode(&dst, &mut decoded).unwrap();
         for (x, y) in values.iter().zip(decoded) {
             let is_near = (x.to_f64() - y.to_f64()).abs() < 0.5;

@@ -143,14 +143,14 @@ impl<T: Element> Codec<T> for Raw<T> {
         let n_values = source.n_values();
         let dst = payload_space::<T>(n_values, dst)?;
         match source {
-            Source::Own(src) if self.weight != T::ONE => {
+            Source::Input(src) if self.weight != T::ONE => {
                 for_each_piece_mut::<T>(dst, |start, out| {
                     for (out, &x) in out.iter_mut().zip(&src[start..]) {
                         *out = x.weighted(self.weight);
                     }
                 });
             }
-            Source::Own(src) | Source::Partial(src) => {
+            Source::Input(src) | Source::Partial(src) => {
                 dst.copy_from_slice(bytemuck::cast_slice(src));
             }
             source => fill(source, dst)?,

@@ -14,13 +14,13 @@ pub type SharedReader<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError
 /// Values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.
 pub enum Source<'s, T> {
     /// Local values, which the codec multiplies by its [weight](super::Codec::weight).
-    Own(&'s [T]),
+    Input(&'s [T]),
     /// Partial results.
     Partial(&'s [T]),
     /// This many partial results, which the function writes piece by piece, in order.
-    Filled(usize, &'s mut SequentialReader<'s, T>),
+    Sequential(usize, &'s mut SequentialReader<'s, T>),
     /// This many partial results, which several threads may request from the function.
-    Given(usize, &'s SharedReader<'s, T>),
+    Shared(usize, &'s SharedReader<'s, T>),
 }
 
 impl<T: Element> Source<'_, T> {
@@ -28,8 +28,8 @@ impl<T: Element> Source<'_, T> {
     #[must_use]
     pub const fn n_values(&self) -> usize {
         match self {
-            Self::Own(values) | Self::Partial(values) => values.len(),
-            Self::Filled(n_values, _) | Self::Given(n_values, _) => *n_values,
+            Self::Input(values) | Self::Partial(values) => values.len(),
+            Self::Sequential(n_values, _) | Self::Shared(n_values, _) => *n_values,
         }
     }
 
@@ -40,7 +40,7 @@ impl<T: Element> Source<'_, T> {
     /// Any error of the function.
     pub fn fill(&mut self, start: usize, out: &mut [T], weight: T) -> Result<(), DecodeError> {
         match self {
-            Self::Own(values) => {
+            Self::Input(values) => {
                 out.copy_from_slice(&values[start..start + out.len()]);
                 weigh(out, weight);
                 Ok(())
@@ -49,8 +49,8 @@ impl<T: Element> Source<'_, T> {
                 out.copy_from_slice(&values[start..start + out.len()]);
                 Ok(())
             }
-            Self::Filled(_, fill) => fill(start, out),
-            Self::Given(_, give) => give(start, out),
+            Self::Sequential(_, fill) => fill(start, out),
+            Self::Shared(_, give) => give(start, out),
         }
     }
 }

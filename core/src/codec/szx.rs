@@ -19,11 +19,11 @@ use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 
 /// The codec `szx`.
-pub type Szx<T> = Coded<T, Middles<T>>;
+pub type Szx<T> = Coded<T, SzxCoder<T>>;
 
 /// Coder of [`Szx`]: the exclusive limit of errors; 0 if there is no bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Middles<T>(T);
+pub struct SzxCoder<T>(T);
 
 /// Values in a block.
 const BLOCK: usize = 128;
@@ -45,7 +45,7 @@ const LOW_BYTES: [u64; 9] = [
 
 type BitsOf<T> = <T as OnLattice>::Bits;
 
-impl<T: Float> Coder<T> for Middles<T> {
+impl<T: Float> Coder<T> for SzxCoder<T> {
     const ID: CodecId = CodecId::Szx;
 
     fn new(params: &CoderParams) -> Self {
@@ -134,7 +134,7 @@ impl<T: Float> Coder<T> for Middles<T> {
     }
 }
 
-impl<T: Float> Middles<T> {
+impl<T: Float> SzxCoder<T> {
     /// Returns whether each value is within the bound of its decoded value, as `decoded` gives the
     /// pair. The comparison is strict because differences are rounded (docs/guarantees.md, "The
     /// check").
@@ -297,7 +297,7 @@ mod tests {
     use std::vec::Vec;
 
     fn encoded<T: Float>(values: &[T], bound: f64) -> Vec<u8> {
-        let coder = Middles::<T>::new(&CoderParams { bound, step: bound, setting: 0 });
+        let coder = SzxCoder::<T>::new(&CoderParams { bound, step: bound, setting: 0 });
         let mut dst = vec![0xa5; size_of_val(values)];
         let n_bytes = coder.encode(values, &mut dst).unwrap();
         dst.truncate(n_bytes);

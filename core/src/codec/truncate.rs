@@ -12,13 +12,13 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 
 /// The codec `truncate`.
-pub type Truncate<T> = Coded<T, Dropped>;
+pub type Truncate<T> = Coded<T, TruncateCoder>;
 
 /// Coder of [`Truncate`]: the number of bits that it drops from each value.
 #[derive(Clone, Copy, Debug)]
-pub struct Dropped(u32);
+pub struct TruncateCoder(u32);
 
-impl Dropped {
+impl TruncateCoder {
     pub(super) const fn n_bits(self) -> u32 {
         self.0
     }
@@ -33,7 +33,7 @@ impl Dropped {
     }
 }
 
-impl<T: Float> Coder<T> for Dropped {
+impl<T: Float> Coder<T> for TruncateCoder {
     const ID: CodecId = CodecId::Truncate;
 
     fn new(params: &CoderParams) -> Self {

@@ -8,18 +8,18 @@
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
-use super::truncate::Dropped;
+use super::truncate::TruncateCoder;
 use super::xor_lz;
 use crate::element::Float;
 
 /// The codec `truncate-xor`.
-pub type TruncateXor<T> = Coded<T, DroppedXor>;
+pub type TruncateXor<T> = Coded<T, TruncateXorCoder>;
 
 /// Coder of [`TruncateXor`].
 #[derive(Clone, Copy, Debug)]
-pub struct DroppedXor(Dropped);
+pub struct TruncateXorCoder(TruncateCoder);
 
-impl<T: Float> Coder<T> for DroppedXor {
+impl<T: Float> Coder<T> for TruncateXorCoder {
     const ID: CodecId = CodecId::TruncateXor;
 
     fn new(params: &CoderParams) -> Self {
@@ -31,7 +31,7 @@ impl<T: Float> Coder<T> for DroppedXor {
     }
 
     fn of_parameter(parameter: f64) -> Option<Self> {
-        <Dropped as Coder<T>>::of_parameter(parameter).map(Self)
+        <TruncateCoder as Coder<T>>::of_parameter(parameter).map(Self)
     }
 
     #[inline(always)]

@@ -12,13 +12,13 @@ use crate::element::Float;
 use crate::element::sealed::Word;
 
 /// The codec `xor-lz`.
-pub type XorLz<T> = Coded<T, Neighbour>;
+pub type XorLz<T> = Coded<T, XorLzCoder>;
 
 /// Coder of [`XorLz`].
 #[derive(Clone, Copy, Debug)]
-pub struct Neighbour;
+pub struct XorLzCoder;
 
-impl<T: Float> Coder<T> for Neighbour {
+impl<T: Float> Coder<T> for XorLzCoder {
     const ID: CodecId = CodecId::XorLz;
 
     fn new(_: &CoderParams) -> Self {

@@ -28,11 +28,11 @@ use crate::kernel::Code;
 use planes::{LANES, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM, gather, spread};
 
 /// The codec `zfp-rate`.
-pub type ZfpRate<T> = Coded<T, FixedRate>;
+pub type ZfpRate<T> = Coded<T, ZfpRateCoder>;
 
 /// Coder of [`ZfpRate`]: the bits per value.
 #[derive(Clone, Copy, Debug)]
-pub struct FixedRate(u32);
+pub struct ZfpRateCoder(u32);
 
 /// Values in a block.
 const BLOCK: usize = 4;
@@ -41,7 +41,7 @@ const BATCH: usize = 32;
 /// Maximum words of planes in a block: 64 planes.
 const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 
-impl FixedRate {
+impl ZfpRateCoder {
     /// Returns the bits of a block. As in zfp, it takes at least the bits of the exponent.
     #[inline(always)]
     fn block_bits<T: Float>(self) -> u32 {
@@ -55,7 +55,7 @@ impl FixedRate {
     }
 }
 
-impl<T: Float> Coder<T> for FixedRate {
+impl<T: Float> Coder<T> for ZfpRateCoder {
     const ID: CodecId = CodecId::ZfpRate;
 
     fn new(params: &CoderParams) -> Self {

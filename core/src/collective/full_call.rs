@@ -139,10 +139,11 @@ impl<'s> FullCall<'s> {
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.undecided = self.spec.asks.then_some(*plan);
+        self.undecided = self.spec.needs_samples.then_some(*plan);
         let scan_plan = self.scan_spec().plan;
-        if self.undecided.is_some() || scan_plan.needs_extent() {
-            let sampled = !scan_plan.needs_extent() || scan_plan.samples(self.spec.shares.count());
+        if self.undecided.is_some() || scan_plan.needs_value_range() {
+            let sampled =
+                !scan_plan.needs_value_range() || scan_plan.samples(self.spec.shares.count());
             self.start_data_scan(comm, work, sampled)
         } else {
             let budget = resolve(&self.spec, None)?;
@@ -206,11 +207,11 @@ impl<'s> FullCall<'s> {
     ) -> Result<(), Error> {
         let own = self.request.own(comm.size(), comm.rank());
         let spec = self.scan_spec();
-        let needs_extent = spec.plan.needs_extent();
+        let needs_value_range = spec.plan.needs_value_range();
         let mut values = [value_range::UNKNOWN; value_range::N_WITH_BITS];
         let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
         let mut value_range = None;
-        if needs_extent {
+        if needs_value_range {
             let seen = work.scan_values(own.clone(), comm.config.level, sampled);
             value_ranges.copy_from_slice(&seen);
             // This rank's own value range is enough to estimate how short its values become.
@@ -224,7 +225,7 @@ impl<'s> FullCall<'s> {
             undecided.strides = strides;
         }
         let (measure, quantity) = ask(&spec, sampled);
-        let scan = spec.of_look(self.n_scan_values());
+        let scan = spec.for_data_scan(self.n_scan_values());
         let codec = comm.sizes(&scan, Quantum::LOSSLESS);
         let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;
         self.run(comm, program);
@@ -385,7 +386,7 @@ impl<'s> FullCall<'s> {
             return Err(Error::Internal);
         };
         let mut value_range = None;
-        if spec.plan.needs_extent() {
+        if spec.plan.needs_value_range() {
             let Some(seen) = value_range::read_extremes(value_ranges, sampled) else {
                 self.start_data_scan(comm, work, false)?;
                 return Ok(Progress::Moved);

@@ -193,9 +193,9 @@ impl FullCall<'_> {
     ) -> Result<(), Error> {
         let n_values = probe.values.len();
         let (spec, n_bytes) = match probe.step {
-            ProbeStep::Ring(_) => (self.spec.of_round(n_values), n_values * f64::BYTES),
+            ProbeStep::Ring(_) => (self.spec.for_probe(n_values), n_values * f64::BYTES),
             ProbeStep::Barrier | ProbeStep::Agree | ProbeStep::Trial => {
-                (self.spec.of_look(n_values), 0)
+                (self.spec.for_data_scan(n_values), 0)
             }
         };
         let codec = comm.sizes(&spec, Quantum::LOSSLESS);

@@ -352,8 +352,8 @@ impl<F: FrameBuffer> Lane<F> {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }
-        let told_len = program.layout.told_len(step.part);
-        let is_told = told_len.is_some() && header.call.collective == program.header.collective;
+        let received_len = program.layout.received_len(step.part);
+        let is_told = received_len.is_some() && header.call.collective == program.header.collective;
         let count = if is_told { program.header.count } else { header.call.count };
         notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
@@ -364,7 +364,7 @@ impl<F: FrameBuffer> Lane<F> {
         if header.as_floats && !may_be_floats {
             return Err(Error::Frame { rank, error: FrameError::Damaged });
         }
-        if let Some(len) = told_len {
+        if let Some(len) = received_len {
             check_fields(rank, &[(Field::Count, len as u64, header.call.count)])?;
         }
         check_fields(

@@ -36,7 +36,7 @@ mod message;
 
 pub(crate) use message::{NoticeBody, NoticeMessage};
 #[cfg(test)]
-pub(crate) use tests::Memory;
+pub(crate) use tests::MemoryTransport;
 
 use crate::error::{AbortReason, Error};
 use crate::frame::CallHeader;

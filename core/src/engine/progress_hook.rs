@@ -47,13 +47,13 @@ impl<X: Transport> Pace for ProgressHook<'_, X> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::notices::Memory;
+    use super::super::notices::MemoryTransport;
     use super::*;
 
     #[test]
     fn no_more_values_pass_between_looks_than_are_said_to() {
         for lens in [[CHUNK; 4], [100, CHUNK, CHUNK, 1], [CHUNK - 1, 2, CHUNK, CHUNK]] {
-            let mut transport = Memory::new(2, 8);
+            let mut transport = MemoryTransport::new(2, 8);
             let (mut n_looks, mut since) = (0, 0);
             let progress_hook = ProgressHook::on(&mut transport);
             for n_values in lens.into_iter().cycle().take(100) {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn full_chunks_are_looked_after_by_two() {
-        let mut transport = Memory::new(2, 8);
+        let mut transport = MemoryTransport::new(2, 8);
         let progress_hook = ProgressHook::on(&mut transport);
         (0..16).for_each(|_| progress_hook.passed(CHUNK));
         assert_eq!(transport.n_nudges, 8);

@@ -4,7 +4,7 @@
 mod replay;
 
 use super::compute::Payloads;
-use super::notices::Memory;
+use super::notices::MemoryTransport;
 use super::*;
 use crate::codec::{CodecId, Pace, Written};
 use crate::element::DType;
@@ -111,7 +111,7 @@ fn engine<F: FrameBuffer>(
 fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. Nothing
     // arrives from rank 1.
-    let mut transport = Memory::new(2, 8);
+    let mut transport = MemoryTransport::new(2, 8);
     let mut lanes = Lanes::default();
     let mut engine =
         engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 4000, &Pairwise, &mut lanes);
@@ -133,7 +133,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
 
 #[test]
 fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
-    let mut transport = Memory::new(2, 8);
+    let mut transport = MemoryTransport::new(2, 8);
     let mut lanes = Lanes::default();
     let mut engine =
         engine(ProgramSpec::new(Collective::AllGather, 2, Rank(0)), 20, &Pairwise, &mut lanes);
@@ -153,7 +153,7 @@ fn a_short_call_makes_all_steps_in_a_poll_that_it_can() {
 fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     // The root of 4 scatters: it encodes parts 2 and 3 into one message, part 1 into another, and
     // copies part 0.
-    let mut transport = Memory::new(4, 8);
+    let mut transport = MemoryTransport::new(4, 8);
     let mut lanes = Lanes::default();
     let call = ProgramSpec::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
     let mut engine = engine(call, 8000, &Binomial, &mut lanes);

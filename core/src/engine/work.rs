@@ -279,7 +279,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         let mut written = Written::default();
         match primitive {
             Primitive::EncodeOwn { to, codec } => {
-                let own = Source::Own(buffers.own(segment)?);
+                let own = Source::Input(buffers.own(segment)?);
                 written = by(codec).encode_paced(own, payloads.buffer(to), pace)?;
             }
             Primitive::Transcode { from, to, codecs } => {

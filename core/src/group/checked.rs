@@ -24,7 +24,7 @@ const MAX_REFUSED: usize = 1000;
 
 /// A transport, and the properties that it reported at first.
 #[derive(Debug)]
-pub(crate) struct Checked<X> {
+pub(crate) struct CheckedTransport<X> {
     inner: X,
     rank: Rank,
     size: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Checked<X> {
     n_channels: usize,
 }
 
-impl<X: Transport> Checked<X> {
+impl<X: Transport> CheckedTransport<X> {
     pub(crate) fn new(inner: X) -> Result<Self, Error> {
         let (rank, size, capacity) = (inner.rank(), inner.size(), inner.frame_capacity());
         if capacity < MIN_FRAME_BYTES {
@@ -60,7 +60,11 @@ impl<X: Transport> Checked<X> {
     }
 
     /// Returns the frame if it is valid. Otherwise recycles it and fails.
-    fn checked_frame(&mut self, mut frame: X::Frame, n_bytes: usize) -> Result<X::Frame, Failure> {
+    fn checked_frame(
+        &mut self,
+        mut frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<X::Frame, TransportFailure> {
         let is_whole = |bytes: &[u8]| {
             bytes.len() >= self.capacity && bytes.as_ptr().align_offset(FRAME_ALIGN) == 0
         };
@@ -68,7 +72,7 @@ impl<X: Transport> Checked<X> {
             return Ok(frame);
         }
         self.inner.recycle(frame);
-        Err(Failure { kind: TransportErrorKind::Misuse, peer: None })
+        Err(TransportFailure { kind: TransportErrorKind::Misuse, peer: None })
     }
 
     /// Returns how many of `need` frames the pool has for a rank that holds none and has sent none.
@@ -89,7 +93,10 @@ impl<X: Transport> Checked<X> {
                     Ok(()) => continue,
                     Err(frame) => self.recycle(frame),
                 },
-                Poll::Ready(Err(Failure { kind: TransportErrorKind::OutOfFrames, .. })) => {
+                Poll::Ready(Err(TransportFailure {
+                    kind: TransportErrorKind::OutOfFrames,
+                    ..
+                })) => {
                     break held.len();
                 }
                 // The call will meet the same error, and notify the other ranks.
@@ -115,20 +122,20 @@ impl<X: Transport> Checked<X> {
         if peer.index() < self.size { peer } else { self.rank }
     }
 
-    fn failure(&self, error: &X::Error) -> Failure {
+    fn failure(&self, error: &X::Error) -> TransportFailure {
         let peer = error.peer().filter(|peer| peer.index() < self.size);
-        Failure { kind: error.kind(), peer }
+        TransportFailure { kind: error.kind(), peer }
     }
 }
 
 /// A transport's error as the engine sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct TransportFailure {
     pub(crate) kind: TransportErrorKind,
     pub(crate) peer: Option<Rank>,
 }
 
-impl TransportError for Failure {
+impl TransportError for TransportFailure {
     fn kind(&self) -> TransportErrorKind {
         self.kind
     }
@@ -138,9 +145,9 @@ impl TransportError for Failure {
     }
 }
 
-impl<X: Transport> Transport for Checked<X> {
+impl<X: Transport> Transport for CheckedTransport<X> {
     type Frame = X::Frame;
-    type Error = Failure;
+    type Error = TransportFailure;
 
     fn rank(&self) -> Rank {
         self.rank
@@ -159,7 +166,7 @@ impl<X: Transport> Transport for Checked<X> {
     }
 
     #[inline]
-    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
         match self.inner.poll_frame() {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(frame)) => Poll::Ready(self.checked_frame(frame, 0)),
@@ -172,17 +179,27 @@ impl<X: Transport> Transport for Checked<X> {
     }
 
     #[inline]
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         self.inner.poll_ready(to, tag).map_err(|error| self.failure(&error))
     }
 
     #[inline]
-    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<(), TransportFailure> {
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.failure(&error))
     }
 
     #[inline]
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(X::Frame, usize), TransportFailure>> {
         match self.inner.poll_recv(from, tag) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok((frame, n_bytes))) => {
@@ -213,7 +230,7 @@ impl<X: Transport> Transport for Checked<X> {
         self.inner.undelivered_of(channel).map(|peer| self.known_rank(peer))
     }
 
-    fn progress(&mut self) -> Result<(), Failure> {
+    fn progress(&mut self) -> Result<(), TransportFailure> {
         self.inner.progress().map_err(|error| self.failure(&error))
     }
 

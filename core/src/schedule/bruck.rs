@@ -130,20 +130,20 @@ impl BruckRank {
     /// the holding.
     fn send(&self, gap: usize, is_first: bool) -> Step {
         let held = if is_first { 0 } else { 2 * gap };
-        self.of_round(gap, Step::own, held).to(self.before(self.n - gap))
+        self.for_probe(gap, Step::own, held).to(self.before(self.n - gap))
     }
 
     fn receive(&self, gap: usize, is_first: bool) -> Step {
         let sender = Self { rank: self.before(gap), ..*self };
         let is_last = gap == 1;
         let held = if is_first || is_last { 0 } else { 2 * gap };
-        let step = sender.of_round(gap, |part| Step::receive(part, sender.rank), held);
+        let step = sender.for_probe(gap, |part| Step::receive(part, sender.rank), held);
         if is_last { step.store() } else { step.keep() }
     }
 
     /// A step, of this rank or of the receiver, on the parts that this rank sends in the round of
     /// `gap`. They are the ends of held rows of `held` parts.
-    fn of_round(&self, gap: usize, step: impl Fn(Part) -> Step, held: usize) -> Step {
+    fn for_probe(&self, gap: usize, step: impl Fn(Part) -> Step, held: usize) -> Step {
         let n_parts = n_with_bit(self.n, gap);
         let rows = SourceRows { held: held as u16, ..self.rows(gap, 2 * gap % self.n) };
         step(self.part(gap, 2 * gap)).run(n_parts).in_rows(rows)

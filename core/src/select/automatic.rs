@@ -130,7 +130,7 @@ impl Bits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallFacts<'a> {
     /// The caller's selection rules.
-    pub(crate) rows: &'a [SelectionRule],
+    pub(crate) rules: &'a [SelectionRule],
     pub(crate) network: Network,
     /// The largest distance between ranks.
     pub(crate) farthest: Distance,
@@ -319,7 +319,7 @@ pub(crate) struct ChosenCall {
     /// `None` if the plan was not automatic.
     pub(crate) choice: Option<Choice>,
     /// True if ranks should scan samples of their data and choose again.
-    pub(crate) asks: bool,
+    pub(crate) needs_samples: bool,
 }
 
 /// Resolves an [automatic plan](Plan::auto) for a call, and returns the reason for the choice.
@@ -375,7 +375,8 @@ pub fn plan(
 ) -> (Plan, Option<Choice>) {
     let speeds = Speeds::default();
     let (farthest, is_told) = (Distance::Network, network.link_rate.is_some());
-    let known = CallFacts { rows: &[], network, farthest, is_told, speeds, bits: None, mode: None };
+    let known =
+        CallFacts { rules: &[], network, farthest, is_told, speeds, bits: None, mode: None };
     let ChosenCall { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
@@ -390,7 +391,7 @@ pub(crate) fn choose(
     known: &CallFacts<'_>,
 ) -> ChosenCall {
     if !plan.is_auto {
-        return ChosenCall { plan: *plan, choice: None, asks: false };
+        return ChosenCall { plan: *plan, choice: None, needs_samples: false };
     }
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
@@ -411,7 +412,7 @@ pub(crate) fn choose(
     };
     let scan = SCAN_MESSAGE * (exact_s + farther) + SCAN_BYTES / link_rate;
     let scan = SCAN + scan * n_doublings(call.size) as f64;
-    let needed_scan = if plan.needs_extent() { scan } else { 0.0 };
+    let needed_scan = if plan.needs_value_range() { scan } else { 0.0 };
     // True if the codec saves less of the time on links than a scan and its message cost in
     // addition, or less than the margin. (Estimating candidates takes 0.3 µs, a tenth of the
     // possible gain.)
@@ -435,7 +436,7 @@ pub(crate) fn choose(
     };
     if let Some(reason) = reason {
         let choice = Some(Choice::without_weighing(reason, link_rate));
-        return ChosenCall { plan: exact, choice, asks: false };
+        return ChosenCall { plan: exact, choice, needs_samples: false };
     }
     let are_copies = !known.is_told && known.farthest < Distance::Network;
     let copied =
@@ -445,7 +446,7 @@ pub(crate) fn choose(
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
-        let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
+        let by = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = RankSpeed { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
         let needed_scan = if at > 0 { needed_scan } else { 0.0 };
@@ -486,18 +487,18 @@ pub(crate) fn choose(
         None => choice.soonest(margin),
     };
     let chosen = plan_of(best.codec);
-    let asks = known.bits.is_none() && !is_exact && {
-        let whole = if plan.needs_extent() { n_bytes as f64 / SCAN_RATE } else { 0.0 };
+    let needs_samples = known.bits.is_none() && !is_exact && {
+        let whole = if plan.needs_value_range() { n_bytes as f64 / SCAN_RATE } else { 0.0 };
         let exact_s = f64::from(choice.weighed[0].seconds);
         let may_win =
             |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
         let is_worth = ESTIMATE + scan + whole <= SCAN_WORTH * f64::from(best.seconds);
-        match chosen.needs_extent() {
+        match chosen.needs_value_range() {
             true => ESTIMATE <= WORTH * f64::from(best.seconds),
             false => is_worth && (1..N_CANDIDATES).any(may_win),
         }
     };
-    ChosenCall { plan: chosen, choice: Some(choice), asks }
+    ChosenCall { plan: chosen, choice: Some(choice), needs_samples }
 }
 
 /// Bytes per second that ranks of a node copy, from the rate that they measured. In the measured

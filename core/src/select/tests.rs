@@ -257,7 +257,7 @@ fn what_is_pinned_stays() {
 /// Facts of ranks whose network reports the rate of its links.
 fn known(network: Network) -> automatic::CallFacts<'static> {
     automatic::CallFacts {
-        rows: &[],
+        rules: &[],
         network,
         farthest: Distance::Network,
         is_told: true,
@@ -275,7 +275,7 @@ fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -
     let known = automatic::CallFacts { speeds, bits, ..known(network(rate)) };
     let plan = Plan::auto(Bound::Absolute(1e-4));
     let chosen = automatic::choose(call, OpCode::None, DType::F32, &plan, n_bytes, &known);
-    assert!(!chosen.asks, "a sample is taken once");
+    assert!(!chosen.needs_samples, "a sample is taken once");
     let choice = chosen.choice.expect("an automatic plan");
     assert_eq!(choice.reason, ChoiceReason::Sampled);
     chosen.plan.codec
@@ -336,16 +336,19 @@ fn dense_is_taken_for_less_where_speeds_are_told() {
 
 #[test]
 fn samples_are_taken_where_they_cost_little() {
-    let asks = |bound, n_bytes, rate| {
+    let needs_samples = |bound, n_bytes, rate| {
         let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
         let known = known(network(rate));
         let plan = Plan::auto(bound);
-        automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).asks
+        automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).needs_samples
     };
     for bound in [Bound::Absolute(1e-4), Bound::Relative(1e-4)] {
-        assert!(asks(bound, LONG, GIGABIT) && asks(bound, LONG, Some(1.25e9)));
-        assert!(!asks(bound, 4096, GIGABIT) && !asks(bound, LONG, Some(f64::INFINITY)));
+        assert!(needs_samples(bound, LONG, GIGABIT) && needs_samples(bound, LONG, Some(1.25e9)));
+        assert!(
+            !needs_samples(bound, 4096, GIGABIT)
+                && !needs_samples(bound, LONG, Some(f64::INFINITY))
+        );
     }
     // The ranks scan their data anyway.
-    assert!(asks(Bound::Relative(1e-4), 256 << 10, GIGABIT));
+    assert!(needs_samples(Bound::Relative(1e-4), 256 << 10, GIGABIT));
 }

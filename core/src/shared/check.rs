@@ -4,7 +4,7 @@
 use super::SharedCommunicator;
 use crate::collective::Communicator;
 use crate::error::Error;
-use crate::node::Port;
+use crate::shared_transport::Port;
 use crate::transport::Transport;
 use core::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! A message in progress, as the node drives it.
+//! A message in progress, as the shared transport drives it.
 
 use super::mailbox::Mailbox;
 use super::message_endpoint::MessageEndpoint;
@@ -7,8 +7,8 @@ use crate::collective::Communicator;
 use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{AbortReason, Error, Field};
 use crate::handle::Progress;
-use crate::node::{Drive, Port};
 use crate::report::Report;
+use crate::shared_transport::{Drive, Port};
 use crate::transport::{Rank, Transport};
 use crate::wait::Limits;
 use alloc::rc::Rc;
@@ -19,7 +19,7 @@ use core::time::Duration;
 /// call.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// A message in progress, as the node drives it.
+/// A message in progress, as the shared transport drives it.
 pub(super) struct Delivery<'a, X: Transport, E> {
     mailbox: Rc<Mailbox<'a, X>>,
     endpoint: E,

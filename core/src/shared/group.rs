@@ -25,10 +25,10 @@ use crate::engine::Work;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
 use crate::handle::Progress;
-use crate::node::{CallSlot, Node, Port};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::shared_transport::{CallSlot, Port, SharedTransport};
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -272,7 +272,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         spec: &[CallSpec<'_>],
         budgets: &[Budget],
     ) {
-        let (rank, level) = (self.rank(), self.node.config.level);
+        let (rank, level) = (self.rank(), self.shared.config.level);
         let mut residues = feedback.into_iter().flatten();
         for (((values, _), spec), budget) in arrays.iter_mut().zip(spec).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
@@ -321,7 +321,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 self.drive_others(progress).await?;
                 continue;
             }
-            progress.until_moved(&self.node, || advance_all(&mut running, reports)).await?;
+            progress.until_moved(&self.shared, || advance_all(&mut running, reports)).await?;
         }
     }
 
@@ -329,8 +329,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// holds, while the other ranks have already begun the group.
     async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
         // Each call reports an error of the transport itself.
-        let advance = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
-        progress.until_moved(&self.node, advance).await
+        let advance = || Ok((!self.shared.pass().unwrap_or(false)).then_some(REST));
+        progress.until_moved(&self.shared, advance).await
     }
 
     /// Checks the call of each array, and finds the arrays that share a call: consecutive arrays
@@ -395,7 +395,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         spec: &[CallSpec<'_>],
         progress: &GroupProgress,
     ) -> Result<(Vec<Option<Option<ValueRange>>>, Report), Error> {
-        let level = self.node.config.level;
+        let level = self.shared.config.level;
         let mut value_ranges = vec![None; arrays.len()];
         let mut cost = Report::default();
         // Scan samples where that is allowed, then all data where a sample missed too much.
@@ -404,7 +404,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 .iter()
                 .map(|spec| &spec.plan)
                 .enumerate()
-                .filter(|(at, plan)| plan.needs_extent() && value_ranges[*at].is_none())
+                .filter(|(at, plan)| plan.needs_value_range() && value_ranges[*at].is_none())
                 .map(|(at, plan)| (at, may_sample && plan.samples(arrays[at].0.len())))
                 .collect();
             if requests.is_empty() {
@@ -441,7 +441,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             vec![RunningBatch { at: 0, call_slot, comm, call, work, error: None }]
         };
         while !running.is_empty() {
-            progress.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
+            progress.until_moved(&self.shared, || advance_all(&mut running, &mut reports)).await?;
         }
         drop(running);
         let [report] = reports;
@@ -477,7 +477,7 @@ impl<X: Transport> GroupCall<'_, '_, X> {
                 return result;
             }
             if let Some(rest) = self.progress.rest.take() {
-                self.comm.node.idle(rest);
+                self.comm.shared.idle(rest);
             }
         }
     }
@@ -530,7 +530,7 @@ impl GroupProgress {
     /// `advance` returns how long to rest if nothing moved.
     async fn until_moved<X: Transport>(
         &self,
-        node: &Node<'_, X>,
+        shared: &SharedTransport<'_, X>,
         mut advance: impl FnMut() -> Result<Option<Duration>, Error>,
     ) -> Result<(), Error> {
         let mut has_moved = false;
@@ -539,7 +539,7 @@ impl GroupProgress {
                 return Poll::Ready(Ok(()));
             }
             let mut rest = advance()?;
-            if rest.is_some() && !self.blocks.get() && node.register(context.waker()) {
+            if rest.is_some() && !self.blocks.get() && shared.register(context.waker()) {
                 // Try again: a frame may have arrived before the waker was registered.
                 rest = advance()?;
                 if rest.is_some() {

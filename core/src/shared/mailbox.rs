@@ -24,7 +24,7 @@ use crate::error::{Error, Field};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::heap_frame::HeapFrame;
 use crate::kernel::CHUNK;
-use crate::node::{CallSlot, Port};
+use crate::shared_transport::{CallSlot, Port};
 use crate::transport::{Rank, Tag, Transport, TransportErrorKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -8,9 +8,9 @@ use super::{Pending, SharedCommunicator};
 use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
 use crate::element::Element;
 use crate::error::Error;
-use crate::node::Drive;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::shared_transport::Drive;
 use crate::transport::{Rank, Transport};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -114,7 +114,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         recvs: &mut [Incoming<'_, T>],
         plan: &Plan,
     ) -> Result<Report, Error> {
-        let (start, own) = (self.node.now(), self.rank);
+        let (start, own) = (self.shared.now(), self.rank);
         let mut report = Report::default();
         let mut running: Vec<Box<dyn NodeWork + '_>> = Vec::new();
         mailbox
@@ -169,7 +169,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for one in &running {
             report += one.outcome().unwrap_or(Err(Error::Internal))?;
         }
-        (report.codec, report.total) = (codec, self.node.now().saturating_sub(start));
+        (report.codec, report.total) = (codec, self.shared.now().saturating_sub(start));
         Ok(report)
     }
 
@@ -179,11 +179,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         running.iter_mut().for_each(|one| one.note_wait());
         while running.iter().any(|one| !one.is_finished()) {
             let own = running.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
-            if !self.node.pass_with(own) {
-                let now = self.node.now();
+            if !self.shared.pass_with(own) {
+                let now = self.shared.now();
                 let open = running.iter().filter(|one| !one.is_finished());
                 let rest = open.map(|one| one.rest(now)).min();
-                self.node.idle(rest.unwrap_or_default());
+                self.shared.idle(rest.unwrap_or_default());
             }
             if let Some(Err(error)) =
                 running.iter().filter_map(|one| one.outcome()).find(Result::is_err)
@@ -273,7 +273,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             }
             Delivery::start(mailbox, comm, SendingEndpoint::new(data, message), report)
         })?;
-        Ok(Pending::of(Rc::clone(&self.node), delivery))
+        Ok(Pending::of(Rc::clone(&self.shared), delivery))
     }
 
     /// Starts to receive the values that a rank [sends](Self::start_send) with this tag. Their
@@ -298,7 +298,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let endpoint = ReceivingEndpoint::new(comm, data, message)?;
             Delivery::start(mailbox, comm, endpoint, Report::default())
         })?;
-        Ok(Pending::of(Rc::clone(&self.node), delivery))
+        Ok(Pending::of(Rc::clone(&self.shared), delivery))
     }
 
     pub(super) fn mailbox(&self) -> Result<&Rc<Mailbox<'a, X>>, Error> {

@@ -4,9 +4,9 @@ use crate::collective::{Call, CallState};
 use crate::element::Element;
 use crate::error::{Buffer, Error};
 use crate::handle::Progress;
-use crate::node::{CallSlot, Drive, Node};
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::shared_transport::{CallSlot, Drive, SharedTransport};
 use crate::transport::Transport;
 use crate::wait::Limits;
 use alloc::rc::{Rc, Weak};
@@ -47,7 +47,7 @@ impl<B> Finished<B> {
 /// is called. Dropping it unfinished aborts it on all ranks and poisons the communicator.
 #[must_use = "a dropped call is aborted"]
 pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
-    node: Rc<Node<'a, X>>,
+    shared: Rc<SharedTransport<'a, X>>,
     /// `None` once its result has been taken.
     work: Option<Rc<RefCell<dyn BufferOwner<R> + 'a>>>,
     values: PhantomData<T>,
@@ -74,7 +74,7 @@ pub(super) trait BufferOwner<R>: NodeWork {
     fn give_back(&mut self) -> Option<R>;
 }
 
-/// A collective call, as the node drives it.
+/// A collective call, as the shared transport drives it.
 struct PendingCall<'a, X: Transport, T: Element, S, R> {
     call_slot: Rc<CallSlot<'a, X>>,
     call_state: CallState<'a>,
@@ -87,7 +87,7 @@ struct PendingCall<'a, X: Transport, T: Element, S, R> {
 
 impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R> {
     pub(super) fn start<S: AsRef<[T]> + 'a>(
-        node: Rc<Node<'a, X>>,
+        shared: Rc<SharedTransport<'a, X>>,
         call_slot: Rc<CallSlot<'a, X>>,
         mut call: Call<'a, T, S, R>,
         plan: &Plan,
@@ -101,18 +101,18 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         };
         call_slot.is_taken.set(true);
         let call = Some(call);
-        Ok(Self::of(node, PendingCall { call_slot, call_state, call, lengths, outcome: None }))
+        Ok(Self::of(shared, PendingCall { call_slot, call_state, call, lengths, outcome: None }))
     }
 }
 
 impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
-    /// Registers a started call or message with the node, which drives it from now on.
-    pub(super) fn of(node: Rc<Node<'a, X>>, work: impl BufferOwner<R> + 'a) -> Self {
+    /// Registers a started call or message with the shared transport, which drives it from now on.
+    pub(super) fn of(shared: Rc<SharedTransport<'a, X>>, work: impl BufferOwner<R> + 'a) -> Self {
         let work = Rc::new(RefCell::new(work));
         let driven: Rc<RefCell<dyn Drive + 'a>> = work.clone();
         let driven: Weak<RefCell<dyn Drive + 'a>> = Rc::downgrade(&driven);
-        node.add(driven);
-        Self { node, work: Some(work), values: PhantomData }
+        shared.add(driven);
+        Self { shared, work: Some(work), values: PhantomData }
     }
 
     /// Advances all calls over the transport by a bounded amount of work each. Returns `Ready` with
@@ -127,7 +127,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         }
         self.note_wait();
         // The call reports an error of the transport itself.
-        let _ = self.node.pass();
+        let _ = self.shared.pass();
         self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -146,16 +146,16 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
             if let Some(finished) = self.take() {
                 return finished;
             }
-            let moved = if self.node.is_in_pass() {
+            let moved = if self.shared.is_in_pass() {
                 // A user's operation waits here while another call computes with it.
                 let work = self.work.as_ref().map(|work| work.try_borrow_mut());
                 work.and_then(Result::ok).expect("a call cannot wait for itself").drive()
             } else {
                 // The call reports an error of the transport itself.
-                self.node.pass().unwrap_or(false)
+                self.shared.pass().unwrap_or(false)
             };
             if !moved {
-                self.node.idle(self.rest());
+                self.shared.idle(self.rest());
             }
         }
     }
@@ -170,7 +170,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     /// Makes the call fail with [`Error::Deadline`] unless it finishes in `left` from now, as
     /// [`Operation::with_deadline`](crate::Operation::with_deadline) does.
     pub fn with_deadline(self, left: Duration) -> Self {
-        let deadline = self.node.now().saturating_add(left);
+        let deadline = self.shared.now().saturating_add(left);
         self.change(|limits| limits.deadline = Some(deadline));
         self
     }
@@ -200,7 +200,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     /// Returns the result once the call has finished, the first time only.
     fn take(&mut self) -> Option<Finished<R>> {
         let outcome = self.outcome()?;
-        // The node does not drive a finished call, so the borrow succeeds.
+        // The shared transport does not drive a finished call, so the borrow succeeds.
         let data = self.work.take()?.try_borrow_mut().ok()?.give_back()?;
         Some(Finished { data, outcome })
     }
@@ -209,7 +209,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     fn rest(&self) -> Duration {
         let work = self.work.as_ref().map(|work| work.try_borrow());
         let Some(Ok(work)) = work else { return Duration::ZERO };
-        work.rest(self.node.now())
+        work.rest(self.shared.now())
     }
 }
 
@@ -344,10 +344,10 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
             return Poll::Ready(finished);
         }
         self.note_wait();
-        let mut moved = self.node.pass().unwrap_or(false);
-        if !moved && self.node.register(context.waker()) {
+        let mut moved = self.shared.pass().unwrap_or(false);
+        if !moved && self.shared.register(context.waker()) {
             // Try again: a frame may have arrived before the waker was registered.
-            moved = self.node.pass().unwrap_or(false);
+            moved = self.shared.pass().unwrap_or(false);
             if !moved {
                 return self.take().map_or(Poll::Pending, Poll::Ready);
             }

@@ -14,8 +14,8 @@
 use super::{Pending, SharedCommunicator};
 use crate::collective::Call;
 use crate::error::{Error, Field, Value};
-use crate::node::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames};
 use crate::plan::Plan;
+use crate::shared_transport::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames};
 use crate::transport::{MAX_CHANNELS, Rank, Transport};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -154,7 +154,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         n_calls: usize,
         n_on_node: u32,
     ) -> Result<Split<'_, 'a, X>, Error> {
-        let offer = self.node.offer();
+        let offer = self.shared.offer();
         let all_except = |what: LeftoverFrames| {
             let mut mask: ChannelMask = [0; N_MASKS];
             for (channel, _) in offer.channels().filter(|&(_, left)| left != what) {
@@ -165,7 +165,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let (sound, clean_or_failed) =
             (all_except(LeftoverFrames::Segments), all_except(LeftoverFrames::Messages));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
-        let (epoch, has_messages) = (self.node.epoch(), self.node.config.messages);
+        let (epoch, has_messages) = (self.shared.epoch(), self.shared.config.messages);
         let own = SplitEntry {
             color,
             key,
@@ -205,7 +205,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Errors
     /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split).
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
-        self.call_slots.iter().for_each(|call_slot| self.node.give_up(call_slot));
+        self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
         // The survivors agree over the first channel.
         let mut call_slots =
             self.call_slots.iter().map(|call_slot| call_slot.comm.try_borrow_mut());
@@ -221,7 +221,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         drop(first);
         self.call_slots[0].forget_failure();
         let survivors = Self {
-            node: Rc::clone(&self.node),
+            shared: Rc::clone(&self.shared),
             call_slots: self.call_slots.iter().take(1).cloned().collect(),
             n_calls: 1,
             mailbox: None,
@@ -265,7 +265,7 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
             created => created,
         };
         let flushed = |(created, flush): NewCommunicator<'a, X>| {
-            flush.wait(&self.parent.node).map(|()| created)
+            flush.wait(&self.parent.shared).map(|()| created)
         };
         created.map(flushed).transpose()
     }
@@ -283,7 +283,7 @@ impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
             this.created = make_communicator(this.parent, &all, &this.offer)?;
         }
         if let Some((_, flush)) = &mut this.created {
-            core::task::ready!(flush.poll(&this.parent.node, context))?;
+            core::task::ready!(flush.poll(&this.parent.shared, context))?;
         }
         Poll::Ready(Ok(this.created.take().map(|(created, _)| created)))
     }
@@ -332,10 +332,10 @@ fn make_communicator<'a, X: Transport + 'a>(
     let ChannelChoice { channels, due } = offer.choose(own.n_calls as usize, leftover)?;
     let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank));
     let outer: Rc<[Rank]> = outer.collect();
-    let node = Rc::clone(&parent.node);
-    let created = SharedCommunicator::among(node, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
+    let shared = Rc::clone(&parent.shared);
+    let created = SharedCommunicator::among(shared, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
     let is_due = |channel| due.contains(&channel);
-    let flush = Flush::new(&parent.node, &created.call_slots, &outer, is_due);
+    let flush = Flush::new(&parent.shared, &created.call_slots, &outer, is_due);
     if own.n_on_node > 0 {
         // All nodes must have the same size, and each must appear with the same ranks on all of
         // them.

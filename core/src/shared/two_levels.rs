@@ -85,6 +85,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Returns whether a rank is this one, or shares its node.
     fn is_near(&self, rank: Rank) -> bool {
         let outer = self.transport_rank(rank);
-        rank == self.rank || outer.is_some_and(|outer| self.node.is_near(outer))
+        rank == self.rank || outer.is_some_and(|outer| self.shared.is_near(outer))
     }
 }

@@ -124,7 +124,7 @@ fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, from: Rank, size: usize) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Memory;
+    use crate::engine::MemoryTransport;
     use crate::shrink::ballot::View;
     use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
@@ -143,7 +143,7 @@ mod tests {
 
     /// Runs the fences with these ballots of ranks 1 and 2. Another frame comes before each ballot.
     fn advance(theirs: [&[Ballot]; 2]) -> (Result<bool, [u64; 3]>, RankSet) {
-        let (mut transport, mut agreement) = (Memory::new(3, 9), decided());
+        let (mut transport, mut agreement) = (MemoryTransport::new(3, 9), decided());
         for (from, ballots) in theirs.into_iter().enumerate().map(|(at, it)| (at + 1, it)) {
             for ballot in ballots {
                 let mut frame = vec![0; MIN_FRAME_BYTES];

@@ -2,23 +2,23 @@
 
 use super::ballot::View;
 use super::*;
-use crate::engine::{Memory, NoticeBody};
+use crate::engine::{MemoryTransport, NoticeBody};
 use crate::error::AbortReason;
 use crate::frame::CallHeader;
 use crate::group::RankSet;
 use crate::transport::MIN_FRAME_BYTES;
 use std::vec;
 
-fn communicator(size: usize) -> Communicator<Memory> {
-    Communicator::new(Memory::new(size, 9)).expect("a transport that keeps its contract")
+fn communicator(size: usize) -> Communicator<MemoryTransport> {
+    Communicator::new(MemoryTransport::new(size, 9)).expect("a transport that keeps its contract")
 }
 
-fn transport(shrink: &mut Shrink<Memory>) -> &mut Memory {
+fn transport(shrink: &mut Shrink<MemoryTransport>) -> &mut MemoryTransport {
     shrink.0.comm.as_mut().expect("it has not ended").transport.inner_mut()
 }
 
 /// Delivers a view in which a rank agrees that all three ranks are left.
-fn agrees(shrink: &mut Shrink<Memory>, from: usize) {
+fn agrees(shrink: &mut Shrink<MemoryTransport>, from: usize) {
     let view = View { members: RankSet::first(3), n_tags: 0 };
     let ballot = Ballot { context: 0, epoch: 1, view, heard: true };
     let mut frame = vec![0; MIN_FRAME_BYTES];
@@ -69,6 +69,6 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         let ours = CallHeader { sequence: 1, ..CallHeader::of_no_call(0, 1) };
         let told = Err(Error::Aborted { rank: Rank(1), culprit, reason });
         let expected = if is_kept { told } else { Ok(false) };
-        assert_eq!(notices.begin(&mut Memory::new(3, 0), &ours, false, true), expected);
+        assert_eq!(notices.begin(&mut MemoryTransport::new(3, 0), &ours, false, true), expected);
     }
 }

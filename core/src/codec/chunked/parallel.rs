@@ -4,7 +4,7 @@
 //! runs of chunks side by side, each at the place it has if all earlier chunks take their maximum
 //! size. Then the runs move together. This copies only compressed bytes, a small part of the work.
 
-use super::{INDEX_ENTRY, Pieces, RUN, ReadRun, WriteShared, write_run};
+use super::{INDEX_ENTRY, Pieces, RUN, RunReadFn, SharedChunkWriteFn, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
 use crate::kernel::CHUNK;
@@ -22,7 +22,7 @@ pub(super) fn write<P: Pieces + Send>(
     index: &mut [u8],
     body: &mut [u8],
     max_chunk_len: usize,
-    chunk: &WriteShared<'_, P>,
+    chunk: &SharedChunkWriteFn<'_, P>,
 ) -> Result<Written, CodecError> {
     let room = RUN * max_chunk_len;
     let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
@@ -59,7 +59,7 @@ pub(super) fn write<P: Pieces + Send>(
 pub(super) fn read<T: Element>(
     threads: Threads,
     dst: &mut [T],
-    decode: &ReadRun<'_, T>,
+    decode: &RunReadFn<'_, T>,
 ) -> Result<(), DecodeError> {
     let mut runs = vec![Ok(()); dst.len().div_ceil(RUN * CHUNK)];
     let mut tasks: Vec<RunTask<'_>> = Vec::with_capacity(runs.len());

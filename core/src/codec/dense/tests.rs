@@ -221,7 +221,7 @@ fn values_are_those_of_fz_light<T: Float>(id: CodecId) {
                         out.copy_from_slice(&values[start..start + out.len()]);
                         Ok(())
                     };
-                    codec.encode_paced(Source::Filled(n, &mut fill), dst, &())
+                    codec.encode_paced(Source::Sequential(n, &mut fill), dst, &())
                 });
                 assert!(given.0 == partial[0], "{of}");
                 assert_same_values(codecs, [&partial[0], &partial[1]], n, &of);

@@ -99,7 +99,7 @@ fn all_values_are_reported_chunk_by_chunk() {
             assert_eq!(all, n_passes * N_VALUES, "{what}, {}", id.name());
         };
         let reported = PaceLog::default();
-        codec.as_dyn().encode_paced(Source::Own(&x), &mut dst, &reported).unwrap();
+        codec.as_dyn().encode_paced(Source::Input(&x), &mut dst, &reported).unwrap();
         check("encode", reported, 1);
         let reported = PaceLog::default();
         codec.as_dyn().encode_paced(Source::Partial(&x), &mut dst, &reported).unwrap();

@@ -171,7 +171,7 @@ impl<X: Transport> Communicator<X> {
             op,
             plan,
             choice: None,
-            asks: false,
+            needs_samples: false,
             dtype,
             lanes,
             shortest: 1,
@@ -180,7 +180,7 @@ impl<X: Transport> Communicator<X> {
             rounds_first: false,
         };
         let scan = |sampled| send.scan_values(data, self.config.level, sampled);
-        let value_range = if plan.needs_extent() {
+        let value_range = if plan.needs_value_range() {
             scan(plan.samples(count)).or_else(|| scan(false)).flatten()
         } else {
             None
@@ -276,7 +276,7 @@ impl<X: Transport> Communicator<X> {
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
         let progress_hook = ProgressHook::on(transport);
         let encode = |values: &[T], room: &mut [u8]| {
-            codec.encode_paced(Source::Own(values), room, &progress_hook).map_err(Error::from)
+            codec.encode_paced(Source::Input(values), room, &progress_hook).map_err(Error::from)
         };
         let written = match (contiguous, &mut scratch) {
             (Some(run), _) => encode(&data[run], room),

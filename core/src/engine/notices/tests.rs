@@ -48,7 +48,7 @@ impl AsMut<[u8]> for Page {
 }
 
 /// Rank 0's endpoint: control messages that each rank has sent to it, and the ranks it has sent to.
-pub(crate) struct Memory {
+pub(crate) struct MemoryTransport {
     came: Vec<VecDeque<Vec<u8>>>,
     pub(crate) sent_to: Vec<Rank>,
     n_free: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Memory {
     pub(crate) now: Duration,
 }
 
-impl Memory {
+impl MemoryTransport {
     pub(crate) fn new(size: usize, n_free: usize) -> Self {
         let came = vec![VecDeque::new(); size];
         let (sent_to, now) = (vec![], Duration::ZERO);
@@ -103,7 +103,7 @@ impl Memory {
     }
 }
 
-impl Transport for Memory {
+impl Transport for MemoryTransport {
     type Frame = Page;
     type Error = Never;
 
@@ -193,7 +193,7 @@ fn header(kind: MessageKind, epoch: u16, sequence: u32) -> Header {
 }
 
 /// Polls rank 1 in a call of this epoch and number.
-fn wait(transport: &mut Memory, epoch: u16, sequence: u32) -> Result<bool, Error> {
+fn wait(transport: &mut MemoryTransport, epoch: u16, sequence: u32) -> Result<bool, Error> {
     let ours = header(MessageKind::Data, epoch, sequence).call;
     Notices::default().listen(transport, &ours, &[Rank(1)])
 }
@@ -211,7 +211,7 @@ fn later_calls_are_later_also_where_numbers_wrap() {
 #[test]
 fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
     for n_free in 1..8 {
-        let mut transport = Memory::new(7, n_free);
+        let mut transport = MemoryTransport::new(7, n_free);
         let notice = NoticeMessage::gives_up(header(MessageKind::Abort, 0, 1).call, None, Rank(0));
         tell(&mut transport, &notice, false);
         assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
@@ -225,7 +225,7 @@ fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its
         for (kind, theirs) in
             [(MessageKind::View, 0), (MessageKind::Abort, sequence.wrapping_add(1))]
         {
-            let mut transport = Memory::new(2, 0);
+            let mut transport = MemoryTransport::new(2, 0);
             transport.comes(1, kind, 3, theirs);
             let ours = header(MessageKind::Data, 2, sequence).call;
             let mut notices = Notices::default();
@@ -239,7 +239,7 @@ fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its
 
 #[test]
 fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
-    let mut transport = Memory::new(3, 0);
+    let mut transport = MemoryTransport::new(3, 0);
     let ours = header(MessageKind::Data, 2, 5).call;
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
@@ -260,7 +260,7 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
 
 #[test]
 fn what_is_of_no_interest_is_passed_over_and_one_look_ends() {
-    let mut transport = Memory::new(2, 0);
+    let mut transport = MemoryTransport::new(2, 0);
     for _ in 0..2 * MESSAGES_PER_LOOK {
         transport.comes(1, MessageKind::View, 2, 0);
     }
@@ -278,7 +278,7 @@ fn call(op: OpCode) -> CallHeader {
 }
 
 /// Begins call 5, a sum, on rank 0, and waits for rank 1.
-fn sum(transport: &mut Memory) -> (Notices, Result<bool, Error>) {
+fn sum(transport: &mut MemoryTransport) -> (Notices, Result<bool, Error>) {
     let mut notices = Notices::default();
     notices.begin(transport, &call(OpCode::Sum), false, true).expect("nothing has come");
     let found = notices.listen(transport, &call(OpCode::Sum), &[Rank(1)]);
@@ -322,7 +322,7 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
             "rank 1 disagrees on the operation: min there, sum here",
         ),
     ] {
-        let mut transport = Memory::new(3, 0);
+        let mut transport = MemoryTransport::new(3, 0);
         let mut notices = Notices::default();
         notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
         transport.says(1, call(teller), disagreed(Rank(2), said));
@@ -335,7 +335,7 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
 fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
     // Rank 1 makes a sum, as this rank does.
     for (culprit, said) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
-        let mut transport = Memory::new(3, 0);
+        let mut transport = MemoryTransport::new(3, 0);
         let mut notices = Notices::default();
         notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
         transport.says(1, call(OpCode::Sum), disagreed(culprit, said));
@@ -346,7 +346,7 @@ fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
 
 #[test]
 fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
-    let mut transport = Memory::new(3, 0);
+    let mut transport = MemoryTransport::new(3, 0);
     let ours = call(OpCode::Sum);
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
@@ -363,13 +363,13 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
 
 #[test]
 fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_answered() {
-    let mut transport = Memory::new(3, 9);
+    let mut transport = MemoryTransport::new(3, 9);
     transport.says(1, call(OpCode::Avg), NoticeBody::Asks(CallHistory::default()));
     let mut notices = Notices::default();
     let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
     assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
 
-    let mut transport = Memory::new(3, 9);
+    let mut transport = MemoryTransport::new(3, 9);
     transport.says(1, call(OpCode::Sum), NoticeBody::Asks(CallHistory::default()));
     let (mut notices, found) = sum(&mut transport);
     assert_eq!(found, Ok(false));
@@ -380,7 +380,7 @@ fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_ans
 
 #[test]
 fn who_asks_about_a_later_call_is_answered_when_it_comes() {
-    let mut transport = Memory::new(3, 9);
+    let mut transport = MemoryTransport::new(3, 9);
     let later = CallHeader { sequence: 7, ..call(OpCode::Sum) };
     transport.says(1, later, NoticeBody::Asks(CallHistory::default()));
     let (mut notices, _) = sum(&mut transport);
@@ -396,7 +396,7 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
 fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
     // This rank's first call has number 5. It has made none before.
     for (asked, waits) in [(4, false), (5, false), (6, true), (7, true)] {
-        let mut transport = Memory::new(2, 9);
+        let mut transport = MemoryTransport::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
         let theirs = CallHeader { sequence: asked, ..call(OpCode::Sum) };
         transport.says(1, theirs, NoticeBody::Asks(CallHistory::default()));
@@ -413,7 +413,7 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
     // Also where numbers wrap: no rank has asked about call 0 before.
     for first in [5, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
         for asked in [[1, 2], [2, 1]] {
-            let mut transport = Memory::new(3, 9);
+            let mut transport = MemoryTransport::new(3, 9);
             let ours = CallHeader { sequence: first, ..call(OpCode::Sum) };
             let mut notices = Notices::default();
             notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
@@ -463,7 +463,7 @@ fn a_question_with_calls_that_its_sender_cannot_have_made_before_is_damaged() {
 #[test]
 fn nobody_beyond_the_group_is_to_blame() {
     for (culprit, is_member) in [(2, true), (3, false), (4, false)] {
-        let mut transport = Memory::new(3, 0);
+        let mut transport = MemoryTransport::new(3, 0);
         let culprit = Rank::new(culprit);
         let content = NoticeBody::GaveUp { reason: AbortReason::Dropped, culprit, said: 0 };
         transport.says(1, call(OpCode::Sum), content);
@@ -477,7 +477,7 @@ fn nobody_beyond_the_group_is_to_blame() {
 #[test]
 fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
     for (theirs, differs) in [(OpCode::Sum, false), (OpCode::Avg, true)] {
-        let mut transport = Memory::new(2, 9);
+        let mut transport = MemoryTransport::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
         let next = CallHeader { sequence: 6, op: OpCode::Max, ..call(OpCode::Sum) };
         notices.begin(&mut transport, &next, false, true).expect("nothing has come");
@@ -489,7 +489,7 @@ fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
 
 #[test]
 fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want() {
-    let mut transport = Memory::new(3, 5);
+    let mut transport = MemoryTransport::new(3, 5);
     let (mut notices, _) = sum(&mut transport);
     let ours = call(OpCode::Sum);
     notices.ask(&mut transport, &ours, &[Rank(1)], 5, false);
@@ -515,7 +515,7 @@ fn a_question_tells_of_earlier_calls_as_well() {
         let op = if sequence == 3 { OpCode::Avg } else { OpCode::Sum };
         past.insert(CallHeader { sequence, op, ..call(OpCode::Sum) });
     }
-    let mut transport = Memory::new(2, 9);
+    let mut transport = MemoryTransport::new(2, 9);
     transport.says(1, call(OpCode::Sum), NoticeBody::Asks(past));
     assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
     let mut notices = Notices::default();

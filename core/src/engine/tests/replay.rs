@@ -25,7 +25,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
     let call = ProgramSpec::new(Collective::AllGather, 2, Rank(0));
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     for checksum in [false, true] {
-        let mut transport = Memory::new(2, 8);
+        let mut transport = MemoryTransport::new(2, 8);
         let mut lanes = Lanes::default();
         let quick = || SlowCompute { is_quick: true, ..SlowCompute::default() };
         let (mut first, mut notices) = (quick(), Notices::default());
@@ -75,7 +75,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
 fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending() {
     let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
-    let (mut transport, mut notices) = (Memory::new(2, 8), Notices::default());
+    let (mut transport, mut notices) = (MemoryTransport::new(2, 8), Notices::default());
     let mut lanes = Lanes::default();
     let mut engine = engine(call, 20, &RecursiveDoubling, &mut lanes);
     lanes.record = Some(Compiled::default());

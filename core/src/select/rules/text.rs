@@ -1,4 +1,4 @@
-//! Selection rules as text, in the format that [`rows`](super) defines.
+//! Selection rules as text, in the format that [`rules`](super) defines.
 
 use super::{LinkFilter, SelectionRule};
 use crate::schedule::{self, Collective, Schedule};

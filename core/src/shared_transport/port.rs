@@ -1,9 +1,9 @@
-//! A transport of one channel of a node, between some of its ranks.
+//! A transport of one channel of a shared transport, between some of its ranks.
 
-use super::Node;
+use super::SharedTransport;
 #[cfg(feature = "std")]
 use super::Stopper;
-use crate::group::Failure;
+use crate::group::TransportFailure;
 #[cfg(feature = "std")]
 use crate::transport::TransportErrorKind;
 use crate::transport::{Distance, FRAMES_PER_LANE, Rank, Tag, Transport};
@@ -12,7 +12,7 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 
 pub(crate) struct Port<'a, X: Transport> {
-    node: Rc<Node<'a, X>>,
+    shared: Rc<SharedTransport<'a, X>>,
     channel: usize,
     /// Members in the order of their ranks, as ranks of the transport; `None` means all ranks.
     members: Option<Rc<[Rank]>>,
@@ -24,14 +24,14 @@ pub(crate) struct Port<'a, X: Transport> {
 impl<'a, X: Transport> Port<'a, X> {
     /// Creates the port of this rank, which is one of `members`.
     pub(super) fn new(
-        node: Rc<Node<'a, X>>,
+        shared: Rc<SharedTransport<'a, X>>,
         channel: usize,
         members: Option<Rc<[Rank]>>,
         #[cfg(feature = "std")] stopper: Stopper,
     ) -> Self {
-        let own = node.rank();
+        let own = shared.rank();
         let mut port = Self {
-            node,
+            shared,
             channel,
             members,
             own,
@@ -60,8 +60,8 @@ impl<'a, X: Transport> Port<'a, X> {
     }
 
     /// Returns the failure with its peer as a member.
-    fn error(&self, failure: Failure) -> Failure {
-        Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
+    fn error(&self, failure: TransportFailure) -> TransportFailure {
+        TransportFailure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }
 
     const fn tag(&self, tag: Tag) -> Tag {
@@ -71,101 +71,111 @@ impl<'a, X: Transport> Port<'a, X> {
 
 impl<X: Transport> Transport for Port<'_, X> {
     type Frame = X::Frame;
-    type Error = Failure;
+    type Error = TransportFailure;
 
     fn rank(&self) -> Rank {
         self.own
     }
 
     fn size(&self) -> usize {
-        self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
+        self.members.as_ref().map_or_else(|| self.shared.size(), |members| members.len())
     }
 
     fn frame_capacity(&self) -> usize {
-        self.node.transport.borrow().frame_capacity()
+        self.shared.transport.borrow().frame_capacity()
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
-        self.node.transport.borrow_mut().poll_frame().map_err(|error| self.error(error))
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
+        self.shared.transport.borrow_mut().poll_frame().map_err(|error| self.error(error))
     }
 
     /// Returns at most the number of frames reserved for a channel.
     fn n_frames(&self) -> Option<usize> {
-        let n_frames = self.node.transport.borrow().n_frames();
-        n_frames.map(|n_frames| n_frames.min(self.node.config.lanes * FRAMES_PER_LANE))
+        let n_frames = self.shared.transport.borrow().n_frames();
+        n_frames.map(|n_frames| n_frames.min(self.shared.config.lanes * FRAMES_PER_LANE))
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         let (to, tag) = (self.outer(to), self.tag(tag));
-        self.node.transport.borrow_mut().poll_ready(to, tag).map_err(|error| self.error(error))
+        self.shared.transport.borrow_mut().poll_ready(to, tag).map_err(|error| self.error(error))
     }
 
-    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<(), TransportFailure> {
         let (to, tag) = (self.outer(to), self.tag(tag));
-        let sent = self.node.transport.borrow_mut().send(to, tag, frame, n_bytes);
+        let sent = self.shared.transport.borrow_mut().send(to, tag, frame, n_bytes);
         sent.map_err(|error| self.error(error))
     }
 
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(X::Frame, usize), TransportFailure>> {
         let (from, tag) = (self.outer(from), self.tag(tag));
-        self.node.transport.borrow_mut().poll_recv(from, tag).map_err(|error| self.error(error))
+        self.shared.transport.borrow_mut().poll_recv(from, tag).map_err(|error| self.error(error))
     }
 
     fn expect(&mut self, from: Rank, tag: Tag) {
-        self.node.transport.borrow_mut().expect(self.outer(from), self.tag(tag));
+        self.shared.transport.borrow_mut().expect(self.outer(from), self.tag(tag));
     }
 
     fn forget(&mut self, peer: Rank) {
-        self.node.transport.borrow_mut().forget(self.outer(peer));
+        self.shared.transport.borrow_mut().forget(self.outer(peer));
     }
 
     fn recycle(&mut self, frame: X::Frame) {
-        self.node.transport.borrow_mut().recycle(frame);
+        self.shared.transport.borrow_mut().recycle(frame);
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        let peer = self.node.transport.borrow().undelivered_of(self.channel)?;
+        let peer = self.shared.transport.borrow().undelivered_of(self.channel)?;
         Some(self.member(peer).unwrap_or(self.own))
     }
 
-    /// Also drives the node's other calls, unless the node is driving this one. Every call polls
-    /// here before it goes on, and so finds that it was stopped.
-    fn progress(&mut self) -> Result<(), Failure> {
-        let is_fresh = self.node.is_fresh.replace(false);
-        let passed = if is_fresh { Ok(()) } else { self.node.pass().map(drop) };
+    /// Also drives the other calls over the shared transport, unless it is driving this one. Every
+    /// call polls here before it goes on, and so finds that it was stopped.
+    fn progress(&mut self) -> Result<(), TransportFailure> {
+        let is_fresh = self.shared.is_fresh.replace(false);
+        let passed = if is_fresh { Ok(()) } else { self.shared.pass().map(drop) };
         #[cfg(feature = "std")]
         if self.stopper.is_stopped() {
-            return Err(Failure { kind: TransportErrorKind::Stopped, peer: None });
+            return Err(TransportFailure { kind: TransportErrorKind::Stopped, peer: None });
         }
         passed.map_err(|error| self.error(error))
     }
 
     /// Nudges the transport only, because a call that computes is in the middle of its step.
     fn nudge(&mut self) {
-        self.node.transport.borrow_mut().nudge();
+        self.shared.transport.borrow_mut().nudge();
     }
 
     fn now(&self) -> Duration {
-        self.node.transport.borrow().now()
+        self.shared.transport.borrow().now()
     }
 
     fn idle(&mut self, budget: Duration) {
-        self.node.idle(budget);
+        self.shared.idle(budget);
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
-        self.node.register(waker)
+        self.shared.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {
-        self.node.transport.borrow().link_rate()
+        self.shared.transport.borrow().link_rate()
     }
 
     fn distance(&self, peer: Rank) -> Distance {
-        self.node.transport.borrow().distance(self.outer(peer))
+        self.shared.transport.borrow().distance(self.outer(peer))
     }
 
     fn needs_checksum(&self) -> bool {
-        self.node.transport.borrow().needs_checksum()
+        self.shared.transport.borrow().needs_checksum()
     }
 }

@@ -7,7 +7,7 @@
 
 #[cfg(feature = "std")]
 use super::Stopper;
-use super::{Node, Port};
+use super::{Port, SharedTransport};
 use crate::collective::{Call, CallState, Communicator};
 use crate::error::Error;
 use crate::op::Op;
@@ -18,7 +18,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 
 /// Slot for one call at a time: a communicator of one channel.
 pub(crate) struct CallSlot<'a, X: Transport> {
-    pub(super) node: Rc<Node<'a, X>>,
+    pub(super) shared: Rc<SharedTransport<'a, X>>,
     pub(crate) channel: usize,
     /// Epoch in which the communicator was made.
     pub(super) epoch: u64,
@@ -26,7 +26,7 @@ pub(crate) struct CallSlot<'a, X: Transport> {
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
     /// True if a call is running.
     pub(crate) is_taken: Cell<bool>,
-    pub(super) shared: Rc<CallSlots<'a, X>>,
+    pub(super) slots: Rc<CallSlots<'a, X>>,
 }
 
 /// State that the call slots of one communicator share.
@@ -55,12 +55,12 @@ impl<'a, X: Transport> CallSlot<'a, X> {
     /// call.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
         self.is_taken.set(false);
-        if own.is_poisoned() && self.shared.failure.get().is_none() {
-            self.shared.failure.set(Some(error.copied()));
+        if own.is_poisoned() && self.slots.failure.get().is_none() {
+            self.slots.failure.set(Some(error.copied()));
         }
-        let Some(failure) = self.shared.failure.get() else { return };
+        let Some(failure) = self.slots.failure.get() else { return };
         refuse(own, failure.as_ref());
-        let call_slots = self.shared.call_slots.get().and_then(Weak::upgrade);
+        let call_slots = self.slots.call_slots.get().and_then(Weak::upgrade);
         for call_slot in call_slots.iter().flat_map(|call_slots| call_slots.iter()) {
             if !call_slot.is_taken.get()
                 && let Ok(mut comm) = call_slot.comm.try_borrow_mut()
@@ -84,17 +84,17 @@ impl<'a, X: Transport> CallSlot<'a, X> {
     /// Returns the stopper of all calls of the communicator.
     #[cfg(feature = "std")]
     pub(crate) fn stopper(&self) -> Stopper {
-        self.shared.stopper.clone()
+        self.slots.stopper.clone()
     }
 
     /// Returns the error by which the communicator failed, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.shared.failure.get().flatten()
+        self.slots.failure.get().flatten()
     }
 
     /// Clears the failure, because survivors go on.
     pub(crate) fn forget_failure(&self) {
-        self.shared.failure.set(None);
+        self.slots.failure.set(None);
     }
 }
 
@@ -109,6 +109,6 @@ fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
 
 impl<X: Transport> Drop for CallSlot<'_, X> {
     fn drop(&mut self) {
-        self.node.release(self.channel, self.epoch, self.comm.get_mut().as_ref());
+        self.shared.release(self.channel, self.epoch, self.comm.get_mut().as_ref());
     }
 }

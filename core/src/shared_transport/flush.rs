@@ -20,7 +20,7 @@
 //!
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
-use super::{CallSlot, Node, Port};
+use super::{CallSlot, Port, SharedTransport};
 use crate::collective::Communicator;
 use crate::engine::transport_error;
 use crate::error::Error;
@@ -46,10 +46,10 @@ pub(crate) struct Flush<'a, X: Transport> {
     wait: Wait,
 }
 
-/// A flush, and the node that drives it.
+/// A flush, and the shared transport that drives it.
 struct FlushDriver<'f, 'a, X: Transport> {
     flush: &'f mut Flush<'a, X>,
-    node: &'f Node<'a, X>,
+    shared: &'f SharedTransport<'a, X>,
 }
 
 impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
@@ -65,11 +65,11 @@ impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
 
     fn idle(&mut self) {
         let Limits { stall, .. } = self.flush.limits;
-        self.node.idle(self.flush.limits.rest_from(self.node.now(), rest(stall)));
+        self.shared.idle(self.flush.limits.rest_from(self.shared.now(), rest(stall)));
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
-        self.node.register(waker)
+        self.shared.register(waker)
     }
 }
 
@@ -90,7 +90,7 @@ impl<'a, X: Transport> Flush<'a, X> {
     /// Creates the flush of a communicator's call slots. `members` are ranks of the transport. It
     /// flushes all links of the channels for which `is_due` is true, and other links that need it.
     pub(crate) fn new(
-        node: &Node<'a, X>,
+        shared: &SharedTransport<'a, X>,
         call_slots: &Rc<[Rc<CallSlot<'a, X>>]>,
         members: &[Rank],
         is_due: impl Fn(usize) -> bool,
@@ -98,8 +98,8 @@ impl<'a, X: Transport> Flush<'a, X> {
         let mut links = Vec::new();
         for (at, call_slot) in call_slots.iter().enumerate() {
             for (peer, &outer) in members.iter().enumerate() {
-                let is_due = || is_due(call_slot.channel) || node.is_due(call_slot, outer);
-                if outer != node.rank() && is_due() {
+                let is_due = || is_due(call_slot.channel) || shared.is_due(call_slot, outer);
+                if outer != shared.rank() && is_due() {
                     let peer = Rank::new(peer);
                     links.push(FlushedLink {
                         call_slot: at,
@@ -111,24 +111,24 @@ impl<'a, X: Transport> Flush<'a, X> {
                 }
             }
         }
-        let deadline = node.config.deadline.filter(|_| !links.is_empty());
-        let deadline = deadline.map(|left| node.now().saturating_add(left));
-        let limits = Limits { stall: node.config.timeout, deadline };
+        let deadline = shared.config.deadline.filter(|_| !links.is_empty());
+        let deadline = deadline.map(|left| shared.now().saturating_add(left));
+        let limits = Limits { stall: shared.config.timeout, deadline };
         Self { call_slots: Rc::clone(call_slots), links, limits, wait: Wait::default() }
     }
 
-    /// Drives all calls of the node until the links are clear.
-    pub(crate) fn wait(mut self, node: &Node<'a, X>) -> Result<(), Error> {
-        handle::wait(&mut FlushDriver { flush: &mut self, node })
+    /// Drives all calls of the shared transport until the links are clear.
+    pub(crate) fn wait(mut self, shared: &SharedTransport<'a, X>) -> Result<(), Error> {
+        handle::wait(&mut FlushDriver { flush: &mut self, shared })
     }
 
     /// Polls the flush as a future.
     pub(crate) fn poll(
         &mut self,
-        node: &Node<'a, X>,
+        shared: &SharedTransport<'a, X>,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        handle::poll_task(&mut FlushDriver { flush: self, node }, context)
+        handle::poll_task(&mut FlushDriver { flush: self, shared }, context)
     }
 
     fn advance(&mut self) -> Result<Progress, Error> {
@@ -159,7 +159,7 @@ impl<'a, X: Transport> Flush<'a, X> {
                 moved |= link.advance(comm, call_slot.epoch)?;
                 is_done &= link.is_clear();
                 if link.is_clear() {
-                    call_slot.node.note_flush(call_slot, link.outer);
+                    call_slot.shared.note_flush(call_slot, link.outer);
                 }
             }
             // A receiver would wait forever for a message that has not left.

@@ -1,12 +1,12 @@
 //! One transport for several communicators and calls at once.
 //!
-//! A [`Node`] owns the transport. Each of its communicators has *channels* of the transport's tags,
+//! A [`SharedTransport`] owns the transport. Each of its communicators has *channels* of the transport's tags,
 //! one for each call that it may run at the same time. It reaches the network through a [`Port`]: a
 //! transport of one channel, between the communicator's members. Each (peer, tag) has its own
 //! credit, and frames are reserved for every channel in use. So calls cannot block each other, in
 //! whatever order ranks start them.
 //!
-//! A waiting rank drives all calls: a port's `progress` also advances the node's other calls.
+//! A waiting rank drives all calls: a port's `progress` also advances the other calls.
 //!
 //! A communicator that is dropped releases its channels. Another communicator takes them, in a
 //! later epoch than any that its members know. The links of a channel may still hold frames of the
@@ -29,7 +29,7 @@ pub use stopper::Stopper;
 
 use crate::collective::{Communicator, Config};
 use crate::error::Error;
-use crate::group::{Checked, Failure};
+use crate::group::{CheckedTransport, TransportFailure};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -55,8 +55,8 @@ pub(crate) trait Drive {
 }
 
 /// State that all communicators over one transport share.
-pub(crate) struct Node<'a, X: Transport> {
-    transport: RefCell<Checked<X>>,
+pub(crate) struct SharedTransport<'a, X: Transport> {
+    transport: RefCell<CheckedTransport<X>>,
     pub(crate) config: Config,
     channels: RefCell<Vec<Channel>>,
     /// The latest epoch that any channel has been in. Messages contain only its low 16 bits.
@@ -77,7 +77,7 @@ pub(crate) struct Node<'a, X: Transport> {
 /// A channel of the transport.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
-    use_: ChannelUse,
+    usage: ChannelUse,
     leftover: LeftoverFrames,
 }
 
@@ -101,9 +101,9 @@ pub(crate) enum LeftoverFrames {
     Segments,
 }
 
-impl<'a, X: Transport> Node<'a, X> {
+impl<'a, X: Transport> SharedTransport<'a, X> {
     pub(crate) fn new(transport: X, config: Config) -> Result<Rc<Self>, Error> {
-        let transport = Checked::new(transport)?;
+        let transport = CheckedTransport::new(transport)?;
         let lanes = config.lanes.clamp(1, MAX_LANES);
         let config = Config { lanes, ..config };
         // Number of channels for which the pool has frames. If the pool does not report its size,
@@ -117,7 +117,7 @@ impl<'a, X: Transport> Node<'a, X> {
             config,
             channels: RefCell::new(vec![
                 Channel {
-                    use_: ChannelUse::Free,
+                    usage: ChannelUse::Free,
                     leftover: LeftoverFrames::Nothing
                 };
                 n_channels
@@ -178,10 +178,10 @@ impl<'a, X: Transport> Node<'a, X> {
     pub(crate) fn offer(self: &Rc<Self>) -> ChannelOffer<'a, X> {
         let mut channels = self.channels.borrow_mut();
         let free =
-            (0..channels.len()).filter(|&channel| channels[channel].use_ == ChannelUse::Free);
+            (0..channels.len()).filter(|&channel| channels[channel].usage == ChannelUse::Free);
         let free: Vec<usize> = free.collect();
-        free.iter().for_each(|&channel| channels[channel].use_ = ChannelUse::Offered);
-        ChannelOffer { node: Rc::clone(self), channels: free }
+        free.iter().for_each(|&channel| channels[channel].usage = ChannelUse::Offered);
+        ChannelOffer { shared: Rc::clone(self), channels: free }
     }
 
     /// Creates the call slots of a communicator between `members`, or between all ranks of the
@@ -194,28 +194,28 @@ impl<'a, X: Transport> Node<'a, X> {
         epoch: u64,
     ) -> Result<Rc<[Rc<CallSlot<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
-        let shared = Rc::new(call_slot::CallSlots::new());
+        let slots = Rc::new(call_slot::CallSlots::new());
         let call_slot = |&channel: &usize| {
             let port = Port::new(
                 Rc::clone(self),
                 channel,
                 members.cloned(),
                 #[cfg(feature = "std")]
-                shared.stopper.clone(),
+                slots.stopper.clone(),
             );
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch as u16);
-            let Channel { use_, leftover } = &mut self.channels.borrow_mut()[channel];
-            *use_ = ChannelUse::Used;
+            let Channel { usage, leftover } = &mut self.channels.borrow_mut()[channel];
+            *usage = ChannelUse::Used;
             if self.config.messages && Some(&channel) == channels.last() {
                 *leftover = LeftoverFrames::Messages.max(*leftover);
             }
             let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
-            let (node, shared) = (Rc::clone(self), Rc::clone(&shared));
-            Ok(Rc::new(CallSlot { node, channel, epoch, comm, is_taken, shared }))
+            let (shared, slots) = (Rc::clone(self), Rc::clone(&slots));
+            Ok(Rc::new(CallSlot { shared, channel, epoch, comm, is_taken, slots }))
         };
         let call_slots: Rc<[_]> = channels.iter().map(call_slot).collect::<Result<_, Error>>()?;
-        shared.call_slots.get_or_init(|| Rc::downgrade(&call_slots));
+        slots.call_slots.get_or_init(|| Rc::downgrade(&call_slots));
         Ok(call_slots)
     }
 
@@ -240,7 +240,7 @@ impl<'a, X: Transport> Node<'a, X> {
     /// Makes the network progress, and advances all calls by a bounded amount of work each. Returns
     /// whether something moved. Fails if the transport as a whole has failed, which each call finds
     /// as well.
-    pub(crate) fn pass(&self) -> Result<bool, Failure> {
+    pub(crate) fn pass(&self) -> Result<bool, TransportFailure> {
         let progress = self.transport.borrow_mut().progress();
         if self.in_pass.replace(true) {
             // A nested pass: a call polls once more, or a user's operation polls another call.
@@ -324,8 +324,8 @@ impl<'a, X: Transport> Node<'a, X> {
     /// Takes a channel back from a communicator made in this epoch. `comm` is `None` if it was
     /// shrunk.
     fn release(&self, channel: usize, epoch: u64, comm: Option<&Communicator<Port<'a, X>>>) {
-        let Channel { use_, leftover } = &mut self.channels.borrow_mut()[channel];
-        *use_ = ChannelUse::Free;
+        let Channel { usage, leftover } = &mut self.channels.borrow_mut()[channel];
+        *usage = ChannelUse::Free;
         if comm.is_none_or(Communicator::is_poisoned) {
             *leftover = LeftoverFrames::Segments;
         }
@@ -338,7 +338,7 @@ impl<'a, X: Transport> Node<'a, X> {
 /// Free channels that are offered to one communicator while this lives. When it is dropped, the
 /// channels that were not taken are free again.
 pub(crate) struct ChannelOffer<'a, X: Transport> {
-    node: Rc<Node<'a, X>>,
+    shared: Rc<SharedTransport<'a, X>>,
     channels: Vec<usize>,
 }
 
@@ -347,7 +347,7 @@ impl<X: Transport> ChannelOffer<'_, X> {
     pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, LeftoverFrames)> {
         self.channels
             .iter()
-            .map(|&channel| (channel, self.node.channels.borrow()[channel].leftover))
+            .map(|&channel| (channel, self.shared.channels.borrow()[channel].leftover))
     }
 
     /// Chooses channels for this many calls, and one for messages if they have one. `left` returns
@@ -363,7 +363,7 @@ impl<X: Transport> ChannelOffer<'_, X> {
             channels.filter(|&channel| left(channel) == Some(what)).collect()
         };
         let had_messages = offered(LeftoverFrames::Messages);
-        let needs_one = self.node.config.messages;
+        let needs_one = self.shared.config.messages;
         // Calls would have to flush a channel that had messages, so messages take it.
         let for_messages = had_messages.first().filter(|_| needs_one);
         let rest = &had_messages[usize::from(for_messages.is_some())..];
@@ -386,10 +386,10 @@ impl<X: Transport> ChannelOffer<'_, X> {
 
 impl<X: Transport> Drop for ChannelOffer<'_, X> {
     fn drop(&mut self) {
-        let mut channels = self.node.channels.borrow_mut();
+        let mut channels = self.shared.channels.borrow_mut();
         for &channel in &self.channels {
-            if channels[channel].use_ == ChannelUse::Offered {
-                channels[channel].use_ = ChannelUse::Free;
+            if channels[channel].usage == ChannelUse::Offered {
+                channels[channel].usage = ChannelUse::Free;
             }
         }
     }
@@ -404,7 +404,7 @@ pub(crate) struct ChannelChoice {
 }
 
 /// Ends a pass when dropped, even if a user's operation unwinds.
-struct PassGuard<'n, 'a, X: Transport>(&'n Node<'a, X>);
+struct PassGuard<'n, 'a, X: Transport>(&'n SharedTransport<'a, X>);
 
 impl<X: Transport> Drop for PassGuard<'_, '_, X> {
     fn drop(&mut self) {

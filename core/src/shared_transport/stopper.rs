@@ -5,7 +5,7 @@
 //! others.
 
 #[cfg(doc)]
-use crate::shared::SharedCommunicator;
+use crate::slots::SharedCommunicator;
 #[cfg(doc)]
 use crate::transport::Transport;
 use alloc::sync::Arc;
