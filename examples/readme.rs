@@ -1,4 +1,4 @@
-//! The README shows code without its context. Here it compiles with that context.
+//! README.md and docs/fabrics.md show code without its context. Here it compiles with that context.
 
 use foldwire::HeapFrame;
 use foldwire::transport::TransportError;
@@ -55,11 +55,14 @@ impl Transport for Wire {
 }
 
 #[test]
-fn the_transport_in_readme_is_the_one_that_compiles() {
+fn the_transport_in_fabrics_is_the_one_that_compiles() {
     let here = include_str!("readme.rs");
     let (_, rest) = here.split_once("#[rustfmt::skip]\n").unwrap();
     let (shown, _) = rest.split_once("\n#[test]").unwrap();
-    assert!(include_str!("../README.md").contains(shown), "README shows another transport");
+    assert!(
+        include_str!("../docs/fabrics.md").contains(shown),
+        "fabrics.md shows another transport"
+    );
     // `Wire` implements `Transport`.
     fn is_transport<X: Transport>() {}
     is_transport::<Wire>();

@@ -1,10 +1,10 @@
 //! One transport for several communicators and calls at once.
 //!
-//! A [`SharedTransport`] owns the transport. Each of its communicators has *channels* of the transport's tags,
-//! one for each call that it may run at the same time. It reaches the network through a [`Port`]: a
-//! transport of one channel, between the communicator's members. Each (peer, tag) has its own
-//! credit, and frames are reserved for every channel in use. So calls cannot block each other, in
-//! whatever order ranks start them.
+//! A [`SharedTransport`] owns the transport. Each of its communicators has *channels* of the
+//! transport's tags, one for each call that it may run at the same time. It reaches the network
+//! through a [`Port`]: a transport of one channel, between the communicator's members. Each
+//! (peer, tag) has its own credit, and frames are reserved for every channel in use. So calls
+//! cannot block each other, in whatever order ranks start them.
 //!
 //! A waiting rank drives all calls: a port's `progress` also advances the other calls.
 //!
