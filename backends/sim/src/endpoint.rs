@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use foldwire::transport::{Distance, Rank, Tag, Transport};
 
-use crate::fabric::Fabric;
-use crate::link::Time;
-use crate::{Error, Frame, What};
+use crate::fabric::SimFabric;
+use crate::link::Nanos;
+use crate::{Error, EventKind, Frame};
 
 /// A rank of a [`World`](crate::World).
 ///
 /// Dropping it ends the rank: peers still receive what it has sent, then get [`Error::PeerLost`].
 pub struct Endpoint {
     rank: Rank,
-    fabric: Rc<RefCell<Fabric>>,
+    fabric: Rc<RefCell<SimFabric>>,
 }
 
 impl Endpoint {
-    pub(crate) const fn new(rank: Rank, fabric: Rc<RefCell<Fabric>>) -> Self {
+    pub(crate) const fn new(rank: Rank, fabric: Rc<RefCell<SimFabric>>) -> Self {
         Self { rank, fabric }
     }
 
@@ -33,7 +33,7 @@ impl Endpoint {
         Clock { rank: self.rank, fabric: Rc::clone(&self.fabric) }
     }
 
-    fn check(&self, fabric: &mut Fabric, peer: Rank, tag: Tag) -> Result<(), Error> {
+    fn check(&self, fabric: &mut SimFabric, peer: Rank, tag: Tag) -> Result<(), Error> {
         let size = fabric.size;
         if peer.index() >= size {
             return Err(Error::NoSuchRank { rank: peer, size });
@@ -41,18 +41,18 @@ impl Endpoint {
         if tag.index() >= fabric.n_tags() {
             return Err(Error::NoSuchTag { tag, n_tags: fabric.n_tags() });
         }
-        self.live(fabric)
+        self.check_alive(fabric)
     }
 
     /// Lets faults strike; an error if this rank is dead.
-    fn live(&self, fabric: &mut Fabric) -> Result<(), Error> {
-        fabric.tick(self.rank);
-        if fabric.seats[self.rank.index()].is_dead { Err(Error::Dead) } else { Ok(()) }
+    fn check_alive(&self, fabric: &mut SimFabric) -> Result<(), Error> {
+        fabric.strike_due(self.rank);
+        if fabric.ranks[self.rank.index()].is_dead { Err(Error::Dead) } else { Ok(()) }
     }
 
     fn check_send(
         &self,
-        fabric: &mut Fabric,
+        fabric: &mut SimFabric,
         to: Rank,
         tag: Tag,
         n_bytes: usize,
@@ -62,7 +62,7 @@ impl Endpoint {
         if n_bytes > have {
             return Err(Error::TooLong { need: n_bytes, have });
         }
-        if !fabric.has_room(self.rank, to, tag) {
+        if !fabric.has_space(self.rank, to, tag) {
             return Err(Error::NotReady { to, tag });
         }
         Ok(())
@@ -91,12 +91,12 @@ impl Transport for Endpoint {
 
     fn poll_frame(&mut self) -> Poll<Result<Frame, Error>> {
         let fabric = &mut *self.fabric.borrow_mut();
-        self.live(fabric)?;
+        self.check_alive(fabric)?;
         let most = fabric.net.frames_per_rank;
-        if fabric.seats[self.rank.index()].n_held >= most || fabric.refuses() {
+        if fabric.ranks[self.rank.index()].n_held >= most || fabric.refuses() {
             return Poll::Pending;
         }
-        fabric.seats[self.rank.index()].n_held += 1;
+        fabric.ranks[self.rank.index()].n_held += 1;
         Poll::Ready(Ok(fabric.pool.take()))
     }
 
@@ -110,7 +110,7 @@ impl Transport for Endpoint {
         if fabric.is_lost(self.rank, to) {
             return Poll::Ready(Err(Error::PeerLost { peer: to }));
         }
-        if !fabric.has_room(self.rank, to, tag) || fabric.refuses() {
+        if !fabric.has_space(self.rank, to, tag) || fabric.refuses() {
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))
@@ -143,7 +143,7 @@ impl Transport for Endpoint {
 
     fn recycle(&mut self, frame: Frame) {
         let fabric = &mut *self.fabric.borrow_mut();
-        fabric.seats[self.rank.index()].n_held -= 1;
+        fabric.ranks[self.rank.index()].n_held -= 1;
         fabric.pool.give(frame);
     }
 
@@ -157,8 +157,8 @@ impl Transport for Endpoint {
 
     fn progress(&mut self) -> Result<(), Error> {
         let fabric = &mut *self.fabric.borrow_mut();
-        self.live(fabric)?;
-        fabric.attend(self.rank);
+        self.check_alive(fabric)?;
+        fabric.send_waiting(self.rank);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl fmt::Debug for Endpoint {
 #[derive(Clone)]
 pub struct Clock {
     rank: Rank,
-    fabric: Rc<RefCell<Fabric>>,
+    fabric: Rc<RefCell<SimFabric>>,
 }
 
 impl Clock {
@@ -208,19 +208,19 @@ impl Clock {
     /// Whether a fault has ended the rank, so that nothing it does has an effect.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        self.fabric.borrow().seats[self.rank.index()].is_dead
+        self.fabric.borrow().ranks[self.rank.index()].is_dead
     }
 
     /// When the rank last sent or received a frame, notices apart.
     #[must_use]
     pub fn last_move(&self) -> Duration {
-        Duration::from_nanos(self.fabric.borrow().seats[self.rank.index()].last_move)
+        Duration::from_nanos(self.fabric.borrow().ranks[self.rank.index()].last_move)
     }
 
     /// Done after this long. Meanwhile the rank does nothing.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
         let fabric = &mut *self.fabric.borrow_mut();
-        let until = fabric.now.saturating_add(time.as_nanos() as Time);
+        let until = fabric.now.saturating_add(time.as_nanos() as Nanos);
         fabric.wake_at(until);
         Sleep { until, fabric: Rc::clone(&self.fabric) }
     }
@@ -237,7 +237,7 @@ impl Clock {
     pub fn note(&self, note: impl FnOnce() -> String) {
         let fabric = &mut *self.fabric.borrow_mut();
         if fabric.trace.keeps() {
-            fabric.note(self.rank, What::Note(note()));
+            fabric.note(self.rank, EventKind::Note(note()));
         }
     }
 }
@@ -249,8 +249,8 @@ impl fmt::Debug for Clock {
 }
 
 struct Sleep {
-    until: Time,
-    fabric: Rc<RefCell<Fabric>>,
+    until: Nanos,
+    fabric: Rc<RefCell<SimFabric>>,
 }
 
 impl Future for Sleep {

@@ -13,18 +13,18 @@ use std::time::Duration;
 use foldwire::frame::{HEADER_BYTES, Header};
 use foldwire::{Collective, Rank, Tag};
 
-use crate::link::{Link, NEVER, Parcel, Time};
-use crate::pool::Pool;
-use crate::{Fault, Foreign, Frame, Harm, Net, Random, Trace, What};
+use crate::link::{InFlightFrame, LinkQueue, NEVER, Nanos};
+use crate::pool::SimPool;
+use crate::{EventKind, Fault, Foreign, Frame, Harm, Net, Random, Trace};
 
 #[derive(Debug)]
-pub(crate) struct Fabric {
+pub(crate) struct SimFabric {
     pub(crate) net: Net,
     pub(crate) size: usize,
-    pub(crate) now: Time,
+    pub(crate) now: Nanos,
     pub(crate) random: Random,
-    pub(crate) pool: Rc<Pool>,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) pool: Rc<SimPool>,
+    pub(crate) ranks: Vec<RankState>,
     pub(crate) trace: Trace,
     /// Frames that ranks have sent or received so far.
     pub(crate) n_moves: u64,
@@ -32,66 +32,66 @@ pub(crate) struct Fabric {
     pub(crate) is_idle: bool,
     /// Faults, and whether each has struck.
     pub(crate) faults: Vec<(Fault, bool)>,
-    links: Vec<Link>,
+    links: Vec<LinkQueue>,
     /// From when on a rank (row) knows that another (column) is lost to it.
-    lost: Vec<Time>,
+    loss_times: Vec<Nanos>,
     /// Links (row to column) that swallow all frames.
     cut: Vec<bool>,
-    wakes: BinaryHeap<Reverse<Time>>,
+    wake_times: BinaryHeap<Reverse<Nanos>>,
     /// What ranks were sent, for replays.
     records: Vec<(Rank, Vec<u8>)>,
 }
 
 /// What the network knows of a rank.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct RankState {
     /// It has dropped its endpoint, or died.
     pub(crate) is_closed: bool,
     /// A fault ended it: what it does has no effect.
     pub(crate) is_dead: bool,
     /// It is not polled before this time.
-    pub(crate) asleep_until: Time,
+    pub(crate) asleep_until: Nanos,
     pub(crate) n_held: usize,
     n_sent: usize,
     n_moved: usize,
     /// When it last sent or received anything but a notice.
-    pub(crate) last_move: Time,
+    pub(crate) last_move: Nanos,
     /// When the NIC is free to send.
-    egress: Time,
+    egress: Nanos,
     /// When the NIC is free to receive.
-    ingress: Time,
+    ingress: Nanos,
     /// Frames that wait for their sender's attention.
     outbox: VecDeque<(Rank, Tag, Frame, usize)>,
 }
 
-fn nanos(time: Duration) -> Time {
-    time.as_nanos() as Time
+fn nanos(time: Duration) -> Nanos {
+    time.as_nanos() as Nanos
 }
 
-impl Fabric {
+impl SimFabric {
     pub(crate) fn new(size: usize, net: Net, seed: u64, faults: Vec<Fault>, trace: Trace) -> Self {
         Self {
             size,
             now: 0,
             random: Random(seed),
-            pool: Pool::new(net.frame_bytes),
-            seats: (0..size).map(|_| Seat::default()).collect(),
+            pool: SimPool::new(net.frame_bytes),
+            ranks: (0..size).map(|_| RankState::default()).collect(),
             trace,
             n_moves: 0,
             is_idle: false,
             faults: faults.into_iter().map(|fault| (fault, false)).collect(),
             links: (0..size * size * net.channels.max(1) * Tag::COUNT)
-                .map(|_| Link::default())
+                .map(|_| LinkQueue::default())
                 .collect(),
-            lost: vec![NEVER; size * size],
+            loss_times: vec![NEVER; size * size],
             cut: vec![false; size * size],
-            wakes: BinaryHeap::new(),
+            wake_times: BinaryHeap::new(),
             records: Vec::new(),
             net,
         }
     }
 
-    fn link(&mut self, from: Rank, to: Rank, tag: Tag) -> &mut Link {
+    fn link(&mut self, from: Rank, to: Rank, tag: Tag) -> &mut LinkQueue {
         let first = self.pair(from, to) * self.n_tags();
         &mut self.links[first + tag.index()]
     }
@@ -111,17 +111,17 @@ impl Fabric {
         a.index() / n == b.index() / n
     }
 
-    fn seat(&mut self, rank: Rank) -> &mut Seat {
-        &mut self.seats[rank.index()]
+    fn rank_state(&mut self, rank: Rank) -> &mut RankState {
+        &mut self.ranks[rank.index()]
     }
 
     /// Uniform in 0…`most`.
-    pub(crate) fn up_to(&mut self, most: Duration) -> Time {
-        self.random.below(nanos(most) as usize + 1) as Time
+    pub(crate) fn uniform(&mut self, most: Duration) -> Nanos {
+        self.random.below(nanos(most) as usize + 1) as Nanos
     }
 
-    fn delay(&mut self) -> Time {
-        nanos(self.net.latency) + self.up_to(self.net.jitter)
+    fn delay(&mut self) -> Nanos {
+        nanos(self.net.latency) + self.uniform(self.net.jitter)
     }
 
     /// Whether to say "not yet" for no reason. Not when nothing moves: that must have a reason.
@@ -135,34 +135,34 @@ impl Fabric {
     }
 
     /// Something can newly be found at this time.
-    pub(crate) fn wake_at(&mut self, time: Time) {
+    pub(crate) fn wake_at(&mut self, time: Nanos) {
         if time > self.now && time != NEVER {
-            self.wakes.push(Reverse(time));
+            self.wake_times.push(Reverse(time));
         }
     }
 
     /// The next time after now at which something can newly be found.
-    pub(crate) fn next_wake(&mut self) -> Option<Time> {
-        while self.wakes.peek().is_some_and(|&Reverse(time)| time <= self.now) {
-            self.wakes.pop();
+    pub(crate) fn next_wake(&mut self) -> Option<Nanos> {
+        while self.wake_times.peek().is_some_and(|&Reverse(time)| time <= self.now) {
+            self.wake_times.pop();
         }
-        self.wakes.peek().map(|&Reverse(time)| time)
+        self.wake_times.peek().map(|&Reverse(time)| time)
     }
 
-    pub(crate) fn note(&mut self, rank: Rank, what: What) {
-        self.trace.add(self.now, rank, what);
+    pub(crate) fn note(&mut self, rank: Rank, kind: EventKind) {
+        self.trace.add(self.now, rank, kind);
     }
 
     fn strike(&mut self, index: usize) -> Fault {
         let (fault, has_struck) = &mut self.faults[index];
         *has_struck = true;
         let fault = *fault;
-        self.note(fault.rank(), What::Fault(fault));
+        self.note(fault.rank(), EventKind::Fault(fault));
         fault
     }
 
     /// Lets faults strike whose moment in the rank's life has come.
-    pub(crate) fn tick(&mut self, rank: Rank) {
+    pub(crate) fn strike_due(&mut self, rank: Rank) {
         for index in 0..self.faults.len() {
             let (
                 Fault::Stall { rank: whom, after, .. } | Fault::Death { rank: whom, after },
@@ -171,42 +171,42 @@ impl Fabric {
             else {
                 continue;
             };
-            if whom != rank || self.seats[rank.index()].n_moved < after {
+            if whom != rank || self.ranks[rank.index()].n_moved < after {
                 continue;
             }
             let until = match self.strike(index) {
                 Fault::Stall { lasting: Some(time), .. } => self.now.saturating_add(nanos(time)),
                 Fault::Stall { .. } => NEVER,
                 _ => {
-                    self.seat(rank).is_dead = true;
+                    self.rank_state(rank).is_dead = true;
                     continue;
                 }
             };
             self.wake_at(until);
-            let seat = self.seat(rank);
-            seat.asleep_until = seat.asleep_until.max(until);
+            let state = self.rank_state(rank);
+            state.asleep_until = state.asleep_until.max(until);
         }
     }
 
-    fn moved(&mut self, rank: Rank, tag: Tag) {
+    fn count_move(&mut self, rank: Rank, tag: Tag) {
         self.n_moves += 1;
         let now = self.now;
-        let seat = self.seat(rank);
-        seat.n_moved += 1;
+        let state = self.rank_state(rank);
+        state.n_moved += 1;
         if !tag.is_control() {
-            seat.last_move = now;
+            state.last_move = now;
         }
-        self.tick(rank);
+        self.strike_due(rank);
     }
 
-    pub(crate) fn has_room(&mut self, from: Rank, to: Rank, tag: Tag) -> bool {
+    pub(crate) fn has_space(&mut self, from: Rank, to: Rank, tag: Tag) -> bool {
         let (depth, now) = (tag.depth(self.net.depth.max(1)), self.now);
-        self.link(from, to, tag).has_room(depth, now)
+        self.link(from, to, tag).has_space(depth, now)
     }
 
     /// Whether `rank` knows that `peer` is lost to it.
     pub(crate) fn is_lost(&self, rank: Rank, peer: Rank) -> bool {
-        self.lost[self.pair(rank, peer)] <= self.now
+        self.loss_times[self.pair(rank, peer)] <= self.now
     }
 
     /// Sends a frame for which there is room, now or, on networks that need attention, when the
@@ -214,14 +214,14 @@ impl Fabric {
     pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         self.link(from, to, tag).spend();
         let header = self.header(&frame, n_bytes);
-        self.note(from, What::Sent { to, tag, n_bytes, header });
-        let seat = self.seat(from);
-        seat.n_held -= 1;
-        seat.outbox.push_back((to, tag, frame, n_bytes));
+        self.note(from, EventKind::Sent { to, tag, n_bytes, header });
+        let state = self.rank_state(from);
+        state.n_held -= 1;
+        state.outbox.push_back((to, tag, frame, n_bytes));
         if !self.net.attended {
             self.flush(from);
         }
-        self.moved(from, tag);
+        self.count_move(from, tag);
     }
 
     /// The header, if events are kept.
@@ -231,44 +231,44 @@ impl Fabric {
     }
 
     /// Lets waiting frames leave as far as the NIC is free.
-    pub(crate) fn attend(&mut self, rank: Rank) {
-        while self.seat(rank).egress <= self.now {
-            let Some((to, tag, frame, n_bytes)) = self.seat(rank).outbox.pop_front() else {
+    pub(crate) fn send_waiting(&mut self, rank: Rank) {
+        while self.rank_state(rank).egress <= self.now {
+            let Some((to, tag, frame, n_bytes)) = self.rank_state(rank).outbox.pop_front() else {
                 return;
             };
-            self.depart(rank, to, tag, frame, n_bytes);
+            self.transmit(rank, to, tag, frame, n_bytes);
         }
     }
 
     /// Lets all waiting frames leave, one after the other.
     fn flush(&mut self, rank: Rank) {
-        while let Some((to, tag, frame, n_bytes)) = self.seat(rank).outbox.pop_front() {
-            self.depart(rank, to, tag, frame, n_bytes);
+        while let Some((to, tag, frame, n_bytes)) = self.rank_state(rank).outbox.pop_front() {
+            self.transmit(rank, to, tag, frame, n_bytes);
         }
     }
 
     /// Whom the oldest frame goes to that waits for its sender's attention, of those that count.
     pub(crate) fn undelivered(&self, rank: Rank, counts: impl Fn(Tag) -> bool) -> Option<Rank> {
-        let mut outbox = self.seats[rank.index()].outbox.iter();
+        let mut outbox = self.ranks[rank.index()].outbox.iter();
         outbox.find(|&&(_, tag, ..)| counts(tag)).map(|&(to, ..)| to)
     }
 
     /// Puts a frame on the wire: computes when it arrives, and in which state.
-    fn depart(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
-        let nth = self.seat(from).n_sent;
-        self.seat(from).n_sent += 1;
+    fn transmit(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
+        let nth = self.rank_state(from).n_sent;
+        self.rank_state(from).n_sent += 1;
         let arrival = if self.is_near(from, to) {
             self.now + self.delay()
         } else {
-            let on_wire = (n_bytes as f64 / self.net.bandwidth * 1e9) as Time;
-            let start = self.now.max(self.seat(from).egress);
-            self.seat(from).egress = start + on_wire;
+            let on_wire = (n_bytes as f64 / self.net.bandwidth * 1e9) as Nanos;
+            let start = self.now.max(self.rank_state(from).egress);
+            self.rank_state(from).egress = start + on_wire;
             self.wake_at(start + on_wire);
-            let arrival = (start + self.delay()).max(self.seat(to).ingress) + on_wire;
-            self.seat(to).ingress = arrival;
+            let arrival = (start + self.delay()).max(self.rank_state(to).ingress) + on_wire;
+            self.rank_state(to).ingress = arrival;
             arrival
         };
-        let mut parcel = Parcel { frame, n_bytes, arrival, is_credited: true };
+        let mut parcel = InFlightFrame { frame, n_bytes, arrival, is_credited: true };
 
         let mut harm = None;
         for index in 0..self.faults.len() {
@@ -324,15 +324,15 @@ impl Fabric {
     }
 
     /// A second frame with the same content, which nobody spent credit on.
-    fn copy(&self, parcel: &Parcel) -> Parcel {
+    fn copy(&self, parcel: &InFlightFrame) -> InFlightFrame {
         let mut frame = self.pool.take();
         frame.as_mut().copy_from_slice(parcel.frame.as_ref());
-        let Parcel { n_bytes, arrival, .. } = *parcel;
-        Parcel { frame, n_bytes, arrival, is_credited: false }
+        let InFlightFrame { n_bytes, arrival, .. } = *parcel;
+        InFlightFrame { frame, n_bytes, arrival, is_credited: false }
     }
 
     /// Keeps what a rank is sent, if some of it is to be replayed.
-    fn record(&mut self, parcel: &Parcel, to: Rank) {
+    fn record(&mut self, parcel: &InFlightFrame, to: Rank) {
         let replays = |(fault, has_struck): &(Fault, bool)| {
             let is_replay =
                 matches!(fault, Fault::Harm { harm: Harm::Foreign(Foreign::Replay), .. });
@@ -344,7 +344,7 @@ impl Fabric {
     }
 
     /// Another rank than these two, or one of them if there is none.
-    fn third(&mut self, a: Rank, b: Rank) -> Rank {
+    fn third_rank(&mut self, a: Rank, b: Rank) -> Rank {
         let others = (0..self.size).map(Rank::new).filter(|&rank| rank != a && rank != b);
         let others: Vec<_> = others.collect();
         if others.is_empty() { a } else { *self.random.pick(&others) }
@@ -353,13 +353,13 @@ impl Fabric {
     /// A frame that nobody sent, and the link on which it comes, if `link` is where its model is.
     fn forge(
         &mut self,
-        model: &Parcel,
+        model: &InFlightFrame,
         foreign: Foreign,
         link: (Rank, Rank, Tag),
-    ) -> (Parcel, (Rank, Rank, Tag)) {
+    ) -> (InFlightFrame, (Rank, Rank, Tag)) {
         let (from, to, tag) = link;
         let mut forged = self.copy(model);
-        let Parcel { frame, n_bytes, .. } = &mut forged;
+        let InFlightFrame { frame, n_bytes, .. } = &mut forged;
         let message = &mut frame.as_mut()[..*n_bytes];
         let header = Header::parse(message, false);
         let (Ok(mut header), true) = (header, foreign != Foreign::Stranger) else {
@@ -386,8 +386,8 @@ impl Fabric {
                 let other = (tag.index() + 1 + self.random.below(n_tags - 1)) % n_tags;
                 return (forged, (from, to, Tag(other as u16)));
             }
-            Foreign::OtherSender => return (forged, (self.third(from, to), to, tag)),
-            Foreign::OtherReceiver => return (forged, (from, self.third(to, from), tag)),
+            Foreign::OtherSender => return (forged, (self.third_rank(from, to), to, tag)),
+            Foreign::OtherReceiver => return (forged, (from, self.third_rank(to, from), tag)),
             Foreign::Replay => {
                 let own = self.records.iter().filter(|(whose, _)| *whose == to);
                 let own: Vec<_> = own.map(|(_, message)| message).collect();
@@ -410,32 +410,33 @@ impl Fabric {
             let pair = self.pair(from, to);
             self.cut[pair] = true;
             if !silent {
-                self.lose(from, to);
+                self.report_loss(from, to);
             }
         }
     }
 
     /// `rank` will notice that `peer` is lost to it.
-    fn lose(&mut self, rank: Rank, peer: Rank) {
+    fn report_loss(&mut self, rank: Rank, peer: Rank) {
         let at = self.now + self.delay();
         let pair = self.pair(rank, peer);
-        self.lost[pair] = self.lost[pair].min(at);
+        self.loss_times[pair] = self.loss_times[pair].min(at);
         self.wake_at(at);
     }
 
     /// The next frame that has arrived.
     pub(crate) fn receive(&mut self, rank: Rank, from: Rank, tag: Tag) -> Option<(Frame, usize)> {
         let now = self.now;
-        let Parcel { frame, n_bytes, is_credited, .. } = self.link(from, rank, tag).pop(now)?;
+        let InFlightFrame { frame, n_bytes, is_credited, .. } =
+            self.link(from, rank, tag).pop(now)?;
         if is_credited {
             let at = now + self.delay();
             self.link(from, rank, tag).refund(at);
             self.wake_at(at);
         }
         let header = self.header(&frame, n_bytes);
-        self.note(rank, What::Received { from, tag, n_bytes, header });
-        self.seat(rank).n_held += 1;
-        self.moved(rank, tag);
+        self.note(rank, EventKind::Received { from, tag, n_bytes, header });
+        self.rank_state(rank).n_held += 1;
+        self.count_move(rank, tag);
         Some((frame, n_bytes))
     }
 
@@ -446,27 +447,27 @@ impl Fabric {
 
     /// The rank's end, by its own will or by a fault.
     pub(crate) fn close(&mut self, rank: Rank) {
-        if self.seat(rank).is_closed {
+        if self.rank_state(rank).is_closed {
             return;
         }
-        self.seat(rank).is_closed = true;
-        let is_dead = self.seat(rank).is_dead;
-        self.note(rank, if is_dead { What::Died } else { What::Ended });
+        self.rank_state(rank).is_closed = true;
+        let is_dead = self.rank_state(rank).is_dead;
+        self.note(rank, if is_dead { EventKind::Died } else { EventKind::Ended });
         if is_dead {
-            for (.., frame, _) in std::mem::take(&mut self.seat(rank).outbox) {
+            for (.., frame, _) in std::mem::take(&mut self.rank_state(rank).outbox) {
                 self.pool.give(frame);
             }
         } else {
             self.flush(rank);
         }
         for peer in (0..self.size).map(Rank::new) {
-            self.lose(peer, rank);
+            self.report_loss(peer, rank);
         }
     }
 
     /// Takes back all frames that are in the network.
     pub(crate) fn drain(&mut self) {
         let pool = &self.pool;
-        self.links.iter_mut().flat_map(Link::drain).for_each(|frame| pool.give(frame));
+        self.links.iter_mut().flat_map(LinkQueue::drain).for_each(|frame| pool.give(frame));
     }
 }

@@ -49,5 +49,5 @@ pub use fault::{Fault, Foreign, Harm};
 pub use net::Net;
 pub use pool::Frame;
 pub use random::Random;
-pub use trace::{Event, Trace, What};
-pub use world::{End, Run, World};
+pub use trace::{EventKind, Trace, TraceEvent};
+pub use world::{End, FinishedRun, World};

@@ -2,7 +2,7 @@
 //!
 //! The pool hands out as many frames as a rank may hold, takes them back, and counts those that
 //! were dropped instead: a dropped frame is a leak on networks whose memory is registered, so tests
-//! ask for [`Pool::n_dropped`] to be 0.
+//! ask for [`SimPool::n_dropped`] to be 0.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,7 +15,7 @@ use foldwire::HeapFrame;
 pub struct Frame {
     /// `None` only while the frame goes back into its pool.
     memory: Option<HeapFrame>,
-    pool: Rc<Pool>,
+    pool: Rc<SimPool>,
 }
 
 impl AsRef<[u8]> for Frame {
@@ -46,14 +46,14 @@ impl Drop for Frame {
 
 /// All frames of a world.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct SimPool {
     n_bytes: usize,
     free: RefCell<Vec<HeapFrame>>,
     n_allocated: Cell<usize>,
     n_dropped: Cell<usize>,
 }
 
-impl Pool {
+impl SimPool {
     /// A pool of frames of `n_bytes`, none of them allocated yet.
     pub(crate) fn new(n_bytes: usize) -> Rc<Self> {
         let (n_allocated, n_dropped) = (Cell::new(0), Cell::new(0));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn frames_are_aligned_counted_and_used_again() {
-        let pool = Pool::new(1024);
+        let pool = SimPool::new(1024);
         let mut frames: Vec<Frame> = (0..3).map(|_| pool.take()).collect();
         assert!(frames.iter().all(|f| f.as_ref().as_ptr().addr() % FRAME_ALIGN == 0));
         frames[2].as_mut()[7] = 9;
@@ -109,7 +109,7 @@ mod tests {
         pool.give(frames.pop().unwrap());
         assert_eq!(pool.take().as_ref()[7], 9);
         assert_eq!((pool.n_in_use(), pool.n_dropped()), (2, 1));
-        Pool::new(1024).give(frames.pop().unwrap());
+        SimPool::new(1024).give(frames.pop().unwrap());
         assert_eq!((pool.n_in_use(), pool.n_dropped()), (1, 2));
     }
 }

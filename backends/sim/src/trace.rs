@@ -16,7 +16,7 @@ use crate::random::mix;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The events, if they were kept.
-    pub events: Vec<Event>,
+    pub events: Vec<TraceEvent>,
     /// How many there were.
     pub n_events: usize,
     /// A digest of all of them (but notes).
@@ -26,19 +26,19 @@ pub struct Trace {
 
 /// Something that happened at a time at a rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct TraceEvent {
     /// Virtual time since the start.
     pub at: Duration,
     /// The rank.
     pub rank: Rank,
     /// What it was.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub enum What {
+pub enum EventKind {
     /// The rank sent a frame.
     Sent { to: Rank, tag: Tag, n_bytes: usize, header: Option<Header> },
     /// The rank received a frame.
@@ -58,25 +58,25 @@ impl Trace {
         self.keeps
     }
 
-    pub(crate) fn add(&mut self, at: u64, rank: Rank, what: What) {
-        let (kind, peer, tag, n_bytes) = match &what {
-            What::Sent { to, tag, n_bytes, .. } => (0, to.0, tag.0, *n_bytes),
-            What::Received { from, tag, n_bytes, .. } => (1, from.0, tag.0, *n_bytes),
-            What::Fault(_) => (2, 0, 0, 0),
-            What::Ended => (3, 0, 0, 0),
-            What::Died => (4, 0, 0, 0),
-            What::Note(_) => (5, 0, 0, 0),
+    pub(crate) fn add(&mut self, at: u64, rank: Rank, kind: EventKind) {
+        let (code, peer, tag, n_bytes) = match &kind {
+            EventKind::Sent { to, tag, n_bytes, .. } => (0, to.0, tag.0, *n_bytes),
+            EventKind::Received { from, tag, n_bytes, .. } => (1, from.0, tag.0, *n_bytes),
+            EventKind::Fault(_) => (2, 0, 0, 0),
+            EventKind::Ended => (3, 0, 0, 0),
+            EventKind::Died => (4, 0, 0, 0),
+            EventKind::Note(_) => (5, 0, 0, 0),
         };
-        if kind != 5 {
+        if code != 5 {
             let place =
-                u64::from(rank.0) << 40 | u64::from(peer) << 16 | u64::from(tag) << 8 | kind;
+                u64::from(rank.0) << 40 | u64::from(peer) << 16 | u64::from(tag) << 8 | code;
             self.digest = mix(self.digest ^ at);
             self.digest = mix(self.digest ^ place);
             self.digest = mix(self.digest ^ n_bytes as u64);
             self.n_events += 1;
         }
         if self.keeps {
-            self.events.push(Event { at: Duration::from_nanos(at), rank, what });
+            self.events.push(TraceEvent { at: Duration::from_nanos(at), rank, kind });
         }
     }
 }
@@ -87,29 +87,29 @@ impl fmt::Display for Trace {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (micros, rank) = (self.at.as_secs_f64() * 1e6, self.rank);
         write!(f, "{micros:14.3} µs  rank {rank:>2} ")?;
-        match &self.what {
-            What::Sent { to, tag, n_bytes, header } => {
-                write!(f, "→ {to:>2} tag {} {n_bytes:>6} B  {}", tag.0, Label(header))
+        match &self.kind {
+            EventKind::Sent { to, tag, n_bytes, header } => {
+                write!(f, "→ {to:>2} tag {} {n_bytes:>6} B  {}", tag.0, HeaderLabel(header))
             }
-            What::Received { from, tag, n_bytes, header } => {
-                write!(f, "← {from:>2} tag {} {n_bytes:>6} B  {}", tag.0, Label(header))
+            EventKind::Received { from, tag, n_bytes, header } => {
+                write!(f, "← {from:>2} tag {} {n_bytes:>6} B  {}", tag.0, HeaderLabel(header))
             }
-            What::Fault(fault) => write!(f, "! {fault}"),
-            What::Ended => write!(f, "ended"),
-            What::Died => write!(f, "died"),
-            What::Note(note) => write!(f, "· {note}"),
+            EventKind::Fault(fault) => write!(f, "! {fault}"),
+            EventKind::Ended => write!(f, "ended"),
+            EventKind::Died => write!(f, "died"),
+            EventKind::Note(note) => write!(f, "· {note}"),
         }
     }
 }
 
 /// The part of a header that tells frames apart.
-struct Label<'a>(&'a Option<Header>);
+struct HeaderLabel<'a>(&'a Option<Header>);
 
-impl fmt::Display for Label<'_> {
+impl fmt::Display for HeaderLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => write!(f, "no message"),

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use foldwire::Rank;
 
-use crate::fabric::Fabric;
-use crate::link::{NEVER, Time};
+use crate::fabric::SimFabric;
+use crate::link::{NEVER, Nanos};
 use crate::{Endpoint, Fault, Net, Trace};
 
 /// Passes without a move before time jumps far.
@@ -50,7 +50,7 @@ pub enum End<R> {
 }
 
 /// A run that is over.
-pub struct Run<R> {
+pub struct FinishedRun<R> {
     /// What became of each rank.
     pub ends: Vec<End<R>>,
     /// Faults that struck.
@@ -61,7 +61,7 @@ pub struct Run<R> {
     pub time: Duration,
     /// How often a rank was polled.
     pub n_polls: u64,
-    fabric: Rc<RefCell<Fabric>>,
+    fabric: Rc<RefCell<SimFabric>>,
 }
 
 impl World {
@@ -93,13 +93,13 @@ impl World {
     }
 
     /// Makes a program of each rank's endpoint and runs all until they have returned or never will.
-    pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> Run<F::Output> {
+    pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> FinishedRun<F::Output> {
         let trace = Trace { keeps: self.keeps_trace, ..Trace::default() };
-        let fabric = Fabric::new(self.size, self.net, self.seed, self.faults, trace);
+        let fabric = SimFabric::new(self.size, self.net, self.seed, self.faults, trace);
         let fabric = Rc::new(RefCell::new(fabric));
         let tasks = (0..self.size).map(|rank| {
             let endpoint = Endpoint::new(Rank::new(rank), Rc::clone(&fabric));
-            Task::Running(Box::pin(program(endpoint)))
+            RankTask::Running(Box::pin(program(endpoint)))
         });
         let mut executor = Executor {
             tasks: tasks.collect(),
@@ -109,12 +109,12 @@ impl World {
             idle_passes: 0,
             last_move: 0,
         };
-        while executor.pass() {}
+        while executor.poll_all() {}
         // Drops what still runs.
         let ends = executor.tasks.into_iter().enumerate().map(|(rank, task)| match task {
-            Task::Running(_) if sleeps_for_ever(&fabric, rank) => End::Silent,
-            Task::Running(_) => End::Hung,
-            Task::Over(end) => end,
+            RankTask::Running(_) if sleeps_for_ever(&fabric, rank) => End::Silent,
+            RankTask::Running(_) => End::Hung,
+            RankTask::Over(end) => end,
         });
         let ends = ends.collect();
         let n_polls = executor.n_polls;
@@ -124,11 +124,11 @@ impl World {
         let trace = std::mem::take(&mut shared.trace);
         let time = Duration::from_nanos(shared.now);
         drop(shared);
-        Run { ends, struck, trace, time, n_polls, fabric }
+        FinishedRun { ends, struck, trace, time, n_polls, fabric }
     }
 }
 
-impl<R> Run<R> {
+impl<R> FinishedRun<R> {
     /// Frames that ranks have neither given back nor sent, dropped ones included. 0 is expected
     /// once all communicators and operations have ended.
     #[must_use]
@@ -139,7 +139,7 @@ impl<R> Run<R> {
     }
 }
 
-impl<R: fmt::Debug> fmt::Debug for Run<R> {
+impl<R: fmt::Debug> fmt::Debug for FinishedRun<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("ends", &self.ends)
@@ -149,27 +149,27 @@ impl<R: fmt::Debug> fmt::Debug for Run<R> {
     }
 }
 
-enum Task<F: Future> {
+enum RankTask<F: Future> {
     Running(Pin<Box<F>>),
     Over(End<F::Output>),
 }
 
 struct Executor<F: Future> {
-    tasks: Vec<Task<F>>,
-    fabric: Rc<RefCell<Fabric>>,
+    tasks: Vec<RankTask<F>>,
+    fabric: Rc<RefCell<SimFabric>>,
     net: Net,
     n_polls: u64,
     /// Passes without a move, one after the other.
     idle_passes: usize,
-    last_move: Time,
+    last_move: Nanos,
 }
 
 impl<F: Future> Executor<F> {
     /// Polls each rank at most once, and moves time if that led nowhere; `false` when the run is
     /// over.
-    fn pass(&mut self) -> bool {
+    fn poll_all(&mut self) -> bool {
         let mut order: Vec<usize> = (0..self.tasks.len())
-            .filter(|&rank| matches!(self.tasks[rank], Task::Running(_)))
+            .filter(|&rank| matches!(self.tasks[rank], RankTask::Running(_)))
             .collect();
         if order.is_empty() {
             return false;
@@ -183,10 +183,10 @@ impl<F: Future> Executor<F> {
         }
         if order.iter().all(|&rank| sleeps_for_ever(&self.fabric, rank)) {
             for rank in order {
-                if let Task::Running(_) = self.tasks[rank] {
+                if let RankTask::Running(_) = self.tasks[rank] {
                     // What the program does while it is dropped has no effect.
-                    self.fabric.borrow_mut().seats[rank].is_dead = true;
-                    self.tasks[rank] = Task::Over(End::Silent);
+                    self.fabric.borrow_mut().ranks[rank].is_dead = true;
+                    self.tasks[rank] = RankTask::Over(End::Silent);
                 }
             }
             return false;
@@ -198,9 +198,9 @@ impl<F: Future> Executor<F> {
     /// Whether it is a rank's turn; if so, a little time passes.
     fn is_turn_of(&self, rank: usize) -> bool {
         let fabric = &mut *self.fabric.borrow_mut();
-        let is_turn = fabric.seats[rank].asleep_until <= fabric.now && !fabric.neglects();
+        let is_turn = fabric.ranks[rank].asleep_until <= fabric.now && !fabric.neglects();
         if is_turn {
-            fabric.now += fabric.up_to(self.net.poll);
+            fabric.now += fabric.uniform(self.net.poll);
         }
         is_turn
     }
@@ -214,40 +214,40 @@ impl<F: Future> Executor<F> {
             return true;
         }
         self.idle_passes += 1;
-        let jump = self.net.jump.as_nanos() as Time;
+        let jump = self.net.jump.as_nanos() as Nanos;
         let next = fabric.next_wake().unwrap_or(NEVER);
         let is_far = next - fabric.now >= jump / 4;
         if !is_far || self.idle_passes >= IDLE_PASSES {
             fabric.now = next.min(fabric.now + jump);
         }
-        fabric.now - self.last_move < self.net.patience.as_nanos() as Time
+        fabric.now - self.last_move < self.net.patience.as_nanos() as Nanos
     }
 
     fn poll(&mut self, rank: usize) {
-        let Task::Running(future) = &mut self.tasks[rank] else { return };
+        let RankTask::Running(future) = &mut self.tasks[rank] else { return };
         let mut context = Context::from_waker(Waker::noop());
         self.n_polls += 1;
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
         let end = match polled {
-            _ if self.fabric.borrow().seats[rank].is_dead => End::Died,
+            _ if self.fabric.borrow().ranks[rank].is_dead => End::Died,
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(result)) => End::Returned(result),
-            Err(payload) => End::Panicked(message(&*payload)),
+            Err(payload) => End::Panicked(panic_message(&*payload)),
         };
-        self.tasks[rank] = Task::Over(end);
+        self.tasks[rank] = RankTask::Over(end);
         // A dead rank's endpoint may live on where its program put it.
         let mut fabric = self.fabric.borrow_mut();
-        if fabric.seats[rank].is_dead {
+        if fabric.ranks[rank].is_dead {
             fabric.close(Rank::new(rank));
         }
     }
 }
 
-fn sleeps_for_ever(fabric: &RefCell<Fabric>, rank: usize) -> bool {
-    fabric.borrow().seats[rank].asleep_until == NEVER
+fn sleeps_for_ever(fabric: &RefCell<SimFabric>, rank: usize) -> bool {
+    fabric.borrow().ranks[rank].asleep_until == NEVER
 }
 
-fn message(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
 }

@@ -15,11 +15,11 @@ use std::time::Duration;
 use foldwire::transport::{Distance, MAX_CHANNELS, Rank, Tag, Transport};
 
 use crate::Error;
-use crate::fabric::{Fabric, Parcel};
+use crate::fabric::{SentFrame, ThreadFabric};
 use crate::frame::Frame;
-use crate::inbox::{Found, Inbox};
-use crate::links::Links;
-use crate::pace::{Departures, Pace};
+use crate::inbox::{FrameInbox, NextFrame};
+use crate::links::LinkIndex;
+use crate::pace::{Departures, LinkPace};
 use crate::parker::Epoch;
 use crate::ring::Producer;
 use crate::sync::yield_now;
@@ -40,9 +40,9 @@ const TIMER_SLACK: Duration = Duration::from_micros(60);
 /// sent, then get [`Error::PeerLost`], and those that sleep are woken.
 pub struct Endpoint {
     rank: Rank,
-    fabric: Arc<Fabric>,
-    outbound: Links<Producer<Parcel>>,
-    inbox: Inbox,
+    fabric: Arc<ThreadFabric>,
+    outbound: LinkIndex<Producer<SentFrame>>,
+    inbox: FrameInbox,
     departures: Option<Departures>,
     /// Free frames of this rank's own.
     cache: Vec<Frame>,
@@ -51,11 +51,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(rank: Rank, fabric: Arc<Fabric>) -> Self {
+    pub(crate) fn new(rank: Rank, fabric: Arc<ThreadFabric>) -> Self {
         Self {
             rank,
-            outbound: Links::new(fabric.size()),
-            inbox: Inbox::new(rank, &fabric),
+            outbound: LinkIndex::new(fabric.size()),
+            inbox: FrameInbox::new(rank, &fabric),
             departures: fabric.pace().map(Departures::new),
             cache: Vec::new(),
             seen: Epoch::default(),
@@ -75,7 +75,7 @@ impl Endpoint {
     }
 
     /// The link to a peer that is still there.
-    fn link(&mut self, to: Rank, tag: Tag) -> Result<&mut Producer<Parcel>, Error> {
+    fn link(&mut self, to: Rank, tag: Tag) -> Result<&mut Producer<SentFrame>, Error> {
         self.check(to, tag)?;
         if self.fabric.is_closed(to) {
             return Err(Error::PeerLost { peer: to });
@@ -109,8 +109,8 @@ impl Endpoint {
             Ok(link) => link,
             Err(error) => return Err((error, frame)),
         };
-        if let Err(parcel) = link.push(Parcel { frame, n_bytes, start }) {
-            return Err((Error::NotReady { to, tag }, parcel.frame));
+        if let Err(sent) = link.push(SentFrame { frame, n_bytes, start }) {
+            return Err((Error::NotReady { to, tag }, sent.frame));
         }
         self.fabric.parker(to).notify();
         if let Some(departures) = &mut self.departures
@@ -200,7 +200,7 @@ impl Transport for Endpoint {
     fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Error>> {
         self.check(from, tag)?;
         let mut found = self.inbox.take(&self.fabric, from, tag);
-        if matches!(found, Found::Nothing) {
+        if matches!(found, NextFrame::Missing) {
             if !self.fabric.is_closed(from) {
                 return Poll::Pending;
             }
@@ -208,14 +208,14 @@ impl Transport for Endpoint {
             found = self.inbox.take(&self.fabric, from, tag);
         }
         match found {
-            Found::Parcel(parcel, sender_waits) => {
+            NextFrame::Arrived(sent, sender_waits) => {
                 if sender_waits {
                     self.fabric.parker(from).notify();
                 }
-                Poll::Ready(Ok((parcel.frame, parcel.n_bytes)))
+                Poll::Ready(Ok((sent.frame, sent.n_bytes)))
             }
-            Found::Underway => Poll::Pending,
-            Found::Nothing => Poll::Ready(Err(Error::PeerLost { peer: from })),
+            NextFrame::InFlight => Poll::Pending,
+            NextFrame::Missing => Poll::Ready(Err(Error::PeerLost { peer: from })),
         }
     }
 
@@ -260,7 +260,7 @@ impl Transport for Endpoint {
     }
 
     fn link_rate(&self) -> Option<f64> {
-        self.fabric.pace().and_then(Pace::rate)
+        self.fabric.pace().and_then(LinkPace::rate)
     }
 
     fn distance(&self, peer: Rank) -> Distance {

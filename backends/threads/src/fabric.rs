@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use foldwire::transport::{Distance, Rank, Tag};
 
 use crate::frame::Frame;
-use crate::pace::Pace;
+use crate::pace::LinkPace;
 use crate::parker::Parker;
-use crate::pool::Pool;
+use crate::pool::FramePool;
 use crate::ring::{Consumer, Producer, ring};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Padded, lock};
 use crate::ticker::Ticker;
 
 /// What travels on a link.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct SentFrame {
     pub(crate) frame: Frame,
     pub(crate) n_bytes: usize,
     /// When its first byte left; zero without a rate limit.
@@ -32,28 +32,28 @@ pub(crate) struct Parcel {
 }
 
 /// The receiving end of a new link.
-pub(crate) struct Posted {
+pub(crate) struct NewLink {
     pub(crate) from: Rank,
     pub(crate) tag: Tag,
-    pub(crate) consumer: Consumer<Parcel>,
+    pub(crate) consumer: Consumer<SentFrame>,
 }
 
 /// Where a rank can be reached.
 #[derive(Default)]
-struct Port {
+struct RankPort {
     closed: Padded<AtomicBool>,
     /// Links ever posted; changes under the lock of `post`.
     n_posted: AtomicUsize,
-    post: Mutex<Vec<Posted>>,
+    post: Mutex<Vec<NewLink>>,
 }
 
-pub(crate) struct Fabric {
+pub(crate) struct ThreadFabric {
     created: Instant,
-    ports: Box<[Port]>,
+    ports: Box<[RankPort]>,
     parkers: Arc<[Parker]>,
-    pool: Arc<Pool>,
+    pool: Arc<FramePool>,
     link_depth: usize,
-    pace: Option<Pace>,
+    pace: Option<LinkPace>,
     spare_cores: bool,
     ticker: Ticker,
     /// Frames that each rank can hold if all hold as many.
@@ -64,19 +64,19 @@ pub(crate) struct Fabric {
     first_panic: AtomicUsize,
 }
 
-impl Fabric {
+impl ThreadFabric {
     pub(crate) fn new(
         n_ranks: usize,
         frame_bytes: usize,
         n_held: usize,
         link_depth: usize,
-        pace: Option<Pace>,
+        pace: Option<LinkPace>,
     ) -> Self {
         let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
         Self {
             created: Instant::now(),
-            ports: (0..n_ranks).map(|_| Port::default()).collect(),
-            pool: Pool::new(frame_bytes, n_held, Arc::clone(&parkers)),
+            ports: (0..n_ranks).map(|_| RankPort::default()).collect(),
+            pool: FramePool::new(frame_bytes, n_held, Arc::clone(&parkers)),
             parkers,
             link_depth,
             pace,
@@ -111,7 +111,7 @@ impl Fabric {
         self.ports.len()
     }
 
-    pub(crate) fn pool(&self) -> &Arc<Pool> {
+    pub(crate) fn pool(&self) -> &Arc<FramePool> {
         &self.pool
     }
 
@@ -119,7 +119,7 @@ impl Fabric {
         self.frames_per_rank
     }
 
-    pub(crate) fn pace(&self) -> Option<Pace> {
+    pub(crate) fn pace(&self) -> Option<LinkPace> {
         self.pace
     }
 
@@ -144,12 +144,12 @@ impl Fabric {
     }
 
     /// Makes a link and posts its receiving end to `to`.
-    pub(crate) fn open_link(&self, from: Rank, to: Rank, tag: Tag) -> Producer<Parcel> {
+    pub(crate) fn open_link(&self, from: Rank, to: Rank, tag: Tag) -> Producer<SentFrame> {
         let depth = tag.depth(self.link_depth);
         let (producer, consumer) = ring(depth);
         let port = &self.ports[to.index()];
         let mut post = lock(&port.post);
-        post.push(Posted { from, tag, consumer });
+        post.push(NewLink { from, tag, consumer });
         // Release, here and on the receiver's acquire: a frame pushed later is found by a receiver
         // that looks for the link after having seen the push's notification.
         port.n_posted.fetch_add(1, Ordering::Release);
@@ -164,7 +164,7 @@ impl Fabric {
     }
 
     /// Takes the links posted to `rank` since the last call.
-    pub(crate) fn collect(&self, rank: Rank) -> Vec<Posted> {
+    pub(crate) fn collect(&self, rank: Rank) -> Vec<NewLink> {
         std::mem::take(&mut *lock(&self.ports[rank.index()].post))
     }
 

@@ -9,7 +9,7 @@ use std::sync::Weak;
 use foldwire::HeapFrame;
 
 use crate::Error;
-use crate::pool::Pool;
+use crate::pool::FramePool;
 
 /// A message buffer of the world's frame size, aligned to 64 bytes.
 ///
@@ -18,17 +18,17 @@ use crate::pool::Pool;
 pub struct Frame {
     memory: HeapFrame,
     /// Weak, because the pool owns idle frames.
-    home: Weak<Pool>,
+    home: Weak<FramePool>,
 }
 
 impl Frame {
-    pub(crate) fn allocate(n_bytes: usize, home: Weak<Pool>) -> Result<Self, Error> {
+    pub(crate) fn allocate(n_bytes: usize, home: Weak<FramePool>) -> Result<Self, Error> {
         let memory = HeapFrame::try_new(n_bytes).ok_or(Error::OutOfMemory { need: n_bytes })?;
         Ok(Self { memory, home })
     }
 
     /// Whether this frame came from the pool that `pool` points to.
-    pub(crate) fn belongs_to(&self, pool: *const Pool) -> bool {
+    pub(crate) fn belongs_to(&self, pool: *const FramePool) -> bool {
         std::ptr::eq(self.home.as_ptr(), pool)
     }
 }

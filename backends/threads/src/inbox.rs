@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use foldwire::transport::{Rank, Tag};
 
-use crate::fabric::{Fabric, Parcel};
-use crate::links::Links;
+use crate::fabric::{SentFrame, ThreadFabric};
+use crate::links::LinkIndex;
 use crate::pace::Arrivals;
 use crate::parker::Epoch;
 use crate::ring::Consumer;
 
-/// What [`Inbox::take`] found.
-pub(crate) enum Found {
+/// What [`FrameInbox::take`] found.
+pub(crate) enum NextFrame {
     /// The next frame, and whether its sender waits for room.
-    Parcel(Parcel, bool),
+    Arrived(SentFrame, bool),
     /// A frame that will arrive, but has not yet.
-    Underway,
+    InFlight,
     /// Nothing.
-    Nothing,
+    Missing,
 }
 
 #[derive(Debug)]
-struct Inbound {
-    consumer: Consumer<Parcel>,
+struct InboundLink {
+    consumer: Consumer<SentFrame>,
     from: Rank,
     /// Frames in the ring that [`Arrivals`] knows of.
     n_seen: usize,
@@ -37,20 +37,20 @@ struct Inbound {
 }
 
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct FrameInbox {
     rank: Rank,
-    links: Links<Inbound>,
+    links: LinkIndex<InboundLink>,
     n_collected: usize,
     arrivals: Option<Box<Arrivals>>,
     /// The epoch at which the rings were last looked through.
     scanned: Option<Epoch>,
 }
 
-impl Inbox {
-    pub(crate) fn new(rank: Rank, fabric: &Fabric) -> Self {
+impl FrameInbox {
+    pub(crate) fn new(rank: Rank, fabric: &ThreadFabric) -> Self {
         Self {
             rank,
-            links: Links::new(fabric.size()),
+            links: LinkIndex::new(fabric.size()),
             n_collected: 0,
             arrivals: fabric.pace().map(|pace| Box::new(Arrivals::new(pace))),
             scanned: None,
@@ -58,7 +58,7 @@ impl Inbox {
     }
 
     /// The next frame from `from` with `tag`.
-    pub(crate) fn take(&mut self, fabric: &Fabric, from: Rank, tag: Tag) -> Found {
+    pub(crate) fn take(&mut self, fabric: &ThreadFabric, from: Rank, tag: Tag) -> NextFrame {
         if self.arrivals.is_some() {
             return self.take_paced(fabric, from, tag);
         }
@@ -66,31 +66,31 @@ impl Inbox {
             self.collect(fabric);
         }
         match self.links.find(from, tag).and_then(|link| link.consumer.pop()) {
-            Some((parcel, sender_waits)) => Found::Parcel(parcel, sender_waits),
-            None => Found::Nothing,
+            Some((sent, sender_waits)) => NextFrame::Arrived(sent, sender_waits),
+            None => NextFrame::Missing,
         }
     }
 
-    fn take_paced(&mut self, fabric: &Fabric, from: Rank, tag: Tag) -> Found {
+    fn take_paced(&mut self, fabric: &ThreadFabric, from: Rank, tag: Tag) -> NextFrame {
         let now = fabric.now();
         self.scan(fabric, now);
-        let Some(link) = self.links.find(from, tag) else { return Found::Nothing };
+        let Some(link) = self.links.find(from, tag) else { return NextFrame::Missing };
         match link.due.front() {
             Some(&due) if due <= now => match link.consumer.pop() {
-                Some((parcel, sender_waits)) => {
+                Some((sent, sender_waits)) => {
                     link.due.pop_front();
                     link.n_seen -= 1;
-                    Found::Parcel(parcel, sender_waits)
+                    NextFrame::Arrived(sent, sender_waits)
                 }
-                None => Found::Nothing,
+                None => NextFrame::Missing,
             },
-            _ if link.n_seen > 0 => Found::Underway,
-            _ => Found::Nothing,
+            _ if link.n_seen > 0 => NextFrame::InFlight,
+            _ => NextFrame::Missing,
         }
     }
 
     /// With a rate limit: learns of new frames, and forgets to wake for those that arrived by now.
-    pub(crate) fn begin_pass(&mut self, fabric: &Fabric) {
+    pub(crate) fn begin_pass(&mut self, fabric: &ThreadFabric) {
         if self.arrivals.is_some() {
             let now = fabric.now();
             self.scan(fabric, now);
@@ -106,30 +106,30 @@ impl Inbox {
     }
 
     /// Takes in links that peers have made.
-    fn collect(&mut self, fabric: &Fabric) {
+    fn collect(&mut self, fabric: &ThreadFabric) {
         if fabric.n_posted(self.rank) == self.n_collected {
             return;
         }
-        for posted in fabric.collect(self.rank) {
+        for new_link in fabric.collect(self.rank) {
             self.n_collected += 1;
-            let (consumer, from) = (posted.consumer, posted.from);
-            let link = Inbound { consumer, from, n_seen: 0, due: VecDeque::new() };
-            self.links.insert(from, posted.tag, link);
+            let (consumer, from) = (new_link.consumer, new_link.from);
+            let link = InboundLink { consumer, from, n_seen: 0, due: VecDeque::new() };
+            self.links.insert(from, new_link.tag, link);
         }
     }
 
-    fn scan(&mut self, fabric: &Fabric, now: Duration) {
+    fn scan(&mut self, fabric: &ThreadFabric, now: Duration) {
         let epoch = fabric.parker(self.rank).epoch();
-        let anything_new = self.scanned != Some(epoch);
-        if anything_new {
+        let has_news = self.scanned != Some(epoch);
+        if has_news {
             self.collect(fabric);
             self.scanned = Some(epoch);
         }
         let Some(arrivals) = &mut self.arrivals else { return };
         let links = self.links.all();
-        if anything_new {
+        if has_news {
             for (position, link) in links.iter_mut().enumerate() {
-                let header = |parcel: &Parcel| (parcel.start, parcel.n_bytes);
+                let header = |sent: &SentFrame| (sent.start, sent.n_bytes);
                 while let Some((start, n_bytes)) = link.consumer.inspect(link.n_seen, header) {
                     link.n_seen += 1;
                     if !fabric.crosses_links(link.from, self.rank) {

@@ -7,14 +7,14 @@
 use foldwire::transport::{Rank, Tag};
 
 #[derive(Debug)]
-pub(crate) struct Links<T> {
+pub(crate) struct LinkIndex<T> {
     n_ranks: usize,
     /// For each tag in use, and each rank: position in `list` plus one; 0: no such link yet.
     index: Vec<Box<[u32]>>,
     list: Vec<T>,
 }
 
-impl<T> Links<T> {
+impl<T> LinkIndex<T> {
     pub(crate) const fn new(n_ranks: usize) -> Self {
         Self { n_ranks, index: Vec::new(), list: Vec::new() }
     }

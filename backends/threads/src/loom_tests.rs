@@ -86,19 +86,19 @@ fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> 
 
 /// What an executor knows of a task: whether it was woken.
 #[derive(Default)]
-struct Task {
+struct LoomTask {
     is_woken: Mutex<bool>,
     woken: Condvar,
 }
 
-impl Wake for Task {
+impl Wake for LoomTask {
     fn wake(self: Arc<Self>) {
         *lock(&self.is_woken) = true;
         self.woken.notify_one();
     }
 }
 
-impl Task {
+impl LoomTask {
     fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -118,7 +118,7 @@ impl Task {
 
 /// Runs `poll` on `endpoint` as a future does: looks, registers, looks again, sleeps.
 fn wait_as_task<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
-    let task = Task::new();
+    let task = LoomTask::new();
     loop {
         for is_registered in [false, true] {
             endpoint.progress().expect("progress cannot fail");

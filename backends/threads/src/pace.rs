@@ -22,12 +22,12 @@ use std::time::Duration;
 
 /// Speed and latency of every rank's link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Pace {
+pub(crate) struct LinkPace {
     seconds_per_byte: f64,
     latency: Duration,
 }
 
-impl Pace {
+impl LinkPace {
     /// A link of `bytes_per_second`, infinitely fast if `None`.
     pub(crate) fn new(bytes_per_second: Option<f64>, latency: Duration) -> Self {
         Self { seconds_per_byte: bytes_per_second.map_or(0.0, f64::recip), latency }
@@ -47,12 +47,12 @@ impl Pace {
 /// The sender's half.
 #[derive(Debug)]
 pub(crate) struct Departures {
-    pace: Pace,
+    pace: LinkPace,
     free_at: Duration,
 }
 
 impl Departures {
-    pub(crate) const fn new(pace: Pace) -> Self {
+    pub(crate) const fn new(pace: LinkPace) -> Self {
         Self { pace, free_at: Duration::ZERO }
     }
 
@@ -69,7 +69,7 @@ impl Departures {
 
 /// A frame that lies in a ring and has not arrived by the model.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Expected {
+struct ExpectedFrame {
     start: Duration,
     /// Tells frames of the same start apart, in the order in which they were seen.
     order: u64,
@@ -80,16 +80,16 @@ struct Expected {
 /// The receiver's half.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    pace: Pace,
+    pace: LinkPace,
     free_at: Duration,
-    expected: BinaryHeap<Reverse<Expected>>,
+    expected: BinaryHeap<Reverse<ExpectedFrame>>,
     n_expected: u64,
     /// Arrival times since the last [`announce`](Self::announce), ascending.
     unannounced: VecDeque<Duration>,
 }
 
 impl Arrivals {
-    pub(crate) const fn new(pace: Pace) -> Self {
+    pub(crate) const fn new(pace: LinkPace) -> Self {
         Self {
             pace,
             free_at: Duration::ZERO,
@@ -102,7 +102,7 @@ impl Arrivals {
     /// Notes that a frame which left at `start` was seen in a ring, behind all that were seen there
     /// before.
     pub(crate) fn expect(&mut self, link: usize, start: Duration, n_bytes: usize) {
-        self.expected.push(Reverse(Expected { start, order: self.n_expected, link, n_bytes }));
+        self.expected.push(Reverse(ExpectedFrame { start, order: self.n_expected, link, n_bytes }));
         self.n_expected += 1;
     }
 
@@ -121,7 +121,7 @@ impl Arrivals {
         }
     }
 
-    fn arrival(&self, frame: &Expected) -> Duration {
+    fn arrival(&self, frame: &ExpectedFrame) -> Duration {
         frame
             .start
             .saturating_add(self.pace.latency)
@@ -148,15 +148,15 @@ impl Arrivals {
 mod tests {
     use std::time::Duration;
 
-    use super::{Arrivals, Departures, Pace};
+    use super::{Arrivals, Departures, LinkPace};
 
     const fn us(n: u64) -> Duration {
         Duration::from_micros(n)
     }
 
     /// 1 byte per microsecond, 5 microseconds on the way.
-    fn pace() -> Pace {
-        Pace::new(Some(1e6), us(5))
+    fn pace() -> LinkPace {
+        LinkPace::new(Some(1e6), us(5))
     }
 
     fn admit(arrivals: &mut Arrivals, now: Duration) -> Vec<(usize, Duration)> {
@@ -217,11 +217,11 @@ mod tests {
     /// Without a rate only the latency counts; with an absurd one nothing overflows.
     #[test]
     fn extreme_rates() {
-        let mut arrivals = Arrivals::new(Pace::new(None, us(5)));
+        let mut arrivals = Arrivals::new(LinkPace::new(None, us(5)));
         arrivals.expect(0, us(1), usize::MAX);
         assert_eq!(admit(&mut arrivals, us(6)), [(0, us(6))]);
 
-        let mut departures = Departures::new(Pace::new(Some(1e-300), us(5)));
+        let mut departures = Departures::new(LinkPace::new(Some(1e-300), us(5)));
         departures.depart(us(1), 1);
         assert_eq!(departures.next_start(us(2)), Duration::MAX);
         departures.depart(Duration::MAX, 1);

@@ -29,29 +29,29 @@ pub(crate) const CACHED: usize = 4;
 const BATCH: usize = CACHED / 2;
 
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct FramePool {
     frame_bytes: usize,
-    stock: Mutex<Stock>,
+    state: Mutex<PoolState>,
     /// Whether somebody waits. A hint, read without the lock, that frames should come here at once.
     wanted: AtomicBool,
     parkers: Arc<[Parker]>,
 }
 
 #[derive(Debug)]
-struct Stock {
+struct PoolState {
     free: Vec<Frame>,
     n_allocated: usize,
     limit: usize,
     waiting: Vec<Rank>,
 }
 
-impl Pool {
+impl FramePool {
     /// A pool whose ranks, one for each of `parkers`, may hold `n_held` frames together.
     pub(crate) fn new(frame_bytes: usize, n_held: usize, parkers: Arc<[Parker]>) -> Arc<Self> {
         let limit = n_held.saturating_add(parkers.len() * CACHED);
-        let stock = Stock { free: Vec::new(), n_allocated: 0, limit, waiting: Vec::new() };
+        let state = PoolState { free: Vec::new(), n_allocated: 0, limit, waiting: Vec::new() };
         let wanted = AtomicBool::new(false);
-        Arc::new(Self { frame_bytes, stock: Mutex::new(stock), wanted, parkers })
+        Arc::new(Self { frame_bytes, state: Mutex::new(state), wanted, parkers })
     }
 
     pub(crate) fn frame_bytes(&self) -> usize {
@@ -68,21 +68,21 @@ impl Pool {
         if let Some(frame) = cache.pop() {
             return Poll::Ready(Ok(frame));
         }
-        let mut stock = lock(&self.stock);
-        let n_left = stock.free.len().saturating_sub(BATCH);
-        cache.extend(stock.free.drain(n_left..));
+        let mut state = lock(&self.state);
+        let n_left = state.free.len().saturating_sub(BATCH);
+        cache.extend(state.free.drain(n_left..));
         if let Some(frame) = cache.pop() {
             return Poll::Ready(Ok(frame));
         }
-        if stock.n_allocated >= stock.limit {
-            if !stock.waiting.contains(&rank) {
-                stock.waiting.push(rank);
+        if state.n_allocated >= state.limit {
+            if !state.waiting.contains(&rank) {
+                state.waiting.push(rank);
             }
             self.wanted.store(true, Ordering::Relaxed);
             return Poll::Pending;
         }
-        stock.n_allocated += 1;
-        drop(stock);
+        state.n_allocated += 1;
+        drop(state);
         let frame = Frame::allocate(self.frame_bytes, Arc::downgrade(self));
         if frame.is_err() {
             self.forget_one();
@@ -106,27 +106,27 @@ impl Pool {
 
     /// Puts `frames` into the pool and wakes whoever waits for one.
     pub(crate) fn give_all(&self, frames: impl Iterator<Item = Frame>) {
-        self.change(|stock| stock.free.extend(frames));
+        self.change(|state| state.free.extend(frames));
     }
 
     /// Allows `n_frames` more; called when a link is made that can hold them.
     pub(crate) fn raise_limit(&self, n_frames: usize) {
-        self.change(|stock| stock.limit = stock.limit.saturating_add(n_frames));
+        self.change(|state| state.limit = state.limit.saturating_add(n_frames));
     }
 
     /// Counts a frame that is being dropped instead of recycled.
     pub(crate) fn forget_one(&self) {
-        self.change(|stock| stock.n_allocated -= 1);
+        self.change(|state| state.n_allocated -= 1);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Stock)) {
-        let mut stock = lock(&self.stock);
-        change(&mut stock);
-        let waiting = mem::take(&mut stock.waiting);
+    fn change(&self, change: impl FnOnce(&mut PoolState)) {
+        let mut state = lock(&self.state);
+        change(&mut state);
+        let waiting = mem::take(&mut state.waiting);
         if !waiting.is_empty() {
             self.wanted.store(false, Ordering::Relaxed);
         }
-        drop(stock);
+        drop(state);
         for rank in waiting {
             self.parkers[rank.index()].notify();
         }
@@ -140,19 +140,19 @@ mod tests {
 
     use foldwire::transport::{FRAME_ALIGN, Rank};
 
-    use super::{CACHED, Pool};
+    use super::{CACHED, FramePool};
     use crate::Error;
     use crate::frame::Frame;
     use crate::parker::Parker;
 
     const RANK: Rank = Rank(0);
 
-    fn pool(n_held: usize) -> (Arc<Pool>, Arc<[Parker]>) {
+    fn pool(n_held: usize) -> (Arc<FramePool>, Arc<[Parker]>) {
         let parkers: Arc<[Parker]> = Arc::new([Parker::default()]);
-        (Pool::new(1024, n_held, Arc::clone(&parkers)), parkers)
+        (FramePool::new(1024, n_held, Arc::clone(&parkers)), parkers)
     }
 
-    fn take(pool: &Arc<Pool>) -> Option<Frame> {
+    fn take(pool: &Arc<FramePool>) -> Option<Frame> {
         match pool.poll_take(&mut Vec::new(), RANK) {
             Poll::Ready(frame) => Some(frame.unwrap()),
             Poll::Pending => None,
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn frames_beyond_memory_are_refused() {
         for need in [usize::MAX, usize::MAX - FRAME_ALIGN, isize::MAX as usize] {
-            let pool = Pool::new(need, 1, Arc::new([Parker::default()]));
+            let pool = FramePool::new(need, 1, Arc::new([Parker::default()]));
             for _ in 0..3 * CACHED {
                 let refused = pool.poll_take(&mut Vec::new(), RANK);
                 assert!(

@@ -25,7 +25,7 @@ const ONE: usize = 2;
 /// Bit 0 of `head`: the producer waits for room.
 const WANTED: usize = 1;
 
-struct Ring<T> {
+struct RingBuffer<T> {
     head: Padded<AtomicUsize>,
     tail: Padded<AtomicUsize>,
     /// A power of two, so that counters may wrap around.
@@ -36,17 +36,17 @@ struct Ring<T> {
 // while it lies inside; it changes hands through a release store and an acquire load of a counter.
 // So no two threads access a slot at once, and items only move between threads, which `T: Send`
 // allows.
-unsafe impl<T: Send> Sync for Ring<T> {}
+unsafe impl<T: Send> Sync for RingBuffer<T> {}
 // SAFETY: the ring owns its items and nothing tied to a thread.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for RingBuffer<T> {}
 
-impl<T> Ring<T> {
+impl<T> RingBuffer<T> {
     fn slot(&self, counter: usize) -> &UnsafeCell<MaybeUninit<T>> {
         &self.slots[(counter / ONE) & (self.slots.len() - 1)]
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed) & !WANTED;
@@ -65,7 +65,7 @@ impl<T> Drop for Ring<T> {
 /// If `depth` is 0 or beyond a quarter of the address space.
 pub(crate) fn ring<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     assert!(depth > 0 && depth <= usize::MAX / 4, "a link must hold at least one frame");
-    let ring = Arc::new(Ring {
+    let ring = Arc::new(RingBuffer {
         head: Padded(AtomicUsize::new(0)),
         tail: Padded(AtomicUsize::new(0)),
         slots: (0..depth.next_power_of_two())
@@ -78,7 +78,7 @@ pub(crate) fn ring<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
 
 /// The sending end of a ring.
 pub(crate) struct Producer<T> {
-    ring: Arc<Ring<T>>,
+    ring: Arc<RingBuffer<T>>,
     tail: usize,
     head_seen: usize,
     /// `tail - head` when the ring is full.
@@ -142,7 +142,7 @@ impl<T> Producer<T> {
 
 /// The receiving end of a ring. Dropping it drops what has not been taken.
 pub(crate) struct Consumer<T> {
-    ring: Arc<Ring<T>>,
+    ring: Arc<RingBuffer<T>>,
     head: usize,
     tail_seen: usize,
 }

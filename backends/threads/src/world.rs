@@ -13,8 +13,8 @@ use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYT
 use foldwire::{Communicator, Config};
 
 use crate::Endpoint;
-use crate::fabric::Fabric;
-use crate::pace::Pace;
+use crate::fabric::ThreadFabric;
+use crate::pace::LinkPace;
 
 /// A group of ranks that are threads of this process.
 ///
@@ -212,7 +212,7 @@ impl World {
         let given: Vec<I> = inputs.into_iter().collect();
         let n_ranks = self.n_ranks.get();
         assert!(given.len() == n_ranks, "{} inputs for {n_ranks} ranks", given.len());
-        let inputs = Slots::new(n_ranks);
+        let inputs = RankSlots::new(n_ranks);
         for (rank, input) in given.into_iter().enumerate() {
             inputs.put(Rank::new(rank), input);
         }
@@ -245,11 +245,11 @@ impl World {
         self.into_endpoints_and_fabric().0
     }
 
-    fn into_endpoints_and_fabric(self) -> (Vec<Endpoint>, Arc<Fabric>) {
+    fn into_endpoints_and_fabric(self) -> (Vec<Endpoint>, Arc<ThreadFabric>) {
         let is_paced = self.bytes_per_second.is_some() || !self.latency.is_zero();
-        let pace = is_paced.then(|| Pace::new(self.bytes_per_second, self.latency));
+        let pace = is_paced.then(|| LinkPace::new(self.bytes_per_second, self.latency));
         let (n, depth) = (self.n_ranks.get(), self.link_depth);
-        let fabric = Fabric::new(n, self.frame_bytes, self.n_held, depth, pace);
+        let fabric = ThreadFabric::new(n, self.frame_bytes, self.n_held, depth, pace);
         let fabric = Arc::new(fabric.with_nodes(self.ranks_per_node));
         let endpoints =
             (0..n).map(|rank| Endpoint::new(Rank::new(rank), Arc::clone(&fabric))).collect();
@@ -263,7 +263,7 @@ impl World {
     /// If a rank panics: with the payload of the rank that panicked first, once every rank has
     /// ended. The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
     pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        let results = Slots::new(self.n_ranks.get());
+        let results = RankSlots::new(self.n_ranks.get());
         self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint))).raise();
         results.all().collect()
     }
@@ -274,20 +274,20 @@ impl World {
         self,
         body: impl Fn(Endpoint) -> R + Sync,
     ) -> Vec<thread::Result<R>> {
-        let results = Slots::new(self.n_ranks.get());
-        let ends = self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint)));
-        let mut outcomes = Vec::with_capacity(ends.ends.len());
-        for (rank, end) in ends.ends.into_iter().enumerate() {
-            outcomes.push(end.map(|()| results.take(Rank::new(rank))));
+        let results = RankSlots::new(self.n_ranks.get());
+        let threads = self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint)));
+        let mut outcomes = Vec::with_capacity(threads.results.len());
+        for (rank, joined) in threads.results.into_iter().enumerate() {
+            outcomes.push(joined.map(|()| results.take(Rank::new(rank))));
         }
         outcomes
     }
 
     /// Calls `body` on every rank. It is not generic, as programs run many bodies and threads are
     /// much to compile.
-    fn on_threads(self, body: &(dyn Fn(Endpoint) + Sync)) -> Ends {
+    fn on_threads(self, body: &(dyn Fn(Endpoint) + Sync)) -> ThreadResults {
         let (endpoints, fabric) = self.into_endpoints_and_fabric();
-        let ends = thread::scope(|scope| {
+        let results = thread::scope(|scope| {
             let spawn = |(rank, endpoint)| {
                 thread::Builder::new()
                     .name(format!("rank {rank}"))
@@ -297,14 +297,14 @@ impl World {
             let threads: Vec<_> = endpoints.into_iter().enumerate().map(spawn).collect();
             threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
-        Ends { ends, first_panic: fabric.first_panic() }
+        ThreadResults { results, first_panic: fabric.first_panic() }
     }
 }
 
 /// A value for each rank, put in and taken out by any thread.
-struct Slots<V>(Vec<Mutex<Option<V>>>);
+struct RankSlots<V>(Vec<Mutex<Option<V>>>);
 
-impl<V> Slots<V> {
+impl<V> RankSlots<V> {
     fn new(n_ranks: usize) -> Self {
         Self((0..n_ranks).map(|_| Mutex::new(None)).collect())
     }
@@ -330,17 +330,17 @@ impl<V> Slots<V> {
 }
 
 /// How each rank's thread ended.
-struct Ends {
-    ends: Vec<thread::Result<()>>,
+struct ThreadResults {
+    results: Vec<thread::Result<()>>,
     first_panic: Option<Rank>,
 }
 
-impl Ends {
+impl ThreadResults {
     /// Goes on with the panic of the rank that panicked first.
     fn raise(self) {
         let mut payload = None;
-        for (rank, end) in self.ends.into_iter().enumerate() {
-            match end {
+        for (rank, result) in self.results.into_iter().enumerate() {
+            match result {
                 Err(panic) if payload.is_none() || self.first_panic == Some(Rank::new(rank)) => {
                     payload = Some(panic);
                 }

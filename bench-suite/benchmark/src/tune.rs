@@ -109,7 +109,8 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         let message_s = (call_s - bytes_s).max(exact_s);
         speeds = speeds.with(codec, rate).with_message(codec, message_s);
         let [encode, decode, fold, combine] = {
-            let foldwire_sim::cost::Speeds { encode, decode, fold, combine, .. } = costs.speeds;
+            let foldwire_sim::cost::PrimitiveSpeeds { encode, decode, fold, combine, .. } =
+                costs.speeds;
             [encode, decode, fold, combine].map(|speed| speed / 1e9)
         };
         let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };

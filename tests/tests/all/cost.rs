@@ -17,7 +17,7 @@ use foldwire::schedule::ProgramSpec;
 use foldwire::{
     Bound, Collective, Communicator, Float, Plan, Quantum, Rank, Report, Scope, select,
 };
-use foldwire_sim::cost::{self, Cluster, Costs};
+use foldwire_sim::cost::{self, ClusterModel, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Backend, Case, Threads, pairwise, with_type};
 
@@ -47,16 +47,16 @@ fn run<T: Float>(case: &Case) -> Vec<Report> {
     })
 }
 
-fn model(case: &Case) -> cost::Case {
+fn model(case: &Case) -> cost::ModelCall {
     let op = case.op.op::<f32>();
     let code = if case.collective.reduces() { Op::code(&op) } else { foldwire::op::OpCode::None };
-    cost::Case {
+    cost::ModelCall {
         op: code,
         root: Rank::new(case.root),
         in_place: case.in_place,
         frame_bytes: FRAME_BYTES,
         lanes: LANES,
-        ..cost::Case::new(
+        ..cost::ModelCall::new(
             case.collective,
             case.plan().for_values(case.dtype),
             case.size,
@@ -165,7 +165,7 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
 }
 
 fn compare_bytes<T: Float>(case: &Case) {
-    let prediction = cost::predict::<T>(&model(case), &Cluster::default(), &Costs::raw::<T>());
+    let prediction = cost::predict::<T>(&model(case), &ClusterModel::default(), &Costs::raw::<T>());
     let prediction = prediction.expect("a prediction");
     let reports =
         THREADS.run(case.size, |mut comm| case.run_rank::<T, _>(&mut comm).expect("the call").1);
@@ -188,9 +188,9 @@ fn raw_messages_and_bytes_are_those_of_the_engine() {
 fn messages_are_those_of_the_engine_where_it_chooses_the_schedule() {
     for (size, count) in [(3, 1000), (8, 200_003), (4, 1 << 20)] {
         let plan = Plan::foldwire(Bound::Relative(1e-3));
-        let case = cost::Case::new(Collective::AllReduce, plan, size, count);
+        let case = cost::ModelCall::new(Collective::AllReduce, plan, size, count);
         let prediction =
-            cost::predict::<f32>(&case, &Cluster::default(), &Costs::raw::<f32>()).unwrap();
+            cost::predict::<f32>(&case, &ClusterModel::default(), &Costs::raw::<f32>()).unwrap();
         let reports = Threads::default().run(size, |mut comm| {
             let mut x: Vec<f32> = foldwire_tests::data::smooth(comm.rank().index(), count);
             comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")

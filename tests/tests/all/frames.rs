@@ -8,7 +8,7 @@ use foldwire::pipeline;
 use foldwire::schedule::Ring;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
-use foldwire_sim::{End, Net, Run, World};
+use foldwire_sim::{End, FinishedRun, Net, World};
 use foldwire_tests::case::{CODECS, ROUTES};
 use foldwire_tests::tamper::{Harm, tamper};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
@@ -61,7 +61,7 @@ fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<O
     has_struck.load(Ordering::Relaxed).then(|| errors(run))
 }
 
-fn errors(run: Run<Result<(), Error>>) -> Vec<Option<Error>> {
+fn errors(run: FinishedRun<Result<(), Error>>) -> Vec<Option<Error>> {
     let ends = run.ends.into_iter().map(|end| match end {
         End::Returned(result) => result.err(),
         other => panic!("{other:?}"),

@@ -10,7 +10,7 @@ use foldwire::schedule::{Binomial, Chain, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
     Bound, Call, Collective, Communicator, Error, Op, Plan, Rank, Report, Sampling, Scope,
 };
-use foldwire_sim::{End, Endpoint, Fault, Foreign, Harm, Net, Run, World};
+use foldwire_sim::{End, Endpoint, Fault, FinishedRun, Foreign, Harm, Net, World};
 use foldwire_tests::case::{Choice, ROUTES, needs_all};
 use foldwire_tests::{Case, Operation, with_type};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
 
 type Outcome = Result<(Vec<f32>, Report), Error>;
 
-fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> Run<Outcome> {
+fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> FinishedRun<Outcome> {
     let net = Net { frame_bytes: 1024, ..Net::default() };
     World::new(size, 1).net(net).faults(faults.iter().copied()).run(|endpoint| {
         let mut comm = comm(endpoint);
@@ -215,7 +215,11 @@ fn an_intact_frame_on_a_wrong_link_is_not_taken_for_the_one_awaited() {
 }
 
 /// What the ranks of a group find if each makes its own call, and then one that all make.
-fn run_calls(case_of: impl Fn(usize) -> Case, size: usize, seed: u64) -> Run<Result<(), Error>> {
+fn run_calls(
+    case_of: impl Fn(usize) -> Case,
+    size: usize,
+    seed: u64,
+) -> FinishedRun<Result<(), Error>> {
     // Ranks that wait look every millisecond.
     let net = Net { frame_bytes: 1024, jump: Duration::from_millis(1), ..Net::default() };
     World::new(size, seed).net(net).run(|endpoint| {

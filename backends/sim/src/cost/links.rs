@@ -11,9 +11,9 @@ use foldwire::primitive::SlotContent;
 
 /// Mixes the one word of a key; neighbours must not fall together.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(super) struct KeyHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -32,53 +32,53 @@ impl Hasher for Mix {
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct LinkState {
     /// Frames sent and not taken.
     n_under_way: u32,
     /// Oldest and newest frame that has arrived and was not taken.
     oldest: u32,
     newest: u32,
     /// Frames whose receiver was asked, and that have not left.
-    n_asking: u32,
+    n_requesting: u32,
     sender_waits: bool,
 }
 
 #[derive(Debug)]
-struct Arrived {
+struct ArrivedFrame {
     content: SlotContent,
     next: u32,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    links: HashMap<u64, Link, BuildHasherDefault<Mix>>,
-    arrived: Vec<Arrived>,
+pub(super) struct LinkTable {
+    links: HashMap<u64, LinkState, BuildHasherDefault<KeyHasher>>,
+    arrived: Vec<ArrivedFrame>,
     free: Vec<u32>,
 }
 
 /// A stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct LinkKey {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) lane: u32,
 }
 
-impl Key {
+impl LinkKey {
     /// One word; there are at most 8 lanes, and less than 2³⁰ ranks.
     const fn word(self) -> u64 {
         (self.from as u64) << 33 | (self.to as u64) << 3 | self.lane as u64
     }
 }
 
-impl Links {
+impl LinkTable {
     /// Takes a credit of `depth`, or notes that the sender waits for one.
-    pub(super) fn reserve(&mut self, key: Key, depth: u32) -> bool {
-        let link = self.links.entry(key.word()).or_insert(Link {
+    pub(super) fn reserve(&mut self, key: LinkKey, depth: u32) -> bool {
+        let link = self.links.entry(key.word()).or_insert(LinkState {
             n_under_way: 0,
             oldest: NONE,
             newest: NONE,
-            n_asking: 0,
+            n_requesting: 0,
             sender_waits: false,
         });
         let has_credit = link.n_under_way < depth;
@@ -89,23 +89,23 @@ impl Links {
 
     /// Whether a frame is to ask its receiver before it leaves: one that `must`, and what comes
     /// after one, so that nothing is overtaken.
-    pub(super) fn asks(&mut self, key: Key, must: bool) -> bool {
+    pub(super) fn needs_request(&mut self, key: LinkKey, must: bool) -> bool {
         let Some(link) = self.links.get_mut(&key.word()) else { return must };
-        let asks = must || link.n_asking > 0;
-        link.n_asking += u32::from(asks);
-        asks
+        let requests = must || link.n_requesting > 0;
+        link.n_requesting += u32::from(requests);
+        requests
     }
 
     /// A frame that has asked leaves.
-    pub(super) fn leaves(&mut self, key: Key) {
+    pub(super) fn grant(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(&key.word()) {
-            link.n_asking -= 1;
+            link.n_requesting -= 1;
         }
     }
 
     /// A frame has arrived.
-    pub(super) fn arrive(&mut self, key: Key, content: SlotContent) {
-        let arrived = Arrived { content, next: NONE };
+    pub(super) fn arrive(&mut self, key: LinkKey, content: SlotContent) {
+        let arrived = ArrivedFrame { content, next: NONE };
         let at = if let Some(at) = self.free.pop() {
             self.arrived[at as usize] = arrived;
             at
@@ -124,10 +124,10 @@ impl Links {
 
     /// Takes the oldest frame that has arrived, and whether its sender waits for the
     /// credit.
-    pub(super) fn take(&mut self, key: Key) -> Option<(SlotContent, bool)> {
+    pub(super) fn take(&mut self, key: LinkKey) -> Option<(SlotContent, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;
-        let &Arrived { content, next } = self.arrived.get(at as usize)?;
+        let &ArrivedFrame { content, next } = self.arrived.get(at as usize)?;
         link.oldest = next;
         link.n_under_way -= 1;
         let sender_waits = std::mem::take(&mut link.sender_waits);
@@ -146,8 +146,9 @@ mod tests {
 
     #[test]
     fn frames_come_in_order_and_credit_comes_back() {
-        let mut links = Links::default();
-        let (key, other) = (Key { from: 1, to: 2, lane: 0 }, Key { from: 2, to: 1, lane: 0 });
+        let mut links = LinkTable::default();
+        let (key, other) =
+            (LinkKey { from: 1, to: 2, lane: 0 }, LinkKey { from: 2, to: 1, lane: 0 });
         assert!(links.reserve(key, 2) && links.reserve(key, 2) && !links.reserve(key, 2));
         assert_eq!(links.take(key), None);
         let content = |operands| SlotContent::new(CodecId::Raw, operands, 1);
@@ -166,12 +167,15 @@ mod tests {
 
     #[test]
     fn what_is_short_asks_behind_what_is_long() {
-        let mut links = Links::default();
-        let key = Key { from: 0, to: 1, lane: 2 };
+        let mut links = LinkTable::default();
+        let key = LinkKey { from: 0, to: 1, lane: 2 };
         assert!((0..4).all(|_| links.reserve(key, 4)));
-        assert_eq!([false, true, false].map(|must| links.asks(key, must)), [false, true, true]);
-        links.leaves(key);
-        links.leaves(key);
-        assert!(!links.asks(key, false));
+        assert_eq!(
+            [false, true, false].map(|must| links.needs_request(key, must)),
+            [false, true, true]
+        );
+        links.grant(key);
+        links.grant(key);
+        assert!(!links.needs_request(key, false));
     }
 }

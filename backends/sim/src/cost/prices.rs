@@ -1,11 +1,11 @@
-//! What steps and messages cost, in picoseconds: [`Speeds`](super::Speeds),
-//! [`Network`](super::Network) and [`Host`](super::Host) as the events of [`run`](super::run) need
+//! What steps and messages cost, in picoseconds: [`PrimitiveSpeeds`](super::PrimitiveSpeeds),
+//! [`NetworkModel`](super::NetworkModel) and [`HostModel`](super::HostModel) as the events of [`run`](super::run) need
 //! them.
 
-use super::Cluster;
-use super::queue::Time;
-use super::run::Job;
-use super::work::Work;
+use super::ClusterModel;
+use super::queue::Picos;
+use super::run::PricedProgram;
+use super::work::PrimitiveCounts;
 
 /// Rates and latencies in picoseconds.
 pub(super) struct Prices {
@@ -13,14 +13,14 @@ pub(super) struct Prices {
     per_frame_byte: f64,
     per_checked_byte: f64,
     per_wire_byte: f64,
-    pub(super) latency: Time,
+    pub(super) latency: Picos,
     sending: Overhead,
     receiving: Overhead,
-    pub(super) waking: Time,
-    pub(super) slice: Time,
+    pub(super) waking: Picos,
+    pub(super) slice: Picos,
 }
 
-/// Picoseconds per value, in the order of [`Work`]'s fields.
+/// Picoseconds per value, in the order of [`PrimitiveCounts`]'s fields.
 type Rates = [f64; 9];
 
 /// What a message takes of a rank's core at one of its ends.
@@ -36,7 +36,7 @@ impl Overhead {
 }
 
 /// The messages of a step, in bytes of their frames.
-pub(super) struct Messages {
+pub(super) struct StepMessages {
     pub(super) received: Option<u32>,
     pub(super) sent: Option<u32>,
     /// Whether what is sent has a header of this rank's; a frame that is passed on keeps the one it
@@ -44,15 +44,15 @@ pub(super) struct Messages {
     pub(super) is_new: bool,
 }
 
-pub(super) fn picoseconds(seconds: f64) -> Time {
-    (seconds * 1e12).round() as Time
+pub(super) fn picoseconds(seconds: f64) -> Picos {
+    (seconds * 1e12).round() as Picos
 }
 
 impl Prices {
-    pub(super) fn new(job: &Job<'_>) -> Self {
-        let Cluster { network, host } = job.cluster;
-        let speeds = job.speeds;
-        let rate = |speed: f64| 1e12 * job.bytes_per_value as f64 / speed;
+    pub(super) fn new(program: &PricedProgram<'_>) -> Self {
+        let ClusterModel { network, host } = program.cluster;
+        let speeds = program.speeds;
+        let rate = |speed: f64| 1e12 * program.bytes_per_value as f64 / speed;
         let overhead = |message: f64, byte: f64| Overhead {
             per_message: message * 1e12,
             per_byte: byte * 1e12,
@@ -82,12 +82,17 @@ impl Prices {
     }
 
     /// How long a message of `n_bytes` occupies a link.
-    pub(super) fn crossing(&self, n_bytes: u32) -> Time {
-        (f64::from(n_bytes) * self.per_wire_byte).round() as Time
+    pub(super) fn crossing(&self, n_bytes: u32) -> Picos {
+        (f64::from(n_bytes) * self.per_wire_byte).round() as Picos
     }
 
     /// How long a step on `n_values` keeps its rank's core.
-    pub(super) fn of_step(&self, n_values: usize, work: &Work, messages: &Messages) -> Time {
+    pub(super) fn of_step(
+        &self,
+        n_values: usize,
+        work: &PrimitiveCounts,
+        messages: &StepMessages,
+    ) -> Picos {
         let mut time = n_values as f64 * self.of_value(work);
         if let Some(n_bytes) = messages.received {
             time += self.receiving.of(n_bytes) + f64::from(n_bytes) * self.per_checked_byte;
@@ -100,10 +105,10 @@ impl Prices {
             }
             time += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.copy_frame);
         }
-        time.round() as Time
+        time.round() as Picos
     }
 
-    fn of_value(&self, work: &Work) -> f64 {
+    fn of_value(&self, work: &PrimitiveCounts) -> f64 {
         let times = [
             work.encode,
             work.decode,

@@ -16,31 +16,31 @@
 use std::collections::VecDeque;
 
 /// Virtual time in picoseconds: 213 days fit.
-pub(super) type Time = u64;
+pub(super) type Picos = u64;
 
 const DIGIT_BITS: u32 = 6;
 const BASE: usize = 1 << DIGIT_BITS;
 const DIGITS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
 #[derive(Debug)]
-pub(super) struct Queue<E> {
-    now: Time,
+pub(super) struct EventQueue<E> {
+    now: Picos,
     /// Events of time `now`.
     front: VecDeque<E>,
     /// `DIGITS` rows of `BASE` buckets.
-    buckets: Vec<Vec<(Time, E)>>,
+    buckets: Vec<Vec<(Picos, E)>>,
     /// Bit v of row d: bucket v of that row is not empty.
     occupied: [u64; DIGITS],
 }
 
-impl<E: Copy> Queue<E> {
+impl<E: Copy> EventQueue<E> {
     pub(super) fn new() -> Self {
         let buckets = (0..DIGITS * BASE).map(|_| Vec::new()).collect();
         Self { now: 0, front: VecDeque::new(), buckets, occupied: [0; DIGITS] }
     }
 
     /// Schedules `event` at `time`, or now if that has passed.
-    pub(super) fn push(&mut self, time: Time, event: E) {
+    pub(super) fn push(&mut self, time: Picos, event: E) {
         debug_assert!(time >= self.now, "nothing happens in the past");
         if time <= self.now {
             self.front.push_back(event);
@@ -53,7 +53,7 @@ impl<E: Copy> Queue<E> {
     }
 
     /// The next event and its time.
-    pub(super) fn pop(&mut self) -> Option<(Time, E)> {
+    pub(super) fn pop(&mut self) -> Option<(Picos, E)> {
         if self.front.is_empty() {
             self.refill();
         }
@@ -86,9 +86,9 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
-        let mut queue = Queue::new();
+        let mut queue = EventQueue::new();
         // What a sorted list would do.
-        let mut expected: Vec<(Time, u64)> = Vec::new();
+        let mut expected: Vec<(Picos, u64)> = Vec::new();
         let (mut now, mut n) = (0, 0);
         for _ in 0..20_000 {
             if random(5) < 3 {
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_ends_of_time_are_ordered_too() {
-        let mut queue = Queue::new();
-        for time in [Time::MAX, 0, 1 << 63, Time::MAX - 1, 63, 64] {
+        let mut queue = EventQueue::new();
+        for time in [Picos::MAX, 0, 1 << 63, Picos::MAX - 1, 63, 64] {
             queue.push(time, time);
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(time, _)| time).collect();
-        assert_eq!(order, [0, 63, 64, 1 << 63, Time::MAX - 1, Time::MAX]);
+        assert_eq!(order, [0, 63, 64, 1 << 63, Picos::MAX - 1, Picos::MAX]);
     }
 }

@@ -22,15 +22,15 @@ use foldwire::primitive::{Rules, SlotContent};
 use foldwire::schedule::{ProgramSpec, Schedule, Step};
 use foldwire::transport::Rank;
 
-use super::links::{Key, Links};
-use super::prices::{Messages, Prices};
-use super::queue::{Queue, Time};
-use super::speeds::{Speeds, Table};
-use super::work::act;
-use super::{Cluster, CostError};
+use super::links::{LinkKey, LinkTable};
+use super::prices::{Prices, StepMessages};
+use super::queue::{EventQueue, Picos};
+use super::speeds::{PrimitiveSpeeds, WireSizeTable};
+use super::work::count_step;
+use super::{ClusterModel, CostError};
 
 /// One program, and what its steps cost.
-pub(super) struct Job<'a> {
+pub(super) struct PricedProgram<'a> {
     pub(super) schedule: &'static dyn Schedule,
     pub(super) call: ProgramSpec,
     pub(super) layout: Layout<'static>,
@@ -40,14 +40,14 @@ pub(super) struct Job<'a> {
     /// There is one buffer for input and result.
     pub(super) in_place: bool,
     pub(super) bytes_per_value: usize,
-    pub(super) speeds: &'a Speeds,
-    pub(super) wire: &'a Table,
+    pub(super) speeds: &'a PrimitiveSpeeds,
+    pub(super) wire: &'a WireSizeTable,
     /// For floats of a call whose codec is another.
-    pub(super) floats: &'a Table,
-    pub(super) cluster: &'a Cluster,
+    pub(super) floats: &'a WireSizeTable,
+    pub(super) cluster: &'a ClusterModel,
 }
 
-impl Job<'_> {
+impl PricedProgram<'_> {
     /// Bytes of the message of a step on `n_values`, header included.
     fn message(&self, step: &Step, round: usize, n_values: usize, content: SlotContent) -> u32 {
         let is_wire = content.codec == self.rules.codec();
@@ -69,44 +69,44 @@ impl Job<'_> {
 
 /// When a rank makes its call, and for how long it first computes on its own.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) at: Time,
-    pub(super) prelude: Time,
+pub(super) struct RankStart {
+    pub(super) at: Picos,
+    pub(super) prelude: Picos,
 }
 
 /// What came of a rank.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Account {
-    pub(super) finished: Time,
-    pub(super) computing: Time,
+pub(super) struct RankTotals {
+    pub(super) finished: Picos,
+    pub(super) computing: Picos,
     pub(super) wire_bytes: u64,
     pub(super) n_messages: u64,
 }
 
 /// A frame under way.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
-    key: Key,
+struct ModelFrame {
+    key: LinkKey,
     content: SlotContent,
     n_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum ModelEvent {
     Call { rank: u32 },
     Run { rank: u32 },
     Done { rank: u32 },
-    Ask { frame: Frame },
-    Answer { frame: Frame },
-    FirstByte { frame: Frame },
-    Arrive { key: Key, content: SlotContent },
+    Request { frame: ModelFrame },
+    Grant { frame: ModelFrame },
+    FirstByte { frame: ModelFrame },
+    Arrive { key: LinkKey, content: SlotContent },
     Credit { rank: u32 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
+enum RankStatus {
     /// Has not called yet, or has its result.
-    Away,
+    OutsideCall,
     /// Nothing to do until something arrives.
     Idle,
     /// Waits for a core.
@@ -116,7 +116,7 @@ enum Status {
 }
 
 #[derive(Debug)]
-struct Lane {
+struct ModelLane {
     round: usize,
     index: usize,
     /// The current step, and the values of its segments; `None` once all rounds are done.
@@ -130,120 +130,128 @@ struct Lane {
 }
 
 #[derive(Debug)]
-struct Member {
-    status: Status,
+struct ModelRank {
+    status: RankStatus,
     /// What it computes first when it gets a core: before its first step, or in waking up.
-    prelude: Time,
+    prelude: Picos,
     n_steps: usize,
     n_active: usize,
     /// The lane whose step is being computed.
     current: Option<usize>,
     /// The lane that is looked at next.
     next: usize,
-    has_core_since: Time,
-    egress_free: Time,
-    ingress_free: Time,
+    has_core_since: Picos,
+    egress_free: Picos,
+    ingress_free: Picos,
     /// Handshakes that wait until the rank looks at the network: it is computing, or has no core.
-    unseen: Vec<Handshake>,
-    account: Account,
+    handshakes: Vec<Handshake>,
+    totals: RankTotals,
 }
 
 /// What passes between the ends of a frame before it leaves.
 #[derive(Clone, Copy, Debug)]
 enum Handshake {
     /// Seen by the receiver.
-    Asked(Frame),
+    Request(ModelFrame),
     /// Seen by the sender.
-    Answered(Frame),
+    Grant(ModelFrame),
 }
 
 /// Cores of one node.
 #[derive(Debug)]
-struct Cores {
+struct NodeCores {
     n_free: usize,
     waiting: VecDeque<u32>,
 }
 
-pub(super) struct Run<'a> {
-    job: &'a Job<'a>,
+pub(super) struct Simulation<'a> {
+    program: &'a PricedProgram<'a>,
     prices: Prices,
-    queue: Queue<Event>,
-    lanes: Vec<Lane>,
-    members: Vec<Member>,
-    links: Links,
-    cores: Vec<Cores>,
-    n_left: usize,
+    queue: EventQueue<ModelEvent>,
+    lanes: Vec<ModelLane>,
+    ranks: Vec<ModelRank>,
+    links: LinkTable,
+    cores: Vec<NodeCores>,
+    n_unfinished: usize,
     n_events: u64,
 }
 
-impl<'a> Run<'a> {
-    /// A run that the ranks enter as `entries` say, in rank order.
-    pub(super) fn new(job: &'a Job<'a>, entries: &[Entry]) -> Self {
-        let (size, host) = (job.call.size, &job.cluster.host);
+impl<'a> Simulation<'a> {
+    /// A run that the ranks enter as `starts` say, in rank order.
+    pub(super) fn new(program: &'a PricedProgram<'a>, starts: &[RankStart]) -> Self {
+        let (size, host) = (program.call.size, &program.cluster.host);
         let n_nodes = size.div_ceil(host.ranks_per_node);
-        let cores = |_| Cores { n_free: host.cores, waiting: VecDeque::new() };
+        let cores = |_| NodeCores { n_free: host.cores, waiting: VecDeque::new() };
         let mut run = Self {
-            job,
-            prices: Prices::new(job),
-            queue: Queue::new(),
-            lanes: Vec::with_capacity(size * job.n_lanes),
-            members: Vec::with_capacity(size),
-            links: Links::default(),
+            program,
+            prices: Prices::new(program),
+            queue: EventQueue::new(),
+            lanes: Vec::with_capacity(size * program.n_lanes),
+            ranks: Vec::with_capacity(size),
+            links: LinkTable::default(),
             cores: (0..n_nodes).map(cores).collect(),
-            n_left: size,
+            n_unfinished: size,
             n_events: 0,
         };
-        for (rank, entry) in entries.iter().enumerate() {
-            run.members.push(Member {
-                status: Status::Away,
-                prelude: entry.prelude,
-                n_steps: job.schedule.n_steps(job.call, Rank::new(rank)),
-                n_active: job.n_lanes,
+        for (rank, start) in starts.iter().enumerate() {
+            run.ranks.push(ModelRank {
+                status: RankStatus::OutsideCall,
+                prelude: start.prelude,
+                n_steps: program.schedule.n_steps(program.call, Rank::new(rank)),
+                n_active: program.n_lanes,
                 current: None,
                 next: 0,
                 has_core_since: 0,
                 egress_free: 0,
                 ingress_free: 0,
-                unseen: Vec::new(),
-                account: Account::default(),
+                handshakes: Vec::new(),
+                totals: RankTotals::default(),
             });
-            for round in 0..job.n_lanes {
+            for round in 0..program.n_lanes {
                 let (index, n_values) = (0, 0);
                 let (step, incoming, held, outgoing) = (None, None, None, None);
-                run.lanes.push(Lane { round, index, step, n_values, incoming, held, outgoing });
-                run.look_up(rank, round);
+                run.lanes.push(ModelLane {
+                    round,
+                    index,
+                    step,
+                    n_values,
+                    incoming,
+                    held,
+                    outgoing,
+                });
+                run.load_step(rank, round);
             }
-            run.queue.push(entry.at, Event::Call { rank: rank as u32 });
+            run.queue.push(start.at, ModelEvent::Call { rank: rank as u32 });
         }
         run
     }
 
-    /// Runs until every rank has its result; the accounts in rank order, and the number of events.
+    /// Runs until every rank has its result; the totals in rank order, and the number of events.
     ///
     /// # Errors
     /// [`CostError::Stuck`] if that never happens.
-    pub(super) fn finish(mut self) -> Result<(Vec<Account>, u64), CostError> {
-        while self.n_left > 0 {
+    pub(super) fn run(mut self) -> Result<(Vec<RankTotals>, u64), CostError> {
+        while self.n_unfinished > 0 {
             let Some((now, event)) = self.queue.pop() else { return Err(self.stuck()) };
             self.n_events += 1;
             match event {
-                Event::Call { rank } => self.ask_for_core(rank as usize, now),
-                Event::Run { rank } => self.run(rank as usize, now),
-                Event::Done { rank } => self.done(rank as usize, now),
-                Event::Ask { frame } => {
-                    self.hear(frame.key.to as usize, Handshake::Asked(frame), now);
+                ModelEvent::Call { rank } => self.request_core(rank as usize, now),
+                ModelEvent::Run { rank } => self.run_rank(rank as usize, now),
+                ModelEvent::Done { rank } => self.done(rank as usize, now),
+                ModelEvent::Request { frame } => {
+                    self.receive_handshake(frame.key.to as usize, Handshake::Request(frame), now);
                 }
-                Event::Answer { frame } => {
-                    self.hear(frame.key.from as usize, Handshake::Answered(frame), now);
+                ModelEvent::Grant { frame } => {
+                    self.receive_handshake(frame.key.from as usize, Handshake::Grant(frame), now);
                 }
-                Event::FirstByte { frame: Frame { key, content, n_bytes } } => {
+                ModelEvent::FirstByte { frame: ModelFrame { key, content, n_bytes } } => {
                     let crossing = self.prices.crossing(n_bytes);
-                    let ingress = &mut self.members[key.to as usize].ingress_free;
+                    let ingress = &mut self.ranks[key.to as usize].ingress_free;
                     *ingress = now.max(*ingress) + crossing;
                     let at = *ingress;
-                    self.queue.push(at, Event::Arrive { key, content });
+                    self.queue.push(at, ModelEvent::Arrive { key, content });
                 }
-                Event::Arrive { key, content } => {
+                ModelEvent::Arrive { key, content } => {
                     self.links.arrive(key, content);
                     let lane = self.lane(key.to as usize, key.lane as usize);
                     let source = lane.step.and_then(|step| step.from);
@@ -251,151 +259,152 @@ impl<'a> Run<'a> {
                         self.notify(key.to as usize, now);
                     }
                 }
-                Event::Credit { rank } => self.notify(rank as usize, now),
+                ModelEvent::Credit { rank } => self.notify(rank as usize, now),
             }
         }
-        let accounts = self.members.iter().map(|member| member.account).collect();
-        Ok((accounts, self.n_events))
+        let totals = self.ranks.iter().map(|state| state.totals).collect();
+        Ok((totals, self.n_events))
     }
 
     fn stuck(&self) -> CostError {
-        let waits =
-            |rank: usize| (0..self.job.n_lanes).find(|&lane| self.lane(rank, lane).step.is_some());
-        let found = (0..self.members.len()).find_map(|rank| Some((rank, waits(rank)?)));
+        let waits = |rank: usize| {
+            (0..self.program.n_lanes).find(|&lane| self.lane(rank, lane).step.is_some())
+        };
+        let found = (0..self.ranks.len()).find_map(|rank| Some((rank, waits(rank)?)));
         let (rank, lane) = found.unwrap_or((0, 0));
         CostError::Stuck { rank: Rank::new(rank), step: self.lane(rank, lane).index }
     }
 
-    fn lane(&self, rank: usize, lane: usize) -> &Lane {
-        &self.lanes[rank * self.job.n_lanes + lane]
+    fn lane(&self, rank: usize, lane: usize) -> &ModelLane {
+        &self.lanes[rank * self.program.n_lanes + lane]
     }
 
-    fn lane_mut(&mut self, rank: usize, lane: usize) -> &mut Lane {
-        &mut self.lanes[rank * self.job.n_lanes + lane]
+    fn lane_mut(&mut self, rank: usize, lane: usize) -> &mut ModelLane {
+        &mut self.lanes[rank * self.program.n_lanes + lane]
     }
 
-    fn cores(&mut self, rank: usize) -> &mut Cores {
-        &mut self.cores[rank / self.job.cluster.host.ranks_per_node]
+    fn cores(&mut self, rank: usize) -> &mut NodeCores {
+        &mut self.cores[rank / self.program.cluster.host.ranks_per_node]
     }
 
     /// Finds the lane's step by its round and index.
-    fn look_up(&mut self, rank: usize, lane: usize) {
-        let job = self.job;
-        let n_steps = self.members[rank].n_steps;
+    fn load_step(&mut self, rank: usize, lane: usize) {
+        let program = self.program;
+        let n_steps = self.ranks[rank].n_steps;
         let lane = self.lane_mut(rank, lane);
-        if lane.round < job.layout.n_rounds() && lane.index < n_steps {
-            let step = job.schedule.step(job.call, Rank::new(rank), lane.index);
-            lane.n_values = job.layout.run(&step, lane.round).n_values();
+        if lane.round < program.layout.n_rounds() && lane.index < n_steps {
+            let step = program.schedule.step(program.call, Rank::new(rank), lane.index);
+            lane.n_values = program.layout.run(&step, lane.round).n_values();
             lane.step = Some(step);
         } else {
             lane.step = None;
-            self.members[rank].n_active -= 1;
+            self.ranks[rank].n_active -= 1;
         }
     }
 
     /// Something has come that the rank may wait for.
-    fn notify(&mut self, rank: usize, now: Time) {
-        if self.members[rank].status == Status::Idle {
-            self.members[rank].prelude = self.prices.waking;
-            self.ask_for_core(rank, now);
+    fn notify(&mut self, rank: usize, now: Picos) {
+        if self.ranks[rank].status == RankStatus::Idle {
+            self.ranks[rank].prelude = self.prices.waking;
+            self.request_core(rank, now);
         }
     }
 
-    fn ask_for_core(&mut self, rank: usize, now: Time) {
-        self.members[rank].status = Status::Waiting;
+    fn request_core(&mut self, rank: usize, now: Picos) {
+        self.ranks[rank].status = RankStatus::Waiting;
         let cores = self.cores(rank);
         if cores.n_free == 0 {
             cores.waiting.push_back(rank as u32);
         } else {
             cores.n_free -= 1;
-            self.run(rank, now);
+            self.run_rank(rank, now);
         }
     }
 
     /// Leaves the rank's core to the next that waits for one.
-    fn leave_core(&mut self, rank: usize, now: Time) {
+    fn leave_core(&mut self, rank: usize, now: Picos) {
         match self.cores(rank).waiting.pop_front() {
-            Some(next) => self.queue.push(now, Event::Run { rank: next }),
+            Some(next) => self.queue.push(now, ModelEvent::Run { rank: next }),
             None => self.cores(rank).n_free += 1,
         }
     }
 
     /// The rank has a core.
-    fn run(&mut self, rank: usize, now: Time) {
-        let member = &mut self.members[rank];
-        member.status = Status::Running;
-        member.has_core_since = now;
-        let prelude = std::mem::take(&mut member.prelude);
+    fn run_rank(&mut self, rank: usize, now: Picos) {
+        let state = &mut self.ranks[rank];
+        state.status = RankStatus::Running;
+        state.has_core_since = now;
+        let prelude = std::mem::take(&mut state.prelude);
         if prelude > 0 {
             self.compute(rank, prelude, now);
         } else {
-            self.pass(rank, now);
+            self.begin_next(rank, now);
         }
     }
 
-    fn compute(&mut self, rank: usize, duration: Time, now: Time) {
-        self.members[rank].account.computing += duration;
-        self.queue.push(now + duration, Event::Done { rank: rank as u32 });
+    fn compute(&mut self, rank: usize, duration: Picos, now: Picos) {
+        self.ranks[rank].totals.computing += duration;
+        self.queue.push(now + duration, ModelEvent::Done { rank: rank as u32 });
     }
 
     /// Begins the first step for which nothing is missing, looking at lanes in turn as the engine
     /// does.
-    fn pass(&mut self, rank: usize, now: Time) {
-        self.see(rank, now);
-        let n_lanes = self.job.n_lanes;
-        let first = self.members[rank].next;
+    fn begin_next(&mut self, rank: usize, now: Picos) {
+        self.handle_handshakes(rank, now);
+        let n_lanes = self.program.n_lanes;
+        let first = self.ranks[rank].next;
         for lane in (first..n_lanes).chain(0..first) {
-            if self.turn(rank, lane, now) {
-                self.members[rank].current = Some(lane);
-                self.members[rank].next = if lane + 1 == n_lanes { 0 } else { lane + 1 };
+            if self.try_begin(rank, lane, now) {
+                self.ranks[rank].current = Some(lane);
+                self.ranks[rank].next = if lane + 1 == n_lanes { 0 } else { lane + 1 };
                 return;
             }
         }
-        let member = &mut self.members[rank];
-        if member.n_active == 0 {
-            member.status = Status::Away;
-            member.account.finished = now;
-            self.n_left -= 1;
+        let state = &mut self.ranks[rank];
+        if state.n_active == 0 {
+            state.status = RankStatus::OutsideCall;
+            state.totals.finished = now;
+            self.n_unfinished -= 1;
         } else {
-            member.status = Status::Idle;
+            state.status = RankStatus::Idle;
         }
         self.leave_core(rank, now);
     }
 
     /// Begins the lane's step if nothing is missing for it: first the frame is taken, then credit.
-    fn turn(&mut self, rank: usize, lane: usize, now: Time) -> bool {
+    fn try_begin(&mut self, rank: usize, lane: usize, now: Picos) -> bool {
         let Some(step) = self.lane(rank, lane).step else { return false };
         if let (Some(from), None) = (step.from, self.lane(rank, lane).incoming) {
-            let key = Key { from: from.0, to: rank as u32, lane: lane as u32 };
+            let key = LinkKey { from: from.0, to: rank as u32, lane: lane as u32 };
             let Some((content, sender_waits)) = self.links.take(key) else { return false };
             self.lane_mut(rank, lane).incoming = Some(content);
             if sender_waits {
-                self.queue.push(now + self.prices.latency, Event::Credit { rank: from.0 });
+                self.queue.push(now + self.prices.latency, ModelEvent::Credit { rank: from.0 });
             }
         }
         if let Some(to) = step.to {
-            let key = Key { from: rank as u32, to: to.0, lane: lane as u32 };
-            if !self.links.reserve(key, self.job.cluster.network.link_depth) {
+            let key = LinkKey { from: rank as u32, to: to.0, lane: lane as u32 };
+            if !self.links.reserve(key, self.program.cluster.network.link_depth) {
                 return false;
             }
         }
-        let duration = self.begin(rank, lane, &step);
+        let duration = self.compute_step(rank, lane, &step);
         self.compute(rank, duration, now);
         true
     }
 
     /// Does what the step does with what the lane holds; how long that takes.
-    fn begin(&mut self, rank: usize, lane: usize, step: &Step) -> Time {
-        let (job, rules, in_place) = (self.job, self.job.rules, self.job.in_place);
+    fn compute_step(&mut self, rank: usize, lane: usize, step: &Step) -> Picos {
+        let (program, rules, in_place) = (self.program, self.program.rules, self.program.in_place);
         let state = self.lane_mut(rank, lane);
         let round = state.round;
         let (n_values, incoming) = (state.n_values, state.incoming.take());
-        let place = (job.call, Rank::new(rank));
-        let (work, sent) = act(rules, in_place, place, step, &mut state.held, incoming);
-        let frame = |content| job.message(step, round, n_values, content);
+        let place = (program.call, Rank::new(rank));
+        let (work, sent) = count_step(rules, in_place, place, step, &mut state.held, incoming);
+        let frame = |content| program.message(step, round, n_values, content);
         let outgoing = sent.map(|content| (content, frame(content)));
         state.outgoing = outgoing;
-        let messages = Messages {
+        let messages = StepMessages {
             received: incoming.map(frame),
             sent: outgoing.map(|(_, n_bytes)| n_bytes),
             is_new: sent.is_some_and(|content| !content.as_received),
@@ -404,24 +413,24 @@ impl<'a> Run<'a> {
     }
 
     /// What the rank computed is done.
-    fn done(&mut self, rank: usize, now: Time) {
-        if let Some(lane) = self.members[rank].current.take() {
+    fn done(&mut self, rank: usize, now: Picos) {
+        if let Some(lane) = self.ranks[rank].current.take() {
             self.complete(rank, lane, now);
         }
-        let used = now - self.members[rank].has_core_since;
+        let used = now - self.ranks[rank].has_core_since;
         if used >= self.prices.slice && !self.cores(rank).waiting.is_empty() {
-            self.members[rank].status = Status::Waiting;
+            self.ranks[rank].status = RankStatus::Waiting;
             self.cores(rank).waiting.push_back(rank as u32);
             self.leave_core(rank, now);
         } else {
-            self.pass(rank, now);
+            self.begin_next(rank, now);
         }
     }
 
     /// Sends what the lane's step has to send, and moves on.
-    fn complete(&mut self, rank: usize, lane: usize, now: Time) {
-        let n_steps = self.members[rank].n_steps;
-        let n_lanes = self.job.n_lanes;
+    fn complete(&mut self, rank: usize, lane: usize, now: Picos) {
+        let n_steps = self.ranks[rank].n_steps;
+        let n_lanes = self.program.n_lanes;
         let state = self.lane_mut(rank, lane);
         let (step, frame) = (state.step, state.outgoing);
         state.index += 1;
@@ -432,62 +441,62 @@ impl<'a> Run<'a> {
         if let Some(to) = step.and_then(|step| step.to)
             && let Some((content, n_bytes)) = frame
         {
-            let key = Key { from: rank as u32, to: to.0, lane: lane as u32 };
-            self.send(Frame { key, content, n_bytes }, now);
+            let key = LinkKey { from: rank as u32, to: to.0, lane: lane as u32 };
+            self.send(ModelFrame { key, content, n_bytes }, now);
         }
-        self.look_up(rank, lane);
+        self.load_step(rank, lane);
     }
 
-    fn send(&mut self, frame: Frame, now: Time) {
-        let Frame { key, n_bytes, .. } = frame;
-        let member = &mut self.members[key.from as usize];
-        member.account.wire_bytes += u64::from(n_bytes);
-        member.account.n_messages += 1;
-        let eager = self.job.cluster.network.eager;
-        if eager.is_some_and(|eager| self.links.asks(key, n_bytes > eager)) {
+    fn send(&mut self, frame: ModelFrame, now: Picos) {
+        let ModelFrame { key, n_bytes, .. } = frame;
+        let state = &mut self.ranks[key.from as usize];
+        state.totals.wire_bytes += u64::from(n_bytes);
+        state.totals.n_messages += 1;
+        let eager = self.program.cluster.network.eager;
+        if eager.is_some_and(|eager| self.links.needs_request(key, n_bytes > eager)) {
             // The question is short, and queues behind what was sent before.
-            let there = now.max(member.egress_free) + self.prices.latency;
-            self.queue.push(there, Event::Ask { frame });
+            let there = now.max(state.egress_free) + self.prices.latency;
+            self.queue.push(there, ModelEvent::Request { frame });
         } else {
             self.transmit(frame, now);
         }
     }
 
     /// Puts a frame on its sender's link; inside a node it crosses none.
-    fn transmit(&mut self, frame: Frame, now: Time) {
-        let Frame { key, content, n_bytes } = frame;
-        let is_near = self.job.is_near(key.from, key.to);
+    fn transmit(&mut self, frame: ModelFrame, now: Picos) {
+        let ModelFrame { key, content, n_bytes } = frame;
+        let is_near = self.program.is_near(key.from, key.to);
         let crossing = if is_near { 0 } else { self.prices.crossing(n_bytes) };
-        let member = &mut self.members[key.from as usize];
-        let start = now.max(member.egress_free);
-        member.egress_free = start + crossing;
+        let state = &mut self.ranks[key.from as usize];
+        let start = now.max(state.egress_free);
+        state.egress_free = start + crossing;
         let there = start + self.prices.latency;
         if crossing == 0 {
-            self.queue.push(there, Event::Arrive { key, content });
+            self.queue.push(there, ModelEvent::Arrive { key, content });
         } else {
-            self.queue.push(there, Event::FirstByte { frame });
+            self.queue.push(there, ModelEvent::FirstByte { frame });
         }
     }
 
     /// A handshake has come. A rank sees it when it is not in a call, at once if it is idle, else
     /// after its current step.
-    fn hear(&mut self, rank: usize, handshake: Handshake, now: Time) {
-        self.members[rank].unseen.push(handshake);
-        match self.members[rank].status {
-            Status::Away => self.see(rank, now),
+    fn receive_handshake(&mut self, rank: usize, handshake: Handshake, now: Picos) {
+        self.ranks[rank].handshakes.push(handshake);
+        match self.ranks[rank].status {
+            RankStatus::OutsideCall => self.handle_handshakes(rank, now),
             _ => self.notify(rank, now),
         }
     }
 
     /// Answers who has asked, and sends what was answered.
-    fn see(&mut self, rank: usize, now: Time) {
-        for handshake in std::mem::take(&mut self.members[rank].unseen) {
+    fn handle_handshakes(&mut self, rank: usize, now: Picos) {
+        for handshake in std::mem::take(&mut self.ranks[rank].handshakes) {
             match handshake {
-                Handshake::Asked(frame) => {
-                    self.queue.push(now + self.prices.latency, Event::Answer { frame });
+                Handshake::Request(frame) => {
+                    self.queue.push(now + self.prices.latency, ModelEvent::Grant { frame });
                 }
-                Handshake::Answered(frame) => {
-                    self.links.leaves(frame.key);
+                Handshake::Grant(frame) => {
+                    self.links.grant(frame.key);
                     self.transmit(frame, now);
                 }
             }

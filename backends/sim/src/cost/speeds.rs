@@ -9,7 +9,7 @@ use foldwire::frame::HEADER_BYTES;
 
 /// Speeds in bytes of uncompressed values per second. `f64::INFINITY` takes no time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speeds {
+pub struct PrimitiveSpeeds {
     /// Values → frame.
     pub encode: f64,
     /// Frame → values.
@@ -32,7 +32,7 @@ pub struct Speeds {
     pub checksum: f64,
 }
 
-impl Speeds {
+impl PrimitiveSpeeds {
     /// Everything takes no time: what remains is the network.
     pub const FREE: Self = Self::uniform(f64::INFINITY);
 
@@ -108,13 +108,13 @@ fn in_turn(speeds: &[f64]) -> f64 {
 /// between them, because each doubling of operands makes residuals wider by about as many bits;
 /// before the first and after the last it is constant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wire {
+pub struct WireSizes {
     fixed: f64,
     /// (k, w), ascending in k, at least one.
     widths: Vec<(u32, f64)>,
 }
 
-impl Wire {
+impl WireSizes {
     /// Values of `bytes_per_value` each, as they are: the raw codec.
     #[must_use]
     pub fn exact(bytes_per_value: usize) -> Self {
@@ -160,20 +160,20 @@ impl Wire {
     }
 
     /// The widths of sums of 0…`most` operands, to look up.
-    pub(super) fn table(&self, most: usize) -> Table {
+    pub(super) fn table(&self, most: usize) -> WireSizeTable {
         let widths = (0..=most).map(|k| self.width((k as u32).max(1))).collect();
-        Table { fixed: self.fixed, widths }
+        WireSizeTable { fixed: self.fixed, widths }
     }
 }
 
-/// [`Wire`] ready to be looked up.
+/// [`WireSizes`] ready to be looked up.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct WireSizeTable {
     fixed: f64,
     widths: Vec<f64>,
 }
 
-impl Table {
+impl WireSizeTable {
     /// Bytes of a message of segments of so many values each that are sums of `operands`, header
     /// included.
     pub(super) fn message(
@@ -193,22 +193,22 @@ mod tests {
 
     #[test]
     fn widths_are_linear_in_the_logarithm_of_operands() {
-        let wire = Wire::measured(88, vec![(1, 0.5), (2, 0.6), (8, 0.8)]);
+        let wire = WireSizes::measured(88, vec![(1, 0.5), (2, 0.6), (8, 0.8)]);
         for (operands, width) in [(0, 0.5), (1, 0.5), (2, 0.6), (4, 0.7), (8, 0.8), (512, 0.8)] {
             assert!((wire.width(operands) - width).abs() < 1e-12, "{operands}");
         }
         let table = wire.table(8);
-        let one = |table: &Table, operands| table.message([1000].into_iter(), operands);
+        let one = |table: &WireSizeTable, operands| table.message([1000].into_iter(), operands);
         assert_eq!(one(&table, 4), 64 + 88 + 700);
-        assert_eq!(one(&Wire::exact(4).table(1), 7), 64 + 4000);
-        assert_eq!(one(&Wire::with_ratio(8, 4.0).table(1), 1), 64 + 2000);
-        let three = Wire::exact(4).table(1).message([16, 1, 17].into_iter(), 1);
+        assert_eq!(one(&WireSizes::exact(4).table(1), 7), 64 + 4000);
+        assert_eq!(one(&WireSizes::with_ratio(8, 4.0).table(1), 1), 64 + 2000);
+        let three = WireSizes::exact(4).table(1).message([16, 1, 17].into_iter(), 1);
         assert_eq!(three, 64 + 64 + 64 + 128 + 16, "each padded, and an index");
     }
 
     #[test]
     fn works_in_turn_take_the_sum_of_their_times() {
-        let speeds = Speeds::of_parts(2.0, 4.0, 4.0, f64::INFINITY, 8.0);
+        let speeds = PrimitiveSpeeds::of_parts(2.0, 4.0, 4.0, f64::INFINITY, 8.0);
         assert!((speeds.recode - 4.0 / 3.0).abs() < 1e-12);
         assert!((speeds.fold_store - 1.0).abs() < 1e-12);
         assert_eq!((speeds.reduce, speeds.times(2.0).encode), (4.0, 4.0));

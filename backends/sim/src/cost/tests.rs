@@ -9,7 +9,7 @@ use super::*;
 use foldwire::primitive::SlotContent;
 
 /// 1 byte a nanosecond, 10 µs on the way.
-const NETWORK: Network = Network {
+const NETWORK: NetworkModel = NetworkModel {
     latency: 10e-6,
     rate: Some(1e9),
     send_overhead: 0.0,
@@ -22,12 +22,12 @@ const NETWORK: Network = Network {
 };
 
 /// One frame holds any array, and one lane carries it: one round.
-fn one_round(collective: Collective, schedule: &'static dyn Schedule, size: usize) -> Case {
+fn one_round(collective: Collective, schedule: &'static dyn Schedule, size: usize) -> ModelCall {
     let plan = Plan::raw().with_schedule(schedule);
-    Case { lanes: 1, frame_bytes: 1 << 30, ..Case::new(collective, plan, size, 840_000) }
+    ModelCall { lanes: 1, frame_bytes: 1 << 30, ..ModelCall::new(collective, plan, size, 840_000) }
 }
 
-fn seconds(case: &Case, cluster: &Cluster, costs: &Costs) -> f64 {
+fn seconds(case: &ModelCall, cluster: &ClusterModel, costs: &Costs) -> f64 {
     predict::<f32>(case, cluster, costs).expect("a prediction").seconds
 }
 
@@ -43,7 +43,7 @@ fn assert_close(found: f64, expected: f64, what: &str) {
 
 #[test]
 fn a_pure_network_gives_the_closed_forms() {
-    let (cluster, costs) = (Cluster::of(NETWORK), Costs::raw::<f32>());
+    let (cluster, costs) = (ClusterModel::of(NETWORK), Costs::raw::<f32>());
     let time = |collective, schedule: &'static dyn Schedule, size| {
         seconds(&one_round(collective, schedule, size), &cluster, &costs)
     };
@@ -77,17 +77,17 @@ fn a_pure_network_gives_the_closed_forms() {
 
 #[test]
 fn a_chain_is_a_pipeline() {
-    let (cluster, costs) = (Cluster::of(NETWORK), Costs::raw::<f32>());
+    let (cluster, costs) = (ClusterModel::of(NETWORK), Costs::raw::<f32>());
     for (size, frame_values) in [(2, 4096), (5, 4096), (9, 8192)] {
         let plan = Plan::raw().with_schedule(&Chain);
-        let case = Case {
+        let case = ModelCall {
             lanes: 1,
             frame_bytes: 4 * frame_values + 64,
-            ..Case::new(Collective::Broadcast, plan, size, frame_values * 50)
+            ..ModelCall::new(Collective::Broadcast, plan, size, frame_values * 50)
         };
         let crossing = hop(frame_values) - NETWORK.latency;
         // With credit enough for the way, rounds follow each other without a gap.
-        let deep = Cluster::of(Network { link_depth: 100, ..NETWORK });
+        let deep = ClusterModel::of(NetworkModel { link_depth: 100, ..NETWORK });
         let expected = (50 + size - 2) as f64 * crossing + (size - 1) as f64 * NETWORK.latency;
         assert_close(seconds(&case, &deep, &costs), expected, "chain");
         assert!(seconds(&case, &cluster, &costs) >= expected - 1e-9);
@@ -97,7 +97,7 @@ fn a_chain_is_a_pipeline() {
 #[test]
 fn compute_is_added_up_by_pipeline() {
     // A network that takes no time, two ranks, one round: what is left is one rank's work.
-    let speeds = Speeds {
+    let speeds = PrimitiveSpeeds {
         encode: 1e9,
         decode: 2e9,
         fold: 3e9,
@@ -109,7 +109,7 @@ fn compute_is_added_up_by_pipeline() {
         copy: 9e9,
         checksum: f64::INFINITY,
     };
-    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
     let (e, d, fs, c, rf) = (1.0, 1.0 / 2.0, 1.0 / 4.0, 1.0 / 5.0, 1.0 / 7.0);
     for (pipeline, work) in [
         (pipeline::FUSED, e + fs + d),
@@ -118,41 +118,48 @@ fn compute_is_added_up_by_pipeline() {
         (pipeline::PER_HOP, e + (rf + d) + d),
     ] {
         let plan = Plan::raw().compressed(pipeline, Bound::Absolute(1e-3)).with_schedule(&Ring);
-        let case = Case {
+        let case = ModelCall {
             lanes: 1,
             frame_bytes: 1 << 30,
-            ..Case::new(Collective::AllReduce, plan, 2, 1 << 20)
+            ..ModelCall::new(Collective::AllReduce, plan, 2, 1 << 20)
         };
         let part = 2e-9 * f64::from(1 << 20);
-        assert_close(seconds(&case, &Cluster::default(), &costs), work * part, pipeline.name);
+        assert_close(seconds(&case, &ClusterModel::default(), &costs), work * part, pipeline.name);
     }
 }
 
 #[test]
 fn frames_are_passed_on_as_they_are_or_encoded_again() {
     // Four ranks in a ring: an all-gather passes each part on twice.
-    let speeds = Speeds { encode: 1e9, decode: 2e9, ..Speeds::FREE };
-    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let speeds = PrimitiveSpeeds { encode: 1e9, decode: 2e9, ..PrimitiveSpeeds::FREE };
+    let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
     let part = 4e-9 * f64::from(1 << 18);
     for (pipeline, passing) in [(pipeline::COMPRESS_ONCE, 0.0), (pipeline::PER_HOP, 2.0)] {
         let plan = Plan::raw().compressed(pipeline, Bound::Absolute(1e-3)).with_schedule(&Ring);
-        let case = Case {
+        let case = ModelCall {
             lanes: 1,
             frame_bytes: 1 << 30,
-            ..Case::new(Collective::AllGather, plan, 4, 1 << 20)
+            ..ModelCall::new(Collective::AllGather, plan, 4, 1 << 20)
         };
         let expected = (1.0 + 4.0 / 2.0 + passing) * part;
-        assert_close(seconds(&case, &Cluster::default(), &costs), expected, pipeline.name);
+        assert_close(seconds(&case, &ClusterModel::default(), &costs), expected, pipeline.name);
     }
 }
 
 #[test]
 fn sums_grow_on_their_way_and_single_operands_do_not() {
-    let costs = Costs::of(Speeds::FREE, Wire::measured(0, vec![(1, 0.5), (2, 1.0), (4, 1.5)]));
+    let costs = Costs::of(
+        PrimitiveSpeeds::FREE,
+        WireSizes::measured(0, vec![(1, 0.5), (2, 1.0), (4, 1.5)]),
+    );
     let sent = |schedule: &'static dyn Schedule, collective| {
         let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(schedule);
-        let case = Case { lanes: 1, frame_bytes: 1 << 30, ..Case::new(collective, plan, 4, 4000) };
-        predict::<f32>(&case, &Cluster::default(), &costs).unwrap().ranks[0].wire_bytes
+        let case = ModelCall {
+            lanes: 1,
+            frame_bytes: 1 << 30,
+            ..ModelCall::new(collective, plan, 4, 4000)
+        };
+        predict::<f32>(&case, &ClusterModel::default(), &costs).unwrap().ranks[0].wire_bytes
     };
     let third = 0.5 + 0.5 * 3_f64.log2();
     let sums = (1000.0 * (0.5 + 1.0 + third)).round() as u64;
@@ -165,13 +172,13 @@ fn sums_grow_on_their_way_and_single_operands_do_not() {
 
 #[test]
 fn ranks_of_a_machine_share_its_cores() {
-    let speeds = Speeds { encode: 1e9, ..Speeds::FREE };
-    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let speeds = PrimitiveSpeeds { encode: 1e9, ..PrimitiveSpeeds::FREE };
+    let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
-    let case = Case::new(Collective::AllGather, plan, 12, 12 << 16);
+    let case = ModelCall::new(Collective::AllGather, plan, 12, 12 << 16);
     let time = |cores, ranks_per_node| {
-        let host = Host { cores, ranks_per_node, ..Host::default() };
-        seconds(&case, &Cluster { host, ..Cluster::default() }, &costs)
+        let host = HostModel { cores, ranks_per_node, ..HostModel::default() };
+        seconds(&case, &ClusterModel { host, ..ClusterModel::default() }, &costs)
     };
     let part = 4e-9 * f64::from(1 << 16);
     for (cores, ranks_per_node, turns) in
@@ -186,18 +193,22 @@ fn overheads_wakings_and_checksums_take_the_ranks_time() {
     // Rank 0 sends one frame, rank 1 stores it.
     let case = one_round(Collective::Broadcast, &Binomial, 2);
     let wire = 4.0 * 840_000.0 + 64.0;
-    let network = Network { send_overhead: 3e-6, recv_overhead: 5e-6, ..NETWORK };
-    let host = Host { wake: 7e-6, ..Host::default() };
-    let speeds = Speeds { checksum: 2e9, ..Speeds::FREE };
-    let costs = Costs::of(speeds, Wire::exact(4));
+    let network = NetworkModel { send_overhead: 3e-6, recv_overhead: 5e-6, ..NETWORK };
+    let host = HostModel { wake: 7e-6, ..HostModel::default() };
+    let speeds = PrimitiveSpeeds { checksum: 2e9, ..PrimitiveSpeeds::FREE };
+    let costs = Costs::of(speeds, WireSizes::exact(4));
     let time = |checksums| {
-        let network = Network { checksums, ..network };
-        seconds(&case, &Cluster { network, host }, &costs)
+        let network = NetworkModel { checksums, ..network };
+        seconds(&case, &ClusterModel { network, host }, &costs)
     };
     assert_close(time(false), 15e-6 + hop(840_000), "overheads");
     assert_close(time(true), 15e-6 + hop(840_000) + wire / 1e9, "both compute the checksum");
-    let copied = Network { send_per_byte: 0.25e-9, recv_per_byte: 0.5e-9, ..NETWORK };
-    let time = seconds(&case, &Cluster::of(copied), &Costs::of(Speeds::FREE, Wire::exact(4)));
+    let copied = NetworkModel { send_per_byte: 0.25e-9, recv_per_byte: 0.5e-9, ..NETWORK };
+    let time = seconds(
+        &case,
+        &ClusterModel::of(copied),
+        &Costs::of(PrimitiveSpeeds::FREE, WireSizes::exact(4)),
+    );
     assert_close(time, hop(840_000) + 0.75e-9 * wire, "both copy the message");
 }
 
@@ -206,8 +217,8 @@ fn a_message_that_is_too_long_asks_first() {
     let case = one_round(Collective::Broadcast, &Binomial, 2);
     let n_bytes = 4 * 840_000 + 64;
     let time = |eager| {
-        let network = Network { eager: Some(eager), ..NETWORK };
-        seconds(&case, &Cluster::of(network), &Costs::raw::<f32>())
+        let network = NetworkModel { eager: Some(eager), ..NETWORK };
+        seconds(&case, &ClusterModel::of(network), &Costs::raw::<f32>())
     };
     assert_close(time(n_bytes), hop(840_000), "leaves at once");
     assert_close(time(n_bytes - 1), 2.0 * NETWORK.latency + hop(840_000), "there, back, and there");
@@ -218,13 +229,18 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
     // Two rounds: rank 0 encodes and sends, rank 1 stores.
     let plan = Plan::raw().with_schedule(&Binomial);
     let frame_bytes = 4 * 4096 + 64;
-    let case = Case { lanes: 1, frame_bytes, ..Case::new(Collective::Broadcast, plan, 2, 8192) };
+    let case =
+        ModelCall { lanes: 1, frame_bytes, ..ModelCall::new(Collective::Broadcast, plan, 2, 8192) };
     let (encode, decode, wire) = (0.5e-3, 1e-3, frame_bytes as f64 / 1e9);
     let speed = |seconds| 4.0 * 4096.0 / seconds;
     let time = |encode, link_depth, eager| {
-        let speeds = Speeds { encode: speed(encode), decode: speed(decode), ..Speeds::FREE };
-        let network = Network { latency: 0.0, link_depth, eager, ..NETWORK };
-        seconds(&case, &Cluster::of(network), &Costs::of(speeds, Wire::exact(4)))
+        let speeds = PrimitiveSpeeds {
+            encode: speed(encode),
+            decode: speed(decode),
+            ..PrimitiveSpeeds::FREE
+        };
+        let network = NetworkModel { latency: 0.0, link_depth, eager, ..NETWORK };
+        seconds(&case, &ClusterModel::of(network), &Costs::of(speeds, WireSizes::exact(4)))
     };
     assert_close(time(encode, 4, None), encode + wire + 2.0 * decode, "leaves at once");
     // The answer for the first frame comes while the second is encoded.
@@ -237,16 +253,19 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
 #[test]
 fn a_relative_bound_waits_for_the_slowest_look() {
     let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(&Ring);
-    let case = |count| Case::new(Collective::AllReduce, plan, 8, count);
-    let costs =
-        Costs { look: 1e9, sample: 8e9, ..Costs::of(Speeds::FREE, Wire::with_ratio(4, 8.0)) };
+    let case = |count| ModelCall::new(Collective::AllReduce, plan, 8, count);
+    let costs = Costs {
+        look: 1e9,
+        sample: 8e9,
+        ..Costs::of(PrimitiveSpeeds::FREE, WireSizes::with_ratio(4, 8.0))
+    };
     let (short, long) = (1000, 1 << 21);
     for (count, look) in [(short, 4e-9 * 1000.0), (long, 4e-9 * f64::from(1 << 21) / 8.0)] {
-        let prediction = predict::<f32>(&case(count), &Cluster::default(), &costs).unwrap();
+        let prediction = predict::<f32>(&case(count), &ClusterModel::default(), &costs).unwrap();
         assert_close(prediction.seconds, look, "the look");
         let absolute = plan.with_bound(Bound::Absolute(1.0));
-        let without = Case { plan: absolute, ..case(count) };
-        let without = predict::<f32>(&without, &Cluster::default(), &costs).unwrap();
+        let without = ModelCall { plan: absolute, ..case(count) };
+        let without = predict::<f32>(&without, &ClusterModel::default(), &costs).unwrap();
         // Recursive doubling takes three rounds.
         assert_eq!(prediction.ranks[3].n_messages, without.ranks[3].n_messages + 3);
     }
@@ -254,10 +273,10 @@ fn a_relative_bound_waits_for_the_slowest_look() {
 
 #[test]
 fn every_schedule_ends_with_every_pipeline_and_credit() {
-    let network = Network { send_overhead: 1e-6, recv_overhead: 1e-6, ..NETWORK };
-    let speeds = Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
-    let lossy = Costs::of(speeds, Wire::with_ratio(4, 4.0));
-    let raw = Costs::of(Speeds::uniform(5e9), Wire::exact(4));
+    let network = NetworkModel { send_overhead: 1e-6, recv_overhead: 1e-6, ..NETWORK };
+    let speeds = PrimitiveSpeeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
+    let lossy = Costs::of(speeds, WireSizes::with_ratio(4, 4.0));
+    let raw = Costs::of(PrimitiveSpeeds::uniform(5e9), WireSizes::exact(4));
     for size in (1..=17).chain([64, 100, 257]) {
         for (&schedule, collective) in schedule::ALL
             .iter()
@@ -277,12 +296,16 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                     51..=150 => 60_000,
                     _ => 120_000,
                 };
-                let case = Case { root, frame_bytes, ..Case::new(collective, plan, size, 30_011) };
-                let host = Host { ranks_per_node: 4, cores: 3, wake: 2e-6, time_slice: 1e-5 };
+                let case = ModelCall {
+                    root,
+                    frame_bytes,
+                    ..ModelCall::new(collective, plan, size, 30_011)
+                };
+                let host = HostModel { ranks_per_node: 4, cores: 3, wake: 2e-6, time_slice: 1e-5 };
                 let eager = (link_depth > 2).then_some(2_000);
-                let network = Network { link_depth, eager, ..network };
+                let network = NetworkModel { link_depth, eager, ..network };
                 let costs = if plan.codec.is_exact() { &raw } else { &lossy };
-                let prediction = predict::<f32>(&case, &Cluster { network, host }, costs);
+                let prediction = predict::<f32>(&case, &ClusterModel { network, host }, costs);
                 let prediction = prediction.unwrap_or_else(|error| {
                     panic!("{} {} {size}: {error}", schedule.name(), collective.name())
                 });
@@ -300,15 +323,15 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
 #[test]
 fn faster_links_do_not_make_it_slower() {
     // Beyond anomalies of scheduling: with more bandwidth, lanes may be served in another order.
-    let speeds = Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
-    let costs = Costs::of(speeds, Wire::with_ratio(4, 4.0));
+    let speeds = PrimitiveSpeeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
+    let costs = Costs::of(speeds, WireSizes::with_ratio(4, 4.0));
     for schedule in schedule::ALL {
         for collective in Collective::ALL.into_iter().filter(|&c| schedule.supports(c)) {
             let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(*schedule);
-            let case = Case::new(collective, plan, 12, 3_000_000);
+            let case = ModelCall::new(collective, plan, 12, 3_000_000);
             let time = |rate| {
-                let network = Network { rate: Some(rate), ..NETWORK };
-                seconds(&case, &Cluster::of(network), &costs)
+                let network = NetworkModel { rate: Some(rate), ..NETWORK };
+                seconds(&case, &ClusterModel::of(network), &costs)
             };
             let times: Vec<f64> = [3e7, 1e8, 3e8, 1e9, 3e9, 1e10].map(time).to_vec();
             // A host serves its guest between its rounds: in another order its lanes wait longer.
@@ -337,10 +360,13 @@ fn faster_links_do_not_make_it_slower() {
 #[test]
 fn the_same_question_has_the_same_answer() {
     let plan = Plan::foldwire(Bound::Relative(1e-3));
-    let case = Case::new(Collective::AllReduce, plan, 33, 1_000_000);
-    let costs = Costs::of(Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9), Wire::with_ratio(4, 4.0));
-    let host = Host { ranks_per_node: 33, cores: 2, ..Host::default() };
-    let cluster = Cluster { network: NETWORK, host };
+    let case = ModelCall::new(Collective::AllReduce, plan, 33, 1_000_000);
+    let costs = Costs::of(
+        PrimitiveSpeeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9),
+        WireSizes::with_ratio(4, 4.0),
+    );
+    let host = HostModel { ranks_per_node: 33, cores: 2, ..HostModel::default() };
+    let cluster = ClusterModel { network: NETWORK, host };
     let [a, b] = [(); 2].map(|()| predict::<f32>(&case, &cluster, &costs).unwrap());
     assert_eq!(a, b);
 }
@@ -348,45 +374,48 @@ fn the_same_question_has_the_same_answer() {
 #[test]
 fn what_cannot_run_is_refused() {
     let costs = Costs::raw::<f32>();
-    let case = Case::new(Collective::AllReduce, Plan::raw(), 4, 100);
-    let refused = |case: Case, host: Host| {
-        let cluster = Cluster { host, ..Cluster::default() };
+    let case = ModelCall::new(Collective::AllReduce, Plan::raw(), 4, 100);
+    let refused = |case: ModelCall, host: HostModel| {
+        let cluster = ClusterModel { host, ..ClusterModel::default() };
         predict::<f32>(&case, &cluster, &costs).unwrap_err()
     };
-    let host = Host::default();
+    let host = HostModel::default();
     for (case, host) in [
-        (Case { size: 0, ..case }, host),
-        (Case { root: Rank(4), ..case }, host),
-        (Case { lanes: 0, ..case }, host),
-        (case, Host { cores: 0, ..host }),
-        (case, Host { ranks_per_node: 0, ..host }),
+        (ModelCall { size: 0, ..case }, host),
+        (ModelCall { root: Rank(4), ..case }, host),
+        (ModelCall { lanes: 0, ..case }, host),
+        (case, HostModel { cores: 0, ..host }),
+        (case, HostModel { ranks_per_node: 0, ..host }),
     ] {
         assert!(matches!(refused(case, host), CostError::Empty { .. }));
     }
     let plan = Plan::raw().with_schedule(&Chain);
-    let unsupported = refused(Case { plan, ..case }, host);
+    let unsupported = refused(ModelCall { plan, ..case }, host);
     assert!(matches!(unsupported, CostError::Refused(Error::Unsupported { .. })));
-    let small = refused(Case { frame_bytes: 64, ..case }, host);
+    let small = refused(ModelCall { frame_bytes: 64, ..case }, host);
     assert!(matches!(small, CostError::Refused(Error::FrameTooSmall { .. })));
 }
 
 /// Two levels send less between nodes, and what stays in a node takes no network.
 #[test]
 fn two_levels_pay_between_slow_nodes() {
-    let cluster = Cluster {
-        network: Network { rate: Some(25e6), ..Network::default() },
-        host: Host { ranks_per_node: 4, cores: 4, ..Host::default() },
+    let cluster = ClusterModel {
+        network: NetworkModel { rate: Some(25e6), ..NetworkModel::default() },
+        host: HostModel { ranks_per_node: 4, cores: 4, ..HostModel::default() },
     };
     for (plan, costs) in [
         (Plan::raw(), Costs::raw::<f32>()),
-        (Plan::foldwire(Bound::Absolute(1e-3)), Costs::of(Speeds::FREE, Wire::with_ratio(4, 8.0))),
+        (
+            Plan::foldwire(Bound::Absolute(1e-3)),
+            Costs::of(PrimitiveSpeeds::FREE, WireSizes::with_ratio(4, 8.0)),
+        ),
     ] {
         // An all-to-all sends as much in any way.
         let saves = |&c: &Collective| TwoLevels.supports(c) && c != Collective::AllToAll;
         for collective in Collective::ALL.into_iter().filter(saves) {
             let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
-            let flat = Case { op, ..Case::new(collective, plan, 16, 4 << 20) };
-            let levels = Case { by_node: true, ..flat };
+            let flat = ModelCall { op, ..ModelCall::new(collective, plan, 16, 4 << 20) };
+            let levels = ModelCall { by_node: true, ..flat };
             let [flat, levels] =
                 [flat, levels].map(|case| predict::<f32>(&case, &cluster, &costs).unwrap());
             assert_eq!(levels.schedule, "two-levels");
@@ -403,12 +432,13 @@ fn two_levels_pay_between_slow_nodes() {
 #[test]
 fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
     let (latency, overhead) = (2e-6, 1e-6);
-    let network = Network { latency, send_overhead: overhead, recv_overhead: overhead, ..NETWORK };
-    let network = Network { rate: Some(12.5e9), ..network };
-    let host = Host { ranks_per_node: 8, cores: 8, ..Host::default() };
-    let cluster = Cluster { network, host };
+    let network =
+        NetworkModel { latency, send_overhead: overhead, recv_overhead: overhead, ..NETWORK };
+    let network = NetworkModel { rate: Some(12.5e9), ..network };
+    let host = HostModel { ranks_per_node: 8, cores: 8, ..HostModel::default() };
+    let cluster = ClusterModel { network, host };
     let seconds = |plan: Plan, by_node| {
-        let case = Case { by_node, ..Case::new(Collective::AllToAll, plan, 64, 4096) };
+        let case = ModelCall { by_node, ..ModelCall::new(Collective::AllToAll, plan, 64, 4096) };
         let prediction = predict::<f32>(&case, &cluster, &Costs::raw::<f32>()).unwrap();
         (prediction.schedule, prediction.seconds, prediction.ranks[5].n_messages)
     };
@@ -435,7 +465,7 @@ fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usi
         let step = schedule.step(call, rank, index);
         let (codec, n_parts) = (plan.codec, step.n_parts);
         let received = step.from.map(|_| SlotContent::new(codec, 1, n_parts).received());
-        let (w, _) = work::act(rules, true, (call, rank), &step, &mut held, received);
+        let (w, _) = work::count_step(rules, true, (call, rank), &step, &mut held, received);
         let step_sums = [
             w.encode + w.refold + w.recode,
             w.decode + w.reduce + w.refold + w.recode,

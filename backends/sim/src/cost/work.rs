@@ -12,9 +12,9 @@ use foldwire::primitive::{
 use foldwire::schedule::{ProgramSpec, Step};
 use foldwire::transport::Rank;
 
-/// Primitives of a step, each a number of times, by the names of [`Speeds`](super::Speeds).
+/// Primitives of a step, each a number of times, by the names of [`PrimitiveSpeeds`](super::PrimitiveSpeeds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct PrimitiveCounts {
     pub(super) encode: u8,
     pub(super) decode: u8,
     pub(super) fold: u8,
@@ -31,7 +31,7 @@ pub(super) struct Work {
     pub(super) join: u8,
 }
 
-impl Work {
+impl PrimitiveCounts {
     /// Counts a primitive; own values need not be copied into the output if they are `in_place`.
     /// Floats of a call whose codec is another are moved, and added where they are.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
@@ -73,19 +73,19 @@ impl Work {
 
 /// What `step` computes, given what its lane holds and what came in, if something did; and what
 /// leaves, if something does. `held` becomes what the lane holds after it.
-pub(super) fn act(
+pub(super) fn count_step(
     rules: Rules,
     in_place: bool,
     (call, rank): (ProgramSpec, Rank),
     step: &Step,
     held: &mut Option<SlotContent>,
     incoming: Option<SlotContent>,
-) -> (Work, Option<SlotContent>) {
+) -> (PrimitiveCounts, Option<SlotContent>) {
     let incoming = incoming.map(SlotContent::received);
     let mut contents: SlotContents = [None; Slot::COUNT];
     contents[Slot::In.index()] = incoming;
     contents[Slot::Held.index()] = *held;
-    let mut work = Work::default();
+    let mut work = PrimitiveCounts::default();
     let links = StepLinks::of(call, rank, step, incoming, *held);
     for primitive in rules.primitives(step, *held, links) {
         work.add(primitive, rules.codec(), in_place);

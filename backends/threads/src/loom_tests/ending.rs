@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{TAG, endpoints, explore, frame, receive, send, wait};
 use crate::Error;
-use crate::fabric::Fabric;
+use crate::fabric::ThreadFabric;
 
 /// The frame a rank sent before it ended is received, then comes `PeerLost`; the receiver may sleep
 /// at any moment and is woken.
@@ -107,7 +107,7 @@ fn the_end_wakes_everybody() {
 #[test]
 fn the_cause_of_panics_comes_first() {
     explore("panics in order", None, || {
-        let fabric = Arc::new(Fabric::new(3, MIN_FRAME_BYTES, 12, 1, None));
+        let fabric = Arc::new(ThreadFabric::new(3, MIN_FRAME_BYTES, 12, 1, None));
         let cause = {
             let fabric = Arc::clone(&fabric);
             thread::spawn(move || fabric.close(Rank(1), true))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::{Task, explore};
+use super::{LoomTask, explore};
 use crate::parker::{Epoch, Parker};
 use crate::ring::ring;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
@@ -108,7 +108,7 @@ fn loses_no_wake_up_of_a_task() {
         });
         let (parker, n_done) = &*shared;
         let is_done = || n_done.load(Ordering::Relaxed) == 2;
-        let task = Task::new();
+        let task = LoomTask::new();
         while !is_done() {
             parker.register(&task.waker());
             if is_done() {
@@ -127,7 +127,7 @@ fn loses_no_wake_up_of_a_task() {
 fn a_waker_left_behind_keeps_no_thread_asleep() {
     explore("parker with a waker left behind", Some(3), || {
         let shared = Arc::new((Parker::default(), AtomicUsize::new(0)));
-        let task = Task::new();
+        let task = LoomTask::new();
         shared.0.register(&task.waker());
         let notifier = {
             let shared = Arc::clone(&shared);

@@ -10,15 +10,15 @@ use loom::thread;
 use super::explore;
 use crate::frame::Frame;
 use crate::parker::Parker;
-use crate::pool::{CACHED, Pool};
+use crate::pool::{CACHED, FramePool};
 
 /// A pool and the parkers of its ranks, that may hold no frame beyond what their caches may.
-fn pool(n_ranks: usize) -> (Arc<Pool>, Arc<[Parker]>) {
+fn pool(n_ranks: usize) -> (Arc<FramePool>, Arc<[Parker]>) {
     let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
-    (Pool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers)), parkers)
+    (FramePool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers)), parkers)
 }
 
-fn take(pool: &Arc<Pool>, rank: usize) -> Option<Frame> {
+fn take(pool: &Arc<FramePool>, rank: usize) -> Option<Frame> {
     match pool.poll_take(&mut Vec::new(), Rank::new(rank)) {
         Poll::Ready(frame) => Some(frame.expect("there is memory")),
         Poll::Pending => None,
@@ -26,7 +26,7 @@ fn take(pool: &Arc<Pool>, rank: usize) -> Option<Frame> {
 }
 
 /// Takes a frame, asleep until there is one.
-fn wait_for_frame(pool: &Arc<Pool>, parkers: &[Parker], rank: usize) -> Frame {
+fn wait_for_frame(pool: &Arc<FramePool>, parkers: &[Parker], rank: usize) -> Frame {
     loop {
         let seen = parkers[rank].epoch();
         if let Some(frame) = take(pool, rank) {
@@ -37,7 +37,7 @@ fn wait_for_frame(pool: &Arc<Pool>, parkers: &[Parker], rank: usize) -> Frame {
 }
 
 /// All frames that may be had.
-fn take_all(pool: &Arc<Pool>) -> Vec<Frame> {
+fn take_all(pool: &Arc<FramePool>) -> Vec<Frame> {
     let n_frames = CACHED * 2;
     (0..n_frames).map(|_| take(pool, 1).expect("the limit is not reached")).collect()
 }

@@ -13,12 +13,12 @@ use foldwire::{Call, Communicator, Error, Op, Plan, Rank};
 use foldwire_threads::{Endpoint, World};
 
 /// A task that is polled when it was woken, as any executor does it.
-struct Task {
+struct TestTask {
     is_woken: AtomicBool,
     executor: Thread,
 }
 
-impl Wake for Task {
+impl Wake for TestTask {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Ordering::Release);
         self.executor.unpark();
@@ -28,7 +28,7 @@ impl Wake for Task {
 /// Drives all futures on this thread, each only when woken; their results, and how often they were
 /// polled together.
 fn drive<'f, R>(futures: Vec<Pin<Box<dyn Future<Output = R> + 'f>>>) -> (Vec<R>, usize) {
-    let task = || Task { is_woken: AtomicBool::new(true), executor: thread::current() };
+    let task = || TestTask { is_woken: AtomicBool::new(true), executor: thread::current() };
     let mut futures: Vec<_> = futures.into_iter().map(|f| (f, Arc::new(task()), None)).collect();
     let mut n_polls = 0;
     loop {
@@ -133,7 +133,7 @@ fn limits_of_time_are_noticed_while_nobody_comes() {
 #[test]
 fn a_task_that_was_dropped_is_forgotten() {
     let [mut comm, other] = World::new(2).communicators().try_into().expect("two ranks");
-    let task = Arc::new(Task { is_woken: AtomicBool::new(false), executor: thread::current() });
+    let task = Arc::new(TestTask { is_woken: AtomicBool::new(false), executor: thread::current() });
     let waker = Waker::from(Arc::clone(&task));
     {
         let mut values = [1.0f32; 10];

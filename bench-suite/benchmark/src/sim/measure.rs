@@ -25,7 +25,7 @@ use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, sample};
 use foldwire::{Bound, Float, Op, Quantum};
-use foldwire_sim::cost::{Costs, Speeds, Wire};
+use foldwire_sim::cost::{Costs, PrimitiveSpeeds, WireSizes};
 use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -78,7 +78,7 @@ impl MeasurementTask {
     ///
     /// # Errors
     /// Errors of the codec.
-    pub(crate) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
+    pub(crate) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<WireSizes> {
         let data = &data.between(self.size);
         let codec = self.codec(data);
         let codec = codec.as_dyn();
@@ -114,7 +114,7 @@ impl MeasurementTask {
                 }
             }
         }
-        Ok(Wire::measured(fixed, widths))
+        Ok(WireSizes::measured(fixed, widths))
     }
 
     /// Measures the speeds of one of the threads that compute at the same time.
@@ -152,7 +152,7 @@ impl MeasurementTask {
         let mean = |of: fn(&PrimitiveTimes) -> f64| {
             threads.iter().map(of).sum::<f64>() / threads.len() as f64
         };
-        let speeds = Speeds {
+        let speeds = PrimitiveSpeeds {
             encode: mean(|t| t.encode).recip(),
             decode: mean(|t| t.decode).recip(),
             fold: mean(|t| t.fold).recip(),

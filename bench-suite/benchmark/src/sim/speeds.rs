@@ -1,7 +1,7 @@
 //! Sources of the model's speeds: this machine, a file, or a publication.
 //!
 //! A file is TOML or JSON. It must hold encode, decode and combine of the codec, and copy and add
-//! of memory. Other speeds are derived from these ([`cost::Speeds::of_parts`]). If the file has no
+//! of memory. Other speeds are derived from these ([`cost::PrimitiveSpeeds::of_parts`]). If the file has no
 //! ratio, the ratio of the field is measured. If it has no speeds for raw, raw uses those of
 //! memory.
 
@@ -15,7 +15,7 @@ use foldwire_arguments::SimArgs;
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::speeds::{PUBLISHED, SpeedsArg};
 use foldwire_fields::usage::UsageError;
-use foldwire_sim::cost::{self, Costs, Wire};
+use foldwire_sim::cost::{self, Costs, WireSizes};
 use foldwire_workbench::data::Data;
 use serde::{Deserialize, Serialize};
 
@@ -97,28 +97,28 @@ impl SpeedsFile {
     fn raw(&self, value_bytes: usize) -> Costs {
         let MemorySpeeds { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
         // Values are added in the received frame. Storing the result also copies it.
-        let speeds = cost::Speeds {
+        let speeds = cost::PrimitiveSpeeds {
             fold: add,
             fold_store: (add.recip() + copy.recip()).recip(),
             reduce: add,
             checksum: checksum.unwrap_or(f64::INFINITY),
-            ..cost::Speeds::of_parts(copy, copy, add, add, copy)
+            ..cost::PrimitiveSpeeds::of_parts(copy, copy, add, add, copy)
         };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
         Costs {
             speeds: speeds.times(1e9),
-            wire: Wire::exact(value_bytes),
+            wire: WireSizes::exact(value_bytes),
             look,
             sample: look * 10.0,
         }
     }
 
-    fn lossy(&self, value_bytes: usize, measured: Wire) -> Costs {
+    fn lossy(&self, value_bytes: usize, measured: WireSizes) -> Costs {
         let MemorySpeeds { copy, add, look, checksum } = self.memory;
         let CodecSpeeds { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
             self.codec;
-        let parts = cost::Speeds::of_parts(encode, decode, combine, add, copy);
-        let speeds = cost::Speeds {
+        let parts = cost::PrimitiveSpeeds::of_parts(encode, decode, combine, add, copy);
+        let speeds = cost::PrimitiveSpeeds {
             fold: fold.unwrap_or(parts.fold),
             fold_store: fold_store.unwrap_or(parts.fold_store),
             reduce: reduce.unwrap_or(parts.reduce),
@@ -128,7 +128,7 @@ impl SpeedsFile {
             ..parts
         };
         let widths = self.ratio.iter().map(|&(k, ratio)| (k, value_bytes as f64 / ratio)).collect();
-        let wire = if self.ratio.is_empty() { measured } else { Wire::measured(0, widths) };
+        let wire = if self.ratio.is_empty() { measured } else { WireSizes::measured(0, widths) };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
         // A sample costs a tenth of a scan of all values.
         Costs { speeds: speeds.times(1e9), wire, look, sample: look * 10.0 }
@@ -143,7 +143,7 @@ pub(super) struct ModelSpeeds {
     raw: Costs,
     lossy: Costs,
     /// Sizes of sums for each number of ranks, if measured.
-    wires: Vec<(usize, Wire)>,
+    wires: Vec<(usize, WireSizes)>,
 }
 
 /// A codec's speeds in 1e9 bytes of values per second, for tables and JSON.
@@ -164,14 +164,14 @@ pub(super) struct SpeedsInGbps {
 /// Values of any type that codecs are measured on.
 pub(super) trait MeasuredValues {
     /// Calls [`MeasurementTask::wire`].
-    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<Wire>;
+    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<WireSizes>;
 
     /// Calls [`MeasurementTask::costs`].
     fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs>;
 }
 
 impl<T: Float> MeasuredValues for Data<T> {
-    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<Wire> {
+    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<WireSizes> {
         task.wire(self)
     }
 
@@ -242,7 +242,8 @@ impl ModelSpeeds {
         } else {
             Vec::new()
         };
-        let some_wire = || wires.first().map_or(Wire::exact(value_bytes), |(_, wire)| wire.clone());
+        let some_wire =
+            || wires.first().map_or(WireSizes::exact(value_bytes), |(_, wire)| wire.clone());
         let (about, raw, lossy) = match &file {
             Some(file) => {
                 let lossy = file.lossy(value_bytes, some_wire());
@@ -334,7 +335,7 @@ mod tests {
         let text = r#"{"about": "me", "memory": {"copy": 8, "add": 4},
             "codec": {"encode": 2, "decode": 4, "combine": 4, "fold": 5}, "ratio": [[1, 8], [4, 4]]}"#;
         let file = SpeedsFile::parse(text, true).unwrap();
-        let (raw, lossy) = (file.raw(4), file.lossy(4, Wire::exact(4)));
+        let (raw, lossy) = (file.raw(4), file.lossy(4, WireSizes::exact(4)));
         assert_eq!((lossy.speeds.fold, lossy.speeds.encode), (5e9, 2e9));
         assert!((lossy.speeds.recode - 4e9 / 3.0).abs() < 1.0);
         assert_eq!(
@@ -351,7 +352,7 @@ mod tests {
         let text = "about = 'me'\nratio = [[1, 8]]\nmemory = { copy = 80, add = 40 }\n\
             raw = { copy = inf, add = 4 }\ncodec = { encode = 2, decode = 4, combine = 4 }";
         let file = SpeedsFile::parse(text, false).unwrap();
-        let (raw, lossy) = (file.raw(4).speeds, file.lossy(4, Wire::exact(4)).speeds);
+        let (raw, lossy) = (file.raw(4).speeds, file.lossy(4, WireSizes::exact(4)).speeds);
         assert_eq!((raw.encode, raw.fold, raw.fold_store), (f64::INFINITY, 4e9, 4e9));
         assert_eq!(lossy.copy, 80e9);
         assert!(SpeedsFile::parse(&text.replace("inf, add = 4", "0, add = 4"), false).is_err());

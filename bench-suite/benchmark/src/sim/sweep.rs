@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
 use foldwire_arguments::{Named, SimArgs};
-use foldwire_sim::cost::{Case, Cluster, CostError, Costs, Host, Network, Prediction, predict};
+use foldwire_sim::cost::{
+    CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel, predict,
+};
 use foldwire_workbench::progress;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use super::speeds::ModelSpeeds;
 
 /// A prediction for values of one type. With a pointer, the rest is compiled once for all types.
-type PredictFn = fn(&Case, &Cluster, &Costs) -> Result<Prediction, CostError>;
+type PredictFn = fn(&ModelCall, &ClusterModel, &Costs) -> Result<CallPrediction, CostError>;
 
 /// Parameters that all predictions share.
 #[derive(Debug, Clone)]
@@ -28,7 +30,7 @@ pub(super) struct SweepSetting {
     /// Size of the array.
     pub(super) n_bytes: usize,
     pub(super) link: String,
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ClusterModel,
     pub(super) lanes: usize,
     pub(super) frame_bytes: usize,
     pub(super) by_node: bool,
@@ -36,18 +38,18 @@ pub(super) struct SweepSetting {
 
 impl SweepSetting {
     pub(super) fn new<T: Float>(args: &SimArgs, collective: Collective) -> Self {
-        let network = Network {
+        let network = NetworkModel {
             latency: args.latency,
             rate: args.link.bytes_per_s(),
             send_overhead: args.overhead,
             recv_overhead: args.overhead,
             eager: args.eager,
             checksums: args.checksum,
-            ..Network::default()
+            ..NetworkModel::default()
         };
         let ranks_per_node = args.ranks_per_node;
         let cores = args.cores.unwrap_or(ranks_per_node);
-        let host = Host { ranks_per_node, cores, ..Host::default() };
+        let host = HostModel { ranks_per_node, cores, ..HostModel::default() };
         Self {
             collective,
             ranks: args.ranks.n_bytes().to_vec(),
@@ -58,7 +60,7 @@ impl SweepSetting {
             predict: predict::<T>,
             n_bytes: args.size,
             link: args.link.to_string(),
-            cluster: Cluster { network, host },
+            cluster: ClusterModel { network, host },
             lanes: args.lanes,
             frame_bytes: args.frame,
             by_node: args.by_node,
@@ -136,11 +138,11 @@ fn one(
     preset: Preset,
 ) -> Result<SweepRow, CostError> {
     let plan = setting.plan(preset);
-    let case = Case {
+    let case = ModelCall {
         lanes: setting.lanes,
         frame_bytes: setting.frame_bytes,
         by_node: setting.by_node,
-        ..Case::new(setting.collective, plan, ranks, setting.n_bytes / setting.dtype.n_bytes())
+        ..ModelCall::new(setting.collective, plan, ranks, setting.n_bytes / setting.dtype.n_bytes())
     };
     let prediction = (setting.predict)(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
     let time = prediction.seconds.max(1e-12);

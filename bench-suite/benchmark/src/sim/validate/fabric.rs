@@ -19,7 +19,7 @@ use foldwire::transport::Rank;
 use foldwire::{DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
-use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
+use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
 use foldwire_workbench::data::Source;
 use foldwire_workbench::progress;
 use serde_json::json;
@@ -39,7 +39,7 @@ pub(super) fn compare(
 ) -> anyhow::Result<Comparison> {
     let ranks_per_node = args.ranks_per_node;
     let cores = args.cores.unwrap_or(ranks_per_node);
-    let host = Host { ranks_per_node, cores, ..Host::default() };
+    let host = HostModel { ranks_per_node, cores, ..HostModel::default() };
     let mut machine = LocalMachine { source, host, known: Vec::new() };
     let (all, exchanges) = (read(files)?, read(&args.fabric)?);
     let (latency, eager) = (args.latency, args.eager);
@@ -167,7 +167,7 @@ impl FabricModel {
 /// This machine, which stands in for the machines of the ranks.
 struct LocalMachine<'a> {
     source: &'a Source,
-    host: Host,
+    host: HostModel,
     /// Measurements so far.
     known: Vec<(DType, MeasurementTask, Costs)>,
 }
@@ -226,7 +226,7 @@ impl LocalMachine<'_> {
 struct TimedCase<'r> {
     results: &'r FabricResults,
     times: &'r PresetTimes,
-    host: Host,
+    host: HostModel,
     costs: Costs,
 }
 
@@ -244,10 +244,10 @@ impl TimedCase<'_> {
         let &FabricResults { collective, bound, ranks, root, in_place, .. } = self.results;
         let &FabricResults { lanes, frame_bytes, checksums, ref link, .. } = self.results;
         let plan = self.times.preset.plan(collective, bound);
-        let case = Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
+        let case = ModelCall::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
         let in_place = in_place || case.in_place;
-        let case = Case { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };
-        let network = Network {
+        let case = ModelCall { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };
+        let network = NetworkModel {
             latency: fabric.latency,
             rate: link.bytes_per_s(),
             send_overhead: fabric.overhead,
@@ -256,10 +256,10 @@ impl TimedCase<'_> {
             recv_per_byte: fabric.per_byte,
             eager: fabric.eager,
             checksums,
-            ..Network::default()
+            ..NetworkModel::default()
         };
-        let host = Host { wake: fabric.wake, ..self.host };
-        Ok(predict::<T>(&case, &Cluster { network, host }, &self.costs)?.seconds)
+        let host = HostModel { wake: fabric.wake, ..self.host };
+        Ok(predict::<T>(&case, &ClusterModel { network, host }, &self.costs)?.seconds)
     }
 
     /// Finds the parameter at which the prediction equals the measured time.

@@ -17,7 +17,7 @@ use foldwire::schedule::RecursiveDoubling;
 use foldwire::{Bound, Call, Collective, Float, Op, Plan, Preset};
 use foldwire_arguments::SimArgs;
 use foldwire_arguments::values::LinkRate;
-use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
+use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
 use foldwire_threads::{World, drive};
 use foldwire_workbench::data::{Data, Source};
 use foldwire_workbench::memory::median;
@@ -160,22 +160,22 @@ impl ValidationCase {
                 bound,
                 size: self.ranks,
                 reduces: self.collective.reduces(),
-                frame_bytes: Case::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
+                frame_bytes: ModelCall::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
                 busy: self.ranks.min(cores),
                 array_bytes: self.n_bytes * self.ranks / self.ranks.min(cores),
             };
             task.costs(data)
         };
         let (raw, lossy) = (costs(CodecId::Raw)?, costs(CodecId::FzLight)?);
-        let network = Network {
+        let network = NetworkModel {
             latency: self.latency.as_secs_f64(),
             rate: self.rate()?,
             send_overhead: message / 2.0,
             recv_overhead: message / 2.0,
-            ..Network::default()
+            ..NetworkModel::default()
         };
-        let host = Host { ranks_per_node: self.ranks, cores, ..Host::default() };
-        let cluster = self.with_wake(Cluster { network, host })?;
+        let host = HostModel { ranks_per_node: self.ranks, cores, ..HostModel::default() };
+        let cluster = self.with_wake(ClusterModel { network, host })?;
         let row = |&preset: &Preset| {
             let plan = preset.plan(self.collective, bound);
             let costs = if plan.codec.is_exact() { &raw } else { &lossy };
@@ -191,7 +191,7 @@ impl ValidationCase {
         preset: Preset,
         plan: &Plan,
         bound: Bound,
-        cluster: &Cluster,
+        cluster: &ClusterModel,
         costs: &Costs,
         data: &Data<T>,
     ) -> anyhow::Result<ValidationRow> {
@@ -201,7 +201,7 @@ impl ValidationCase {
         let mut times = preset_run.times(RUNS, data)?;
         times.sort_unstable_by(f64::total_cmp);
         let measured_s = times[RUNS / 2];
-        let case = Case::new(collective, *plan, size, count);
+        let case = ModelCall::new(collective, *plan, size, count);
         let predicted_s = predict::<T>(&case, cluster, costs)?.seconds;
         Ok(ValidationRow {
             ranks: size,
@@ -220,7 +220,7 @@ impl ValidationCase {
 
     /// Returns the cluster with the cost of waking up in this world. With that cost, the prediction
     /// for a call of one value equals its measured time.
-    fn with_wake(&self, cluster: Cluster) -> anyhow::Result<Cluster> {
+    fn with_wake(&self, cluster: ClusterModel) -> anyhow::Result<ClusterModel> {
         let plan = Plan::raw().with_schedule(&RecursiveDoubling);
         let times = self.world()?.run(|mut comm| -> Result<Vec<Duration>, foldwire::Error> {
             let mut value = [0.0_f32];
@@ -233,8 +233,8 @@ impl ValidationCase {
         });
         let times = times.into_iter().next().ok_or_else(|| anyhow!("a world has a rank"))??;
         let measured = median(&times).as_secs_f64();
-        let case = Case::new(Collective::AllReduce, plan, self.ranks, 1);
-        let with = |wake| Cluster { host: Host { wake, ..cluster.host }, ..cluster };
+        let case = ModelCall::new(Collective::AllReduce, plan, self.ranks, 1);
+        let with = |wake| ClusterModel { host: HostModel { wake, ..cluster.host }, ..cluster };
         let predicted =
             |wake| Ok(predict::<f32>(&case, &with(wake), &Costs::raw::<f32>())?.seconds);
         bisect(measured, predicted).map(with)
