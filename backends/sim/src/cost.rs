@@ -1,47 +1,50 @@
-//! How long a collective takes on thousands of ranks: the real schedules and lanes, with modelled
-//! compute and network.
+//! A cost model for collectives on thousands of ranks: real schedules and lanes, modelled compute
+//! and network.
 //!
-//! [`predict`] runs the programs that the engine would run (`foldwire`'s [`Schedule`]s, its
-//! [`Layout`] of parts, rounds and segments, its rules for lanes) on virtual time. No values are
-//! moved. What a step costs follows from
+//! [`predict`] runs the engine's own programs on virtual time: `foldwire`'s [`Schedule`]s, its
+//! [`Layout`] of parts, rounds and segments, and its rules for lanes. It moves no values. Four
+//! things determine the time:
 //!
-//! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline
-//!   (`work`), n·b / speed for n values of b bytes, and for each message `send_overhead`,
-//!   `recv_overhead` (LogP's o; Culler et al., PPoPP'93) and `send_per_byte`, `recv_per_byte` of
-//!   its frame, where software copies it (LogGOPS's O; Hoefler et al., HPDC'10);
-//! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with
-//!   contention at both ends. A frame of w bytes that is sent at t leaves at s = max(t, egress
-//!   free), occupies the egress for w/rate, reaches its receiver at s + latency and occupies the
-//!   ingress for w/rate from then or from when those before it are through. This is the model of
-//!   the threads backend's rate limit. Switches are not limited. A frame longer than `eager` waits
-//!   for an answer of its receiver first, which both see between steps.
-//! - *what waits for what*: a lane runs its program one step at a time; takes its frame first, then
-//!   waits for credit, of which each (peer, lane) has `link_depth`; lanes of a rank compute in
-//!   turn, because they share its core; ranks of a node share its cores. Credit is back when the
-//!   receiver takes the frame; a rank that waits for it hears of that a latency later.
-//! - *learning the extent* of the data, where the plan's bound refers to it: a look at the rank's
-//!   own values, then a raw all-reduce of a few numbers; the call begins on each rank when that is
-//!   over.
+//! - *Compute.* A step executes some [primitives](PrimitiveSpeeds) of the codec, which depend on
+//!   the pipeline (`work`). A primitive takes n·b / speed for n values of b bytes. Each message
+//!   adds `send_overhead` and `recv_overhead` (LogP's o; Culler et al., PPoPP'93). Each byte of a
+//!   frame adds `send_per_byte` and `recv_per_byte` where software copies it (LogGOPS's O; Hoefler
+//!   et al., HPDC'10).
+//! - *Network.* Each rank has one full-duplex link, as in LogGP (Alexandrov et al., SPAA'95), with
+//!   contention at both ends. A frame of w bytes sent at t leaves at s = max(t, egress free), and
+//!   occupies the egress for w/rate. It reaches its receiver at s + latency. It then occupies the
+//!   ingress for w/rate, once earlier frames have left the ingress. The rate limit of the threads
+//!   backend uses the same model. Switches have no limit. A frame longer than `eager` first waits
+//!   for a handshake with its receiver. Both ranks handle handshakes only between steps.
+//! - *Dependencies.* A lane runs its program one step at a time. It first takes its frame, then
+//!   waits for credit: each (peer, lane) has credit for `link_depth` frames. The lanes of a rank
+//!   share its core, so they compute one after the other. The ranks of a node share its cores.
+//!   Credit is free again when the receiver takes the frame. A rank that waits for credit learns of
+//!   it one latency later.
+//! - *Value range.* If the plan's bound refers to the value range of the data, each rank first
+//!   scans its input. Then the ranks exchange their ranges in a raw all-reduce of a few numbers.
+//!   The call begins on each rank when that all-reduce is over.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `speeds` | speeds of primitives; bytes on the wire |
-//! | `work` | a step's primitives, counted |
-//! | `run` | the events |
-//! | `prices` | what steps and messages cost |
-//! | `links` | credit, frames that wait |
+//! | `work` | counts of a step's primitives |
+//! | `run` | the simulation, event by event |
+//! | `prices` | costs of steps and messages |
+//! | `links` | credit and waiting frames |
 //! | `queue` | events in order of time |
 //!
-//! Cost: three events a message, about 100 ns each; see docs/scale.md for what 4096 ranks take.
+//! Cost: three events per message, about 100 ns each. docs/scale.md lists the cost for 4096 ranks.
 //!
 //! # Examples
-//! A raw all-reduce by 64 ranks over links of 100 Gbit/s, if computing took no time:
+//! A raw all-reduce of 64 ranks over links of 100 Gbit/s, with free computing:
 //! ```
 //! use foldwire::{Collective, Plan};
-//! use foldwire_sim::cost::{Case, Cluster, Costs, Network, predict};
+//! use foldwire_sim::cost::{ClusterModel, Costs, ModelCall, NetworkModel, predict};
 //!
-//! let case = Case::new(Collective::AllReduce, Plan::raw(), 64, 16 << 20);
-//! let cluster = Cluster::of(Network { latency: 2e-6, rate: Some(12.5e9), ..Network::default() });
+//! let case = ModelCall::new(Collective::AllReduce, Plan::raw(), 64, 16 << 20);
+//! let network = NetworkModel { latency: 2e-6, rate: Some(12.5e9), ..NetworkModel::default() };
+//! let cluster = ClusterModel::of(network);
 //! let prediction = predict::<f32>(&case, &cluster, &Costs::raw::<f32>())?;
 //! // 2·63/64 of 64 MiB cross each link.
 //! assert!((0.0105..0.0115).contains(&prediction.seconds));
@@ -57,7 +60,7 @@ mod speeds;
 mod tests;
 mod work;
 
-pub use speeds::{Speeds, Wire};
+pub use speeds::{PrimitiveSpeeds, WireSizes};
 
 use foldwire::codec::{CodecParams, Sizes};
 use foldwire::collective::{N_RANGE_VALUES, RANGE_SCHEDULE};
@@ -69,39 +72,39 @@ use foldwire::schedule::{Portion, ProgramSpec, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Float, Plan, Quantum, layout, select};
 use prices::picoseconds;
-use run::{Account, Entry, Job, Run};
+use run::{PricedProgram, RankStart, RankTotals, Simulation};
 
-/// The call to be predicted.
+/// The call to predict.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct ModelCall {
     /// The collective.
     pub collective: Collective,
     /// The reduction; [`OpCode::None`] for collectives that only move.
     pub op: OpCode,
     /// The root, for the collectives that have one.
     pub root: Rank,
-    /// How. What is priced is its own codec: of an automatic plan what
-    /// [`select::plan`] says.
+    /// The plan. The model prices the plan's own codec, so resolve an automatic plan with
+    /// [`select::plan`] first.
     pub plan: Plan,
     /// Number of ranks.
     pub size: usize,
-    /// Values of the whole array.
+    /// Number of values in the whole array.
     pub count: usize,
-    /// Whether input and result are one buffer.
+    /// True if input and result are the same buffer.
     pub in_place: bool,
-    /// Lanes, 1…[`MAX_LANES`].
+    /// Number of lanes, 1…[`MAX_LANES`].
     pub lanes: usize,
     /// Bytes of a frame.
     pub frame_bytes: usize,
-    /// Ranks know which of them share a node ([`Host::ranks_per_node`]), so that long
-    /// arrays take two levels. What then stays in a node takes no network.
+    /// True if ranks know which of them share a node ([`HostModel::ranks_per_node`]), so that long
+    /// arrays use a two-level schedule. Messages within a node then take no bandwidth.
     pub by_node: bool,
 }
 
-impl Case {
-    /// A sum (where there is something to reduce) of `count` values over `size` ranks with root 0,
-    /// 4 lanes, and frames of 256 KiB + 4096, from one buffer into another, except a broadcast,
-    /// which always has one.
+impl ModelCall {
+    /// Creates a call on `count` values and `size` ranks with root 0, 4 lanes, and frames of 256
+    /// KiB + 4096 bytes. It is a sum if the collective reduces. Input and result are separate
+    /// buffers, except in a broadcast, which always has one.
     #[must_use]
     pub fn new(collective: Collective, plan: Plan, size: usize, count: usize) -> Self {
         let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
@@ -120,34 +123,35 @@ impl Case {
     }
 }
 
-/// Links between ranks, all alike.
+/// The links between ranks, all alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Network {
-    /// Seconds from a frame's first byte leaving to its first byte arriving.
+pub struct NetworkModel {
+    /// Seconds from the departure of a frame's first byte to its arrival.
     pub latency: f64,
-    /// Bytes per second of each rank's link, each way; `None`: links take no time, as between
-    /// threads.
+    /// Bytes per second of each rank's link in each direction. With `None`, links take no time, as
+    /// between threads.
     pub rate: Option<f64>,
-    /// Seconds that sending a message keeps the sender's core, whatever its size.
+    /// Seconds that the sender's core spends on each message, whatever its size.
     pub send_overhead: f64,
-    /// The same of a receiver.
+    /// Seconds that the receiver's core spends on each message, whatever its size.
     pub recv_overhead: f64,
-    /// Seconds that each byte of a message keeps the sender's core besides, as where TCP copies it.
+    /// Seconds that the sender's core spends on each byte of a message, for example where TCP
+    /// copies it.
     pub send_per_byte: f64,
-    /// The same of a receiver.
+    /// Seconds that the receiver's core spends on each byte of a message.
     pub recv_per_byte: f64,
-    /// Bytes up to which a message leaves at once. A longer one asks its receiver first (MPI's
-    /// rendezvous), and each of the two sees what the other says only when it looks at the network.
-    /// Nor does a short one overtake it. `None`: all leave at once.
+    /// Length in bytes up to which a message leaves without a handshake. A longer message needs one
+    /// (MPI's rendezvous), and each side sees the other's answer only when it polls the network. A
+    /// short message does not overtake a long one. With `None`, no message needs a handshake.
     pub eager: Option<u32>,
-    /// Frames that a link may hold, sent and not taken, for each (peer, lane).
+    /// Frames that may be sent and not yet taken, for each (peer, lane).
     pub link_depth: u32,
-    /// Whether frames carry checksums.
+    /// True if frames carry checksums.
     pub checksums: bool,
 }
 
-impl Default for Network {
-    /// No latency, no limit, no overheads, no handshakes; links hold 4 frames; no checksums.
+impl Default for NetworkModel {
+    /// No latency, rate limit, overheads, handshakes or checksums; links hold 4 frames.
     fn default() -> Self {
         Self {
             latency: 0.0,
@@ -163,22 +167,22 @@ impl Default for Network {
     }
 }
 
-/// The machines that ranks run on, all alike.
+/// The machines (nodes) that ranks run on, all alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Host {
-    /// Ranks of one machine.
+pub struct HostModel {
+    /// Number of ranks per machine.
     pub ranks_per_node: usize,
-    /// Cores that they share: so many of them compute at once.
+    /// Number of cores that the ranks of a machine share.
     pub cores: usize,
-    /// Seconds of a core that it takes an idle rank to wake up and find what has arrived.
+    /// Seconds of core time that an idle rank needs to wake up and find an arrived frame.
     pub wake: f64,
-    /// Seconds after which a rank leaves its core to others that wait for one; until then only if
-    /// it has nothing to do.
+    /// Seconds after which a rank yields its core to a waiting rank. Before that, it yields only
+    /// when it has nothing to do.
     pub time_slice: f64,
 }
 
-impl Default for Host {
-    /// A machine for each rank; idle ranks poll.
+impl Default for HostModel {
+    /// One machine per rank; ranks poll while idle.
     fn default() -> Self {
         Self { ranks_per_node: 1, cores: 1, wake: 0.0, time_slice: 3e-3 }
     }
@@ -186,118 +190,121 @@ impl Default for Host {
 
 /// Network and machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cluster {
-    /// What connects ranks.
-    pub network: Network,
-    /// What they run on.
-    pub host: Host,
+pub struct ClusterModel {
+    /// The network between ranks.
+    pub network: NetworkModel,
+    /// The machines.
+    pub host: HostModel,
 }
 
-impl Cluster {
-    /// One rank a machine.
+impl ClusterModel {
+    /// A cluster with one rank per machine.
     #[must_use]
-    pub fn of(network: Network) -> Self {
-        Self { network, host: Host::default() }
+    pub fn of(network: NetworkModel) -> Self {
+        Self { network, host: HostModel::default() }
     }
 }
 
-/// What the plan's codec costs.
+/// Costs of a plan's codec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// Its primitives.
-    pub speeds: Speeds,
-    /// What segments become on the wire.
-    pub wire: Wire,
-    /// Bytes per second of a look at all values for their extent; infinite takes no time.
+    /// Speeds of the codec's primitives.
+    pub speeds: PrimitiveSpeeds,
+    /// Sizes of segments on the wire.
+    pub wire: WireSizes,
+    /// Bytes per second of a scan of all values for their range; infinity makes the scan free.
     pub look: f64,
-    /// The same of a look at a sample, in bytes of all values.
+    /// Bytes per second of a scan of a sample, counting the bytes of all values.
     pub sample: f64,
 }
 
 impl Costs {
-    /// Values as they are, and computing takes no time.
+    /// Costs of the raw codec, with free computing.
     #[must_use]
     pub fn raw<T: Float>() -> Self {
-        Self::of(Speeds::FREE, Wire::exact(T::BYTES))
+        Self::of(PrimitiveSpeeds::FREE, WireSizes::exact(T::BYTES))
     }
 
-    /// These, and looking for the extent takes no time.
+    /// Costs of these speeds and sizes, with free scans.
     #[must_use]
-    pub const fn of(speeds: Speeds, wire: Wire) -> Self {
+    pub const fn of(speeds: PrimitiveSpeeds, wire: WireSizes) -> Self {
         Self { speeds, wire, look: f64::INFINITY, sample: f64::INFINITY }
     }
 }
 
-/// Why there is no prediction.
+/// Reason why a call cannot be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostError {
-    /// No ranks, cores or lanes, or a root that is no rank.
+    /// A number of ranks, cores or lanes is 0, or the root is not a rank.
     #[error(
-        "{size} ranks with root {root}, {lanes} lanes, {ranks_per_node} ranks a machine on {cores} cores: nothing can run"
+        "cannot predict a call of {size} ranks with root {root}, {lanes} lanes, {ranks_per_node} \
+         ranks per machine and {cores} cores; the numbers must be at least 1, and the root below \
+         the number of ranks"
     )]
     Empty {
-        /// Ranks.
+        /// Number of ranks.
         size: usize,
         /// The root.
         root: Rank,
-        /// Lanes.
+        /// Number of lanes.
         lanes: usize,
-        /// Ranks of a machine.
+        /// Ranks per machine.
         ranks_per_node: usize,
-        /// Cores of a machine.
+        /// Cores per machine.
         cores: usize,
     },
-    /// The call would be refused.
+    /// The library would refuse the call.
     #[error(transparent)]
     Refused(#[from] Error),
-    /// The programs wait for each other: a fault of the schedule.
-    #[error("rank {rank} waits for ever in step {step}")]
+    /// The ranks' programs wait for each other, which is a defect of the schedule.
+    #[error("the schedule deadlocks: rank {rank} waits forever in step {step}")]
     Stuck {
         /// A rank that waits.
         rank: Rank,
-        /// Its step.
+        /// The step in which the rank waits.
         step: usize,
     },
 }
 
-/// What a call will do.
+/// Predicted cost of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// Until the last rank has its result.
+pub struct CallPrediction {
+    /// Seconds until the last rank has its result.
     pub seconds: f64,
-    /// The schedule that was taken.
+    /// Name of the schedule.
     pub schedule: &'static str,
-    /// Each rank's part, in rank order.
+    /// Predicted cost of each rank, in rank order.
     pub ranks: Vec<RankPrediction>,
-    /// Events that the simulation took.
+    /// Number of events in the simulation.
     pub n_events: u64,
 }
 
-/// What one rank will do; counted as [`Report`](foldwire::Report) does.
+/// Predicted cost of one rank, counted as in [`Report`](foldwire::Report).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankPrediction {
-    /// Until it has its result.
+    /// Seconds until the rank has its result.
     pub seconds: f64,
-    /// Of these, computing.
+    /// Seconds of computing, contained in `seconds`.
     pub computing: f64,
-    /// Bytes of the messages that it sends, headers included.
+    /// Bytes of the messages that the rank sends, headers included.
     pub wire_bytes: u64,
-    /// Messages that it sends.
+    /// Number of messages that the rank sends.
     pub n_messages: u64,
 }
 
-/// How long the call, on values of `T`, takes on this cluster if all ranks make it at once.
+/// Predicts how long a call on values of `T` takes on this cluster, if all ranks make it at the
+/// same time.
 ///
 /// # Errors
-/// [`CostError`]: calls that the library refuses, and clusters on which nothing can run.
+/// [`CostError`] if the library would refuse the call, or if nothing can run on this cluster.
 pub fn predict<T: Float>(
-    case: &Case,
-    cluster: &Cluster,
+    case: &ModelCall,
+    cluster: &ClusterModel,
     costs: &Costs,
-) -> Result<Prediction, CostError> {
-    let case = &Case { plan: case.plan.for_values(T::DTYPE), ..*case };
-    let &Case { collective, root, size, lanes, .. } = case;
+) -> Result<CallPrediction, CostError> {
+    let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), ..*case };
+    let &ModelCall { collective, root, size, lanes, .. } = case;
     let host = &cluster.host;
     if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {
         let (ranks_per_node, cores) = (host.ranks_per_node, host.cores);
@@ -314,20 +321,20 @@ pub fn predict<T: Float>(
     }
     let call = call.by(schedule);
     let mut ranks = vec![RankPrediction::default(); size];
-    let mut entries = vec![Entry::default(); size];
+    let mut starts = vec![RankStart::default(); size];
     let mut n_events = 0;
     if case.plan.needs_value_range() {
-        for (rank, entry) in entries.iter_mut().enumerate() {
-            entry.prelude = picoseconds(look::<T>(case, call, costs, rank));
+        for (rank, start) in starts.iter_mut().enumerate() {
+            start.prelude = picoseconds(scan_seconds::<T>(case, call, costs, rank));
         }
-        n_events += exchange_extents(case, cluster, &mut ranks, &mut entries)?;
+        n_events += exchange_extents(case, cluster, &mut ranks, &mut starts)?;
     }
 
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
     let (call, layout) = divide::<T>(case, call, schedule, division)?;
-    let (wire, floats) = (costs.wire.table(size), Wire::exact(T::BYTES).table(size));
-    let job = Job {
+    let (wire, floats) = (costs.wire.table(size), WireSizes::exact(T::BYTES).table(size));
+    let program = PricedProgram {
         schedule,
         call,
         layout,
@@ -340,13 +347,13 @@ pub fn predict<T: Float>(
         floats: &floats,
         cluster,
     };
-    n_events += account(&job, &entries, &mut ranks, |_, _| {})?;
+    n_events += simulate(&program, &starts, &mut ranks, |_, _| {})?;
     let seconds = ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
-    Ok(Prediction { seconds, schedule: schedule.name(), ranks, n_events })
+    Ok(CallPrediction { seconds, schedule: schedule.name(), ranks, n_events })
 }
 
-/// Seconds that a rank looks at its own values.
-fn look<T: Float>(case: &Case, call: ProgramSpec, costs: &Costs, rank: usize) -> f64 {
+/// Returns the seconds that a rank spends on scanning its input for the value range.
+fn scan_seconds<T: Float>(case: &ModelCall, call: ProgramSpec, costs: &Costs, rank: usize) -> f64 {
     let rank = Rank::new(rank);
     let own = match call.input(rank) {
         Portion::Nothing => 0,
@@ -357,20 +364,20 @@ fn look<T: Float>(case: &Case, call: ProgramSpec, costs: &Costs, rank: usize) ->
     (own * T::BYTES) as f64 / speed
 }
 
-/// The raw all-reduce of what ranks saw of their data; every rank enters the call when it has its
-/// result.
+/// Simulates the raw all-reduce of the ranks' value ranges. Each rank then starts its call when it
+/// has the result.
 fn exchange_extents(
-    case: &Case,
-    cluster: &Cluster,
+    case: &ModelCall,
+    cluster: &ClusterModel,
     ranks: &mut [RankPrediction],
-    entries: &mut [Entry],
+    starts: &mut [RankStart],
 ) -> Result<u64, CostError> {
     let plan = Plan::raw();
-    let exchange = Case { plan, count: N_RANGE_VALUES, ..*case };
+    let exchange = ModelCall { plan, count: N_RANGE_VALUES, ..*case };
     let call = ProgramSpec::new(Collective::AllReduce, case.size, Rank(0));
-    let wire = &Wire::exact(f64::BYTES).table(case.size);
+    let wire = &WireSizes::exact(f64::BYTES).table(case.size);
     let (call, layout) = divide::<f64>(&exchange, call, RANGE_SCHEDULE, Division::Blocks)?;
-    let job = Job {
+    let program = PricedProgram {
         schedule: RANGE_SCHEDULE,
         call,
         layout,
@@ -378,27 +385,28 @@ fn exchange_extents(
         rules: Rules::new(Collective::AllReduce, &plan.pipeline, plan.codec, OpCode::Max),
         in_place: true,
         bytes_per_value: f64::BYTES,
-        speeds: &Speeds::FREE,
+        speeds: &PrimitiveSpeeds::FREE,
         wire,
         floats: wire,
         cluster,
     };
-    let looks = entries.to_vec();
-    account(&job, &looks, ranks, |rank, finished| {
-        entries[rank] = Entry { at: finished, prelude: 0 };
+    let scans = starts.to_vec();
+    simulate(&program, &scans, ranks, |rank, finished| {
+        starts[rank] = RankStart { at: finished, prelude: 0 };
     })
 }
 
-/// Runs a program and adds it to the ranks' predictions; tells when each rank has finished.
-fn account(
-    job: &Job<'_>,
-    entries: &[Entry],
+/// Simulates a program and adds its costs to the ranks' predictions. Passes each rank's finish time
+/// to `finished`.
+fn simulate(
+    program: &PricedProgram<'_>,
+    starts: &[RankStart],
     ranks: &mut [RankPrediction],
-    mut finished: impl FnMut(usize, queue::Time),
+    mut finished: impl FnMut(usize, queue::Picos),
 ) -> Result<u64, CostError> {
-    let (accounts, n_events) = Run::new(job, entries).finish()?;
-    for (rank, (account, sum)) in accounts.iter().zip(ranks).enumerate() {
-        let Account { finished: at, computing, wire_bytes, n_messages } = *account;
+    let (totals, n_events) = Simulation::new(program, starts).run()?;
+    for (rank, (rank_totals, sum)) in totals.iter().zip(ranks).enumerate() {
+        let RankTotals { finished: at, computing, wire_bytes, n_messages } = *rank_totals;
         finished(rank, at);
         sum.seconds = at as f64 / 1e12;
         sum.computing += computing as f64 / 1e12;
@@ -408,21 +416,21 @@ fn account(
     Ok(n_events)
 }
 
-/// How the engine divides the array, and how many parts it lets messages carry.
+/// Divides the array as the engine does, and sets how many parts a message may carry.
 fn divide<T: Float>(
-    case: &Case,
+    case: &ModelCall,
     call: ProgramSpec,
     schedule: &dyn Schedule,
     division: Division,
 ) -> Result<(ProgramSpec, Layout<'static>), Error> {
-    // What an encoding takes at most depends neither on the quantum nor on the level.
+    // The maximum size of an encoding depends neither on the quantum nor on the level.
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = Sizes::new(case.plan.codec, T::DTYPE, params);
     let max_segment = layout::max_segment(&codec, case.frame_bytes, schedule.min_run(call))?;
     let n_parts = schedule.n_parts(call);
     let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));
     let cut = Cut { n_parts, division, max_segment, lanes, shortest };
-    // Lengths are the same for every rank.
+    // Rank 0 is as good as any, because lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
     let max_run = select::max_run(call, &codec, case.frame_bytes, &layout);
     Ok((call.with_runs(max_run).with_runs_of(schedule), layout))

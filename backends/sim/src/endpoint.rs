@@ -1,4 +1,4 @@
-//! One rank's end of the network: the [`Transport`] the engine drives, and a clock for programs.
+//! One rank's endpoint: the [`Transport`] that the engine drives, and a clock for programs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,7 +16,8 @@ use crate::{Error, EventKind, Frame};
 
 /// A rank of a [`World`](crate::World).
 ///
-/// Dropping it ends the rank: peers still receive what it has sent, then get [`Error::PeerLost`].
+/// Dropping it ends the rank. Peers still receive the frames that it has sent, then get
+/// [`Error::PeerLost`].
 pub struct Endpoint {
     rank: Rank,
     fabric: Rc<RefCell<SimFabric>>,
@@ -27,7 +28,7 @@ impl Endpoint {
         Self { rank, fabric }
     }
 
-    /// The rank's clock, which outlives the endpoint.
+    /// Returns the rank's clock, which outlives the endpoint.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock { rank: self.rank, fabric: Rc::clone(&self.fabric) }
@@ -44,7 +45,10 @@ impl Endpoint {
         self.check_alive(fabric)
     }
 
-    /// Lets faults strike; an error if this rank is dead.
+    /// Applies due faults.
+    ///
+    /// # Errors
+    /// [`Error::Dead`] if this rank is dead.
     fn check_alive(&self, fabric: &mut SimFabric) -> Result<(), Error> {
         fabric.strike_due(self.rank);
         if fabric.ranks[self.rank.index()].is_dead { Err(Error::Dead) } else { Ok(()) }
@@ -166,7 +170,7 @@ impl Transport for Endpoint {
         Duration::from_nanos(self.fabric.borrow().now)
     }
 
-    /// Does nothing: whoever polls the ranks moves time.
+    /// Does nothing: the executor advances time.
     fn idle(&mut self, _: Duration) {}
 
     fn distance(&self, peer: Rank) -> Distance {
@@ -191,7 +195,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Virtual time, as a rank's program sees it.
+/// Virtual time, for the program of a rank.
 #[derive(Clone)]
 pub struct Clock {
     rank: Rank,
@@ -199,25 +203,26 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Time since the start of the run.
+    /// Returns the time since the start of the run.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.fabric.borrow().now)
     }
 
-    /// Whether a fault has ended the rank, so that nothing it does has an effect.
+    /// Returns whether a fault has killed the rank. Nothing that a dead rank does has an effect.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.fabric.borrow().ranks[self.rank.index()].is_dead
     }
 
-    /// When the rank last sent or received a frame, notices apart.
+    /// Returns the time of the last frame that the rank sent or received, except on the control
+    /// tag.
     #[must_use]
     pub fn last_move(&self) -> Duration {
         Duration::from_nanos(self.fabric.borrow().ranks[self.rank.index()].last_move)
     }
 
-    /// Done after this long. Meanwhile the rank does nothing.
+    /// Returns a future that completes after `time`.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
         let fabric = &mut *self.fabric.borrow_mut();
         let until = fabric.now.saturating_add(time.as_nanos() as Nanos);
@@ -225,7 +230,7 @@ impl Clock {
         Sleep { until, fabric: Rc::clone(&self.fabric) }
     }
 
-    /// Done when the rank is polled again.
+    /// Returns a future that completes when the rank is polled again.
     pub fn pause(&self) -> impl Future<Output = ()> + use<> {
         let mut was_polled = false;
         std::future::poll_fn(move |_| {
@@ -233,7 +238,7 @@ impl Clock {
         })
     }
 
-    /// Adds a note to the trace, if there is one.
+    /// Adds a note to the trace if the trace keeps events.
     pub fn note(&self, note: impl FnOnce() -> String) {
         let fabric = &mut *self.fabric.borrow_mut();
         if fabric.trace.keeps() {

@@ -1,8 +1,8 @@
-//! What can go wrong on a simulated network.
+//! Errors of the simulated network.
 
 use foldwire::transport::{Rank, Tag, TransportError, TransportErrorKind};
 
-/// Why an [`Endpoint`](crate::Endpoint) refused.
+/// Error of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,37 +12,40 @@ pub enum Error {
         /// The rank that is gone.
         peer: Rank,
     },
-    /// This rank itself is dead; what it does has no effect.
-    #[error("this rank died")]
+    /// A fault killed this rank: its calls have no effect.
+    #[error("a simulated fault killed this rank")]
     Dead,
     /// The link is full.
-    #[error("the link to rank {to} with tag {} is full; send after poll_ready said so", tag.0)]
+    #[error(
+        "the link to rank {to} with tag {} is full; send only after poll_ready has returned Ready",
+        tag.0
+    )]
     NotReady {
         /// The receiving rank.
         to: Rank,
-        /// The stream.
+        /// The tag.
         tag: Tag,
     },
-    /// There is no such rank.
+    /// The rank does not exist.
     #[error("rank {rank} is out of range; the group has {size} ranks")]
     NoSuchRank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: Rank,
         /// Ranks in the group.
         size: usize,
     },
-    /// There is no such tag.
+    /// The tag does not exist.
     #[error("tag {} is out of range; tags are below {n_tags}; raise Net::channels", tag.0)]
     NoSuchTag {
-        /// The tag asked for.
+        /// The requested tag.
         tag: Tag,
         /// Tags of all channels.
         n_tags: usize,
     },
-    /// More bytes were to be sent than a frame holds.
+    /// The message is longer than a frame.
     #[error("{need} bytes do not fit a frame of {have}; raise Net::frame_bytes")]
     TooLong {
-        /// Bytes to be sent.
+        /// Bytes of the message.
         need: usize,
         /// Bytes in a frame.
         have: usize,

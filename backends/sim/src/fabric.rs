@@ -1,9 +1,10 @@
-//! What all ranks share: the clock, the links, the NICs, and the faults that wait for their moment.
+//! State that all ranks share: clock, links, NICs, and pending faults.
 //!
-//! Nothing here runs by itself. When a rank sends, the whole way of its frame is computed at once
-//! (NICs, delay, harm), and the frame is queued at its receiver with the time of its arrival; when
-//! time has come that far, the receiver finds it. Times at which something can newly be found are
-//! kept in a heap, so that the executor knows how far to jump.
+//! No thread drives this state. When a rank sends, the simulator computes the whole route of the
+//! frame at once (NICs, delay, harm). It queues the frame for the receiver together with its
+//! arrival time. The receiver finds the frame once virtual time has reached that point. A heap
+//! holds the times at which a rank can find something new, so that the executor knows how far time
+//! can jump.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,39 +29,39 @@ pub(crate) struct SimFabric {
     pub(crate) trace: Trace,
     /// Frames that ranks have sent or received so far.
     pub(crate) n_moves: u64,
-    /// Nothing moved in the last pass over the ranks.
+    /// True if no frame moved in the executor's last pass.
     pub(crate) is_idle: bool,
-    /// Faults, and whether each has struck.
+    /// All faults, and whether each has occurred.
     pub(crate) faults: Vec<(Fault, bool)>,
     links: Vec<LinkQueue>,
-    /// From when on a rank (row) knows that another (column) is lost to it.
+    /// Times at which a rank (row) learns that a peer (column) is lost, as a matrix.
     loss_times: Vec<Nanos>,
-    /// Links (row to column) that swallow all frames.
+    /// Links (from row to column) that drop all frames, as a matrix.
     cut: Vec<bool>,
     wake_times: BinaryHeap<Reverse<Nanos>>,
-    /// What ranks were sent, for replays.
+    /// Messages sent to each rank, kept for replays.
     records: Vec<(Rank, Vec<u8>)>,
 }
 
-/// What the network knows of a rank.
+/// State of a rank, as the network sees it.
 #[derive(Debug, Default)]
 pub(crate) struct RankState {
-    /// It has dropped its endpoint, or died.
+    /// The rank has dropped its endpoint, or died.
     pub(crate) is_closed: bool,
-    /// A fault ended it: what it does has no effect.
+    /// A fault killed the rank: its calls have no effect.
     pub(crate) is_dead: bool,
-    /// It is not polled before this time.
+    /// Time before which the executor does not poll the rank.
     pub(crate) asleep_until: Nanos,
     pub(crate) n_held: usize,
     n_sent: usize,
     n_moved: usize,
-    /// When it last sent or received anything but a notice.
+    /// Time of the last frame sent or received, except on the control tag.
     pub(crate) last_move: Nanos,
-    /// When the NIC is free to send.
+    /// Time from which the NIC is free to send.
     egress: Nanos,
-    /// When the NIC is free to receive.
+    /// Time from which the NIC is free to receive.
     ingress: Nanos,
-    /// Frames that wait for their sender's attention.
+    /// Sent frames that wait until the rank polls.
     outbox: VecDeque<(Rank, Tag, Frame, usize)>,
 }
 
@@ -96,7 +97,7 @@ impl SimFabric {
         &mut self.links[first + tag.index()]
     }
 
-    /// Tags of all channels.
+    /// Number of tags of all channels together.
     pub(crate) fn n_tags(&self) -> usize {
         self.net.channels.max(1) * Tag::COUNT
     }
@@ -105,7 +106,7 @@ impl SimFabric {
         from.index() * self.size + to.index()
     }
 
-    /// Whether two ranks share a node.
+    /// Returns whether two ranks share a node.
     pub(crate) fn is_near(&self, a: Rank, b: Rank) -> bool {
         let n = self.net.ranks_per_node.max(1);
         a.index() / n == b.index() / n
@@ -115,7 +116,7 @@ impl SimFabric {
         &mut self.ranks[rank.index()]
     }
 
-    /// Uniform in 0…`most`.
+    /// Random time, uniform in 0…`most`.
     pub(crate) fn uniform(&mut self, most: Duration) -> Nanos {
         self.random.below(nanos(most) as usize + 1) as Nanos
     }
@@ -124,24 +125,25 @@ impl SimFabric {
         nanos(self.net.latency) + self.uniform(self.net.jitter)
     }
 
-    /// Whether to say "not yet" for no reason. Not when nothing moves: that must have a reason.
+    /// Returns whether to answer "not yet" for no reason. Never refuses after an idle pass, so that
+    /// such a pass always has a real reason.
     pub(crate) fn refuses(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.refusal)
     }
 
-    /// Whether to pass a rank over for no reason.
+    /// Returns whether to skip a rank for no reason.
     pub(crate) fn neglects(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.neglect)
     }
 
-    /// Something can newly be found at this time.
+    /// Records that a rank can find something new at `time`.
     pub(crate) fn wake_at(&mut self, time: Nanos) {
         if time > self.now && time != NEVER {
             self.wake_times.push(Reverse(time));
         }
     }
 
-    /// The next time after now at which something can newly be found.
+    /// Returns the next time after now at which a rank can find something new.
     pub(crate) fn next_wake(&mut self) -> Option<Nanos> {
         while self.wake_times.peek().is_some_and(|&Reverse(time)| time <= self.now) {
             self.wake_times.pop();
@@ -161,7 +163,7 @@ impl SimFabric {
         fault
     }
 
-    /// Lets faults strike whose moment in the rank's life has come.
+    /// Applies the stalls and deaths of `rank` that are due after the frames it has moved.
     pub(crate) fn strike_due(&mut self, rank: Rank) {
         for index in 0..self.faults.len() {
             let (
@@ -204,13 +206,13 @@ impl SimFabric {
         self.link(from, to, tag).has_space(depth, now)
     }
 
-    /// Whether `rank` knows that `peer` is lost to it.
+    /// Returns whether `rank` knows that `peer` is lost.
     pub(crate) fn is_lost(&self, rank: Rank, peer: Rank) -> bool {
         self.loss_times[self.pair(rank, peer)] <= self.now
     }
 
-    /// Sends a frame for which there is room, now or, on networks that need attention, when the
-    /// rank polls again.
+    /// Sends a frame for which the link has space. With [`Net::attended`], the frame leaves only
+    /// when the rank polls again.
     pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         self.link(from, to, tag).spend();
         let header = self.header(&frame, n_bytes);
@@ -224,13 +226,13 @@ impl SimFabric {
         self.count_move(from, tag);
     }
 
-    /// The header, if events are kept.
+    /// Parses the header if the trace keeps events.
     fn header(&self, frame: &Frame, n_bytes: usize) -> Option<Header> {
         let message = frame.as_ref().get(..n_bytes)?;
         if self.trace.keeps() { Header::parse(message, false).ok() } else { None }
     }
 
-    /// Lets waiting frames leave as far as the NIC is free.
+    /// Transmits waiting frames until the NIC is busy.
     pub(crate) fn send_waiting(&mut self, rank: Rank) {
         while self.rank_state(rank).egress <= self.now {
             let Some((to, tag, frame, n_bytes)) = self.rank_state(rank).outbox.pop_front() else {
@@ -240,20 +242,21 @@ impl SimFabric {
         }
     }
 
-    /// Lets all waiting frames leave, one after the other.
+    /// Transmits all waiting frames.
     fn flush(&mut self, rank: Rank) {
         while let Some((to, tag, frame, n_bytes)) = self.rank_state(rank).outbox.pop_front() {
             self.transmit(rank, to, tag, frame, n_bytes);
         }
     }
 
-    /// Whom the oldest frame goes to that waits for its sender's attention, of those that count.
+    /// Returns the receiver of the oldest frame that waits for its sender's poll and whose tag
+    /// counts.
     pub(crate) fn undelivered(&self, rank: Rank, counts: impl Fn(Tag) -> bool) -> Option<Rank> {
         let mut outbox = self.ranks[rank.index()].outbox.iter();
         outbox.find(|&&(_, tag, ..)| counts(tag)).map(|&(to, ..)| to)
     }
 
-    /// Puts a frame on the wire: computes when it arrives, and in which state.
+    /// Puts a frame on the wire: computes its arrival time, and applies faults to it.
     fn transmit(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         let nth = self.rank_state(from).n_sent;
         self.rank_state(from).n_sent += 1;
@@ -268,7 +271,7 @@ impl SimFabric {
             self.rank_state(to).ingress = arrival;
             arrival
         };
-        let mut parcel = InFlightFrame { frame, n_bytes, arrival, is_credited: true };
+        let mut in_flight = InFlightFrame { frame, n_bytes, arrival, is_credited: true };
 
         let mut harm = None;
         for index in 0..self.faults.len() {
@@ -285,72 +288,73 @@ impl SimFabric {
                 continue;
             }
             if let Fault::Harm { harm: Harm::Repeat { behind }, .. } = self.faults[index].0 {
-                // Strikes when the copy comes.
-                let copy = self.copy(&parcel);
+                // The fault strikes when the copy is queued.
+                let copy = self.copy(&in_flight);
                 self.link(from, to, tag).repeat(behind, index, copy);
                 continue;
             }
             match self.strike(index) {
-                Fault::Delay { by, .. } => parcel.arrival += nanos(by),
+                Fault::Delay { by, .. } => in_flight.arrival += nanos(by),
                 Fault::Cut { silent, .. } => self.cut(from, to, silent),
                 Fault::Harm { harm: what, .. } => harm = Some(what),
                 Fault::Stall { .. } | Fault::Death { .. } => {}
             }
         }
         if self.cut[self.pair(from, to)] {
-            return self.pool.give(parcel.frame);
+            return self.pool.give(in_flight.frame);
         }
-        self.wake_at(parcel.arrival);
+        self.wake_at(in_flight.arrival);
         match harm {
             None | Some(Harm::Repeat { .. }) => {}
             Some(Harm::Flip) => {
                 let bit = self.random.below(n_bytes * 8);
-                if let Some(byte) = parcel.frame.as_mut().get_mut(bit / 8) {
+                if let Some(byte) = in_flight.frame.as_mut().get_mut(bit / 8) {
                     *byte ^= 1 << (bit % 8);
                 }
             }
-            Some(Harm::Truncate) => parcel.n_bytes = self.random.below(n_bytes),
-            Some(Harm::Lose) => return self.pool.give(parcel.frame),
-            Some(Harm::Swap) => return self.link(from, to, tag).swap(parcel),
+            Some(Harm::Truncate) => in_flight.n_bytes = self.random.below(n_bytes),
+            Some(Harm::Lose) => return self.pool.give(in_flight.frame),
+            Some(Harm::Swap) => return self.link(from, to, tag).swap(in_flight),
             Some(Harm::Foreign(foreign)) => {
-                let (forged, (from, to, tag)) = self.forge(&parcel, foreign, (from, to, tag));
+                let (forged, (from, to, tag)) = self.forge(&in_flight, foreign, (from, to, tag));
                 self.link(from, to, tag).push(forged);
             }
         }
-        self.record(&parcel, to);
-        if let Some(repeated) = self.link(from, to, tag).push(parcel) {
+        self.record(&in_flight, to);
+        if let Some(repeated) = self.link(from, to, tag).push(in_flight) {
             self.strike(repeated);
         }
     }
 
-    /// A second frame with the same content, which nobody spent credit on.
-    fn copy(&self, parcel: &InFlightFrame) -> InFlightFrame {
+    /// Copies a frame without spending credit.
+    fn copy(&self, in_flight: &InFlightFrame) -> InFlightFrame {
         let mut frame = self.pool.take();
-        frame.as_mut().copy_from_slice(parcel.frame.as_ref());
-        let InFlightFrame { n_bytes, arrival, .. } = *parcel;
+        frame.as_mut().copy_from_slice(in_flight.frame.as_ref());
+        let InFlightFrame { n_bytes, arrival, .. } = *in_flight;
         InFlightFrame { frame, n_bytes, arrival, is_credited: false }
     }
 
-    /// Keeps what a rank is sent, if some of it is to be replayed.
-    fn record(&mut self, parcel: &InFlightFrame, to: Rank) {
+    /// Keeps a message for `to` if a replay fault is still pending.
+    fn record(&mut self, in_flight: &InFlightFrame, to: Rank) {
         let replays = |(fault, has_struck): &(Fault, bool)| {
             let is_replay =
                 matches!(fault, Fault::Harm { harm: Harm::Foreign(Foreign::Replay), .. });
             is_replay && !has_struck
         };
         if self.faults.iter().any(replays) {
-            self.records.push((to, parcel.frame.as_ref()[..parcel.n_bytes].to_vec()));
+            self.records.push((to, in_flight.frame.as_ref()[..in_flight.n_bytes].to_vec()));
         }
     }
 
-    /// Another rank than these two, or one of them if there is none.
+    /// Picks a rank other than `a` and `b`; returns `a` if there is none.
     fn third_rank(&mut self, a: Rank, b: Rank) -> Rank {
         let others = (0..self.size).map(Rank::new).filter(|&rank| rank != a && rank != b);
         let others: Vec<_> = others.collect();
         if others.is_empty() { a } else { *self.random.pick(&others) }
     }
 
-    /// A frame that nobody sent, and the link on which it comes, if `link` is where its model is.
+    /// Forges a frame after `model`, which was sent on `link`. Returns it with the link on which it
+    /// arrives.
     fn forge(
         &mut self,
         model: &InFlightFrame,
@@ -391,7 +395,7 @@ impl SimFabric {
             Foreign::Replay => {
                 let own = self.records.iter().filter(|(whose, _)| *whose == to);
                 let own: Vec<_> = own.map(|(_, message)| message).collect();
-                // The first has nothing before it, and is repeated itself.
+                // The first message has no predecessor, so it is itself repeated.
                 if !own.is_empty() {
                     let message = *self.random.pick(&own);
                     frame.as_mut()[..message.len()].copy_from_slice(message);
@@ -404,7 +408,7 @@ impl SimFabric {
         (forged, link)
     }
 
-    /// Cuts the link between two ranks, both ways.
+    /// Cuts the link between two ranks in both directions.
     fn cut(&mut self, a: Rank, b: Rank, silent: bool) {
         for (from, to) in [(a, b), (b, a)] {
             let pair = self.pair(from, to);
@@ -415,7 +419,7 @@ impl SimFabric {
         }
     }
 
-    /// `rank` will notice that `peer` is lost to it.
+    /// Lets `rank` learn after a delay that `peer` is lost.
     fn report_loss(&mut self, rank: Rank, peer: Rank) {
         let at = self.now + self.delay();
         let pair = self.pair(rank, peer);
@@ -423,7 +427,7 @@ impl SimFabric {
         self.wake_at(at);
     }
 
-    /// The next frame that has arrived.
+    /// Takes the next frame that has arrived.
     pub(crate) fn receive(&mut self, rank: Rank, from: Rank, tag: Tag) -> Option<(Frame, usize)> {
         let now = self.now;
         let InFlightFrame { frame, n_bytes, is_credited, .. } =
@@ -440,12 +444,12 @@ impl SimFabric {
         Some((frame, n_bytes))
     }
 
-    /// Whether nothing of `from` is on its way to `rank` with this tag.
+    /// Returns whether no frame with this tag is in flight from `from` to `rank`.
     pub(crate) fn is_drained(&mut self, rank: Rank, from: Rank, tag: Tag) -> bool {
         self.link(from, rank, tag).is_empty()
     }
 
-    /// The rank's end, by its own will or by a fault.
+    /// Ends the rank, either because it dropped its endpoint or because of a fault.
     pub(crate) fn close(&mut self, rank: Rank) {
         if self.rank_state(rank).is_closed {
             return;
@@ -465,7 +469,7 @@ impl SimFabric {
         }
     }
 
-    /// Takes back all frames that are in the network.
+    /// Returns all frames in the network to the pool.
     pub(crate) fn drain(&mut self) {
         let pool = &self.pool;
         self.links.iter_mut().flat_map(LinkQueue::drain).for_each(|frame| pool.give(frame));

@@ -1,111 +1,111 @@
-//! What goes wrong: where, and when.
+//! Faults: what goes wrong, and when.
 //!
-//! Places and times are counted in what ranks do, not in seconds, so that a fault can hit any step
-//! of a program: `nth` counts the frames that a rank has sent, from 0; `after` those that it has
-//! sent or received.
+//! A fault's position is counted in frames, not in seconds, so that a fault can strike at any step
+//! of a program. `nth` counts the frames that a rank has sent, from 0. `after` counts the frames
+//! that it has sent or received.
 //!
-//! What the header cannot tell apart, no receiver can: an exact copy of the frame that it expects
-//! *is* the frame that it expects. Hence frames that nobody sent differ here in something, or are
-//! on a link where they do not belong.
+//! A receiver cannot detect a forged frame that equals the expected one in every header field: such
+//! a frame *is* the expected frame. Therefore a forged frame here either differs from the expected
+//! one in some field, or arrives on a wrong link.
 
 use std::fmt;
 use std::time::Duration;
 
 use foldwire::Rank;
 
-/// One thing that goes wrong, once.
+/// One fault, which strikes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A frame takes longer, and so do those behind it on its link.
+    /// A frame arrives late, and so do the frames behind it on its link.
     Delay {
         /// The sender.
         rank: Rank,
-        /// Which of its frames.
+        /// Index of the frame among those that the rank sent.
         nth: usize,
-        /// By how much.
+        /// Additional time.
         by: Duration,
     },
-    /// A rank does nothing for a while, or ever again.
+    /// A rank does nothing for a while, or forever.
     Stall {
         /// The rank.
         rank: Rank,
-        /// How many frames it has moved before.
+        /// Frames that the rank sends or receives before the stall.
         after: usize,
-        /// For how long; `None`: for ever.
+        /// Duration of the stall; `None` means forever.
         lasting: Option<Duration>,
     },
-    /// A rank is gone from one moment to the next. What it sent before still arrives, then its
-    /// peers notice.
+    /// A rank ends suddenly. Frames that it has sent still arrive. Then its peers learn of the
+    /// loss.
     Death {
         /// The rank.
         rank: Rank,
-        /// How many frames it has moved before.
+        /// Frames that the rank sends or receives before it dies.
         after: usize,
     },
-    /// The link on which a frame would leave dies, that frame included, in both directions and for
-    /// all tags.
+    /// The link over which a frame would leave fails, in both directions and for all tags. The
+    /// frame is lost too.
     Cut {
         /// The sender.
         rank: Rank,
-        /// Which of its frames.
+        /// Index of the frame among those that the rank sent.
         nth: usize,
-        /// Neither end is told.
+        /// True if neither end learns of the failure.
         silent: bool,
     },
-    /// Something happens to a frame.
+    /// A frame is damaged, lost, reordered, repeated or forged.
     Harm {
         /// The sender.
         rank: Rank,
-        /// Which of its frames.
+        /// Index of the frame among those that the rank sent.
         nth: usize,
-        /// What happens.
+        /// Kind of harm.
         harm: Harm,
     },
 }
 
-/// What happens to a frame on its way.
+/// Kind of harm to one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// One bit changes.
+    /// One bit is flipped.
     Flip,
-    /// It ends early.
+    /// The frame is truncated.
     Truncate,
-    /// It never arrives, though later ones do.
+    /// The frame never arrives, but later ones do.
     Lose,
-    /// The next one on its link arrives before it.
+    /// The next frame on the same link arrives first.
     Swap,
-    /// It arrives once more, behind so many later frames of its link.
+    /// The frame arrives once more, behind `behind` later frames of its link.
     Repeat {
-        /// How many.
+        /// Number of later frames that arrive before the copy.
         behind: usize,
     },
-    /// Another frame, which nobody sent, arrives in front of it.
+    /// A forged frame arrives before this one.
     Foreign(Foreign),
 }
 
-/// Where a frame that nobody sent seems to come from.
+/// Kind of forged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// From a stranger: bytes without meaning.
+    /// Random bytes, as from a stranger.
     Stranger,
-    /// From an earlier call: the frame with a lower sequence number.
+    /// A frame of an earlier call: this frame with a lower sequence number.
     OldCall,
-    /// From another collective: the frame with another code of it.
+    /// A frame of another collective: this frame with another collective code.
     OtherCollective,
-    /// From another part of the array.
+    /// A frame of another part of the array: this frame with another part number.
     OtherPart,
-    /// The frame itself, but it is meant for another tag.
+    /// An exact copy of this frame that arrives with another tag.
     OtherTag,
-    /// The frame itself, but it comes from another rank.
+    /// An exact copy of this frame that arrives from another rank.
     OtherSender,
-    /// The frame itself, but it comes to another rank.
+    /// An exact copy of this frame that arrives at another rank.
     OtherReceiver,
-    /// A frame that the receiver got before, from any rank.
+    /// A copy of a frame that this receiver has been sent before, by any rank.
     Replay,
 }
 
 impl Harm {
-    /// Every kind; repeats directly behind the frame.
+    /// All kinds of harm; the repeated frame follows the original directly.
     pub const ALL: [Self; 13] = [
         Self::Flip,
         Self::Truncate,
@@ -124,7 +124,7 @@ impl Harm {
 }
 
 impl Fault {
-    /// What kind of fault it is, in a few words.
+    /// Returns the kind of fault in a few words.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ impl Fault {
         }
     }
 
-    /// The rank that it hits, or whose frame.
+    /// Returns the rank that the fault strikes, or the sender of the frame that it strikes.
     #[must_use]
     pub const fn rank(&self) -> Rank {
         match *self {

@@ -1,20 +1,20 @@
-//! Foldwire on networks that do not exist.
+//! Simulated networks for Foldwire.
 //!
-//! Two of them, for two questions:
+//! The crate answers two questions:
 //!
-//! - *Is it right, whatever happens?* A [`World`] is a [`Transport`](foldwire::Transport) on
-//!   virtual time: the ranks' real state machines, all in one thread, over links whose every delay
-//!   a seed decides, and which lose, damage and repeat frames where a [`Fault`] says so. The same
-//!   seed gives the same run, event by event ([`Trace`]).
-//! - *How long will it take?* [`cost`] executes schedules with modelled times.
+//! - *Is a collective correct whatever happens?* A [`World`] is a
+//!   [`Transport`](foldwire::Transport) on virtual time. It runs the ranks' real state machines in
+//!   one thread. A seed decides every delay of every link. A [`Fault`] makes a link lose, damage or
+//!   repeat frames, or ends a rank. The same seed gives the same run, event by event ([`Trace`]).
+//! - *How long will a collective take?* [`cost`] executes schedules with modelled times.
 //!
-//! How a run goes: [`World::run`] makes an [`Endpoint`] for each rank and a future of the caller's
-//! from each endpoint; an executor polls the futures in an order that the seed decides. When no
-//! rank could move a frame, time jumps to the next event. Nothing waits for real, so that thousands
-//! of runs take a second.
+//! [`World::run`] makes an [`Endpoint`] for each rank, and passes it to the caller's function,
+//! which returns a future. An executor polls the futures in an order that the seed decides. When no
+//! rank can move a frame, virtual time jumps to the next event. Nothing sleeps in real time, so
+//! thousands of runs take a second.
 //!
 //! # Examples
-//! Four ranks average, one of which dies when it has sent a frame:
+//! Four ranks compute an average. Rank 2 dies after it has sent one frame:
 //! ```
 //! use foldwire::{Bound, Call, Communicator, Op, Plan, Rank};
 //! use foldwire_sim::{End, Fault, Net, World};

@@ -1,4 +1,4 @@
-//! One (sender, receiver, tag): frames under way, and credit.
+//! The link for one (sender, receiver, tag): frames in flight, and credit.
 
 use std::collections::VecDeque;
 
@@ -6,35 +6,36 @@ use crate::Frame;
 
 /// Nanoseconds of virtual time.
 pub(crate) type Nanos = u64;
-/// Later than anything.
+/// A time later than any event.
 pub(crate) const NEVER: Nanos = Nanos::MAX;
 
-/// A frame under way.
+/// A frame between its sender and its receiver.
 #[derive(Debug)]
 pub(crate) struct InFlightFrame {
     pub(crate) frame: Frame,
     pub(crate) n_bytes: usize,
     pub(crate) arrival: Nanos,
-    /// Its sender spent credit on it, and gets it back when it is received.
+    /// True if the sender spent credit on this frame. The credit returns after the frame is
+    /// received.
     pub(crate) is_credited: bool,
 }
 
-/// Frames of one sender to one receiver with one tag, in the order in which they will be received.
+/// Frames from one sender to one receiver with one tag, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct LinkQueue {
     queue: VecDeque<InFlightFrame>,
-    /// Frames that the sender has no credit back for.
+    /// Frames for which the sender's credit has not returned.
     n_under_way: usize,
-    /// When credit comes back.
+    /// Times at which credit returns, in order.
     returns: VecDeque<Nanos>,
-    /// Held back to let the next one pass.
+    /// Frame that is held back until another one has been queued.
     swapped: Option<InFlightFrame>,
-    /// To be delivered again: behind how many more, by which fault.
+    /// Copies to deliver later: number of frames that still go before it, index of its fault, copy.
     repeats: Vec<(usize, usize, InFlightFrame)>,
 }
 
 impl LinkQueue {
-    /// Whether fewer than `depth` frames are under way.
+    /// Returns whether fewer than `depth` frames lack their credit at time `now`.
     pub(crate) fn has_space(&mut self, depth: usize, now: Nanos) -> bool {
         while self.returns.front().is_some_and(|&at| at <= now) {
             self.returns.pop_front();
@@ -43,65 +44,71 @@ impl LinkQueue {
         self.n_under_way < depth
     }
 
-    /// Takes one frame's credit.
+    /// Spends the credit for one frame.
     pub(crate) fn spend(&mut self) {
         self.n_under_way += 1;
     }
 
-    /// Queues a frame behind those that are there; the fault by which a repeated frame came along.
-    pub(crate) fn push(&mut self, parcel: InFlightFrame) -> Option<usize> {
-        self.enqueue(parcel);
-        if let Some(parcel) = self.swapped.take() {
-            self.enqueue(parcel);
+    /// Appends a frame. If a repeated copy became due and was appended too, returns the index of
+    /// its fault.
+    pub(crate) fn push(&mut self, in_flight: InFlightFrame) -> Option<usize> {
+        self.enqueue(in_flight);
+        if let Some(in_flight) = self.swapped.take() {
+            self.enqueue(in_flight);
         }
         for (behind, ..) in &mut self.repeats {
             *behind = behind.saturating_sub(1);
         }
         let due = self.repeats.iter().position(|(behind, ..)| *behind == 0)?;
-        let (_, fault, parcel) = self.repeats.swap_remove(due);
-        self.enqueue(parcel);
+        let (_, fault, in_flight) = self.repeats.swap_remove(due);
+        self.enqueue(in_flight);
         Some(fault)
     }
 
-    /// Frames do not overtake each other.
-    fn enqueue(&mut self, mut parcel: InFlightFrame) {
+    /// Appends a frame, and delays its arrival if needed so that it does not overtake the one
+    /// before.
+    fn enqueue(&mut self, mut in_flight: InFlightFrame) {
         let last = self.queue.back().map_or(0, |last| last.arrival);
-        parcel.arrival = parcel.arrival.max(last);
-        self.queue.push_back(parcel);
+        in_flight.arrival = in_flight.arrival.max(last);
+        self.queue.push_back(in_flight);
     }
 
     /// Holds a frame back until another has been queued.
-    pub(crate) fn swap(&mut self, parcel: InFlightFrame) {
-        match self.swapped.replace(parcel) {
+    pub(crate) fn swap(&mut self, in_flight: InFlightFrame) {
+        match self.swapped.replace(in_flight) {
             None => {}
             Some(earlier) => self.enqueue(earlier),
         }
     }
 
-    /// Queues a copy once `behind` more frames have been queued after the one that comes next.
-    pub(crate) fn repeat(&mut self, behind: usize, fault: usize, parcel: InFlightFrame) {
-        self.repeats.push((behind + 1, fault, parcel));
+    /// Appends a copy later, once `behind` more frames have followed the next one.
+    pub(crate) fn repeat(&mut self, behind: usize, fault: usize, in_flight: InFlightFrame) {
+        self.repeats.push((behind + 1, fault, in_flight));
     }
 
-    /// The next frame that has arrived.
+    /// Takes the next frame that has arrived by `now`.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<InFlightFrame> {
-        self.queue.pop_front_if(|parcel| parcel.arrival <= now)
+        self.queue.pop_front_if(|in_flight| in_flight.arrival <= now)
     }
 
-    /// Credit for a received frame comes back at `at`.
+    /// Returns the credit for a received frame at time `at`.
     pub(crate) fn refund(&mut self, at: Nanos) {
         let last = self.returns.back().copied().unwrap_or(0);
         self.returns.push_back(at.max(last));
     }
 
-    /// Whether no frame is on its way or here.
+    /// Returns whether no frame is in flight or waits to be received.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Takes all frames out, whatever their state.
+    /// Takes all frames out, including those held back and copies to be delivered later.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Frame> {
-        let repeats = self.repeats.drain(..).map(|(.., parcel)| parcel);
-        self.queue.drain(..).chain(self.swapped.take()).chain(repeats).map(|parcel| parcel.frame)
+        let repeats = self.repeats.drain(..).map(|(.., in_flight)| in_flight);
+        self.queue
+            .drain(..)
+            .chain(self.swapped.take())
+            .chain(repeats)
+            .map(|in_flight| in_flight.frame)
     }
 }

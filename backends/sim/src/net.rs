@@ -4,52 +4,53 @@ use std::time::Duration;
 
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES};
 
-/// How fast, how deep and how fair a network is. All ranks and links are alike.
+/// Speed, capacity and fairness of a network. All ranks and links are alike.
 ///
-/// A frame of m bytes leaves when its sender's NIC is free, occupies it for m / `bandwidth`, takes
-/// `latency` and up to `jitter` more, and occupies the receiver's NIC for as long as the sender's;
-/// NICs are served in the order in which frames were sent. Frames between ranks of a node pass by
-/// the NICs: they take the latency alone. Frames of one (sender, receiver, tag) never overtake each
-/// other.
+/// A frame of m bytes leaves when the sender's NIC is free, and occupies that NIC for m /
+/// `bandwidth`. It travels for `latency` plus up to `jitter`. Then it occupies the receiver's NIC
+/// for m / `bandwidth`. A NIC serves frames in the order in which they were sent. Frames between
+/// ranks of the same node bypass the NICs and take only the latency. Frames with the same sender,
+/// receiver and tag never overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Net {
-    /// From one rank to another, for the first byte.
+    /// Time that a frame's first byte travels from one rank to another.
     pub latency: Duration,
-    /// Added to a frame's latency: uniform in 0…`jitter`.
+    /// Upper limit of the random addition to a frame's latency, which is uniform in 0…`jitter`.
     pub jitter: Duration,
-    /// Of each rank's NIC, each way, in bytes per second.
+    /// Rate of each rank's NIC in each direction, in bytes per second.
     pub bandwidth: f64,
-    /// So many ranks in a row share a node, at least 1.
+    /// Number of consecutive ranks that share a node, at least 1.
     pub ranks_per_node: usize,
-    /// Frames that each (sender, receiver, tag) may have under way, at least 1.
+    /// Frames that may be in flight for each (sender, receiver, tag), at least 1.
     pub depth: usize,
-    /// [Channels](foldwire::Transport::n_channels): most calls under way at the same time, at least
-    /// 1.
+    /// [Channels](foldwire::Transport::n_channels), at least 1. This is the number of calls that
+    /// can run at the same time.
     pub channels: usize,
     /// Bytes in every frame.
     pub frame_bytes: usize,
-    /// Frames that a rank may hold at a time. Ranks need
-    /// [`FRAMES_PER_LANE`] for each lane of each call under way.
+    /// Frames that a rank may hold at a time. A rank needs [`FRAMES_PER_LANE`] for each lane of
+    /// each running call.
     pub frames_per_rank: usize,
-    /// Frames leave only while their sender polls, as on networks without threads of their own, and
-    /// [`undelivered`](foldwire::Transport::undelivered) says so.
+    /// True if frames leave only while their sender polls, as on networks without progress threads.
+    /// Until then, [`undelivered`](foldwire::Transport::undelivered) reports the frame's receiver.
     pub attended: bool,
-    /// One in so many questions (is there a frame, is there credit, is there a free frame) is
-    /// answered with "not yet" for no reason; 0: none.
+    /// The transport answers one in this many queries (for a received frame, for credit, for a free
+    /// frame) with "not yet" for no reason. 0 turns this off.
     pub refusal: usize,
-    /// One in so many times a rank is passed over when it would be polled; 0: never.
+    /// The executor skips one in this many polls of a rank. 0 turns this off.
     pub neglect: usize,
-    /// Time that a poll of a rank takes: uniform in 0…`poll`.
+    /// Upper limit of the time that one poll of a rank takes, which is uniform in 0…`poll`.
     pub poll: Duration,
-    /// The longest jump of time at once. An eighth of the communicators' time limit lets a stall be
-    /// noticed soon after the limit, in few polls.
+    /// Longest jump of virtual time. With an eighth of the communicators' timeout, ranks notice a
+    /// stall soon after the timeout, in few polls.
     pub jump: Duration,
-    /// When nothing has moved for so long, ranks that have not returned have hung.
+    /// Virtual time without any frame moved after which the run ends. Ranks that have not returned
+    /// by then count as hung.
     pub patience: Duration,
 }
 
 impl Default for Net {
-    /// A network of 10 Gbit/s, whose ranks have a time limit of some seconds.
+    /// A network of 10 Gbit/s, for communicators with a timeout of some seconds.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(2),

@@ -1,8 +1,8 @@
-//! Frames, and the pool that knows where each of them is.
+//! Frames, and the pool that counts them.
 //!
-//! The pool hands out as many frames as a rank may hold, takes them back, and counts those that
-//! were dropped instead: a dropped frame is a leak on networks whose memory is registered, so tests
-//! ask for [`SimPool::n_dropped`] to be 0.
+//! The pool hands out frames, takes them back, and counts frames that were dropped instead. On
+//! networks with registered memory a dropped frame is a leak, so tests require that
+//! [`SimPool::n_dropped`] is 0.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,9 +11,10 @@ use std::rc::Rc;
 
 use foldwire::HeapFrame;
 
-/// A message buffer of the simulated network, aligned as transports must align them.
+/// A message buffer of the simulated network, aligned as [`Transport`](foldwire::Transport)
+/// requires.
 pub struct Frame {
-    /// `None` only while the frame goes back into its pool.
+    /// `None` only after the pool has taken the memory back.
     memory: Option<HeapFrame>,
     pool: Rc<SimPool>,
 }
@@ -54,7 +55,7 @@ pub(crate) struct SimPool {
 }
 
 impl SimPool {
-    /// A pool of frames of `n_bytes`, none of them allocated yet.
+    /// Creates a pool of frames of `n_bytes` bytes, without allocating any.
     pub(crate) fn new(n_bytes: usize) -> Rc<Self> {
         let (n_allocated, n_dropped) = (Cell::new(0), Cell::new(0));
         Rc::new(Self { n_bytes, free: RefCell::new(Vec::new()), n_allocated, n_dropped })
@@ -64,7 +65,7 @@ impl SimPool {
         self.n_bytes
     }
 
-    /// A frame, filled with what its last user left there.
+    /// Takes a frame. Its content is left over from its last use.
     ///
     /// # Panics
     /// If the process has no memory left.
@@ -76,19 +77,19 @@ impl SimPool {
         Frame { memory: Some(memory), pool: Rc::clone(self) }
     }
 
-    /// Takes a frame back. One of another pool is dropped, and counted there.
+    /// Takes a frame back. A frame of another pool is dropped and counts as dropped there.
     pub(crate) fn give(self: &Rc<Self>, mut frame: Frame) {
         if Rc::ptr_eq(self, &frame.pool) {
             self.free.borrow_mut().extend(mem::take(&mut frame.memory));
         }
     }
 
-    /// Frames that are somewhere: at a rank, or in the network.
+    /// Frames that ranks hold or that are in the network.
     pub(crate) fn n_in_use(&self) -> usize {
         self.n_allocated.get() - self.free.borrow().len() - self.n_dropped.get()
     }
 
-    /// Frames that were dropped instead of given back.
+    /// Frames that were dropped instead of returned.
     pub(crate) fn n_dropped(&self) -> usize {
         self.n_dropped.get()
     }

@@ -1,43 +1,43 @@
-//! Numbers that look random and are the same for the same seed, everywhere.
+//! Pseudorandom numbers that are the same for the same seed on every platform.
 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014): one word of state, which is the seed. Good enough for inputs and delays, and not
-/// for secrets.
+/// OOPSLA 2014). Its state is one word, which starts as the seed. It is good enough for inputs and
+/// delays, not for secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// Uniform in 0…1.
+    /// Returns a number uniform in 0…1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// One of `0..n`; 0 if `n` is 0.
+    /// Returns a number in `0..n`, or 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        // The bias is n / 2⁶⁴.
+        // The bias is at most n / 2⁶⁴.
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// True once in `n` times; never if `n` is 0.
+    /// Returns true once in `n` times on average; never if `n` is 0.
     pub fn one_in(&mut self, n: usize) -> bool {
         n > 0 && self.below(n) == 0
     }
 
-    /// One of the choices.
+    /// Picks one of the choices.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    /// Puts `items` in any order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));

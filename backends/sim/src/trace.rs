@@ -1,7 +1,7 @@
-//! What happened, event by event.
+//! The trace: all events of a run.
 //!
-//! Every run has a digest of all its events, so that two runs can be compared; the events
-//! themselves are kept only when asked for.
+//! Every run has a digest of its events, so that two runs can be compared. The events themselves
+//! are kept only on request.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::random::mix;
 pub struct Trace {
     /// The events, if they were kept.
     pub events: Vec<TraceEvent>,
-    /// How many there were.
+    /// Number of events, notes not counted.
     pub n_events: usize,
-    /// A digest of all of them (but notes).
+    /// Digest of all events except notes.
     pub digest: u64,
     pub(crate) keeps: bool,
 }
 
-/// Something that happened at a time at a rank.
+/// One event of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEvent {
-    /// Virtual time since the start.
+    /// Virtual time since the start of the run.
     pub at: Duration,
     /// The rank.
     pub rank: Rank,
-    /// What it was.
+    /// Kind of event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Kind of event.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum EventKind {
@@ -43,13 +43,13 @@ pub enum EventKind {
     Sent { to: Rank, tag: Tag, n_bytes: usize, header: Option<Header> },
     /// The rank received a frame.
     Received { from: Rank, tag: Tag, n_bytes: usize, header: Option<Header> },
-    /// A fault struck.
+    /// A fault occurred.
     Fault(Fault),
-    /// The rank ended.
+    /// The rank dropped its endpoint.
     Ended,
-    /// The rank can do no more, as a fault has it.
+    /// A fault killed the rank.
     Died,
-    /// What the rank's program said of itself.
+    /// A note that the rank's program added.
     Note(String),
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for TraceEvent {
     }
 }
 
-/// The part of a header that tells frames apart.
+/// The header fields that tell frames apart, for display.
 struct HeaderLabel<'a>(&'a Option<Header>);
 
 impl fmt::Display for HeaderLabel<'_> {

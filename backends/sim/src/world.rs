@@ -1,9 +1,9 @@
 //! A group of simulated ranks, and the executor that runs their programs.
 //!
-//! The executor polls all ranks, pass after pass, each pass in another order. A pass in which no
-//! rank moved a frame means that all of them wait: time then jumps to the next event, but never
-//! further than [`Net::jump`], and not before a few such passes if it is far, so that ranks finish
-//! what they can do without the network.
+//! The executor polls all ranks in passes, each pass in another order. If no rank moved a frame in
+//! a pass, all ranks wait, and time jumps to the next event. A jump is never longer than
+//! [`Net::jump`]. A long jump happens only after several idle passes, so that ranks first finish
+//! all work that needs no network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,10 +21,10 @@ use crate::fabric::SimFabric;
 use crate::link::{NEVER, Nanos};
 use crate::{Endpoint, Fault, Net, Trace};
 
-/// Passes without a move before time jumps far.
+/// Idle passes before time makes a long jump.
 const IDLE_PASSES: usize = 3;
 
-/// A simulated group before its run.
+/// Settings of a simulated group of ranks; [`run`](Self::run) runs it.
 #[derive(Clone, Debug)]
 pub struct World {
     size: usize,
@@ -34,65 +34,66 @@ pub struct World {
     keeps_trace: bool,
 }
 
-/// What became of a rank.
+/// Outcome of a rank's program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End<R> {
-    /// Its program returned.
+    /// The program returned.
     Returned(R),
-    /// A fault ended it.
+    /// A fault killed the rank.
     Died,
-    /// A fault silenced it for ever.
+    /// A fault made the rank stall forever.
     Silent,
-    /// Its program panicked, with this message.
+    /// The program panicked with this message.
     Panicked(String),
-    /// Its program did not return, though no fault held it.
+    /// The program did not return, although no fault stopped it.
     Hung,
 }
 
-/// A run that is over.
+/// Results of a finished run.
 pub struct FinishedRun<R> {
-    /// What became of each rank.
+    /// Outcome of each rank, in rank order.
     pub ends: Vec<End<R>>,
-    /// Faults that struck.
+    /// Faults that occurred.
     pub struck: Vec<Fault>,
-    /// What happened.
+    /// Recorded events.
     pub trace: Trace,
-    /// Virtual time that it took.
+    /// Virtual time that the run took.
     pub time: Duration,
-    /// How often a rank was polled.
+    /// Number of times that the executor polled a rank.
     pub n_polls: u64,
     fabric: Rc<RefCell<SimFabric>>,
 }
 
 impl World {
-    /// A group of `size` ranks on the default network without faults.
+    /// Creates a group of `size` ranks on the default network, without faults.
     #[must_use]
     pub fn new(size: usize, seed: u64) -> Self {
         Self { size, seed, net: Net::default(), faults: Vec::new(), keeps_trace: false }
     }
 
-    /// The same on another network.
+    /// Sets the network.
     #[must_use]
     pub const fn net(mut self, net: Net) -> Self {
         self.net = net;
         self
     }
 
-    /// The same with these faults as well.
+    /// Adds faults.
     #[must_use]
     pub fn faults(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
         self.faults.extend(faults);
         self
     }
 
-    /// The same, and whether the trace's events are kept.
+    /// Sets whether the trace keeps its events. The default is `false`.
     #[must_use]
     pub const fn keep_trace(mut self, keeps: bool) -> Self {
         self.keeps_trace = keeps;
         self
     }
 
-    /// Makes a program of each rank's endpoint and runs all until they have returned or never will.
+    /// Calls `program` with each rank's endpoint, and runs the returned futures until each has
+    /// returned or can never return.
     pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> FinishedRun<F::Output> {
         let trace = Trace { keeps: self.keeps_trace, ..Trace::default() };
         let fabric = SimFabric::new(self.size, self.net, self.seed, self.faults, trace);
@@ -110,7 +111,7 @@ impl World {
             last_move: 0,
         };
         while executor.poll_all() {}
-        // Drops what still runs.
+        // Also drops the futures that have not returned.
         let ends = executor.tasks.into_iter().enumerate().map(|(rank, task)| match task {
             RankTask::Running(_) if sleeps_for_ever(&fabric, rank) => End::Silent,
             RankTask::Running(_) => End::Hung,
@@ -129,8 +130,8 @@ impl World {
 }
 
 impl<R> FinishedRun<R> {
-    /// Frames that ranks have neither given back nor sent, dropped ones included. 0 is expected
-    /// once all communicators and operations have ended.
+    /// Number of frames that ranks have neither recycled nor sent, including dropped ones. It is 0
+    /// once all communicators and operations have ended, unless one of them leaks frames.
     #[must_use]
     pub fn n_leaked(&self) -> usize {
         let mut fabric = self.fabric.borrow_mut();
@@ -159,14 +160,14 @@ struct Executor<F: Future> {
     fabric: Rc<RefCell<SimFabric>>,
     net: Net,
     n_polls: u64,
-    /// Passes without a move, one after the other.
+    /// Consecutive passes in which no frame moved.
     idle_passes: usize,
     last_move: Nanos,
 }
 
 impl<F: Future> Executor<F> {
-    /// Polls each rank at most once, and moves time if that led nowhere; `false` when the run is
-    /// over.
+    /// Polls each rank at most once, then advances time if no frame moved. Returns `false` when the
+    /// run is over.
     fn poll_all(&mut self) -> bool {
         let mut order: Vec<usize> = (0..self.tasks.len())
             .filter(|&rank| matches!(self.tasks[rank], RankTask::Running(_)))
@@ -184,7 +185,7 @@ impl<F: Future> Executor<F> {
         if order.iter().all(|&rank| sleeps_for_ever(&self.fabric, rank)) {
             for rank in order {
                 if let RankTask::Running(_) = self.tasks[rank] {
-                    // What the program does while it is dropped has no effect.
+                    // The rank counts as dead, so its program has no effect while it is dropped.
                     self.fabric.borrow_mut().ranks[rank].is_dead = true;
                     self.tasks[rank] = RankTask::Over(End::Silent);
                 }
@@ -195,7 +196,7 @@ impl<F: Future> Executor<F> {
         self.advance(moved)
     }
 
-    /// Whether it is a rank's turn; if so, a little time passes.
+    /// Returns whether to poll the rank now. If so, also advances time by the duration of a poll.
     fn is_turn_of(&self, rank: usize) -> bool {
         let fabric = &mut *self.fabric.borrow_mut();
         let is_turn = fabric.ranks[rank].asleep_until <= fabric.now && !fabric.neglects();
@@ -205,7 +206,8 @@ impl<F: Future> Executor<F> {
         is_turn
     }
 
-    /// Moves time if the last pass moved nothing else; `false` if nothing has moved for too long.
+    /// Advances time if the last pass moved no frame. Returns `false` if no frame has moved for
+    /// [`Net::patience`].
     fn advance(&mut self, moved: bool) -> bool {
         let fabric = &mut *self.fabric.borrow_mut();
         fabric.is_idle = !moved;
@@ -235,7 +237,8 @@ impl<F: Future> Executor<F> {
             Err(payload) => End::Panicked(panic_message(&*payload)),
         };
         self.tasks[rank] = RankTask::Over(end);
-        // A dead rank's endpoint may live on where its program put it.
+        // The program may have stored the endpoint elsewhere, so dropping the future may not close
+        // it.
         let mut fabric = self.fabric.borrow_mut();
         if fabric.ranks[rank].is_dead {
             fabric.close(Rank::new(rank));

@@ -1,5 +1,5 @@
-//! The network itself: how long frames take, what credit and pool allow, what faults do, and how a
-//! run ends.
+//! Tests of the network itself: the time that frames take, the limits of credit and pool, the
+//! effects of faults, and the outcomes of a run.
 
 use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_sim::{Clock, End, Endpoint, Error, Fault, Harm, Net, World};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const TAG: Tag = Tag(0);
 
-/// 10 µs from rank to rank, 1000 bytes in a µs, no chance.
+/// A network with a latency of 10 µs, 1000 bytes per µs, and no randomness.
 fn net() -> Net {
     Net {
         latency: Duration::from_micros(10),
@@ -32,7 +32,7 @@ async fn send(endpoint: &mut Endpoint, to: usize, word: u8, n_bytes: usize) -> R
     endpoint.send(to, TAG, frame, n_bytes)
 }
 
-/// The first byte, the length, and when it came.
+/// Receives a frame; returns its first byte, its length, and the time.
 async fn receive(
     endpoint: &mut Endpoint,
     clock: &Clock,
@@ -44,7 +44,8 @@ async fn receive(
     Ok((word, n_bytes, clock.now()))
 }
 
-/// Rank 0 sends frames of these lengths to rank 1; what rank 1 received, and what ended it.
+/// Sends frames of these lengths from rank 0 to rank 1. Returns the frames that rank 1 received,
+/// and the error that ended it.
 fn stream(
     net: Net,
     lengths: &[usize],
@@ -87,7 +88,7 @@ fn a_frame_takes_latency_and_its_bytes_and_the_next_one_its_bytes_more() {
 
 #[test]
 fn a_sender_waits_for_credit() {
-    // Two frames are under way; the first is received at 11 µs, and its credit back 10 µs later.
+    // Two frames are in flight. The first is received at 11 µs, and its credit returns 10 µs later.
     let (received, _) = stream(net(), &[1000, 1000, 1000], &[]);
     assert_eq!(received[2].2, Duration::from_micros(11 + 10 + 11));
 }
@@ -137,7 +138,7 @@ fn a_rank_gets_no_more_frames_than_it_may_hold() {
         }
         assert!(endpoint.poll_frame().is_ready());
     });
-    // All of them were dropped.
+    // The program dropped all three frames.
     assert_eq!(run.n_leaked(), 3);
 }
 

@@ -1,15 +1,15 @@
-//! Credit and frames that wait to be taken, for each (sender, receiver, lane).
+//! Credit, and frames that wait to be taken, for each (sender, receiver, lane).
 //!
-//! Links exist only while something is under way on them, so memory is bounded by the messages that
-//! are: ring, trees and chain keep a few for each lane; a pairwise exchange sends a rank's every
-//! part before it receives any.
+//! The table holds a link only while frames are in flight on it, so its memory is bounded by the
+//! number of those frames. Ring, trees and chain have a few in flight for each lane. In a pairwise
+//! exchange, a rank sends all its parts before it receives any.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use foldwire::primitive::SlotContent;
 
-/// Mixes the one word of a key; neighbours must not fall together.
+/// Hashes the single word of a key, so that neighbouring keys fall apart.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -23,7 +23,7 @@ impl Hasher for KeyHasher {
     }
 
     fn write_u64(&mut self, word: u64) {
-        // Fibonacci hashing; the table takes high and low bits.
+        // Fibonacci hashing. The fold is needed because the hash map uses both high and low bits.
         let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
@@ -33,12 +33,12 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct LinkState {
-    /// Frames sent and not taken.
+    /// Frames sent and not yet taken.
     n_under_way: u32,
     /// Oldest and newest frame that has arrived and was not taken.
     oldest: u32,
     newest: u32,
-    /// Frames whose receiver was asked, and that have not left.
+    /// Frames that wait for the receiver's grant.
     n_requesting: u32,
     sender_waits: bool,
 }
@@ -56,7 +56,7 @@ pub(super) struct LinkTable {
     free: Vec<u32>,
 }
 
-/// A stream of frames.
+/// Identity of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkKey {
     pub(super) from: u32,
@@ -65,14 +65,15 @@ pub(super) struct LinkKey {
 }
 
 impl LinkKey {
-    /// One word; there are at most 8 lanes, and less than 2³⁰ ranks.
+    /// Packs the key into one word. There are at most 8 lanes and fewer than 2³⁰ ranks.
     const fn word(self) -> u64 {
         (self.from as u64) << 33 | (self.to as u64) << 3 | self.lane as u64
     }
 }
 
 impl LinkTable {
-    /// Takes a credit of `depth`, or notes that the sender waits for one.
+    /// Takes credit if fewer than `depth` frames are in flight; otherwise notes that the sender
+    /// waits.
     pub(super) fn reserve(&mut self, key: LinkKey, depth: u32) -> bool {
         let link = self.links.entry(key.word()).or_insert(LinkState {
             n_under_way: 0,
@@ -87,8 +88,8 @@ impl LinkTable {
         has_credit
     }
 
-    /// Whether a frame is to ask its receiver before it leaves: one that `must`, and what comes
-    /// after one, so that nothing is overtaken.
+    /// Returns whether a frame must request a grant before it leaves. This is so if it `must`, or
+    /// if an earlier frame still waits for its grant, because frames may not overtake each other.
     pub(super) fn needs_request(&mut self, key: LinkKey, must: bool) -> bool {
         let Some(link) = self.links.get_mut(&key.word()) else { return must };
         let requests = must || link.n_requesting > 0;
@@ -96,14 +97,14 @@ impl LinkTable {
         requests
     }
 
-    /// A frame that has asked leaves.
+    /// Counts one request as granted.
     pub(super) fn grant(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(&key.word()) {
             link.n_requesting -= 1;
         }
     }
 
-    /// A frame has arrived.
+    /// Adds a frame that has arrived.
     pub(super) fn arrive(&mut self, key: LinkKey, content: SlotContent) {
         let arrived = ArrivedFrame { content, next: NONE };
         let at = if let Some(at) = self.free.pop() {
@@ -122,7 +123,7 @@ impl LinkTable {
         link.newest = at;
     }
 
-    /// Takes the oldest frame that has arrived, and whether its sender waits for the
+    /// Takes the oldest frame that has arrived. Also returns whether its sender waits for the
     /// credit.
     pub(super) fn take(&mut self, key: LinkKey) -> Option<(SlotContent, bool)> {
         let link = self.links.get_mut(&key.word())?;

@@ -1,6 +1,6 @@
-//! What steps and messages cost, in picoseconds: [`PrimitiveSpeeds`](super::PrimitiveSpeeds),
-//! [`NetworkModel`](super::NetworkModel) and [`HostModel`](super::HostModel) as the events of [`run`](super::run) need
-//! them.
+//! Costs of steps and messages in picoseconds, for the events of [`run`](super::run). They follow
+//! from [`PrimitiveSpeeds`](super::PrimitiveSpeeds), [`NetworkModel`](super::NetworkModel) and
+//! [`HostModel`](super::HostModel).
 
 use super::ClusterModel;
 use super::queue::Picos;
@@ -23,7 +23,7 @@ pub(super) struct Prices {
 /// Picoseconds per value, in the order of [`PrimitiveCounts`]'s fields.
 type Rates = [f64; 9];
 
-/// What a message takes of a rank's core at one of its ends.
+/// Core time that a message takes on one of its two ranks.
 struct Overhead {
     per_message: f64,
     per_byte: f64,
@@ -35,12 +35,12 @@ impl Overhead {
     }
 }
 
-/// The messages of a step, in bytes of their frames.
+/// Bytes of the messages that a step receives and sends.
 pub(super) struct StepMessages {
     pub(super) received: Option<u32>,
     pub(super) sent: Option<u32>,
-    /// Whether what is sent has a header of this rank's; a frame that is passed on keeps the one it
-    /// has.
+    /// True if this rank writes the header of the sent message, and so computes its checksum. A
+    /// forwarded frame keeps its header.
     pub(super) is_new: bool,
 }
 
@@ -81,12 +81,12 @@ impl Prices {
         }
     }
 
-    /// How long a message of `n_bytes` occupies a link.
+    /// Time for which a message of `n_bytes` occupies a link.
     pub(super) fn crossing(&self, n_bytes: u32) -> Picos {
         (f64::from(n_bytes) * self.per_wire_byte).round() as Picos
     }
 
-    /// How long a step on `n_values` keeps its rank's core.
+    /// Time for which a step on `n_values` occupies its rank's core.
     pub(super) fn of_step(
         &self,
         n_values: usize,

@@ -1,21 +1,22 @@
-//! A queue of events in order of time, for simulations: no event is scheduled before the one that
-//! is being handled.
+//! A queue of simulation events in order of time. No event may be scheduled before the one that is
+//! being handled.
 //!
-//! A *monotone radix queue* (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest
-//! path problem", J. ACM 37, 1990). Times are numbers of base 64. An event lies in the bucket of
-//! the highest digit in which its time differs from that of the last event taken, and of its own
-//! value of that digit. Taking from an empty front redistributes the first bucket that is not
-//! empty, which moves its events at least one digit down.
+//! This is a *monotone radix queue* (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the
+//! shortest path problem", J. ACM 37, 1990). Times are numbers of base 64. Take the highest digit
+//! in which an event's time differs from the current time: this digit selects a row, and its value
+//! selects the event's bucket in that row. When no event is left for the current time, the queue
+//! redistributes the first bucket that is not empty. This moves its events at least one digit down.
 //!
-//! Events of the same time lie in the same bucket in the order in which they were scheduled, and
-//! redistribution keeps that order, so they come out first in, first out: a run is deterministic
-//! without further keys.
+//! Events of the same time lie in the same bucket in the order in which they were scheduled.
+//! Redistribution keeps that order, so such events leave first in, first out. A run is therefore
+//! deterministic without further keys.
 //!
-//! Cost: each event moves at most 11 times, in runs of memory; three to four times in practice.
+//! Cost: each event moves at most 11 times, in contiguous memory, and three to four times in
+//! practice.
 
 use std::collections::VecDeque;
 
-/// Virtual time in picoseconds: 213 days fit.
+/// Virtual time in picoseconds, up to 213 days.
 pub(super) type Picos = u64;
 
 const DIGIT_BITS: u32 = 6;
@@ -25,11 +26,11 @@ const DIGITS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 #[derive(Debug)]
 pub(super) struct EventQueue<E> {
     now: Picos,
-    /// Events of time `now`.
+    /// Events at time `now`.
     front: VecDeque<E>,
     /// `DIGITS` rows of `BASE` buckets.
     buckets: Vec<Vec<(Picos, E)>>,
-    /// Bit v of row d: bucket v of that row is not empty.
+    /// Bit v of word d is set if bucket v of row d is not empty.
     occupied: [u64; DIGITS],
 }
 
@@ -39,7 +40,7 @@ impl<E: Copy> EventQueue<E> {
         Self { now: 0, front: VecDeque::new(), buckets, occupied: [0; DIGITS] }
     }
 
-    /// Schedules `event` at `time`, or now if that has passed.
+    /// Schedules `event` at `time`, or now if `time` has passed.
     pub(super) fn push(&mut self, time: Picos, event: E) {
         debug_assert!(time >= self.now, "nothing happens in the past");
         if time <= self.now {
@@ -52,7 +53,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// The next event and its time.
+    /// Takes the next event, with its time.
     pub(super) fn pop(&mut self) -> Option<(Picos, E)> {
         if self.front.is_empty() {
             self.refill();
@@ -60,7 +61,7 @@ impl<E: Copy> EventQueue<E> {
         self.front.pop_front().map(|event| (self.now, event))
     }
 
-    /// Moves on to the next time at which something happens.
+    /// Advances to the next time that has events.
     fn refill(&mut self) {
         let Some(row) = self.occupied.iter().position(|&values| values != 0) else { return };
         let value = self.occupied[row].trailing_zeros() as usize;
@@ -70,7 +71,7 @@ impl<E: Copy> EventQueue<E> {
         for (time, event) in bucket.drain(..) {
             self.push(time, event);
         }
-        // Its memory serves again.
+        // Keeps the bucket's memory for later events.
         self.buckets[row * BASE + value] = bucket;
     }
 }
@@ -87,7 +88,7 @@ mod tests {
             (state >> 33) % below
         };
         let mut queue = EventQueue::new();
-        // What a sorted list would do.
+        // The same events, in a list that is searched.
         let mut expected: Vec<(Picos, u64)> = Vec::new();
         let (mut now, mut n) = (0, 0);
         for _ in 0..20_000 {

@@ -1,18 +1,18 @@
-//! One run of a program by all ranks: lanes, cores and the network, event by event.
+//! The simulation of one program on all ranks: lanes, cores and network, event by event.
 //!
-//! | event | what happens then |
+//! | event | what happens |
 //! |---|---|
-//! | call | a rank makes its call: it asks for a core, as ranks do that something arrives for |
-//! | run | a core is there for it |
-//! | done | what it computed is done: the frame leaves, the next step begins |
-//! | ask | a message too long to be sent at once, or behind one on the same stream, asks its receiver |
-//! | answer | the receiver has answered: the message may leave |
-//! | first byte | a frame reaches its receiver's link, and occupies it as soon as those before it are through |
-//! | arrive | all of it is there |
-//! | credit | credit has come back to a rank that waited for it |
+//! | `Call` | a rank makes its call and requests a core |
+//! | `Run` | a rank gets a core |
+//! | `Done` | a rank's computation is done: its frame leaves, and the next step begins |
+//! | `Request` | a handshake request arrives at the receiver; needed for long messages and those behind them on the same link |
+//! | `Grant` | the receiver's grant arrives at the sender: the message may leave |
+//! | `FirstByte` | a frame's first byte arrives; the frame occupies the receiver's link once earlier frames are through |
+//! | `Arrive` | the whole frame has arrived |
+//! | `Credit` | credit returns to a rank that waits for it |
 //!
-//! Cost: three events for each message, each of which takes about constant time (see
-//! [`queue`](super::queue)). Memory for ranks × lanes, and for the frames under way.
+//! Cost: three events per message, each in about constant time (see [`queue`](super::queue)).
+//! Memory grows with ranks × lanes, and with the number of frames in flight.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -29,30 +29,31 @@ use super::speeds::{PrimitiveSpeeds, WireSizeTable};
 use super::work::count_step;
 use super::{ClusterModel, CostError};
 
-/// One program, and what its steps cost.
+/// A program with the costs of its steps.
 pub(super) struct PricedProgram<'a> {
     pub(super) schedule: &'static dyn Schedule,
     pub(super) call: ProgramSpec,
     pub(super) layout: Layout<'static>,
-    /// At most as many as there are rounds.
+    /// Number of lanes, at most the number of rounds.
     pub(super) n_lanes: usize,
     pub(super) rules: Rules,
-    /// There is one buffer for input and result.
+    /// True if input and result are the same buffer.
     pub(super) in_place: bool,
     pub(super) bytes_per_value: usize,
     pub(super) speeds: &'a PrimitiveSpeeds,
     pub(super) wire: &'a WireSizeTable,
-    /// For floats of a call whose codec is another.
+    /// Sizes of raw payloads in a call with another codec.
     pub(super) floats: &'a WireSizeTable,
     pub(super) cluster: &'a ClusterModel,
 }
 
 impl PricedProgram<'_> {
-    /// Bytes of the message of a step on `n_values`, header included.
+    /// Returns the bytes of a step's message, header included.
     fn message(&self, step: &Step, round: usize, n_values: usize, content: SlotContent) -> u32 {
         let is_wire = content.codec == self.rules.codec();
         let table = if is_wire { self.wire } else { self.floats };
-        // Sums of a node's ranks are encoded as coarsely as there are ranks.
+        // A node's sum is encoded with a bound as many times larger as it has ranks. So its
+        // operands take the width of one.
         let n_combined = self.schedule.n_combined(self.call) as u32;
         let operands = content.operands.div_ceil(n_combined);
         if step.n_parts == 1 {
@@ -67,14 +68,14 @@ impl PricedProgram<'_> {
     }
 }
 
-/// When a rank makes its call, and for how long it first computes on its own.
+/// Time at which a rank makes its call, and duration of its computation before the first step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RankStart {
     pub(super) at: Picos,
     pub(super) prelude: Picos,
 }
 
-/// What came of a rank.
+/// Results of one rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RankTotals {
     pub(super) finished: Picos,
@@ -83,7 +84,7 @@ pub(super) struct RankTotals {
     pub(super) n_messages: u64,
 }
 
-/// A frame under way.
+/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 struct ModelFrame {
     key: LinkKey,
@@ -105,13 +106,13 @@ enum ModelEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RankStatus {
-    /// Has not called yet, or has its result.
+    /// The rank has not made its call, or has its result.
     OutsideCall,
-    /// Nothing to do until something arrives.
+    /// The rank has nothing to do until something arrives.
     Idle,
-    /// Waits for a core.
+    /// The rank waits for a core.
     Waiting,
-    /// Has a core.
+    /// The rank has a core.
     Running,
 }
 
@@ -119,10 +120,10 @@ enum RankStatus {
 struct ModelLane {
     round: usize,
     index: usize,
-    /// The current step, and the values of its segments; `None` once all rounds are done.
+    /// The current step, or `None` once all rounds are done.
     step: Option<Step>,
     n_values: usize,
-    /// The frame that was taken for it.
+    /// The frame taken for the current step.
     incoming: Option<SlotContent>,
     held: Option<SlotContent>,
     /// The frame that leaves when the step is done, and its bytes.
@@ -132,28 +133,28 @@ struct ModelLane {
 #[derive(Debug)]
 struct ModelRank {
     status: RankStatus,
-    /// What it computes first when it gets a core: before its first step, or in waking up.
+    /// Computation before the next step: a scan at the start, or waking up.
     prelude: Picos,
     n_steps: usize,
     n_active: usize,
     /// The lane whose step is being computed.
     current: Option<usize>,
-    /// The lane that is looked at next.
+    /// The lane to try next.
     next: usize,
     has_core_since: Picos,
     egress_free: Picos,
     ingress_free: Picos,
-    /// Handshakes that wait until the rank looks at the network: it is computing, or has no core.
+    /// Handshakes that arrived while the rank computes or has no core.
     handshakes: Vec<Handshake>,
     totals: RankTotals,
 }
 
-/// What passes between the ends of a frame before it leaves.
+/// A message between the two ends of a link before a long frame leaves.
 #[derive(Clone, Copy, Debug)]
 enum Handshake {
-    /// Seen by the receiver.
+    /// From the sender to the receiver.
     Request(ModelFrame),
-    /// Seen by the sender.
+    /// From the receiver to the sender.
     Grant(ModelFrame),
 }
 
@@ -177,7 +178,7 @@ pub(super) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// A run that the ranks enter as `starts` say, in rank order.
+    /// Creates a simulation in which the ranks start as in `starts`, in rank order.
     pub(super) fn new(program: &'a PricedProgram<'a>, starts: &[RankStart]) -> Self {
         let (size, host) = (program.call.size, &program.cluster.host);
         let n_nodes = size.div_ceil(host.ranks_per_node);
@@ -226,10 +227,11 @@ impl<'a> Simulation<'a> {
         run
     }
 
-    /// Runs until every rank has its result; the totals in rank order, and the number of events.
+    /// Runs until every rank has its result. Returns the ranks' totals in rank order, and the
+    /// number of events.
     ///
     /// # Errors
-    /// [`CostError::Stuck`] if that never happens.
+    /// [`CostError::Stuck`] if a rank never gets its result.
     pub(super) fn run(mut self) -> Result<(Vec<RankTotals>, u64), CostError> {
         while self.n_unfinished > 0 {
             let Some((now, event)) = self.queue.pop() else { return Err(self.stuck()) };
@@ -287,7 +289,7 @@ impl<'a> Simulation<'a> {
         &mut self.cores[rank / self.program.cluster.host.ranks_per_node]
     }
 
-    /// Finds the lane's step by its round and index.
+    /// Loads the lane's step for its current round and index.
     fn load_step(&mut self, rank: usize, lane: usize) {
         let program = self.program;
         let n_steps = self.ranks[rank].n_steps;
@@ -302,7 +304,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Something has come that the rank may wait for.
+    /// Wakes the rank if it is idle, because something that it may wait for has arrived.
     fn notify(&mut self, rank: usize, now: Picos) {
         if self.ranks[rank].status == RankStatus::Idle {
             self.ranks[rank].prelude = self.prices.waking;
@@ -321,7 +323,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Leaves the rank's core to the next that waits for one.
+    /// Gives the rank's core to the next rank that waits for one.
     fn leave_core(&mut self, rank: usize, now: Picos) {
         match self.cores(rank).waiting.pop_front() {
             Some(next) => self.queue.push(now, ModelEvent::Run { rank: next }),
@@ -329,7 +331,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The rank has a core.
+    /// Starts the rank on a core that is now its own.
     fn run_rank(&mut self, rank: usize, now: Picos) {
         let state = &mut self.ranks[rank];
         state.status = RankStatus::Running;
@@ -347,8 +349,7 @@ impl<'a> Simulation<'a> {
         self.queue.push(now + duration, ModelEvent::Done { rank: rank as u32 });
     }
 
-    /// Begins the first step for which nothing is missing, looking at lanes in turn as the engine
-    /// does.
+    /// Begins the first step that has all it needs. Tries the lanes in turn, as the engine does.
     fn begin_next(&mut self, rank: usize, now: Picos) {
         self.handle_handshakes(rank, now);
         let n_lanes = self.program.n_lanes;
@@ -371,7 +372,8 @@ impl<'a> Simulation<'a> {
         self.leave_core(rank, now);
     }
 
-    /// Begins the lane's step if nothing is missing for it: first the frame is taken, then credit.
+    /// Begins the lane's step if its frame has arrived and it has credit. Takes the frame before
+    /// the credit.
     fn try_begin(&mut self, rank: usize, lane: usize, now: Picos) -> bool {
         let Some(step) = self.lane(rank, lane).step else { return false };
         if let (Some(from), None) = (step.from, self.lane(rank, lane).incoming) {
@@ -393,7 +395,7 @@ impl<'a> Simulation<'a> {
         true
     }
 
-    /// Does what the step does with what the lane holds; how long that takes.
+    /// Applies the step to the lane's state, and returns how long the step takes.
     fn compute_step(&mut self, rank: usize, lane: usize, step: &Step) -> Picos {
         let (program, rules, in_place) = (self.program, self.program.rules, self.program.in_place);
         let state = self.lane_mut(rank, lane);
@@ -412,7 +414,7 @@ impl<'a> Simulation<'a> {
         self.prices.of_step(n_values, &work, &messages)
     }
 
-    /// What the rank computed is done.
+    /// Completes the rank's computation.
     fn done(&mut self, rank: usize, now: Picos) {
         if let Some(lane) = self.ranks[rank].current.take() {
             self.complete(rank, lane, now);
@@ -427,7 +429,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Sends what the lane's step has to send, and moves on.
+    /// Sends the step's frame, if any, and advances the lane.
     fn complete(&mut self, rank: usize, lane: usize, now: Picos) {
         let n_steps = self.ranks[rank].n_steps;
         let n_lanes = self.program.n_lanes;
@@ -454,7 +456,7 @@ impl<'a> Simulation<'a> {
         state.totals.n_messages += 1;
         let eager = self.program.cluster.network.eager;
         if eager.is_some_and(|eager| self.links.needs_request(key, n_bytes > eager)) {
-            // The question is short, and queues behind what was sent before.
+            // The request is short, but queues behind earlier frames.
             let there = now.max(state.egress_free) + self.prices.latency;
             self.queue.push(there, ModelEvent::Request { frame });
         } else {
@@ -462,7 +464,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Puts a frame on its sender's link; inside a node it crosses none.
+    /// Puts a frame on its sender's link. Within a node, the frame takes no bandwidth.
     fn transmit(&mut self, frame: ModelFrame, now: Picos) {
         let ModelFrame { key, content, n_bytes } = frame;
         let is_near = self.program.is_near(key.from, key.to);
@@ -478,8 +480,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A handshake has come. A rank sees it when it is not in a call, at once if it is idle, else
-    /// after its current step.
+    /// Adds a handshake. A rank outside a call handles it at once; an idle rank does so when it has
+    /// woken up; any other rank does so after its current step.
     fn receive_handshake(&mut self, rank: usize, handshake: Handshake, now: Picos) {
         self.ranks[rank].handshakes.push(handshake);
         match self.ranks[rank].status {
@@ -488,7 +490,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Answers who has asked, and sends what was answered.
+    /// Grants requests, and transmits granted frames.
     fn handle_handshakes(&mut self, rank: usize, now: Picos) {
         for handshake in std::mem::take(&mut self.ranks[rank].handshakes) {
             match handshake {

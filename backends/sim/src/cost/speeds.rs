@@ -1,42 +1,45 @@
-//! How fast a rank computes, and what its values become on the wire.
+//! Speeds of primitives, and sizes of encoded values on the wire.
 //!
-//! A *primitive* is what the engine asks of a codec for one segment. Its speed is given in bytes of
-//! uncompressed values per second, so that a segment of n values of b bytes takes n·b / speed
-//! whatever it compresses to.
+//! A *primitive* is an operation of the codec on one segment. Its speed is given in bytes of
+//! uncompressed values per second. A segment of n values of b bytes therefore takes n·b / speed,
+//! whatever its compressed size.
 
 use foldwire::bundle;
 use foldwire::frame::HEADER_BYTES;
 
-/// Speeds in bytes of uncompressed values per second. `f64::INFINITY` takes no time.
+/// Speeds in bytes of uncompressed values per second. An operation of speed `f64::INFINITY` is
+/// free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrimitiveSpeeds {
     /// Values → frame.
     pub encode: f64,
     /// Frame → values.
     pub decode: f64,
-    /// Frame ⊕ own values → frame, as the fused pipeline does (raw: in the received frame itself).
+    /// Frame ⊕ local values → frame, as in the fused pipeline. The raw codec writes into the
+    /// received frame.
     pub fold: f64,
-    /// As `fold`, and the result into the output.
+    /// As `fold`, and also stores the result in the output.
     pub fold_store: f64,
     /// Frame ⊕ frame → frame.
     pub combine: f64,
-    /// Values ⊕ frame → values: decode and add.
+    /// Values ⊕ frame → values: decodes and adds.
     pub reduce: f64,
-    /// Frame ⊕ own values → frame through floats, chunk by chunk: decompress, operate, compress.
+    /// Frame ⊕ local values → frame through floats, chunk by chunk: decompresses, operates,
+    /// compresses.
     pub refold: f64,
-    /// Frame → frame through floats: decode and encode.
+    /// Frame → frame through floats: decodes and encodes.
     pub recode: f64,
-    /// Values → values, and bytes of frames → frames: memcpy.
+    /// Memory copy of values or of a frame's bytes.
     pub copy: f64,
-    /// Checksum of a frame, per byte *on the wire*.
+    /// Checksum of a frame, in bytes *on the wire* per second.
     pub checksum: f64,
 }
 
 impl PrimitiveSpeeds {
-    /// Everything takes no time: what remains is the network.
+    /// All primitives are free, so that only the network takes time.
     pub const FREE: Self = Self::uniform(f64::INFINITY);
 
-    /// The same speed for everything.
+    /// All primitives have the same speed.
     #[must_use]
     pub const fn uniform(speed: f64) -> Self {
         Self {
@@ -53,10 +56,10 @@ impl PrimitiveSpeeds {
         }
     }
 
-    /// What follows if only encoding, decoding, combining, adding floats and copying are known:
-    /// work done one after the other takes the sum of the times.
+    /// Derives all speeds from those of encoding, decoding, combining, adding floats and copying.
+    /// Operations that run one after the other take the sum of their times. Checksums are free.
     ///
-    /// | primitive | taken as |
+    /// | primitive | sum of |
     /// |---|---|
     /// | fold | encode, combine |
     /// | fold and store | encode, combine, decode |
@@ -79,7 +82,7 @@ impl PrimitiveSpeeds {
         }
     }
 
-    /// As if `factor` times as fast, as several cores might be.
+    /// Multiplies all speeds by `factor`, for example to model several cores.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -97,52 +100,52 @@ impl PrimitiveSpeeds {
     }
 }
 
-/// The speed of works done one after the other on the same values.
+/// Returns the speed of operations that run one after the other on the same values.
 fn in_turn(speeds: &[f64]) -> f64 {
     speeds.iter().map(|speed| speed.recip()).sum::<f64>().recip()
 }
 
-/// What segments become on the wire: bytes of a segment that holds a sum of k operands.
+/// Sizes of encoded segments on the wire, as a function of the number of operands in their sum.
 ///
-/// A payload of n values takes `fixed + n·w(k)` bytes. w is known at some k and linear in log₂ k
-/// between them, because each doubling of operands makes residuals wider by about as many bits;
-/// before the first and after the last it is constant.
+/// A payload of n values that are sums of k operands takes `fixed + n·w(k)` bytes. The width w is
+/// given at some k. Between them it is linear in log₂ k, because each doubling of the operands
+/// widens residuals by about the same number of bits. Outside them it is constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WireSizes {
     fixed: f64,
-    /// (k, w), ascending in k, at least one.
+    /// (k, w(k)), ascending in k, never empty.
     widths: Vec<(u32, f64)>,
 }
 
 impl WireSizes {
-    /// Values of `bytes_per_value` each, as they are: the raw codec.
+    /// Sizes of the raw codec: `bytes_per_value` for each value.
     #[must_use]
     pub fn exact(bytes_per_value: usize) -> Self {
         Self { fixed: 0.0, widths: vec![(1, bytes_per_value as f64)] }
     }
 
-    /// A ratio that does not depend on the operands.
+    /// Sizes at a fixed compression ratio, whatever the number of operands.
     ///
     /// # Panics
-    /// If the ratio is not positive.
+    /// If `ratio` is not positive.
     #[must_use]
     pub fn with_ratio(bytes_per_value: usize, ratio: f64) -> Self {
         assert!(ratio > 0.0, "a ratio is positive");
         Self { fixed: 0.0, widths: vec![(1, bytes_per_value as f64 / ratio)] }
     }
 
-    /// Measured: `fixed` bytes of each payload, and (operands, bytes per value), ascending in
+    /// Measured sizes: `fixed` bytes per payload, and (operands, bytes per value), ascending in
     /// operands.
     ///
     /// # Panics
-    /// If there are no widths, or they do not ascend.
+    /// If `widths` is empty or not ascending.
     #[must_use]
     pub fn measured(fixed: usize, widths: Vec<(u32, f64)>) -> Self {
         assert!(!widths.is_empty() && widths.is_sorted_by(|a, b| a.0 < b.0), "widths ascend");
         Self { fixed: fixed as f64, widths }
     }
 
-    /// Bytes per value of a sum of `operands`.
+    /// Returns the bytes per value of a sum of `operands` operands.
     #[must_use]
     pub fn width(&self, operands: u32) -> f64 {
         let after = self.widths.partition_point(|&(k, _)| k <= operands);
@@ -159,14 +162,14 @@ impl WireSizes {
         w0 + share * (w1 - w0)
     }
 
-    /// The widths of sums of 0…`most` operands, to look up.
+    /// Precomputes the widths for sums of 0…`most` operands.
     pub(super) fn table(&self, most: usize) -> WireSizeTable {
         let widths = (0..=most).map(|k| self.width((k as u32).max(1))).collect();
         WireSizeTable { fixed: self.fixed, widths }
     }
 }
 
-/// [`WireSizes`] ready to be looked up.
+/// [`WireSizes`] as a lookup table.
 #[derive(Debug)]
 pub(super) struct WireSizeTable {
     fixed: f64,
@@ -174,8 +177,8 @@ pub(super) struct WireSizeTable {
 }
 
 impl WireSizeTable {
-    /// Bytes of a message of segments of so many values each that are sums of `operands`, header
-    /// included.
+    /// Returns the bytes of a message, header included. Its segments have `n_values` values each,
+    /// which are sums of `operands` operands.
     pub(super) fn message(
         &self,
         n_values: impl ExactSizeIterator<Item = usize>,

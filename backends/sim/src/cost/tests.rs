@@ -1,4 +1,4 @@
-//! The model against closed forms, and every schedule to its end.
+//! Compares the model with closed forms, and runs every schedule to its end.
 
 use foldwire::schedule::{
     self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels,
@@ -8,7 +8,7 @@ use foldwire::{Bound, pipeline};
 use super::*;
 use foldwire::primitive::SlotContent;
 
-/// 1 byte a nanosecond, 10 µs on the way.
+/// 1 byte per nanosecond, and a latency of 10 µs.
 const NETWORK: NetworkModel = NetworkModel {
     latency: 10e-6,
     rate: Some(1e9),
@@ -21,7 +21,7 @@ const NETWORK: NetworkModel = NetworkModel {
     checksums: false,
 };
 
-/// One frame holds any array, and one lane carries it: one round.
+/// A call with one round: a frame holds the whole array, and there is one lane.
 fn one_round(collective: Collective, schedule: &'static dyn Schedule, size: usize) -> ModelCall {
     let plan = Plan::raw().with_schedule(schedule);
     ModelCall { lanes: 1, frame_bytes: 1 << 30, ..ModelCall::new(collective, plan, size, 840_000) }
@@ -31,12 +31,12 @@ fn seconds(case: &ModelCall, cluster: &ClusterModel, costs: &Costs) -> f64 {
     predict::<f32>(case, cluster, costs).expect("a prediction").seconds
 }
 
-/// α + n·β of a frame of `count` values.
+/// α + n·β for a frame of `count` values.
 fn hop(count: usize) -> f64 {
     NETWORK.latency + (4 * count + foldwire::frame::HEADER_BYTES) as f64 / 1e9
 }
 
-/// Everything is rounded to picoseconds, some thousand times.
+/// The tolerance covers some thousand roundings to picoseconds.
 fn assert_close(found: f64, expected: f64, what: &str) {
     assert!((found - expected).abs() < 1e-8 + 1e-6 * expected, "{what}: {found} for {expected}");
 }
@@ -69,7 +69,7 @@ fn a_pure_network_gives_the_closed_forms() {
             let doubling = time(Collective::AllReduce, &RecursiveDoubling, size);
             assert_close(doubling, levels * hop(n), "recursive doubling");
         }
-        // All leave one after the other, and arrive so.
+        // All frames leave one after the other, and arrive one after the other.
         let exchange = (p - 1.0) * (hop(share) - NETWORK.latency) + NETWORK.latency;
         assert_close(time(Collective::AllGather, &Pairwise, size), exchange, "pairwise");
     }
@@ -86,7 +86,7 @@ fn a_chain_is_a_pipeline() {
             ..ModelCall::new(Collective::Broadcast, plan, size, frame_values * 50)
         };
         let crossing = hop(frame_values) - NETWORK.latency;
-        // With credit enough for the way, rounds follow each other without a gap.
+        // With enough credit to cover the latency, rounds follow each other without a gap.
         let deep = ClusterModel::of(NetworkModel { link_depth: 100, ..NETWORK });
         let expected = (50 + size - 2) as f64 * crossing + (size - 1) as f64 * NETWORK.latency;
         assert_close(seconds(&case, &deep, &costs), expected, "chain");
@@ -96,7 +96,7 @@ fn a_chain_is_a_pipeline() {
 
 #[test]
 fn compute_is_added_up_by_pipeline() {
-    // A network that takes no time, two ranks, one round: what is left is one rank's work.
+    // The network takes no time and there is one round, so the total is one rank's work.
     let speeds = PrimitiveSpeeds {
         encode: 1e9,
         decode: 2e9,
@@ -130,7 +130,7 @@ fn compute_is_added_up_by_pipeline() {
 
 #[test]
 fn frames_are_passed_on_as_they_are_or_encoded_again() {
-    // Four ranks in a ring: an all-gather passes each part on twice.
+    // In a ring of four ranks, an all-gather forwards each part twice.
     let speeds = PrimitiveSpeeds { encode: 1e9, decode: 2e9, ..PrimitiveSpeeds::FREE };
     let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
     let part = 4e-9 * f64::from(1 << 18);
@@ -166,7 +166,7 @@ fn sums_grow_on_their_way_and_single_operands_do_not() {
     assert_eq!(sent(&Ring, Collective::ReduceScatter), 3 * 64 + sums);
     assert_eq!(sent(&Pairwise, Collective::ReduceScatter), 3 * 64 + 3 * 500);
     assert_eq!(sent(&Ring, Collective::AllReduce), 6 * 64 + sums + 3 * 1500);
-    // One operand, then sums of two.
+    // A frame of one operand, then a frame of sums of two.
     assert_eq!(sent(&RecursiveDoubling, Collective::AllReduce), 2 * 64 + 4 * 500 + 4 * 1000);
 }
 
@@ -190,7 +190,7 @@ fn ranks_of_a_machine_share_its_cores() {
 
 #[test]
 fn overheads_wakings_and_checksums_take_the_ranks_time() {
-    // Rank 0 sends one frame, rank 1 stores it.
+    // Rank 0 sends one frame; rank 1 stores it.
     let case = one_round(Collective::Broadcast, &Binomial, 2);
     let wire = 4.0 * 840_000.0 + 64.0;
     let network = NetworkModel { send_overhead: 3e-6, recv_overhead: 5e-6, ..NETWORK };
@@ -226,7 +226,7 @@ fn a_message_that_is_too_long_asks_first() {
 
 #[test]
 fn ranks_that_compute_see_handshakes_after_their_step() {
-    // Two rounds: rank 0 encodes and sends, rank 1 stores.
+    // Two rounds: rank 0 encodes and sends; rank 1 stores.
     let plan = Plan::raw().with_schedule(&Binomial);
     let frame_bytes = 4 * 4096 + 64;
     let case =
@@ -243,9 +243,10 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
         seconds(&case, &ClusterModel::of(network), &Costs::of(speeds, WireSizes::exact(4)))
     };
     assert_close(time(encode, 4, None), encode + wire + 2.0 * decode, "leaves at once");
-    // The answer for the first frame comes while the second is encoded.
+    // The grant for the first frame arrives while the second is encoded.
     assert_close(time(encode, 4, Some(0)), 2.0 * encode + wire + 2.0 * decode, "sender");
-    // The second frame has credit once the first is taken, and asks while that is stored.
+    // The second frame has credit once the first is taken, and sends its request while the first is
+    // stored.
     assert_close(time(0.0, 1, None), wire + 2.0 * decode, "is there in time");
     assert_close(time(0.0, 1, Some(0)), 2.0 * (wire + decode), "receiver");
 }
@@ -290,7 +291,7 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                 };
                 let root = Rank::new(size / 2);
                 let plan = plan.with_schedule(schedule);
-                // Messages of many parts need room.
+                // Messages of many parts need large frames.
                 let frame_bytes = match schedule.min_run(ProgramSpec::new(collective, size, root)) {
                     ..=50 => 20_000,
                     51..=150 => 60_000,
@@ -309,7 +310,7 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                 let prediction = prediction.unwrap_or_else(|error| {
                     panic!("{} {} {size}: {error}", schedule.name(), collective.name())
                 });
-                // Nobody sends more than the link can carry in the time.
+                // No rank sends more than its link can carry in that time.
                 for rank in &prediction.ranks {
                     assert!(rank.wire_bytes as f64 / 1e9 <= prediction.seconds + 1e-9);
                     assert!(rank.computing <= prediction.seconds + 1e-9);
@@ -322,7 +323,8 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
 
 #[test]
 fn faster_links_do_not_make_it_slower() {
-    // Beyond anomalies of scheduling: with more bandwidth, lanes may be served in another order.
+    // The slack allows for scheduling anomalies: with more bandwidth, lanes may be served in
+    // another order.
     let speeds = PrimitiveSpeeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
     let costs = Costs::of(speeds, WireSizes::with_ratio(4, 4.0));
     for schedule in schedule::ALL {
@@ -334,8 +336,9 @@ fn faster_links_do_not_make_it_slower() {
                 seconds(&case, &ClusterModel::of(network), &costs)
             };
             let times: Vec<f64> = [3e7, 1e8, 3e8, 1e9, 3e9, 1e10].map(time).to_vec();
-            // A host serves its guest between its rounds: in another order its lanes wait longer.
-            // By Bruck's exchange each rank waits for another in each round.
+            // In recursive halving, a host serves its guest between its own rounds, so another
+            // order makes its lanes wait longer. In Bruck's exchange, each rank waits for another
+            // rank in each round.
             let slack = match schedule.name() {
                 "recursive-halving" => 1.25,
                 "bruck" => 1.05,
@@ -396,7 +399,7 @@ fn what_cannot_run_is_refused() {
     assert!(matches!(small, CostError::Refused(Error::FrameTooSmall { .. })));
 }
 
-/// Two levels send less between nodes, and what stays in a node takes no network.
+/// Two levels send less between nodes, and messages within a node take no bandwidth.
 #[test]
 fn two_levels_pay_between_slow_nodes() {
     let cluster = ClusterModel {
@@ -410,7 +413,7 @@ fn two_levels_pay_between_slow_nodes() {
             Costs::of(PrimitiveSpeeds::FREE, WireSizes::with_ratio(4, 8.0)),
         ),
     ] {
-        // An all-to-all sends as much in any way.
+        // An all-to-all sends the same amount either way.
         let saves = |&c: &Collective| TwoLevels.supports(c) && c != Collective::AllToAll;
         for collective in Collective::ALL.into_iter().filter(saves) {
             let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
@@ -419,8 +422,9 @@ fn two_levels_pay_between_slow_nodes() {
             let [flat, levels] =
                 [flat, levels].map(|case| predict::<f32>(&case, &cluster, &costs).unwrap());
             assert_eq!(levels.schedule, "two-levels");
-            // Four links of a node in place of one: of an all-reduce 2·15/16 of the array over each
-            // rank's link, and 2·3/4 of a quarter of it.
+            // Two levels use the links of four ranks in a node in parallel. In a flat all-reduce
+            // 2·15/16 of the array crosses each rank's link; with two levels, 2·3/4 of a quarter of
+            // it does.
             let most = if collective.has_root() { 0.4 } else { 0.3 };
             let part = levels.seconds / flat.seconds;
             assert!(part < most, "{}: {part}", collective.name());
@@ -428,7 +432,7 @@ fn two_levels_pay_between_slow_nodes() {
     }
 }
 
-/// Fewer messages leave a rank, where what it has for a node takes one.
+/// A rank sends fewer messages when one message carries all its data for a node.
 #[test]
 fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
     let (latency, overhead) = (2e-6, 1e-6);
@@ -453,7 +457,7 @@ fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
     );
 }
 
-/// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of
+/// Counts the primitives in rank 0's program for one round: encodings, decodings, additions of
 /// floats, combinations of frames, folds, copies of values, copies of frames.
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
     let (rank, call) = (Rank(0), ProgramSpec::new(collective, size, Rank(0)));

@@ -1,9 +1,10 @@
-//! How often a step asks for each primitive: core's list
-//! ([`Rules::primitives`](foldwire::primitive::Rules::primitives)), counted by what has a price.
+//! Counts of the primitives in a step.
 //!
-//! *Operands* are the ranks whose values are in a frame; they decide its size on the wire. Dividing
-//! by the number of ranks in an average is not counted: it happens within a decode. Storing a frame
-//! is decoding it.
+//! The list of primitives is core's
+//! ([`Rules::primitives`](foldwire::primitive::Rules::primitives)); this module counts those that
+//! have a cost. *Operands* are the ranks whose values are combined in a frame; their number
+//! determines the frame's size on the wire. The division in an average is not counted, because it
+//! is part of a decode. Storing a frame counts as decoding it.
 
 use foldwire::codec::CodecId;
 use foldwire::primitive::{
@@ -12,7 +13,8 @@ use foldwire::primitive::{
 use foldwire::schedule::{ProgramSpec, Step};
 use foldwire::transport::Rank;
 
-/// Primitives of a step, each a number of times, by the names of [`PrimitiveSpeeds`](super::PrimitiveSpeeds).
+/// Number of times that a step executes each primitive, named as in
+/// [`PrimitiveSpeeds`](super::PrimitiveSpeeds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PrimitiveCounts {
     pub(super) encode: u8,
@@ -23,17 +25,18 @@ pub(super) struct PrimitiveCounts {
     pub(super) reduce: u8,
     pub(super) refold: u8,
     pub(super) recode: u8,
-    /// Of values.
+    /// Copies of values.
     pub(super) copy: u8,
-    /// Of a frame; of how many operands is in what leaves.
+    /// Copies of a frame into the frame to send.
     pub(super) copy_frame: u8,
-    /// Of what came in, behind what is held.
+    /// Copies of a received frame behind the frame that the lane holds.
     pub(super) join: u8,
 }
 
 impl PrimitiveCounts {
-    /// Counts a primitive; own values need not be copied into the output if they are `in_place`.
-    /// Floats of a call whose codec is another are moved, and added where they are.
+    /// Counts a primitive. If `in_place`, the local input is already in the output and needs no
+    /// copy. In a call with another codec, moving a raw payload or adding to it in place counts as a
+    /// copy.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
         let is_other = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
@@ -71,8 +74,9 @@ impl PrimitiveCounts {
     }
 }
 
-/// What `step` computes, given what its lane holds and what came in, if something did; and what
-/// leaves, if something does. `held` becomes what the lane holds after it.
+/// Counts the primitives of `step`, given the lane's content and the received frame, if any. Also
+/// returns the content of the frame to send, if any, and updates `held` to the lane's content after
+/// the step.
 pub(super) fn count_step(
     rules: Rules,
     in_place: bool,
