@@ -1,14 +1,16 @@
-//! One thread that polls all ranks in turn: the same order every time, nothing concurrent.
+//! Drives all ranks from one thread, which polls them in turn: always in the same order, and
+//! nothing runs concurrently.
 //!
-//! For deterministic tests, and for stepping through a collective in a debugger.
+//! This is for deterministic tests, and for stepping through a collective in a debugger.
 
 use std::task::Poll;
 
 use foldwire::{Element, Error, Operation, Report, Transport};
 
-/// Polls the operations round robin until each has its result; the results, in order.
+/// Polls the operations round robin until each has its result. Returns the results in order.
 ///
-/// An operation that waits for a rank that is not among them ends by its communicator's time limit.
+/// An operation that waits for a rank without an operation in the list ends at its communicator's
+/// timeout.
 ///
 /// # Examples
 /// ```

@@ -1,9 +1,9 @@
-//! One rank's end of the world: the [`Transport`] the engine drives.
+//! One rank's endpoint: the [`Transport`] that the engine drives.
 //!
-//! Everything here is bookkeeping of one thread; what is shared lies in the rings, the parkers, the
-//! pool and the fabric. Sending is a push into a ring and one atomic addition to the receiver's
-//! parker; receiving is a pop. Neither allocates, and neither makes a system call unless a sleeper
-//! must be woken.
+//! The endpoint itself is the bookkeeping of one thread. The shared state lies in the rings, the
+//! parkers, the pool and the fabric. Sending is a push into a ring and one atomic addition to the
+//! receiver's parker; receiving is a pop. Neither allocates. Neither makes a system call unless a
+//! sleeping rank must be woken.
 
 use std::fmt;
 use std::hint;
@@ -24,29 +24,30 @@ use crate::parker::Epoch;
 use crate::ring::Producer;
 use crate::sync::yield_now;
 
-/// Looks at the epoch before giving up the core, if every rank can have one: some 50 µs, about what
-/// a wake-up costs, so that waiting costs twice what it must at most. (On a virtual machine of 2
-/// cores, ranks that slept sooner woke each other in turn for many calls: 72 µs for what took 18.)
+/// Checks of the epoch before a rank gives up its core, if every rank can have a core. They take
+/// some 50 µs, about the cost of a wake-up, so waiting costs at most twice the minimum. On a
+/// virtual machine of 2 cores, ranks that slept sooner kept waking each other for many calls; this
+/// took 72 µs instead of 18.
 const N_SPINS: usize = 1000;
-/// Times the core is offered to others before a rank sleeps. With more ranks than cores the peer
-/// that is waited for often needs just that.
+/// Number of times that a rank yields its core before it sleeps. With more ranks than cores, the
+/// peer that it waits for often needs just that core.
 const N_YIELDS: usize = 8;
-/// A timed sleep on Linux lasts about this much longer than asked for (timer slack, wake-up).
+/// Time by which a timed sleep on Linux overruns its request (timer slack and wake-up).
 const TIMER_SLACK: Duration = Duration::from_micros(60);
 
 /// A rank of a [`World`](crate::World).
 ///
-/// Dropping it, also while unwinding from a panic, closes the rank: peers still receive what it has
-/// sent, then get [`Error::PeerLost`], and those that sleep are woken.
+/// Dropping it closes the rank, also while a panic unwinds. Peers still receive the frames that it
+/// has sent, then get [`Error::PeerLost`]. Sleeping peers are woken.
 pub struct Endpoint {
     rank: Rank,
     fabric: Arc<ThreadFabric>,
     outbound: LinkIndex<Producer<SentFrame>>,
     inbox: FrameInbox,
     departures: Option<Departures>,
-    /// Free frames of this rank's own.
+    /// Free frames that only this rank can take.
     cache: Vec<Frame>,
-    /// The epoch when the current pass began.
+    /// The epoch at the start of the current pass.
     seen: Epoch,
 }
 
@@ -74,7 +75,10 @@ impl Endpoint {
         }
     }
 
-    /// The link to a peer that is still there.
+    /// Returns the link to `to`, which is made at first use.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`] if `to` has closed.
     fn link(&mut self, to: Rank, tag: Tag) -> Result<&mut Producer<SentFrame>, Error> {
         self.check(to, tag)?;
         if self.fabric.is_closed(to) {
@@ -84,7 +88,7 @@ impl Endpoint {
         self.outbound.find_or_insert(to, tag, open).ok_or(Error::NoSuchTag { tag })
     }
 
-    /// Sends, or gives the frame back with the reason.
+    /// Sends the frame, or returns it with the error.
     fn try_send(
         &mut self,
         to: Rank,
@@ -125,8 +129,9 @@ impl Endpoint {
         self.fabric.parker(self.rank).epoch() != self.seen
     }
 
-    /// Waits awake for a moment; whether there was news, or model time `until` came. Not under
-    /// loom, to which a moment is as good as none and every look multiplies the interleavings.
+    /// Waits briefly without sleeping. Returns whether a notification came, or model time reached
+    /// `until`. Under loom it checks only once, because loom has no time and each check multiplies
+    /// the interleavings.
     fn has_news_soon(&self, until: Option<Duration>) -> bool {
         if self.has_news() {
             return true;
@@ -143,8 +148,8 @@ impl Endpoint {
             || (0..N_YIELDS).any(|_| look_after(yield_now))
     }
 
-    /// Sleeps until there is news, or model time `until`, which a plain sleep would miss by the
-    /// timer's slack.
+    /// Sleeps until a notification comes or model time reaches `until`. A plain timed sleep would
+    /// overrun by the timer's slack.
     fn sleep_until(&self, until: Duration) {
         while !self.has_news() {
             match until.saturating_sub(self.fabric.now()) {
@@ -187,7 +192,7 @@ impl Transport for Endpoint {
     }
 
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Error>> {
-        if self.link(to, tag)?.poll_room() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if self.link(to, tag)?.poll_space() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Error> {
@@ -204,7 +209,7 @@ impl Transport for Endpoint {
             if !self.fabric.is_closed(from) {
                 return Poll::Pending;
             }
-            // Its last frames may have come between the look and the flag.
+            // The last frames may have arrived between the first check and the closing of the peer.
             found = self.inbox.take(&self.fabric, from, tag);
         }
         match found {
@@ -233,12 +238,14 @@ impl Transport for Endpoint {
         self.fabric.now()
     }
 
-    /// Spins for some 50 µs if every rank can have a core, offers the core to others, then
-    /// sleeps. Ends early when a peer sends to this rank, takes a frame from a link that this rank
-    /// found full, recycles a frame that it was refused, or ends; and when a frame under way is
-    /// due.
+    /// Spins for some 50 µs if every rank can have a core, then yields the core, then sleeps.
     ///
-    /// A zero budget returns at once: so one thread can drive all endpoints of a world in turn.
+    /// It ends early when a peer sends to this rank, takes a frame from a link that this rank found
+    /// full, recycles a frame after this rank found no free one, or closes. It also ends when a
+    /// frame in flight is due.
+    ///
+    /// With a zero budget it returns at once, so that one thread can drive all endpoints of a world
+    /// in turn.
     fn idle(&mut self, budget: Duration) {
         let arrival = self.inbox.next_arrival();
         if budget.is_zero() || self.has_news_soon(arrival) {
@@ -250,7 +257,8 @@ impl Transport for Endpoint {
         }
     }
 
-    /// Without a rate limit. With one, frames arrive by the clock, of which nobody tells.
+    /// Works only without a rate limit. With one, frames arrive by the clock, and no notification
+    /// announces them.
     fn register(&mut self, waker: &Waker) -> bool {
         if self.fabric.pace().is_some() || !self.fabric.ticks() {
             return false;
@@ -274,7 +282,7 @@ impl Transport for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // A waker may own what keeps this world alive.
+        // The waker may own something that keeps this world alive.
         drop(self.fabric.parker(self.rank).take_waker());
         self.fabric.close(self.rank, thread::panicking());
         self.fabric.pool().give_all(self.cache.drain(..));

@@ -1,8 +1,8 @@
-//! What can go wrong between threads: little more than a peer that has ended.
+//! Errors of the threads backend.
 
 use foldwire::transport::{MAX_CHANNELS, Rank, Tag, TransportError, TransportErrorKind};
 
-/// Why an [`Endpoint`](crate::Endpoint) refused.
+/// Error of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,31 +13,34 @@ pub enum Error {
         peer: Rank,
     },
     /// The link is full.
-    #[error("the link to rank {to} with tag {} is full; send after poll_ready said so", tag.0)]
+    #[error(
+        "the link to rank {to} with tag {} is full; send only after poll_ready has returned Ready",
+        tag.0
+    )]
     NotReady {
         /// The receiving rank.
         to: Rank,
-        /// The stream.
+        /// The tag.
         tag: Tag,
     },
-    /// There is no such rank.
+    /// The rank does not exist.
     #[error("rank {rank} is out of range; the group has {size} ranks")]
     NoSuchRank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: Rank,
         /// Ranks in the group.
         size: u32,
     },
-    /// There is no such tag.
+    /// The tag does not exist.
     #[error("tag {} is out of range; tags are below {}", tag.0, MAX_CHANNELS * Tag::COUNT)]
     NoSuchTag {
-        /// The tag asked for.
+        /// The requested tag.
         tag: Tag,
     },
-    /// More bytes were to be sent than a frame holds.
+    /// The message is longer than a frame.
     #[error("{need} bytes do not fit a frame of {have}; raise World::frame_bytes")]
     TooLong {
-        /// Bytes to be sent.
+        /// Bytes of the message.
         need: usize,
         /// Bytes in a frame.
         have: usize,
@@ -48,7 +51,7 @@ pub enum Error {
     /// The process has no memory for another frame.
     #[error("no memory for a frame of {need} bytes; lower World::frame_bytes or free memory")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         need: usize,
     },
 }

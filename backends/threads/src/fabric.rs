@@ -1,11 +1,12 @@
-//! What the ranks of a world share: a port each, the frame pool, the clock.
+//! State that the ranks of a world share: one port per rank, the frame pool, the clock.
 //!
-//! A link is made by its sender at first use; the sender keeps one end and posts the other to the
-//! receiver's port. So nobody needs a table of all links, and a receiver knows exactly those that
-//! exist. Posting takes a lock, once per link; looking for post costs one atomic load.
+//! The sender makes a link at first use. It keeps one end and posts the other end to the receiver's
+//! port. So no rank needs a table of all links, and a receiver knows exactly the links that exist.
+//! Posting takes a lock, once per link; checking for new links costs one atomic load.
 //!
-//! A rank that ends closes its port, *after* everything it sent is visible and *before* it notifies
-//! everybody. Whoever sees the port closed and then finds a link empty has received all there was.
+//! A rank that ends closes its port *after* everything that it sent is visible and *before* it
+//! notifies all ranks. A peer that sees the port closed and then finds a link empty has therefore
+//! received every frame.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -22,12 +23,12 @@ use crate::ring::{Consumer, Producer, ring};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Padded, lock};
 use crate::ticker::Ticker;
 
-/// What travels on a link.
+/// A frame on a link.
 #[derive(Debug)]
 pub(crate) struct SentFrame {
     pub(crate) frame: Frame,
     pub(crate) n_bytes: usize,
-    /// When its first byte left; zero without a rate limit.
+    /// Departure of the first byte, or zero without a rate limit.
     pub(crate) start: Duration,
 }
 
@@ -38,11 +39,11 @@ pub(crate) struct NewLink {
     pub(crate) consumer: Consumer<SentFrame>,
 }
 
-/// Where a rank can be reached.
+/// The place where peers post links to a rank and see that it has closed.
 #[derive(Default)]
 struct RankPort {
     closed: Padded<AtomicBool>,
-    /// Links ever posted; changes under the lock of `post`.
+    /// Number of links ever posted; changes only under the lock of `post`.
     n_posted: AtomicUsize,
     post: Mutex<Vec<NewLink>>,
 }
@@ -56,11 +57,11 @@ pub(crate) struct ThreadFabric {
     pace: Option<LinkPace>,
     spare_cores: bool,
     ticker: Ticker,
-    /// Frames that each rank can hold if all hold as many.
+    /// Each rank's equal share of the frames that the ranks may hold.
     frames_per_rank: usize,
-    /// Ranks that share a node, if not all are a process.
+    /// Ranks per node; `None` if all ranks count as one process.
     ranks_per_node: Option<NonZeroUsize>,
-    /// The first rank that panicked, plus one.
+    /// The first rank that panicked plus one, or 0.
     first_panic: AtomicUsize,
 }
 
@@ -88,12 +89,12 @@ impl ThreadFabric {
         }
     }
 
-    /// The same with so many ranks in each node.
+    /// Sets the number of ranks per node.
     pub(crate) fn with_nodes(self, ranks_per_node: Option<NonZeroUsize>) -> Self {
         Self { ranks_per_node, ..self }
     }
 
-    /// How near two ranks are.
+    /// Returns the distance between two ranks.
     pub(crate) fn distance(&self, a: Rank, b: Rank) -> Distance {
         match self.ranks_per_node {
             None => Distance::Memory,
@@ -102,7 +103,7 @@ impl ThreadFabric {
         }
     }
 
-    /// Whether frames from one rank to another cross links, with a rate limit.
+    /// Returns whether frames between two ranks cross links that a rate limit applies to.
     pub(crate) fn crosses_links(&self, from: Rank, to: Rank) -> bool {
         from != to && self.distance(from, to) != Distance::Node
     }
@@ -127,18 +128,19 @@ impl ThreadFabric {
         &self.parkers[rank.index()]
     }
 
-    /// Whether registered wakers are woken every now and then. Not under loom, which has no time:
-    /// wake-ups must come from notifications there.
+    /// Returns whether a thread regularly wakes registered wakers, and starts it at the first call.
+    /// Under loom no such thread runs, because loom has no time: there, wake-ups must come from
+    /// notifications.
     pub(crate) fn ticks(&self) -> bool {
         cfg!(loom) || self.ticker.start(&self.parkers)
     }
 
-    /// Whether every rank can have a core of its own.
+    /// Returns whether every rank can have a core of its own.
     pub(crate) fn has_spare_cores(&self) -> bool {
         self.spare_cores
     }
 
-    /// Time since the world was made.
+    /// Returns the time since the world was made.
     pub(crate) fn now(&self) -> Duration {
         self.created.elapsed()
     }
@@ -150,15 +152,15 @@ impl ThreadFabric {
         let port = &self.ports[to.index()];
         let mut post = lock(&port.post);
         post.push(NewLink { from, tag, consumer });
-        // Release, here and on the receiver's acquire: a frame pushed later is found by a receiver
-        // that looks for the link after having seen the push's notification.
+        // Release, paired with the receiver's acquire: a receiver that has seen the notification
+        // for a later frame also finds the link.
         port.n_posted.fetch_add(1, Ordering::Release);
         drop(post);
         self.pool.raise_limit(depth);
         producer
     }
 
-    /// Links ever posted to `rank`.
+    /// Returns the number of links ever posted to `rank`.
     pub(crate) fn n_posted(&self, rank: Rank) -> usize {
         self.ports[rank.index()].n_posted.load(Ordering::Acquire)
     }
@@ -168,15 +170,15 @@ impl ThreadFabric {
         std::mem::take(&mut *lock(&self.ports[rank.index()].post))
     }
 
-    /// Whether `rank` is gone. If so, everything it ever sent is visible to the caller.
+    /// Returns whether `rank` has closed. If so, everything that it sent is visible to the caller.
     pub(crate) fn is_closed(&self, rank: Rank) -> bool {
         self.ports[rank.index()].closed.0.load(Ordering::Acquire)
     }
 
-    /// Marks `rank` as gone and wakes everybody. Called by the rank itself, after its last send.
+    /// Marks `rank` as closed and wakes all ranks. The rank itself calls this, after its last send.
     pub(crate) fn close(&self, rank: Rank, panics: bool) {
         if panics {
-            // Before the flag: a panic that follows from this one comes second.
+            // Before the flag, so that a panic caused by this one cannot come first.
             let _ = self.first_panic.compare_exchange(
                 0,
                 rank.index() + 1,
@@ -191,7 +193,7 @@ impl ThreadFabric {
         drop(self.collect(rank));
     }
 
-    /// The rank that closed first while panicking.
+    /// Returns the rank that closed first while panicking.
     pub(crate) fn first_panic(&self) -> Option<Rank> {
         self.first_panic.load(Ordering::Relaxed).checked_sub(1).map(Rank::new)
     }

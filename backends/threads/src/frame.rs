@@ -1,7 +1,6 @@
-//! The message buffer: a fixed number of bytes on the heap, aligned, passed on by ownership.
+//! The message buffer: a fixed number of aligned bytes on the heap, passed on by ownership.
 //!
-//! A frame is allocated once, goes round between pool, ranks and links, and is freed with its
-//! world.
+//! A frame is allocated once, moves between pool, ranks and links, and is freed with its world.
 
 use std::fmt;
 use std::sync::Weak;
@@ -13,8 +12,9 @@ use crate::pool::FramePool;
 
 /// A message buffer of the world's frame size, aligned to 64 bytes.
 ///
-/// Taken from [`poll_frame`](foldwire::transport::Transport::poll_frame) or received; given back by
-/// sending or recycling it. Dropping it frees its memory and lets the pool allocate another.
+/// A frame comes from [`poll_frame`](foldwire::transport::Transport::poll_frame) or from a receive,
+/// and goes back when it is sent or recycled. Dropping it frees its memory and lets the pool
+/// allocate another frame.
 pub struct Frame {
     memory: HeapFrame,
     /// Weak, because the pool owns idle frames.
@@ -27,7 +27,7 @@ impl Frame {
         Ok(Self { memory, home })
     }
 
-    /// Whether this frame came from the pool that `pool` points to.
+    /// Returns whether this frame came from the pool that `pool` points to.
     pub(crate) fn belongs_to(&self, pool: *const FramePool) -> bool {
         std::ptr::eq(self.home.as_ptr(), pool)
     }

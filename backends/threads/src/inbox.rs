@@ -1,9 +1,9 @@
-//! The receiving half of an endpoint: finds the next frame of a (peer, tag).
+//! The receiving half of an endpoint: finds the next frame for a (peer, tag).
 //!
-//! Without a rate limit that is a pop from the link's ring. With one, frames stay in their rings
-//! (they keep occupying the link's depth, as frames under way should) while their headers go
-//! through [`Arrivals`], which says when each is due; a ring is looked through again only after
-//! something has notified this rank.
+//! Without a rate limit, this is a pop from the link's ring. With one, frames stay in their rings
+//! until they are due, and so keep occupying the link's depth. Meanwhile [`Arrivals`] computes from
+//! their departure times and sizes when each is due. The inbox scans the rings again only after a
+//! notification to this rank.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::pace::Arrivals;
 use crate::parker::Epoch;
 use crate::ring::Consumer;
 
-/// What [`FrameInbox::take`] found.
+/// Result of [`FrameInbox::take`].
 pub(crate) enum NextFrame {
-    /// The next frame, and whether its sender waits for room.
+    /// The next frame; the flag is true if its sender waits for space.
     Arrived(SentFrame, bool),
-    /// A frame that will arrive, but has not yet.
+    /// A frame is on the link, but is not due yet.
     InFlight,
-    /// Nothing.
+    /// The link holds no frame, or does not exist.
     Missing,
 }
 
@@ -30,9 +30,9 @@ pub(crate) enum NextFrame {
 struct InboundLink {
     consumer: Consumer<SentFrame>,
     from: Rank,
-    /// Frames in the ring that [`Arrivals`] knows of.
+    /// Number of frames in the ring that [`Arrivals`] knows.
     n_seen: usize,
-    /// Arrival times of the first of these.
+    /// Arrival times of the oldest of these frames.
     due: VecDeque<Duration>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct FrameInbox {
     links: LinkIndex<InboundLink>,
     n_collected: usize,
     arrivals: Option<Box<Arrivals>>,
-    /// The epoch at which the rings were last looked through.
+    /// The epoch of the last scan of the rings.
     scanned: Option<Epoch>,
 }
 
@@ -57,7 +57,7 @@ impl FrameInbox {
         }
     }
 
-    /// The next frame from `from` with `tag`.
+    /// Takes the next frame from `from` with `tag`.
     pub(crate) fn take(&mut self, fabric: &ThreadFabric, from: Rank, tag: Tag) -> NextFrame {
         if self.arrivals.is_some() {
             return self.take_paced(fabric, from, tag);
@@ -89,7 +89,7 @@ impl FrameInbox {
         }
     }
 
-    /// With a rate limit: learns of new frames, and forgets to wake for those that arrived by now.
+    /// With a rate limit: finds new frames, and drops arrivals up to now as reasons to wake.
     pub(crate) fn begin_pass(&mut self, fabric: &ThreadFabric) {
         if self.arrivals.is_some() {
             let now = fabric.now();
@@ -100,12 +100,12 @@ impl FrameInbox {
         }
     }
 
-    /// With a rate limit: when the next frame arrives by the model.
+    /// With a rate limit: returns when the next frame arrives by the model.
     pub(crate) fn next_arrival(&self) -> Option<Duration> {
         self.arrivals.as_ref()?.next_arrival()
     }
 
-    /// Takes in links that peers have made.
+    /// Adds the links that peers have posted.
     fn collect(&mut self, fabric: &ThreadFabric) {
         if fabric.n_posted(self.rank) == self.n_collected {
             return;

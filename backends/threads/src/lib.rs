@@ -1,10 +1,10 @@
-//! Foldwire backend: ranks are threads of one process, frames are passed by ownership.
+//! Foldwire backend whose ranks are threads of one process and pass frames by ownership.
 //!
-//! A [`World`] makes one [`Endpoint`] per rank; an endpoint is a
-//! [`Transport`](foldwire::transport::Transport). A frame is a buffer on the heap that its sender
-//! fills and its receiver reads: nothing is copied on the way. That makes this backend the fastest
-//! network there is for a given machine, and the baseline of every comparison; with
-//! [`World::link_rate`] it becomes a slower one, to see what compression is worth there.
+//! A [`World`] makes one [`Endpoint`] per rank. An endpoint is a
+//! [`Transport`](foldwire::transport::Transport). A frame is a heap buffer that its sender fills
+//! and its receiver reads, so nothing is copied on the way. This makes the backend the fastest
+//! network on a given machine, and the baseline of every comparison. [`World::link_rate`] turns it
+//! into a slower network, to show what compression gains there.
 //!
 //! ```text
 //!               poll_frame                 send                    poll_recv               recycle
@@ -13,21 +13,21 @@
 //!                                   └───────────────▶ parker of B ────────────────┘ wakes
 //! ```
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
 //! | `world` | settings; threads; panics |
 //! | `drive` | one thread that polls all ranks in turn |
 //! | `endpoint` | the `Transport` |
 //! | `inbox`, `links` | receiving; links by (peer, tag) |
-//! | `fabric` | what ranks share: ports, clock, closing |
+//! | `fabric` | shared state: ports, clock, closing |
 //! | `ring` | the link: a lock-free single-producer single-consumer queue |
 //! | `parker`, `ticker` | sleeping and waking without lost wake-ups; wake-ups by the clock |
 //! | `pool`, `frame` | message buffers |
 //! | `pace` | the rate limit |
 //! | `sync` | `std` or `loom` |
 //!
-//! The ring, the parker and the closing of a rank are model-checked with loom; see `loom_tests.rs`
-//! for the command.
+//! loom model-checks the ring, the parker, the pool, and the closing of a rank; `loom_tests.rs`
+//! shows the command.
 
 mod drive;
 mod endpoint;
@@ -41,7 +41,7 @@ mod loom_tests;
 mod pace;
 mod parker;
 mod pool;
-#[allow(unsafe_code)] // slots that are written and read through shared references
+#[allow(unsafe_code)] // slots are written and read through shared references
 mod ring;
 mod sync;
 mod ticker;

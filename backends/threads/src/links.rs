@@ -1,15 +1,15 @@
 //! The links of one endpoint in one direction, found by (peer, tag).
 //!
-//! An index of four bytes per peer for each tag in use, and a dense list of the links that exist:
-//! one call at a time among a thousand ranks costs each endpoint 72 KB, and a walk over the links
-//! meets only real ones.
+//! The table has an index of four bytes per peer for each tag in use, and a dense list of the
+//! existing links. With a thousand ranks and one call at a time, this costs each endpoint 72 KB. A
+//! loop over the links visits only existing ones.
 
 use foldwire::transport::{Rank, Tag};
 
 #[derive(Debug)]
 pub(crate) struct LinkIndex<T> {
     n_ranks: usize,
-    /// For each tag in use, and each rank: position in `list` plus one; 0: no such link yet.
+    /// For each tag in use and each rank: position in `list` plus one, or 0 if there is no link.
     index: Vec<Box<[u32]>>,
     list: Vec<T>,
 }
@@ -24,7 +24,7 @@ impl<T> LinkIndex<T> {
         self.list.get_mut(position)
     }
 
-    /// The link; a new one if there is none.
+    /// Returns the link. Inserts a new one if it does not exist.
     pub(crate) fn find_or_insert(
         &mut self,
         peer: Rank,
@@ -41,7 +41,7 @@ impl<T> LinkIndex<T> {
         self.list.get_mut(position)
     }
 
-    /// Where the link is in the list.
+    /// Returns the link's position in the list.
     fn position(&self, peer: Rank, tag: Tag) -> Option<usize> {
         let of_tag = self.index.get(tag.index())?;
         Some(of_tag.get(peer.index())?.checked_sub(1)? as usize)

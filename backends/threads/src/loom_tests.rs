@@ -1,25 +1,25 @@
-//! The lock-free parts under loom: every interleaving, and every value that the memory model lets a
-//! load see. A lost wake-up is a deadlock here, which loom reports; so is a sleep that only a
-//! timeout would end.
+//! Loom models of the lock-free parts: they explore every interleaving, and every value that the
+//! memory model lets a load see. loom reports a deadlock if a wake-up is lost, or if only a timeout
+//! would end a sleep.
 //!
 //! ```text
 //! cargo xtask loom
 //! ```
 //!
-//! | piece | what is shown | module |
+//! | part | what the models show | module |
 //! |---|---|---|
-//! | ring | order, capacity, credit, looking ahead, what is dropped when | `ring` |
-//! | parker | no wake-up is lost, by several wakers, after a sleep that timed out, through several sleeps, of a thread or of a task | `parker` |
-//! | pool | who is refused a frame is woken by whoever frees, recycles, drops, ends or makes a link | `pool` |
+//! | ring | order, capacity, credit, inspecting ahead, when items are dropped | `ring` |
+//! | parker | no wake-up is lost: with several wakers, after a sleep that timed out, through several sleeps, for a thread and for a task | `parker` |
+//! | pool | a rank that was refused a frame is woken when another rank frees, recycles or drops one, ends, or makes a link | `pool` |
 //! | endpoint | links made at first use by several senders at once, both directions, two tags, full links, ranks that are tasks | `links` |
-//! | the end | frames before it arrive, sleepers wake, both ends at once, links made while the receiver ends, panics in order | `ending` |
+//! | end of a rank | earlier frames arrive, sleepers wake, both ranks may end at once, links may be made while the receiver ends, panics keep their order | `ending` |
 //!
-//! Not modelled: the rate limit (`pace.rs`), which reads a clock and shares nothing but rings;
+//! The models leave out the rate limit (`pace.rs`), which reads a clock and shares only rings, and
 //! reference counts, which are `std`'s own.
 //!
-//! The larger models bound the preemptions of a run, as loom's documentation advises; the bound is
-//! part of each test, and `cargo xtask loom --deeper` allows one more. Each prints how many
-//! executions were explored.
+//! The larger models bound the preemptions of a run, as loom's documentation advises. Each test
+//! sets its bound; `cargo xtask loom --deeper` allows one more. Each test prints how many
+//! executions it explored.
 
 mod ending;
 mod links;
@@ -40,19 +40,19 @@ use crate::{Endpoint, World};
 
 const TAG: Tag = Tag(0);
 
-/// Preemptions that are allowed on top of each model's bound.
+/// Environment variable: number of preemptions to allow on top of each model's bound.
 const MORE: &str = "FOLDWIRE_LOOM_MORE";
 
-/// Explores `model` with at most `n_preemptions` per run, or all of it; prints how many executions
-/// there are.
+/// Explores `model` with at most `n_preemptions` per run, or without a bound. Prints the number of
+/// executions.
 fn explore(name: &str, n_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let more = std::env::var(MORE).map_or(0, |n| n.parse().expect("a number of preemptions"));
     let n_preemptions = n_preemptions.map(|n: usize| n + more);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = n_preemptions;
-    // Executions of all ranks of a world are longer than loom expects.
+    // The executions of a whole world are longer than loom's default limit.
     builder.max_branches = 20_000;
-    // Not one of loom's atomics: it outlives executions, and nothing depends on it.
+    // This is not one of loom's atomics, because it outlives executions and no model depends on it.
     let n_executions = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&n_executions);
     let start = Instant::now();
@@ -64,16 +64,16 @@ fn explore(name: &str, n_preemptions: Option<usize>, model: impl Fn() + Send + S
     let n_executions = n_executions.load(Ordering::Relaxed);
     let time = start.elapsed().as_secs_f64();
     println!("loom: {name}: {n_executions} executions, {bound} preemptions, {time:.1} s");
-    assert!(n_executions > 1, "{name} has nothing to explore");
+    assert!(n_executions > 1, "{name} has only one execution: nothing to explore");
 }
 
-/// The endpoints of a world with links of one frame.
+/// Creates the endpoints of a world whose links hold one frame.
 fn endpoints<const N: usize>() -> [Endpoint; N] {
     let world = World::new(N).frame_bytes(MIN_FRAME_BYTES).link_depth(1);
     world.endpoints().try_into().expect("as many as there are ranks")
 }
 
-/// Runs `poll` on `endpoint` as an engine would: a pass, and sleep without a time limit.
+/// Runs `poll` on `endpoint` as an engine does: a pass, then a sleep without a timeout.
 fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
     loop {
         endpoint.progress().expect("progress cannot fail");
@@ -84,7 +84,7 @@ fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> 
     }
 }
 
-/// What an executor knows of a task: whether it was woken.
+/// A task, which records whether it was woken.
 #[derive(Default)]
 struct LoomTask {
     is_woken: Mutex<bool>,
@@ -107,7 +107,7 @@ impl LoomTask {
         Waker::from(Arc::clone(self))
     }
 
-    /// Until it is woken, or has been since it last slept.
+    /// Sleeps until the task is woken; returns at once if it was woken since its last sleep.
     fn sleep(&self) {
         let mut is_woken = lock(&self.is_woken);
         while !std::mem::take(&mut *is_woken) {
@@ -116,7 +116,7 @@ impl LoomTask {
     }
 }
 
-/// Runs `poll` on `endpoint` as a future does: looks, registers, looks again, sleeps.
+/// Runs `poll` on `endpoint` as a future does: polls, registers, polls again, sleeps.
 fn wait_as_task<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
     let task = LoomTask::new();
     loop {
@@ -131,21 +131,21 @@ fn wait_as_task<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll
     }
 }
 
-/// A frame that holds `content`.
+/// Takes a frame and writes `content` into it.
 fn frame(endpoint: &mut Endpoint, content: u8) -> Frame {
     let Poll::Ready(Ok(mut frame)) = endpoint.poll_frame() else { panic!("no frame") };
     frame.as_mut()[0] = content;
     frame
 }
 
-/// Sends one byte, waiting for room.
+/// Sends one byte; waits for space on the link.
 fn send(endpoint: &mut Endpoint, to: Rank, tag: Tag, content: u8) {
     wait(endpoint, |rank| rank.poll_ready(to, tag)).expect("the receiver is there");
     let frame = frame(endpoint, content);
-    endpoint.send(to, tag, frame, 1).expect("there is room");
+    endpoint.send(to, tag, frame, 1).expect("there is space");
 }
 
-/// Receives one byte, waiting for it.
+/// Receives one byte; waits for it.
 fn receive(endpoint: &mut Endpoint, from: Rank, tag: Tag) -> u8 {
     let (frame, n_bytes) = wait(endpoint, |rank| rank.poll_recv(from, tag)).expect("it was sent");
     assert_eq!(n_bytes, 1);

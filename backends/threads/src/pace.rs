@@ -1,20 +1,21 @@
-//! The rate limit: when a frame would have arrived, had the link been a real one.
+//! The rate limit: computes when a frame would have arrived over a real link.
 //!
-//! Every rank has one link to the network, full duplex, of `B` bytes per second each way. A frame
-//! of `n` bytes given to the transport at time `t`:
+//! Every rank has one full-duplex link to the network, with `B` bytes per second in each direction.
+//! For a frame of `n` bytes that is sent at time `t`:
 //!
 //! ```text
 //! start   = max(t, egress free)                  egress free  = start + n/B
 //! arrival = max(start + latency, ingress free) + n/B      ingress free = arrival
 //! ```
 //!
-//! The sender computes `start` and writes it beside the frame; the receiver computes `arrival`, in
-//! order of `start` over all its links whatever the order in which it polls them, and hands a frame
-//! out no earlier. A frame enters the ingress only once its first byte is there
-//! (`start + latency <= now`); one that its sender has queued for later does not hold up others.
+//! The sender computes `start` and stores it beside the frame. The receiver computes `arrival`, and
+//! hands a frame out no earlier. It processes frames in order of `start` over all its links,
+//! whatever the order in which it polls them. A frame enters the ingress only once its first byte
+//! has arrived (`start + latency <= now`). So a frame that its sender has queued for later does not
+//! delay other frames.
 //!
-//! Times are durations since the world's creation. Cost: two heap operations per frame; a world
-//! without a limit has none of this.
+//! Times are durations since the world's creation. Cost: two heap operations per frame with a
+//! limit, none without.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,23 +29,23 @@ pub(crate) struct LinkPace {
 }
 
 impl LinkPace {
-    /// A link of `bytes_per_second`, infinitely fast if `None`.
+    /// Creates a link of `bytes_per_second`; `None` means infinitely fast.
     pub(crate) fn new(bytes_per_second: Option<f64>, latency: Duration) -> Self {
         Self { seconds_per_byte: bytes_per_second.map_or(0.0, f64::recip), latency }
     }
 
-    /// Bytes per second, unless infinite.
+    /// Returns the bytes per second, or `None` if infinite.
     pub(crate) fn rate(self) -> Option<f64> {
         (self.seconds_per_byte > 0.0).then(|| self.seconds_per_byte.recip())
     }
 
-    /// How long `n_bytes` occupy the link.
+    /// Returns the time for which `n_bytes` occupy the link.
     fn crossing(&self, n_bytes: usize) -> Duration {
         Duration::try_from_secs_f64(n_bytes as f64 * self.seconds_per_byte).unwrap_or(Duration::MAX)
     }
 }
 
-/// The sender's half.
+/// The sender's half of the model.
 #[derive(Debug)]
 pub(crate) struct Departures {
     pace: LinkPace,
@@ -56,7 +57,7 @@ impl Departures {
         Self { pace, free_at: Duration::ZERO }
     }
 
-    /// When the first byte of a frame sent `now` leaves.
+    /// Returns when the first byte of a frame sent at `now` leaves.
     pub(crate) fn next_start(&self, now: Duration) -> Duration {
         self.free_at.max(now)
     }
@@ -67,17 +68,17 @@ impl Departures {
     }
 }
 
-/// A frame that lies in a ring and has not arrived by the model.
+/// A frame in a ring that has not arrived by the model.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ExpectedFrame {
     start: Duration,
-    /// Tells frames of the same start apart, in the order in which they were seen.
+    /// Orders frames with the same start by when the receiver found them.
     order: u64,
     link: usize,
     n_bytes: usize,
 }
 
-/// The receiver's half.
+/// The receiver's half of the model.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     pace: LinkPace,
@@ -99,15 +100,15 @@ impl Arrivals {
         }
     }
 
-    /// Notes that a frame which left at `start` was seen in a ring, behind all that were seen there
-    /// before.
+    /// Adds a frame that left at `start` and was found in the ring of `link`, behind all frames
+    /// found there before.
     pub(crate) fn expect(&mut self, link: usize, start: Duration, n_bytes: usize) {
         self.expected.push(Reverse(ExpectedFrame { start, order: self.n_expected, link, n_bytes }));
         self.n_expected += 1;
     }
 
-    /// Schedules every expected frame whose first byte is there by `now`: calls
-    /// `schedule(link, arrival)`, for each link in order of sending.
+    /// Schedules every expected frame whose first byte has arrived by `now`. Calls `schedule(link,
+    /// arrival)` for each, in order of sending on each link.
     pub(crate) fn admit(&mut self, now: Duration, mut schedule: impl FnMut(usize, Duration)) {
         while let Some(Reverse(first)) = self.expected.peek() {
             if first.start.saturating_add(self.pace.latency) > now {
@@ -129,15 +130,15 @@ impl Arrivals {
             .saturating_add(self.pace.crossing(frame.n_bytes))
     }
 
-    /// Forgets arrivals up to `now`: the caller is about to look at all links, and need not be
-    /// woken for them.
+    /// Drops arrivals up to `now`. The caller is about to poll all links, so these arrivals need
+    /// not wake it.
     pub(crate) fn announce(&mut self, now: Duration) {
         while self.unannounced.front().is_some_and(|&arrival| arrival <= now) {
             self.unannounced.pop_front();
         }
     }
 
-    /// When the next frame arrives that the caller has not looked for.
+    /// Returns when the next frame arrives that the caller has not polled for.
     pub(crate) fn next_arrival(&self) -> Option<Duration> {
         let scheduled = self.unannounced.front().copied();
         scheduled.or_else(|| self.expected.peek().map(|Reverse(first)| self.arrival(first)))
@@ -154,7 +155,7 @@ mod tests {
         Duration::from_micros(n)
     }
 
-    /// 1 byte per microsecond, 5 microseconds on the way.
+    /// 1 byte per microsecond, and a latency of 5 microseconds.
     fn pace() -> LinkPace {
         LinkPace::new(Some(1e6), us(5))
     }
@@ -175,7 +176,8 @@ mod tests {
         }
     }
 
-    /// Frames arrive in order of departure, one after the other, whatever link was looked at first.
+    /// Frames arrive one after the other in order of departure, whatever the order in which the
+    /// links were polled.
     #[test]
     fn ingress_is_serial_in_order_of_departure() {
         let mut arrivals = Arrivals::new(pace());
@@ -186,7 +188,8 @@ mod tests {
         assert_eq!(scheduled, [(3, us(115)), (7, us(215)), (3, us(515))]);
     }
 
-    /// A frame that leaves later does not delay one that was seen after it but is on the wire.
+    /// A frame that leaves later does not delay one that was found after it but is already on the
+    /// wire.
     #[test]
     fn queued_frames_hold_up_nobody() {
         let mut arrivals = Arrivals::new(pace());
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(admit(&mut arrivals, us(405)), [(0, us(505))]);
     }
 
-    /// An arrival stays the reason to wake until a pass has begun after it.
+    /// An arrival remains a reason to wake until a pass has begun after it.
     #[test]
     fn arrivals_wake_until_announced() {
         let mut arrivals = Arrivals::new(pace());
@@ -214,7 +217,7 @@ mod tests {
         assert_eq!(arrivals.next_arrival(), None);
     }
 
-    /// Without a rate only the latency counts; with an absurd one nothing overflows.
+    /// Without a rate only the latency counts. With an absurdly low rate nothing overflows.
     #[test]
     fn extreme_rates() {
         let mut arrivals = Arrivals::new(LinkPace::new(None, us(5)));

@@ -1,46 +1,48 @@
-//! Sleeping and waking: one event count per rank.
+//! Sleeping and waking, with one event count per rank.
 //!
-//! A rank reads its *epoch*, polls everything it waits for, and, having found nothing, parks on the
-//! condition that the epoch is still the same. Whoever changes something the rank may wait for
-//! (pushes a frame, frees credit, recycles, closes) changes it first and then calls
-//! [`notify`](Parker::notify), which advances the epoch.
+//! A rank reads its *epoch* and polls everything that it waits for. If it finds nothing, it parks
+//! on the condition that the epoch is still the same. Another rank may change something that the
+//! sleeper waits for: it pushes a frame, frees credit, recycles a frame, or closes. It makes the
+//! change first, and then calls [`notify`](Parker::notify), which advances the epoch.
 //!
-//! The epoch and the flag "the owner sleeps" are one atomic word: epoch in the upper bits, flag in
-//! bit 0. Notifying adds 2 and sees from the old value whether there is somebody to wake; falling
-//! asleep is a compare-exchange from the epoch read earlier to the same epoch with the flag set. As
-//! operations on one word these have one order: either the notification comes first and the
-//! compare-exchange fails, or it comes second and sees the flag. No wake-up is lost.
+//! The epoch and the flag "the owner sleeps" share one atomic word: the flag is bit 0, and the
+//! epoch lies above the flags. Notifying adds to the epoch, and sees from the old value whether the
+//! owner sleeps. Falling asleep is a compare-exchange from the epoch read earlier to the same epoch
+//! with the flag set. Operations on one word have one order. Either the notification comes first
+//! and the compare-exchange fails, or it comes second and sees the flag. So no wake-up is lost.
 //!
-//! The sleep itself is a condition variable. Its lock is held from before the flag is set until the
-//! sleeper waits, so that a waker cannot come in between; `sleeps`, under that lock, lets the first
-//! of several wakers make the system call and spares the others.
+//! The sleep itself uses a condition variable. The sleeper holds its lock from before it sets the
+//! flag until it waits, so no waker can come in between. `sleeps` is a flag under that lock: the
+//! first of several wakers clears it and makes the system call, and the others make none.
 //!
-//! A rank that is a task instead of a thread [registers](Parker::register) a waker, looks at
-//! everything once more, and returns to its executor. Bit 1 of the word says that there is one; a
-//! notification either comes before the bit, and what it tells of is found in that look, or sees
-//! the bit and takes the waker. The waker lies under a lock, as does every change of its bit.
+//! A rank that is a task instead of a thread [registers](Parker::register) a waker, polls
+//! everything once more, and returns to its executor. Bit 1 of the word says that a waker is
+//! registered. If a notification comes before the bit is set, the second poll finds the change. If
+//! it comes after, it sees the bit and takes the waker. A lock protects the waker and every change
+//! of its bit.
 //!
-//! Cost: a notification is one atomic addition when nobody sleeps; a lock and a futex call
-//! otherwise.
+//! Cost: a notification is one atomic addition if the owner does not sleep, and otherwise also a
+//! lock and a futex call.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, Padded, lock, wait};
 
-/// What a notification adds; the bits below are left for the flags.
+/// Addition to the word by one notification; the bits below hold the flags.
 const ONE: usize = 4;
 /// Bit 0: the owner sleeps, or is about to.
 const ASLEEP: usize = 1;
-/// Bit 1: the owner's waker is here.
+/// Bit 1: the owner's waker is registered.
 const HAS_WAKER: usize = 2;
 const FLAGS: usize = ASLEEP | HAS_WAKER;
 
-/// How often a rank had been notified at some moment.
+/// Number of notifications that a rank had received at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Epoch(usize);
 
-/// Where one rank sleeps. One thread at a time may [`park`](Parker::park); any may notify.
+/// The place where one rank sleeps. One thread at a time may [`park`](Parker::park); any thread may
+/// notify.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     state: Padded<AtomicUsize>,
@@ -50,13 +52,13 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// The present epoch. What was changed before a notification counted in it is visible to the
-    /// caller.
+    /// Returns the current epoch. The changes before every notification counted in it are visible
+    /// to the caller.
     pub(crate) fn epoch(&self) -> Epoch {
         Epoch(self.state.0.load(Ordering::Acquire) & !FLAGS)
     }
 
-    /// Tells the owner that something has changed; wakes it if it sleeps.
+    /// Notifies the owner of a change, and wakes it if it sleeps.
     pub(crate) fn notify(&self) {
         let before = self.state.0.fetch_add(ONE, Ordering::AcqRel);
         if before & ASLEEP != 0 {
@@ -67,19 +69,19 @@ impl Parker {
         }
     }
 
-    /// Has `waker` woken at the next notification, if none was registered since. What was changed
-    /// before the notifications so far is visible to the caller afterwards.
+    /// Registers `waker` for the next notification, in place of an earlier one. Afterwards the
+    /// changes before all notifications so far are visible to the caller.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut slot = lock(&self.waker);
         match &mut *slot {
             Some(known) => known.clone_from(waker),
             None => *slot = Some(waker.clone()),
         }
-        // While the lock is held, or a notification could take the waker before the bit is set.
+        // Under the lock; otherwise a notification could take the waker before the bit is set.
         self.state.0.fetch_or(HAS_WAKER, Ordering::AcqRel);
     }
 
-    /// The registered waker, which is no longer there then.
+    /// Takes the registered waker.
     pub(crate) fn take_waker(&self) -> Option<Waker> {
         if self.state.0.load(Ordering::Relaxed) & HAS_WAKER == 0 {
             return None;
@@ -89,7 +91,7 @@ impl Parker {
         slot.take()
     }
 
-    /// Wakes the task that is registered, if there is one.
+    /// Wakes the registered task, if any.
     pub(crate) fn wake_task(&self) {
         if let Some(waker) = self.take_waker() {
             waker.wake();
@@ -104,11 +106,11 @@ impl Parker {
         }
     }
 
-    /// Sleeps until the epoch is no longer `seen`, or about `budget` has passed. Returns at once if
-    /// the epoch has changed already.
+    /// Sleeps until the epoch differs from `seen`, or until about `budget` has passed. Returns at
+    /// once if the epoch has already changed.
     pub(crate) fn park(&self, seen: Epoch, budget: Duration) {
         let mut sleeps = lock(&self.sleeps);
-        // Fails only if there was a notification.
+        // Fails only if a notification has come.
         let fall_asleep = |state| (state & !FLAGS == seen.0).then_some(state | ASLEEP);
         if self.state.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, fall_asleep).is_err() {
             return;
@@ -119,7 +121,7 @@ impl Parker {
             if left == Some(Duration::ZERO) {
                 break;
             }
-            // Set anew each time: a waker of an earlier sleep may have come late and cleared it.
+            // Set in each round, because a late waker of an earlier sleep may have cleared it.
             *sleeps = true;
             sleeps = wait(&self.woken, sleeps, left);
         }
@@ -135,7 +137,8 @@ mod tests {
 
     use super::Parker;
 
-    /// A notification between reading the epoch and parking is not slept through.
+    /// A rank does not sleep through a notification that comes between reading the epoch and
+    /// parking.
     #[test]
     fn does_not_sleep_through_an_earlier_notification() {
         let parker = Parker::default();
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(parker.epoch(), Parker::default().epoch());
     }
 
-    /// Two threads hand a token to and fro, each sleeping without a time limit between turns.
+    /// Two threads pass a token back and forth; each sleeps without a timeout between turns.
     #[test]
     fn two_threads_wake_each_other() {
         const TURNS: usize = 2000;

@@ -1,16 +1,19 @@
-//! The frames nobody uses, shared by all ranks of a world.
+//! The free frames, shared by all ranks of a world.
 //!
-//! The most recently used frame is handed out first: it is the likeliest to be in a cache. Ranks
-//! keep up to [`CACHED`] frames to themselves and exchange half as many at a time, so in a balanced
-//! schedule (each rank receives as often as it sends) the lock here is never taken.
+//! The pool hands out the most recently used frame first, because it is the most likely to be in a
+//! cache. Each rank keeps up to [`CACHED`] free frames to itself, and moves half as many at a time
+//! to or from the pool. In a balanced schedule, in which each rank receives as often as it sends,
+//! the lock is therefore never taken.
 //!
-//! **Limit.** At most `limit` frames are allocated: what the ranks may hold, plus [`CACHED`] for
-//! each rank (they may lie idle where nobody else can reach them), plus the depth of every link in
-//! use. So a rank is refused a frame only while the ranks together really hold as many as they may,
-//! and frames under way can never starve them.
+//! **Limit.** At most `limit` frames are allocated. This is the sum of the frames that the ranks
+//! may hold, [`CACHED`] frames for each rank, and the depth of every link in use. The second term
+//! is needed because a rank's idle frames are out of reach for the others. So a rank is refused a
+//! frame only while the ranks together hold as many as they may, and frames in flight never starve
+//! them.
 //!
-//! **Waiting.** A refused rank is noted under the lock that guards the free frames; whoever then
-//! brings one (or frees one, or raises the limit) takes the note under the same lock and wakes it.
+//! **Waiting.** A refused rank is added to a list, under the lock that guards the free frames. The
+//! next rank that returns a frame, frees one or raises the limit takes the list under the same
+//! lock, and wakes the ranks on it.
 
 use std::mem;
 use std::sync::Arc;
@@ -23,16 +26,17 @@ use crate::frame::Frame;
 use crate::parker::Parker;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// Most frames that a rank keeps to itself.
+/// Maximum number of free frames that a rank keeps to itself.
 pub(crate) const CACHED: usize = 4;
-/// Frames that go between a rank and the pool at a time.
+/// Number of frames that move between a rank and the pool at a time.
 const BATCH: usize = CACHED / 2;
 
 #[derive(Debug)]
 pub(crate) struct FramePool {
     frame_bytes: usize,
     state: Mutex<PoolState>,
-    /// Whether somebody waits. A hint, read without the lock, that frames should come here at once.
+    /// True if a rank waits for a frame. This is a hint, read without the lock: frames should then
+    /// return to the pool at once.
     wanted: AtomicBool,
     parkers: Arc<[Parker]>,
 }
@@ -46,7 +50,7 @@ struct PoolState {
 }
 
 impl FramePool {
-    /// A pool whose ranks, one for each of `parkers`, may hold `n_held` frames together.
+    /// Creates a pool whose ranks, one for each of `parkers`, may hold `n_held` frames together.
     pub(crate) fn new(frame_bytes: usize, n_held: usize, parkers: Arc<[Parker]>) -> Arc<Self> {
         let limit = n_held.saturating_add(parkers.len() * CACHED);
         let state = PoolState { free: Vec::new(), n_allocated: 0, limit, waiting: Vec::new() };
@@ -58,8 +62,8 @@ impl FramePool {
         self.frame_bytes
     }
 
-    /// Takes a frame out of `cache`, or the pool, or allocates one; notes that `rank` waits if none
-    /// may be had.
+    /// Takes a frame from `cache` or from the pool, or allocates one. If the limit is reached, adds
+    /// `rank` to the waiting ranks.
     pub(crate) fn poll_take(
         self: &Arc<Self>,
         cache: &mut Vec<Frame>,
@@ -90,8 +94,8 @@ impl FramePool {
         Poll::Ready(frame)
     }
 
-    /// Puts `frame` into `cache`, or into the pool if that is full or somebody waits. A frame of
-    /// another world is dropped.
+    /// Puts `frame` into `cache`. If a rank waits, moves all of `cache` to the pool; if `cache` is
+    /// over-full, moves part of it. A frame of another world is dropped.
     pub(crate) fn give(&self, cache: &mut Vec<Frame>, frame: Frame) {
         if !frame.belongs_to(self) {
             return;
@@ -104,17 +108,17 @@ impl FramePool {
         }
     }
 
-    /// Puts `frames` into the pool and wakes whoever waits for one.
+    /// Puts `frames` into the pool, and wakes the waiting ranks.
     pub(crate) fn give_all(&self, frames: impl Iterator<Item = Frame>) {
         self.change(|state| state.free.extend(frames));
     }
 
-    /// Allows `n_frames` more; called when a link is made that can hold them.
+    /// Raises the limit by `n_frames`, the depth of a new link.
     pub(crate) fn raise_limit(&self, n_frames: usize) {
         self.change(|state| state.limit = state.limit.saturating_add(n_frames));
     }
 
-    /// Counts a frame that is being dropped instead of recycled.
+    /// Subtracts a frame that is dropped instead of recycled.
     pub(crate) fn forget_one(&self) {
         self.change(|state| state.n_allocated -= 1);
     }
@@ -159,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Frames start at an aligned byte and have the size asked for.
+    /// Frames are aligned and have the requested size.
     #[test]
     fn frames_are_aligned() {
         let (pool, _) = pool(5);
@@ -170,7 +174,8 @@ mod tests {
         }
     }
 
-    /// The limit holds, and giving, dropping and raising each end the wait and notify.
+    /// The limit holds. Returning a frame, dropping one and raising the limit each notify the
+    /// waiting rank.
     #[test]
     fn every_way_to_end_a_wait_notifies() {
         let (pool, parkers) = pool(1);
@@ -195,7 +200,7 @@ mod tests {
         assert!(take(&pool).is_some());
     }
 
-    /// More memory than there is, is an error, and is not counted as a frame.
+    /// A frame larger than memory is an error, and does not count as allocated.
     #[test]
     fn frames_beyond_memory_are_refused() {
         for need in [usize::MAX, usize::MAX - FRAME_ALIGN, isize::MAX as usize] {
@@ -219,7 +224,7 @@ mod tests {
         assert!(cache.is_empty());
     }
 
-    /// The frame given back last is handed out first.
+    /// The pool hands out the frame returned last first.
     #[test]
     fn hands_out_the_hottest_frame() {
         let (pool, _) = pool(8);

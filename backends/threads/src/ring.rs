@@ -1,43 +1,45 @@
-//! The link: a bounded lock-free queue with one producer and one consumer, in a ring of slots.
+//! The link: a bounded lock-free queue in a ring of slots, with one producer and one consumer.
 //!
-//! `tail` counts items pushed and is written by the producer alone; `head` counts items taken and
-//! is advanced by the consumer alone. Each side keeps a copy of the other's counter and looks at
-//! the real one only when the copy says full (or empty), so that in steady flow the two cores
-//! exchange one cache line per item, not two.
+//! `tail` counts pushed items, and only the producer writes it. `head` counts taken items, and only
+//! the consumer advances it. Each side keeps a copy of the other side's counter. It reads the real
+//! counter only when the copy says full (or empty). In steady flow the two cores therefore exchange
+//! one cache line per item, not two.
 //!
-//! Counters advance by 2. Bit 0 of `head` says "the producer found the ring full and wants to hear
-//! of room". The producer sets it with a compare-exchange against the counter it saw, which fails
-//! exactly if the consumer has moved on; the consumer clears it with the same swap that advances
-//! the counter. Both are operations on one word, so they have one order and no wish is lost.
+//! Counters advance by 2. Bit 0 of `head` says that the producer found the ring full and waits for
+//! space. The producer sets the bit with a compare-exchange against the counter that it saw, which
+//! fails exactly if the consumer has advanced. The consumer clears the bit with the same swap that
+//! advances the counter. Both operations work on one word, so they have one order, and no request
+//! for space is lost.
 //!
 //! Cost: push is one release store; pop is one swap. Nothing is allocated after [`ring`].
 //!
-//! Source: L. Lamport, "Specifying concurrent program modules" (1983); the cached counters are from
-//! J. Giacomoni et al., "FastForward for efficient pipeline parallelism" (PPoPP 2008) and its kin.
+//! Source: L. Lamport, "Specifying concurrent program modules" (1983). The cached counters are from
+//! J. Giacomoni et al., "FastForward for efficient pipeline parallelism" (PPoPP 2008) and related
+//! work.
 
 use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::sync::{Arc, AtomicUsize, Ordering, Padded, UnsafeCell};
 
-/// What one item adds to a counter; bit 0 is left for the flag.
+/// Addition to a counter by one item; bit 0 holds the flag.
 const ONE: usize = 2;
-/// Bit 0 of `head`: the producer waits for room.
-const WANTED: usize = 1;
+/// Bit 0 of `head`: the producer waits for space.
+const PRODUCER_WAITS: usize = 1;
 
 struct RingBuffer<T> {
     head: Padded<AtomicUsize>,
     tail: Padded<AtomicUsize>,
-    /// A power of two, so that counters may wrap around.
+    /// The length is a power of two, so that counters may wrap around.
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
-// SAFETY: a slot is accessed by the producer while it lies outside `head..tail` and by the consumer
-// while it lies inside; it changes hands through a release store and an acquire load of a counter.
-// So no two threads access a slot at once, and items only move between threads, which `T: Send`
-// allows.
+// SAFETY: the producer accesses a slot only while it lies outside `head..tail`, and the consumer
+// only while it lies inside. A slot changes hands through a release store and an acquire load of a
+// counter. So no two threads access a slot at once. Items only move between threads, which `T:
+// Send` allows.
 unsafe impl<T: Send> Sync for RingBuffer<T> {}
-// SAFETY: the ring owns its items and nothing tied to a thread.
+// SAFETY: the ring owns its items, and nothing in it is tied to a thread.
 unsafe impl<T: Send> Send for RingBuffer<T> {}
 
 impl<T> RingBuffer<T> {
@@ -49,20 +51,20 @@ impl<T> RingBuffer<T> {
 impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
         let tail = self.tail.0.load(Ordering::Relaxed);
-        let mut head = self.head.0.load(Ordering::Relaxed) & !WANTED;
+        let mut head = self.head.0.load(Ordering::Relaxed) & !PRODUCER_WAITS;
         while head != tail {
-            // SAFETY: both ends are gone (`&mut self`), and what lies in `head..tail` was pushed
-            // and never taken, hence is initialised; each counter value is visited once.
+            // SAFETY: both ends are gone (`&mut self`). The items in `head..tail` were pushed and
+            // never taken, so they are initialised. The loop visits each counter value once.
             self.slot(head).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
             head = head.wrapping_add(ONE);
         }
     }
 }
 
-/// Makes a ring that holds at most `depth` items.
+/// Makes a ring for at most `depth` items.
 ///
 /// # Panics
-/// If `depth` is 0 or beyond a quarter of the address space.
+/// If `depth` is 0 or above a quarter of the address space.
 pub(crate) fn ring<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     assert!(depth > 0 && depth <= usize::MAX / 4, "a link must hold at least one frame");
     let ring = Arc::new(RingBuffer {
@@ -81,7 +83,7 @@ pub(crate) struct Producer<T> {
     ring: Arc<RingBuffer<T>>,
     tail: usize,
     head_seen: usize,
-    /// `tail - head` when the ring is full.
+    /// Value of `tail - head` when the ring is full.
     span: usize,
 }
 
@@ -90,47 +92,47 @@ impl<T> Producer<T> {
         self.tail.wrapping_sub(self.head_seen) == self.span
     }
 
-    /// Whether the next [`push`](Self::push) will be accepted. If not, the consumer's next
-    /// [`pop`](Consumer::pop) reports that this end waits.
-    pub(crate) fn poll_room(&mut self) -> bool {
+    /// Returns whether the next [`push`](Self::push) will succeed. If not, the next
+    /// [`pop`](Consumer::pop) reports that the producer waits.
+    pub(crate) fn poll_space(&mut self) -> bool {
         if !self.looks_full() {
             return true;
         }
         let head = self.ring.head.0.load(Ordering::Acquire);
-        self.head_seen = head & !WANTED;
+        self.head_seen = head & !PRODUCER_WAITS;
         if !self.looks_full() {
             return true;
         }
-        if head & WANTED != 0 {
+        if head & PRODUCER_WAITS != 0 {
             return false;
         }
-        // On success nobody has taken anything since, and whoever does will see the flag. On
-        // failure the counter has moved.
+        // On success, the consumer has taken nothing since the load, and its next pop will see the
+        // flag. On failure, the counter has advanced.
         match self.ring.head.0.compare_exchange(
             head,
-            head | WANTED,
+            head | PRODUCER_WAITS,
             Ordering::Relaxed,
             Ordering::Acquire,
         ) {
             Ok(_) => false,
             Err(moved) => {
-                self.head_seen = moved & !WANTED;
+                self.head_seen = moved & !PRODUCER_WAITS;
                 true
             }
         }
     }
 
-    /// Appends `item`, or gives it back if the ring is full.
+    /// Appends `item`, or returns it if the ring is full.
     pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
         if self.looks_full() {
-            self.head_seen = self.ring.head.0.load(Ordering::Acquire) & !WANTED;
+            self.head_seen = self.ring.head.0.load(Ordering::Acquire) & !PRODUCER_WAITS;
             if self.looks_full() {
                 return Err(item);
             }
         }
-        // SAFETY: `tail - head_seen < span`, and `head_seen` was loaded with acquire after the
-        // consumer had taken everything before it; so this slot is empty, the consumer is done with
-        // it, and will not look at it before the store below. This end is the only producer.
+        // SAFETY: `tail - head_seen < span`. `head_seen` was loaded with acquire after the consumer
+        // had taken every item before it. So this slot is empty, the consumer is done with it, and
+        // does not read it before the store below. This end is the only producer.
         self.ring.slot(self.tail).with_mut(|slot| unsafe {
             (*slot).write(item);
         });
@@ -140,7 +142,7 @@ impl<T> Producer<T> {
     }
 }
 
-/// The receiving end of a ring. Dropping it drops what has not been taken.
+/// The receiving end of a ring. Dropping it drops the items that were not taken.
 pub(crate) struct Consumer<T> {
     ring: Arc<RingBuffer<T>>,
     head: usize,
@@ -148,7 +150,7 @@ pub(crate) struct Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Whether more than `n_skipped` items are there to be taken.
+    /// Returns whether the ring holds more than `n_skipped` items.
     fn holds_more_than(&mut self, n_skipped: usize) -> bool {
         if self.tail_seen.wrapping_sub(self.head) / ONE > n_skipped {
             return true;
@@ -157,29 +159,29 @@ impl<T> Consumer<T> {
         self.tail_seen.wrapping_sub(self.head) / ONE > n_skipped
     }
 
-    /// Takes the oldest item. The flag says that the producer found the ring full and should be
-    /// told that it no longer is.
+    /// Takes the oldest item. The flag is true if the producer found the ring full and must be
+    /// notified that it no longer is.
     pub(crate) fn pop(&mut self) -> Option<(T, bool)> {
         if !self.holds_more_than(0) {
             return None;
         }
-        // SAFETY: `head < tail_seen`, and `tail_seen` was loaded with acquire after the producer
-        // had written this slot; it is not written again before the swap below. This end is the
-        // only consumer, and `head` advances, so the item is moved out once.
+        // SAFETY: `head < tail_seen`. `tail_seen` was loaded with acquire after the producer had
+        // written this slot, which is not written again before the swap below. This end is the only
+        // consumer, and `head` advances, so the item is moved out only once.
         let item = self.ring.slot(self.head).with(|slot| unsafe { (*slot).assume_init_read() });
         self.head = self.head.wrapping_add(ONE);
         let before = self.ring.head.0.swap(self.head, Ordering::Release);
-        Some((item, before & WANTED != 0))
+        Some((item, before & PRODUCER_WAITS != 0))
     }
 
-    /// Looks at the item behind the `n_skipped` oldest ones, if it is there.
+    /// Calls `look` with the item behind the `n_skipped` oldest ones, if it exists.
     pub(crate) fn inspect<R>(&mut self, n_skipped: usize, look: impl FnOnce(&T) -> R) -> Option<R> {
         if !self.holds_more_than(n_skipped) {
             return None;
         }
         let at = self.head.wrapping_add(n_skipped * ONE);
-        // SAFETY: `at` lies in `head..tail_seen`, so the slot is initialised and not written before
-        // it is popped, which `&mut self` rules out while the reference lives.
+        // SAFETY: `at` lies in `head..tail_seen`, so the slot is initialised. It is not written
+        // before it is popped, and `&mut self` rules out a pop while the reference lives.
         Some(self.ring.slot(at).with(|slot| look(unsafe { (*slot).assume_init_ref() })))
     }
 }
@@ -208,8 +210,8 @@ mod tests {
 
     use super::ring;
 
-    /// A ring is a first-in first-out queue of exactly `depth` places, also after many rounds and
-    /// when `depth` is no power of two.
+    /// A ring is a first-in first-out queue of exactly `depth` items, also after many rounds and if
+    /// `depth` is not a power of two.
     #[test]
     fn holds_depth_items_in_order() {
         for depth in 1..=9 {
@@ -228,23 +230,23 @@ mod tests {
         }
     }
 
-    /// The consumer is told that the producer waits once, and only if it asked in vain.
+    /// A waiting producer is reported to the consumer once, and only after it found the ring full.
     #[test]
     fn reports_a_waiting_producer_once() {
         let (mut producer, mut consumer) = ring(2);
         producer.push('a').unwrap();
-        assert!(producer.poll_room());
+        assert!(producer.poll_space());
         producer.push('b').unwrap();
         assert_eq!(producer.push('x'), Err('x'));
-        assert!(!producer.poll_room());
-        assert!(!producer.poll_room());
+        assert!(!producer.poll_space());
+        assert!(!producer.poll_space());
         assert_eq!(consumer.pop(), Some(('a', true)));
         assert_eq!(consumer.pop(), Some(('b', false)));
         assert_eq!(consumer.pop(), None);
-        assert!(producer.poll_room());
+        assert!(producer.poll_space());
     }
 
-    /// `inspect` sees what `pop` will take, and takes nothing.
+    /// `inspect` sees the items that `pop` will take, and takes none.
     #[test]
     fn inspect_looks_ahead() {
         let (mut producer, mut consumer) = ring(3);
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Two threads: nothing is lost, doubled or reordered.
+    /// Between two threads, no item is lost, repeated or reordered.
     #[test]
     fn survives_two_threads() {
         const N: u64 = 200_000;

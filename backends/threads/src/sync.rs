@@ -1,8 +1,9 @@
-//! Atomics, locks and cells: from `std`, or from `loom` under `--cfg loom`, where every
-//! interleaving (and every value an atomic load may see) is explored instead of one.
+//! Atomics, locks and cells from `std`, or from `loom` under `--cfg loom`. loom explores every
+//! interleaving, and every value that an atomic load may see.
 //!
-//! The queue and the parker use nothing but this module. loom has no clock, so there a timed wait
-//! is an untimed one: a wake-up that only the timeout would have saved shows up as a deadlock.
+//! The ring and the parker use only this module for synchronization. loom has no clock, so a timed
+//! wait is an untimed one under loom. If only the timeout would have ended a wait, loom reports a
+//! deadlock.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -24,13 +25,13 @@ pub(crate) use std::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Locks `mutex`. Every critical section of this crate leaves its data whole at each step, so that
-/// a panic of another rank is no reason to refuse.
+/// Locks `mutex`, even if another rank panicked while it held the lock. This is sound because every
+/// critical section of this crate leaves its data consistent at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives up the lock until `condition` is notified or about `timeout`, if any, has passed; may
+/// Releases the lock until `condition` is notified or about `timeout`, if any, has passed. May
 /// return for no reason.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
@@ -45,8 +46,8 @@ pub(crate) fn wait<'a, T>(
     }
 }
 
-/// Puts `T` on cache lines of its own: two of them, because x86-64 prefetches lines in pairs and
-/// some aarch64 cores have lines of 128 bytes.
+/// Puts `T` on cache lines of its own. It takes two lines, because x86-64 prefetches lines in pairs
+/// and some aarch64 cores have lines of 128 bytes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

@@ -1,5 +1,5 @@
-//! Wakes the tasks of a world every now and then, so that they notice limits of time while nothing
-//! comes: one thread for each world whose ranks are driven as futures.
+//! Wakes the tasks of a world regularly, so that they notice timeouts while no message arrives. A
+//! world whose ranks run as futures has one such thread.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::parker::Parker;
 
-/// From one wake-up to the next: as long as a thread rests that waits.
+/// Time between two wake-ups, equal to the longest rest of a waiting thread.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Whether a thread ticks; not known before it is first asked for.
+/// State of the ticking thread: not started, running, or refused by the system.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(OnceLock<bool>);
 
 impl Ticker {
-    /// Sees that a thread wakes the tasks registered with `parkers` as long as those live; `false`
-    /// if the system refused one.
+    /// Starts a thread, at the first call, that wakes the tasks registered with `parkers` for as
+    /// long as those live. Returns `false` if the system refused the thread.
     pub(crate) fn start(&self, parkers: &Arc<[Parker]>) -> bool {
         *self.0.get_or_init(|| {
             let parkers = Arc::downgrade(parkers);

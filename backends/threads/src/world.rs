@@ -1,4 +1,4 @@
-//! A group of ranks in one process: its settings, and ways to run a function on every rank.
+//! A group of ranks in one process: its settings, and functions that run code on every rank.
 
 use std::num::NonZeroUsize;
 use std::panic;
@@ -19,7 +19,7 @@ use crate::pace::LinkPace;
 /// A group of ranks that are threads of this process.
 ///
 /// # Examples
-/// Each of four ranks sends its number to the next:
+/// Each of four ranks sends its rank number to the next:
 /// ```
 /// use std::{task::Poll, time::Duration};
 /// use foldwire::transport::{Rank, Tag, Transport};
@@ -61,26 +61,26 @@ pub struct World {
 }
 
 /// # Panics
-/// Never: a world's frames are large enough.
+/// Never, because a world's frames are large enough.
 fn communicator(endpoint: Endpoint) -> Communicator<Endpoint> {
     let config = Config::default().with_speeds(speeds(endpoint.size()));
     Communicator::with_config(endpoint, config)
         .expect("the world has checked the size of its frames")
 }
 
-/// Usual speeds, as far as there are cores for so many ranks.
+/// Returns the default speeds, reduced if there are fewer cores than ranks.
 fn speeds(n_ranks: usize) -> Speeds {
     let n_cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Speeds::default().shared_by(n_ranks, n_cores)
 }
 
 impl World {
-    /// A world of `n_ranks` ranks, with links as fast as memory.
+    /// Creates a world of `n_ranks` ranks, with links as fast as memory.
     ///
     /// # Panics
     /// If `n_ranks` is 0 or above [`MAX_SIZE`].
     pub fn new(n_ranks: usize) -> Self {
-        assert!(n_ranks <= MAX_SIZE, "a world has at most 2^31 - 1 ranks");
+        assert!(n_ranks <= MAX_SIZE, "a world has at most {MAX_SIZE} ranks, not {n_ranks}");
         Self {
             n_ranks: NonZeroUsize::new(n_ranks).expect("a world has at least one rank"),
             frame_bytes: 256 * 1024 + 4096,
@@ -92,82 +92,90 @@ impl World {
         }
     }
 
-    /// Sets the bytes in every frame; 256 KiB + 4096 unless set.
+    /// Sets the bytes in every frame. The default is 256 KiB + 4096.
     ///
     /// # Panics
     /// If `n_bytes` is below [`MIN_FRAME_BYTES`].
     pub fn frame_bytes(mut self, n_bytes: usize) -> Self {
-        assert!(n_bytes >= MIN_FRAME_BYTES, "a frame has at least {MIN_FRAME_BYTES} bytes");
+        assert!(
+            n_bytes >= MIN_FRAME_BYTES,
+            "a frame has at least {MIN_FRAME_BYTES} bytes, not {n_bytes}"
+        );
         self.frame_bytes = n_bytes;
         self
     }
 
-    /// Sets how many frames the ranks may hold together, those under way on links not counted;
-    /// [`FRAMES_PER_LANE`] for each rank and tag unless set. Frames are allocated as they are
-    /// needed, so this bounds memory and costs none. Calls of communicators whose lanes need more
-    /// than a rank's part of it are refused with
-    /// [`Error::TooFewFrames`](foldwire::Error::TooFewFrames).
+    /// Sets how many frames the ranks may hold together, not counting frames in flight. The default
+    /// is [`FRAMES_PER_LANE`] for each rank and tag. Frames are allocated when needed, so the limit
+    /// itself takes no memory. A communicator refuses calls whose lanes need more than the rank's
+    /// share, with [`Error::TooFewFrames`](foldwire::Error::TooFewFrames).
     ///
     /// # Panics
     /// If `n_frames` is below [`FRAMES_PER_LANE`] for each rank.
     pub fn frame_limit(mut self, n_frames: usize) -> Self {
         let least = self.n_ranks.get() * FRAMES_PER_LANE;
-        assert!(n_frames >= least, "the ranks need at least {least} frames");
+        assert!(n_frames >= least, "the ranks need at least {least} frames, not {n_frames}");
         self.n_held = n_frames;
         self
     }
 
-    /// Limits every rank's link to the network, each way, to `bytes_per_second`. A frame is
-    /// delivered when it would have crossed such links; frames that a rank sends to itself cross
-    /// none. Unlimited unless set.
+    /// Limits every rank's link to the network to `bytes_per_second` in each direction. A frame is
+    /// delivered when it would have crossed such links. Frames that a rank sends to itself cross no
+    /// link. The default is no limit.
     ///
     /// # Panics
-    /// Unless the rate is positive and finite.
+    /// If the rate is not positive and finite.
     pub fn link_rate(mut self, bytes_per_second: f64) -> Self {
         assert!(
             bytes_per_second > 0.0 && bytes_per_second.is_finite(),
-            "a link's rate is positive and finite"
+            "a link's rate is positive and finite, not {bytes_per_second}"
         );
         self.bytes_per_second = Some(bytes_per_second);
         self
     }
 
-    /// Sets the time from a frame's first byte leaving to its first byte arriving; zero unless set.
+    /// Sets the time from the departure of a frame's first byte to its arrival. The default is
+    /// zero.
     pub fn link_latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
         self
     }
 
-    /// Says that each `n_ranks` ranks in a row are a node. Frames between ranks of a node cross no
-    /// link, so their rate is not limited; each rank has a link of its own to the other nodes. All
-    /// ranks are one process unless set.
+    /// Groups each `n_ranks` consecutive ranks into a node. Frames within a node cross no link, so
+    /// the rate limit does not apply to them. Each rank has its own link to the other nodes. By
+    /// default all ranks count as one process.
     ///
     /// # Panics
     /// If `n_ranks` is 0.
     pub fn ranks_per_node(mut self, n_ranks: usize) -> Self {
-        self.ranks_per_node = Some(NonZeroUsize::new(n_ranks).expect("a node has ranks"));
+        self.ranks_per_node =
+            Some(NonZeroUsize::new(n_ranks).expect("a node has at least one rank"));
         self
     }
 
-    /// Sets how many undelivered frames each (sender, receiver, tag) may have; 4 unless set.
+    /// Sets how many undelivered frames each (sender, receiver, tag) may have. The default is 4.
     ///
     /// # Panics
     /// If `n_frames` is 0 or above 65536.
     pub fn link_depth(mut self, n_frames: usize) -> Self {
-        assert!((1..=65536).contains(&n_frames), "a link holds between 1 and 65536 frames");
+        assert!(
+            (1..=65536).contains(&n_frames),
+            "a link holds between 1 and 65536 frames, not {n_frames}"
+        );
         self.link_depth = n_frames;
         self
     }
 
-    /// How fast its ranks compute, as automatic plans of its communicators take it unless
-    /// [`Config::speeds`] says otherwise: as usual, or less if there are fewer cores than ranks.
+    /// Returns the compute speeds that automatic plans of its communicators assume, unless
+    /// [`Config::speeds`] sets others. These are the default speeds, reduced if there are fewer
+    /// cores than ranks.
     #[must_use]
     pub fn speeds(&self) -> Speeds {
         speeds(self.n_ranks.get())
     }
 
-    /// Calls `body` with every rank's communicator, each on a thread of its own, and returns what
-    /// the calls returned, in rank order.
+    /// Calls `body` with every rank's communicator, each on its own thread. Returns the results in
+    /// rank order.
     ///
     /// # Panics
     /// As [`run_endpoints`](Self::run_endpoints).
@@ -188,10 +196,11 @@ impl World {
         self.run_endpoints(|endpoint| body(communicator(endpoint)))
     }
 
-    /// Like [`run`](Self::run), each rank with an input of its own, in rank order.
+    /// Like [`run`](Self::run), but also passes each rank its own input. `inputs` is in rank order.
     ///
     /// # Panics
-    /// As [`run_endpoints`](Self::run_endpoints), and unless there is one input for each rank.
+    /// As [`run_endpoints`](Self::run_endpoints), and if the number of inputs is not the number of
+    /// ranks.
     ///
     /// # Examples
     /// ```
@@ -211,7 +220,11 @@ impl World {
     ) -> Vec<R> {
         let given: Vec<I> = inputs.into_iter().collect();
         let n_ranks = self.n_ranks.get();
-        assert!(given.len() == n_ranks, "{} inputs for {n_ranks} ranks", given.len());
+        assert!(
+            given.len() == n_ranks,
+            "{} inputs for {n_ranks} ranks; pass one for each rank",
+            given.len()
+        );
         let inputs = RankSlots::new(n_ranks);
         for (rank, input) in given.into_iter().enumerate() {
             inputs.put(Rank::new(rank), input);
@@ -222,7 +235,7 @@ impl World {
         })
     }
 
-    /// Like [`run`](Self::run), but returns a rank's panic in its place.
+    /// Like [`run`](Self::run), but returns a rank's panic as its result.
     pub fn try_run<R: Send>(
         self,
         body: impl Fn(Communicator<Endpoint>) -> R + Sync,
@@ -230,16 +243,17 @@ impl World {
         self.try_run_endpoints(|endpoint| body(communicator(endpoint)))
     }
 
-    /// The communicators of all ranks, in order, to be driven by one thread with
+    /// Returns the communicators of all ranks, in rank order, for one thread that runs them with
     /// [`drive`](crate::drive).
     #[must_use]
     pub fn communicators(self) -> Vec<Communicator<Endpoint>> {
         self.endpoints().into_iter().map(communicator).collect()
     }
 
-    /// The endpoints of all ranks, in order, to be driven by any threads: one each, or a single one
-    /// that polls them all in turn (and calls [`idle`](foldwire::transport::Transport::idle) with a
-    /// zero budget or not at all, since it would be waiting for itself).
+    /// Returns the endpoints of all ranks, in rank order. Each may run on its own thread, or one
+    /// thread may poll them all in turn. Such a thread must pass a zero budget to
+    /// [`idle`](foldwire::transport::Transport::idle), or not call it: otherwise it would wait for
+    /// itself.
     #[must_use]
     pub fn endpoints(self) -> Vec<Endpoint> {
         self.into_endpoints_and_fabric().0
@@ -256,19 +270,19 @@ impl World {
         (endpoints, fabric)
     }
 
-    /// Calls `body` with every rank's endpoint, each on a thread of its own, and returns what the
-    /// calls returned, in rank order.
+    /// Calls `body` with every rank's endpoint, each on its own thread. Returns the results in rank
+    /// order.
     ///
     /// # Panics
     /// If a rank panics: with the payload of the rank that panicked first, once every rank has
-    /// ended. The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
+    /// ended. The other ranks get [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
     pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
         let results = RankSlots::new(self.n_ranks.get());
         self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint))).raise();
         results.all().collect()
     }
 
-    /// Like [`run_endpoints`](Self::run_endpoints), but returns a rank's panic in its place, as
+    /// Like [`run_endpoints`](Self::run_endpoints), but returns a rank's panic as its result, as
     /// [`std::thread::JoinHandle::join`] does.
     pub fn try_run_endpoints<R: Send>(
         self,
@@ -283,8 +297,8 @@ impl World {
         outcomes
     }
 
-    /// Calls `body` on every rank. It is not generic, as programs run many bodies and threads are
-    /// much to compile.
+    /// Calls `body` on every rank. It is not generic, because a program has many bodies, and code
+    /// that spawns threads is slow to compile.
     fn on_threads(self, body: &(dyn Fn(Endpoint) + Sync)) -> ThreadResults {
         let (endpoints, fabric) = self.into_endpoints_and_fabric();
         let results = thread::scope(|scope| {
@@ -292,7 +306,7 @@ impl World {
                 thread::Builder::new()
                     .name(format!("rank {rank}"))
                     .spawn_scoped(scope, move || body(endpoint))
-                    .expect("the system refused a thread; use fewer ranks")
+                    .expect("the system refused to start a thread for a rank; use fewer ranks")
             };
             let threads: Vec<_> = endpoints.into_iter().enumerate().map(spawn).collect();
             threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
@@ -301,7 +315,7 @@ impl World {
     }
 }
 
-/// A value for each rank, put in and taken out by any thread.
+/// One value per rank, which any thread may put in and take out.
 struct RankSlots<V>(Vec<Mutex<Option<V>>>);
 
 impl<V> RankSlots<V> {
@@ -314,12 +328,12 @@ impl<V> RankSlots<V> {
     }
 
     /// # Panics
-    /// If there is none.
+    /// If the rank has no value.
     fn take(&self, rank: Rank) -> V {
-        self.slot(rank).take().expect("a value was put in")
+        self.slot(rank).take().expect("a value was put in and not taken out")
     }
 
-    /// The values of all ranks, in order.
+    /// Takes the values of all ranks, in order.
     fn all(&self) -> impl Iterator<Item = V> {
         (0..self.0.len()).map(|rank| self.take(Rank::new(rank)))
     }
@@ -329,14 +343,14 @@ impl<V> RankSlots<V> {
     }
 }
 
-/// How each rank's thread ended.
+/// Result of each rank's thread.
 struct ThreadResults {
     results: Vec<thread::Result<()>>,
     first_panic: Option<Rank>,
 }
 
 impl ThreadResults {
-    /// Goes on with the panic of the rank that panicked first.
+    /// Resumes the panic of the rank that panicked first, if any rank panicked.
     fn raise(self) {
         let mut payload = None;
         for (rank, result) in self.results.into_iter().enumerate() {

@@ -35,8 +35,8 @@ pub(super) struct PrimitiveCounts {
 
 impl PrimitiveCounts {
     /// Counts a primitive. If `in_place`, the local input is already in the output and needs no
-    /// copy. In a call with another codec, moving a raw payload or adding to it in place counts as a
-    /// copy.
+    /// copy. In a call with another codec, moving a raw payload or adding to it in place counts as
+    /// a copy.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
         let is_other = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {

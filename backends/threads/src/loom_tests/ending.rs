@@ -1,4 +1,4 @@
-//! Ranks that end, in good order or in a panic, while others wait for them.
+//! Ranks that end, normally or by a panic, while other ranks wait for them.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use super::{TAG, endpoints, explore, frame, receive, send, wait};
 use crate::Error;
 use crate::fabric::ThreadFabric;
 
-/// The frame a rank sent before it ended is received, then comes `PeerLost`; the receiver may sleep
+/// A frame sent before the sender's end is received; then comes `PeerLost`. The receiver may sleep
 /// at any moment and is woken.
 #[test]
 fn frames_before_the_end_are_delivered() {
@@ -24,7 +24,7 @@ fn frames_before_the_end_are_delivered() {
     });
 }
 
-/// A rank that waits for room on a full link learns that the receiver has ended instead.
+/// A rank that waits for space on a full link learns that the receiver has ended.
 #[test]
 fn the_end_wakes_a_blocked_sender() {
     explore("the end wakes a blocked sender", Some(5), || {
@@ -32,8 +32,7 @@ fn the_end_wakes_a_blocked_sender() {
         let full = frame(&mut first, 1);
         first.send(Rank(1), TAG, full, 1).unwrap();
         let receiver = thread::spawn(move || drop(second));
-        // The receiver may throw the frame away, and so make room, just before it is seen to be
-        // gone.
+        // The receiver may drop the frame, and so free space, just before its end becomes visible.
         let end = wait(&mut first, |rank| match rank.poll_ready(Rank(1), TAG) {
             Poll::Ready(Err(end)) => Poll::Ready(end),
             _ => Poll::Pending,
@@ -43,8 +42,8 @@ fn the_end_wakes_a_blocked_sender() {
     });
 }
 
-/// A rank makes a link to one that is ending: the frame is taken or refused, and the end is seen in
-/// any case.
+/// A rank makes a link to a rank that is ending. The frame is accepted or refused, and the sender
+/// sees the end in either case.
 #[test]
 fn a_link_to_a_rank_that_ends() {
     explore("a link to a rank that ends", Some(5), || {
@@ -61,21 +60,22 @@ fn a_link_to_a_rank_that_ends() {
     });
 }
 
-/// Both end at once, one with a frame for the other: whoever still looks sees the frame or the end.
+/// Both ranks end at once, one with a frame for the other. The rank that still polls sees the frame
+/// or the end.
 #[test]
 fn both_end_at_once() {
     explore("both end at once", Some(5), || {
         let [mut first, mut second] = endpoints();
         let other = thread::spawn(move || {
             let outgoing = frame(&mut second, 7);
-            // It may be gone already.
+            // The receiver may be gone already.
             let sent = second.send(Rank(0), Tag::CONTROL, outgoing, 1);
             assert!(sent.is_ok() || sent == Err(Error::PeerLost { peer: Rank(0) }));
         });
         match first.poll_recv(Rank(1), Tag::CONTROL) {
             Poll::Ready(Ok((frame, 1))) => assert_eq!(frame.as_ref()[0], 7),
-            Poll::Ready(Ok(_)) => panic!("another length"),
-            // Its only frame came before its end.
+            Poll::Ready(Ok(_)) => panic!("the length is not 1"),
+            // The frame was sent before the end, so the end must not be seen first.
             Poll::Ready(Err(error)) => panic!("{error}"),
             Poll::Pending => {}
         }
@@ -84,7 +84,7 @@ fn both_end_at_once() {
     });
 }
 
-/// Two ranks asleep in a receive from a third are both woken by its end.
+/// Two ranks that sleep in a receive from a third are both woken by its end.
 #[test]
 fn the_end_wakes_everybody() {
     explore("the end wakes everybody", Some(2), || {
@@ -102,8 +102,8 @@ fn the_end_wakes_everybody() {
     });
 }
 
-/// Of two panics, one of which follows from the other, the cause is the first. Ranks are closed by
-/// hand, since loom runs all threads on one of the system's, which knows one state of panic.
+/// If one of two panics follows from the other, the cause counts as the first. The test closes
+/// ranks by hand: loom runs all threads on one system thread, which has only one panic state.
 #[test]
 fn the_cause_of_panics_comes_first() {
     explore("panics in order", None, || {

@@ -1,12 +1,12 @@
-//! Endpoints that send to each other, over links that are made at first use.
+//! Endpoints that send to each other over links made at first use.
 
 use foldwire::transport::{Rank, Tag, Transport};
 use loom::thread;
 
 use super::{TAG, endpoints, explore, frame, receive, send, wait_as_task};
 
-/// Two ranks make a link to a third at the same time; it may look for them at any moment, and finds
-/// both.
+/// Two ranks make a link to a third at the same time. The third may look for links at any moment,
+/// and finds both.
 #[test]
 fn links_of_two_senders_are_found() {
     explore("two senders make links", Some(2), || {
@@ -25,9 +25,9 @@ fn links_of_two_senders_are_found() {
     });
 }
 
-/// Both ranks of a pair send more than a link holds and then receive as much: each sleeps for
-/// credit or for frames, and neither for good. The link of each direction is made while the other's
-/// is used.
+/// Both ranks of a pair send more than a link holds, and then receive. Each sleeps for credit or
+/// for frames, and neither sleeps forever. The link of each direction is made while the other is in
+/// use.
 #[test]
 fn both_directions_at_once() {
     explore("both directions at once", Some(2), || {
@@ -44,8 +44,8 @@ fn both_directions_at_once() {
     });
 }
 
-/// A full link of one tag does not hold up another tag: the notice arrives though nobody takes the
-/// data.
+/// A full link of one tag does not delay another tag: the control message arrives although the
+/// receiver takes no data.
 #[test]
 fn a_full_link_does_not_hold_up_notices() {
     explore("notices pass a full link", Some(3), || {
@@ -60,7 +60,7 @@ fn a_full_link_does_not_hold_up_notices() {
     });
 }
 
-/// Ranks that are tasks: one that finds a full link, and one that finds an empty one, are woken.
+/// Two tasks, one that finds a full link and one that finds an empty link, are both woken.
 #[test]
 fn tasks_on_a_full_link_wake_each_other() {
     explore("tasks on a full link", Some(2), || {
@@ -70,7 +70,7 @@ fn tasks_on_a_full_link_wake_each_other() {
                 wait_as_task(&mut first, |rank| rank.poll_ready(Rank(1), TAG))
                     .expect("it is there");
                 let frame = frame(&mut first, content);
-                first.send(Rank(1), TAG, frame, 1).expect("there is room");
+                first.send(Rank(1), TAG, frame, 1).expect("there is space");
             }
         });
         for content in 0..2 {
@@ -83,7 +83,8 @@ fn tasks_on_a_full_link_wake_each_other() {
     });
 }
 
-/// More frames than a link holds: the sender sleeps on the full link each time, and is woken.
+/// The sender has more frames than a link holds. It sleeps on the full link each time, and is
+/// woken.
 #[test]
 fn a_full_link_goes_on() {
     explore("a full link goes on", Some(2), || {

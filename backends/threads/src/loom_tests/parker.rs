@@ -1,4 +1,4 @@
-//! Sleeping and waking.
+//! Models of sleeping and waking.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::parker::{Epoch, Parker};
 use crate::ring::ring;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Sleeps until `n_done` is `n`, as a rank does: look at the epoch, look at the condition, park.
+/// Sleeps until `n_done` is `n`, as a rank does: reads the epoch, checks the condition, parks.
 fn wait_for(parker: &Parker, n_done: &AtomicUsize, n: usize) {
     loop {
         let seen = parker.epoch();
@@ -21,8 +21,8 @@ fn wait_for(parker: &Parker, n_done: &AtomicUsize, n: usize) {
     }
 }
 
-/// A waiter that finds its condition false and parks is woken by whoever makes it true, with two
-/// notifiers at once.
+/// A waiter that finds its condition false and parks is woken by the notifier that makes it true.
+/// There are two notifiers at once.
 #[test]
 fn loses_no_wake_up() {
     explore("parker with two wakers", Some(3), || {
@@ -41,8 +41,8 @@ fn loses_no_wake_up() {
     });
 }
 
-/// The same through several sleeps in a row: a waker of an earlier one that comes late neither ends
-/// a later one for good nor keeps its waker from it.
+/// The waiter sleeps several times in a row. A late waker of an earlier sleep neither ends a later
+/// sleep for good nor keeps its waker from it.
 #[test]
 fn sleeps_again_and_again() {
     explore("parker through three sleeps", Some(4), || {
@@ -71,8 +71,8 @@ fn sleeps_again_and_again() {
     });
 }
 
-/// A sleep that times out while it is being woken leaves nothing behind that the next one could
-/// trip over.
+/// A sleep that times out while it is being woken leaves no state behind that breaks the next
+/// sleep.
 #[test]
 fn a_sleep_that_timed_out_costs_no_later_wake_up() {
     explore("parker after a sleep that timed out", Some(4), || {
@@ -86,15 +86,15 @@ fn a_sleep_that_timed_out_costs_no_later_wake_up() {
                 }
             })
         };
-        // A budget of zero: the flag is set and cleared, and the wait itself left out.
+        // With a budget of zero, the flag is set and cleared without a wait.
         shared.0.park(shared.0.epoch(), Duration::ZERO);
         wait_for(&shared.0, &shared.1, 2);
         notifier.join().unwrap();
     });
 }
 
-/// A task that registers, finds its condition still false and goes to sleep is woken by whoever
-/// makes it true, with two notifiers at once.
+/// A task that registers, finds its condition still false and sleeps is woken by the notifier that
+/// makes it true. There are two notifiers at once.
 #[test]
 fn loses_no_wake_up_of_a_task() {
     explore("parker with a task and two notifiers", Some(3), || {
@@ -122,7 +122,7 @@ fn loses_no_wake_up_of_a_task() {
     });
 }
 
-/// A thread that sleeps where a task has been before, whose waker is still there, is woken as well.
+/// A thread that sleeps where a task's waker is still registered is woken too.
 #[test]
 fn a_waker_left_behind_keeps_no_thread_asleep() {
     explore("parker with a waker left behind", Some(3), || {
@@ -144,7 +144,7 @@ fn a_waker_left_behind_keeps_no_thread_asleep() {
     });
 }
 
-/// What was written before a notification is visible after it, without an ordering of its own.
+/// A relaxed write before a notification is visible after it.
 #[test]
 fn notification_publishes() {
     explore("parker publishes", None, || {
@@ -164,8 +164,8 @@ fn notification_publishes() {
     });
 }
 
-/// A producer that sleeps on a full ring and a consumer that sleeps on an empty one always get each
-/// other going.
+/// A producer that sleeps on a full ring and a consumer that sleeps on an empty one always wake
+/// each other.
 #[test]
 fn credit_wakes_the_producer() {
     explore("ring and parkers give credit", Some(3), || {
@@ -177,7 +177,7 @@ fn credit_wakes_the_producer() {
                 for item in 0..3 {
                     loop {
                         let seen = parkers[0].epoch();
-                        if producer.poll_room() {
+                        if producer.poll_space() {
                             break;
                         }
                         parkers[0].park(seen, Duration::MAX);

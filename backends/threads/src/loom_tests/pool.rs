@@ -1,4 +1,4 @@
-//! Frames that ranks are refused, and who must wake them then.
+//! Ranks that are refused a frame, and the actions that must wake them.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,7 +12,8 @@ use crate::frame::Frame;
 use crate::parker::Parker;
 use crate::pool::{CACHED, FramePool};
 
-/// A pool and the parkers of its ranks, that may hold no frame beyond what their caches may.
+/// Creates a pool that may hand out only the frames that the ranks' caches may hold, and the ranks'
+/// parkers.
 fn pool(n_ranks: usize) -> (Arc<FramePool>, Arc<[Parker]>) {
     let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
     (FramePool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers)), parkers)
@@ -25,7 +26,7 @@ fn take(pool: &Arc<FramePool>, rank: usize) -> Option<Frame> {
     }
 }
 
-/// Takes a frame, asleep until there is one.
+/// Takes a frame; sleeps until there is one.
 fn wait_for_frame(pool: &Arc<FramePool>, parkers: &[Parker], rank: usize) -> Frame {
     loop {
         let seen = parkers[rank].epoch();
@@ -36,13 +37,14 @@ fn wait_for_frame(pool: &Arc<FramePool>, parkers: &[Parker], rank: usize) -> Fra
     }
 }
 
-/// All frames that may be had.
+/// Takes all frames that the pool may hand out.
 fn take_all(pool: &Arc<FramePool>) -> Vec<Frame> {
     let n_frames = CACHED * 2;
     (0..n_frames).map(|_| take(pool, 1).expect("the limit is not reached")).collect()
 }
 
-/// A rank refused a frame is woken when another one recycles or drops one, or makes a link.
+/// A rank that was refused a frame is woken when another rank recycles one, drops one, or makes a
+/// link.
 #[test]
 fn a_freed_frame_wakes_whoever_waits() {
     for how in ["recycled", "dropped", "allowed"] {
@@ -67,8 +69,8 @@ fn a_freed_frame_wakes_whoever_waits() {
     }
 }
 
-/// A rank that recycles more than it may keep to itself gives some to one that waits, whether or
-/// not it has seen that somebody does.
+/// A rank that recycles more frames than it may keep passes some to a waiting rank, even if it has
+/// not seen that one waits.
 #[test]
 fn frames_beyond_a_cache_reach_whoever_waits() {
     explore("pool, recycled through a cache", None, || {
@@ -91,7 +93,7 @@ fn frames_beyond_a_cache_reach_whoever_waits() {
     });
 }
 
-/// Two ranks that wait both get one of two frames that come one after the other.
+/// Two waiting ranks both get a frame when two frames return one after the other.
 #[test]
 fn nobody_who_waits_is_forgotten() {
     explore("pool, two wait", Some(3), || {

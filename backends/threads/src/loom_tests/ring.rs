@@ -1,4 +1,4 @@
-//! The link itself.
+//! Models of the ring.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loom::thread::{self, yield_now};
 use super::explore;
 use crate::ring::ring;
 
-/// Items come out once each and in order, through a full and an empty ring and around its end.
+/// Items leave once each and in order, through a full and an empty ring and around its end.
 #[test]
 fn keeps_order() {
     for depth in [1, 2] {
@@ -35,7 +35,7 @@ fn keeps_order() {
     }
 }
 
-/// Whatever the two ends do last, every item is dropped exactly once.
+/// Every item is dropped exactly once, whatever the two ends do last.
 #[test]
 fn drops_undelivered_items() {
     explore("ring drops undelivered items", None, || {
@@ -44,7 +44,7 @@ fn drops_undelivered_items() {
         let copies = [Arc::clone(&item), Arc::clone(&item), Arc::clone(&item)];
         let sender = thread::spawn(move || {
             for copy in copies {
-                // A refused item comes back and is dropped here.
+                // A refused item is returned and dropped here.
                 drop(producer.push(copy));
             }
         });
@@ -55,7 +55,7 @@ fn drops_undelivered_items() {
     });
 }
 
-/// What is looked at ahead is what is taken later, while the producer goes on.
+/// `inspect` sees the item that a later `pop` takes, while the producer continues.
 #[test]
 fn looks_ahead() {
     explore("ring looks ahead", None, || {
@@ -84,17 +84,20 @@ fn looks_ahead() {
     });
 }
 
-/// A producer that was told "full" is reported to the consumer by exactly one of the pops that
-/// follow, unless it found room itself.
+/// If a producer found the ring full and no space since, exactly one of the following pops reports
+/// it.
 #[test]
 fn a_wish_for_room_is_reported() {
     explore("ring reports a wish for room", None, || {
         let (mut producer, mut consumer) = ring(1);
         assert!(producer.push(0).is_ok());
-        let sender = thread::spawn(move || producer.poll_room());
+        let sender = thread::spawn(move || producer.poll_space());
         let before = consumer.pop();
-        let has_room = sender.join().unwrap();
+        let has_space = sender.join().unwrap();
         let Some((0, reported)) = before else { panic!("the item was there") };
-        assert!(has_room != reported, "either it found room or it is to be told");
+        assert!(
+            has_space != reported,
+            "the producer found space, or the pop reports it, but not both"
+        );
     });
 }

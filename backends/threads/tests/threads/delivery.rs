@@ -1,5 +1,5 @@
-//! Frames arrive once, in order and unchanged; full links and an empty pool hold senders up without
-//! wedging them.
+//! Frames arrive once, in order and unchanged. Full links and an empty pool delay senders but never
+//! block them forever.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -24,8 +24,8 @@ fn frame_of(endpoint: &mut Endpoint) -> Frame {
     }
 }
 
-/// Every rank sends a numbered stream to every rank (itself too) on several tags, with links of
-/// depth 2, polling all of them in turn: each stream arrives whole and in order.
+/// Every rank sends a numbered stream to every rank, itself included, on several tags, with links
+/// of depth 2. It polls all streams in turn. Each stream arrives whole and in order.
 #[test]
 fn order_holds_per_peer_and_tag() {
     const N: usize = 6;
@@ -73,8 +73,8 @@ fn order_holds_per_peer_and_tag() {
     });
 }
 
-/// Eight ranks pass a token round two thousand times, forwarding the very frame they received, and
-/// sleep in between.
+/// Eight ranks pass a token round two thousand times. Each forwards the very frame that it
+/// received, and sleeps in between.
 #[test]
 fn a_token_goes_round() {
     const N: u32 = 8;
@@ -102,7 +102,8 @@ fn a_token_goes_round() {
     assert_eq!(ends[0], N * ROUNDS);
 }
 
-/// A link takes exactly its depth, then says so; one frame received is room for one more.
+/// A link accepts exactly `depth` frames, then reports that it is full. Each received frame frees
+/// space for one more.
 #[test]
 fn a_full_link_is_pending() {
     for depth in [1, 3, 4] {
@@ -113,7 +114,7 @@ fn a_full_link_is_pending() {
             a.send(Rank(1), TAG, frame, 0).unwrap();
         }
         assert_eq!(a.poll_ready(Rank(1), TAG), Poll::Pending);
-        // The tag next to it, and the way back, have credit of their own.
+        // Another tag and the opposite direction have their own credit.
         assert_eq!(a.poll_ready(Rank(1), Tag::CONTROL), Poll::Ready(Ok(())));
         assert_eq!(b.poll_ready(Rank(0), TAG), Poll::Ready(Ok(())));
         let frame = frame_of(&mut a);
@@ -124,7 +125,7 @@ fn a_full_link_is_pending() {
     }
 }
 
-/// A sender that sleeps on a full link is woken when the receiver, late, takes a frame.
+/// A sender that sleeps on a full link is woken when the receiver later takes a frame.
 #[test]
 fn room_wakes_a_sleeping_sender() {
     small(2).link_depth(1).run_endpoints(|mut endpoint| {
@@ -143,8 +144,8 @@ fn room_wakes_a_sleeping_sender() {
     });
 }
 
-/// The pool refuses frames beyond its limit, and a rank that sleeps for one wakes when another rank
-/// recycles, or drops, one.
+/// The pool refuses frames beyond its limit. A rank that sleeps for a frame wakes when another rank
+/// recycles or drops one.
 #[test]
 fn a_freed_frame_wakes_a_sleeping_rank() {
     for recycles in [true, false] {
@@ -167,7 +168,7 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 }
                 recv(&mut endpoint, Rank(1), TAG).unwrap();
             } else {
-                // Rank 0 has taken every frame but the ones a new link adds.
+                // Rank 0 has taken every frame except those that a new link adds.
                 let (frame, _) = recv(&mut endpoint, Rank(0), TAG).unwrap();
                 send_held(&mut endpoint, frame);
                 let mut taken = Vec::new();
@@ -187,7 +188,7 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
     }
 }
 
-/// Frames that go one way only find their way back through the pool: many more are sent than may
+/// Frames that are sent in one direction only return through the pool: many more are sent than may
 /// ever be allocated.
 #[test]
 fn one_way_traffic_does_not_drain_the_pool() {
@@ -206,7 +207,7 @@ fn one_way_traffic_does_not_drain_the_pool() {
     });
 }
 
-/// One thread can drive all ranks in turn, itself included as a peer.
+/// One thread can drive all ranks in turn, also when a rank is its own peer.
 #[test]
 fn one_thread_drives_all_ranks() {
     let mut endpoints = small(3).endpoints();
@@ -221,7 +222,7 @@ fn one_thread_drives_all_ranks() {
             assert_eq!(frame.as_ref()[..n_bytes], [from, endpoint.rank().0 as u8]);
             endpoint.recycle(frame);
         }
-        // Nothing more will come; an idle call ends with its budget.
+        // No more frames come, so an idle call ends with its budget.
         endpoint.progress().unwrap();
         endpoint.idle(Duration::from_millis(1));
         endpoint.idle(Duration::ZERO);
@@ -229,7 +230,7 @@ fn one_thread_drives_all_ranks() {
     }
 }
 
-/// Calls against the contract are refused with the reason, and the frame is not lost to the pool.
+/// Calls that break the contract are refused with the reason, and their frame returns to the pool.
 #[test]
 fn misuse_is_an_error() {
     let [mut a, _b] = small(2).endpoints().try_into().unwrap();
@@ -252,7 +253,7 @@ fn misuse_is_an_error() {
     assert_eq!(a.send(Rank(1), TAG, foreign, 0), Err(Error::ForeignFrame));
 }
 
-/// A thousand threads each hear from their neighbour.
+/// Each of a thousand threads receives from its neighbour.
 #[test]
 fn a_thousand_ranks() {
     const N: u32 = 1000;

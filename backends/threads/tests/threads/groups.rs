@@ -1,4 +1,4 @@
-//! Calls that are made together begin together, or not at all.
+//! Calls that are made as a group begin together, or none of them begins.
 
 use std::thread;
 
@@ -18,8 +18,8 @@ fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
     });
 }
 
-/// The look at a group's data takes the one seat that is free; the call that has the other is
-/// longer. Ranks have begun the group by then, so it waits.
+/// The communicator runs two calls at once. A long call takes one slot; the exchange of the group's
+/// value ranges takes the other. By then the ranks have begun the group, so the group waits.
 #[test]
 fn a_group_waits_for_a_call_that_was_begun_before() {
     on_two_ranks(|world| {
@@ -46,7 +46,8 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
         if world.rank() == Rank(0) {
             let mut data = [1.0f32; 8];
             let counts = [1i64, 2];
-            // What can be, as often as it is asked; more than there may be at once.
+            // Calls that are possible pass, as often as they are checked, and more of them than may
+            // run at once.
             for _ in 0..5 {
                 world
                     .check(|comm| comm.start(Call::all_reduce([1.0f32; 8], Op::Sum), &raw))
@@ -54,7 +55,7 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
                 world.check(|comm| comm.start_send([1.0f32; 8], Rank(1), 3, &raw)).unwrap();
                 world.check(|comm| comm.start_recv([1.0f32; 8], Rank(1), 3)).unwrap();
             }
-            // What cannot: by start, by message, by group.
+            // Impossible calls fail: a started call, a message, and a group.
             let average =
                 world.check(|comm| comm.start(Call::all_reduce([1i64, 2], Op::Avg), &raw));
             assert!(matches!(average, Err(Error::NoIntegerAverage { .. })), "{average:?}");
@@ -74,13 +75,13 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
                 .map(drop)
             });
             assert!(matches!(group, Err(Error::Bound(_))), "{group:?}");
-            // One that passes does not hide one that fails.
+            // A call that passes does not hide one that fails.
             let both = world.check(|comm| {
                 let _ = comm.start(Call::all_reduce([1.0f32], Op::Sum), &raw);
                 comm.start(Call::all_reduce([1i64], Op::Avg), &raw)
             });
             assert!(matches!(both, Err(Error::NoIntegerAverage { .. })), "{both:?}");
-            // An exchange with itself: nothing is copied unless all is.
+            // In an exchange of a rank with itself, nothing is copied unless everything can be.
             let mut received = [[0i64; 2]; 2];
             let [first, second] = &mut received;
             let mut sends =

@@ -1,4 +1,4 @@
-//! Ranks with inputs of their own.
+//! Ranks with their own inputs.
 
 use std::panic::catch_unwind;
 

@@ -1,5 +1,5 @@
-//! The endpoints as an engine uses them: delivery, shutdown, rate limit; and, here, waiting the way
-//! an engine does.
+//! Tests that use the endpoints as an engine does: delivery, shutdown, rate limit. This file waits
+//! the way an engine does.
 #![cfg(not(loom))]
 
 mod delivery;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_threads::{Endpoint, Error, Frame};
 
-/// Longest single sleep. Nothing in these tests takes that long, so a sleep that lasts its budget
-/// is a wake-up lost.
+/// Longest single sleep. Nothing in these tests takes that long, so a sleep that uses its whole
+/// budget means a lost wake-up.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// Polls until ready, asleep in between.
+/// Polls until ready, and sleeps in between.
 pub(crate) fn wait<R>(
     endpoint: &mut Endpoint,
     mut poll: impl FnMut(&mut Endpoint) -> Poll<Result<R, Error>>,
@@ -37,7 +37,7 @@ pub(crate) fn wait<R>(
     }
 }
 
-/// Sends `payload` in a frame from the pool, waiting for the frame and for room.
+/// Sends `payload` in a frame from the pool; waits for the frame and for space on the link.
 pub(crate) fn send(
     endpoint: &mut Endpoint,
     to: Rank,
@@ -49,7 +49,7 @@ pub(crate) fn send(
     forward(endpoint, to, tag, frame, payload.len())
 }
 
-/// Sends a frame at hand, waiting for room.
+/// Sends a given frame; waits for space on the link.
 pub(crate) fn forward(
     endpoint: &mut Endpoint,
     to: Rank,

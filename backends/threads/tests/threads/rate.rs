@@ -1,5 +1,5 @@
-//! With a rate limit no frame arrives before it would have crossed the links. Lower bounds only:
-//! how much later a busy machine delivers is not ours to promise.
+//! With a rate limit, no frame arrives before it would have crossed the links. The tests check only
+//! lower bounds, because a busy machine may deliver any amount later.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport};
 use foldwire_threads::{Endpoint, World};
 
 const N: usize = MIN_FRAME_BYTES;
-/// `N` bytes cross in one millisecond.
+/// Rate at which `N` bytes cross in one millisecond.
 const RATE: f64 = N as f64 * 1e3;
 const MS: Duration = Duration::from_millis(1);
 
@@ -18,7 +18,7 @@ fn send_full(endpoint: &mut Endpoint, to: Rank, tag: Tag) {
     forward(endpoint, to, tag, frame, N).unwrap();
 }
 
-/// Frames of one sender leave one after the other, and the latency comes on top once.
+/// Frames of one sender leave one after the other, and the latency adds to them only once.
 #[test]
 fn a_stream_takes_its_bytes_over_the_rate() {
     let world = World::new(2).frame_bytes(N).link_rate(RATE).link_latency(3 * MS);
@@ -38,7 +38,7 @@ fn a_stream_takes_its_bytes_over_the_rate() {
     });
 }
 
-/// The receiver's link is shared by all senders and tags: what they send at once arrives in turn.
+/// All senders and tags share the receiver's link: frames sent at once arrive one after the other.
 #[test]
 fn senders_share_the_receivers_link() {
     const SENDERS: u32 = 4;
@@ -55,17 +55,16 @@ fn senders_share_the_receivers_link() {
                 endpoint.recycle(frame);
                 arrivals.push(endpoint.now());
             }
-            // Whatever the order: the last of them cannot have come before all had crossed.
+            // Whatever their order, the last frame cannot arrive before all of them have crossed.
             assert!(arrivals.last().unwrap() >= &(SENDERS * MS));
         },
     );
 }
 
-/// A rank's two directions do not share: a frame each way takes the time of one, at the least, and
-/// a frame to oneself takes none.
+/// A frame from a rank to itself crosses no link, so it arrives although the rank's link is busy.
 #[test]
 fn self_sends_cross_no_link() {
-    // An hour per frame: a test that waited for the link would be noticed.
+    // One frame takes an hour, so a test that waited for the link would be noticed.
     let world = World::new(2).frame_bytes(N).link_rate(N as f64 / 3600.0);
     let [mut a, _b] = world.endpoints().try_into().unwrap();
     send_full(&mut a, Rank(1), Tag(0));
@@ -74,8 +73,8 @@ fn self_sends_cross_no_link() {
     assert_eq!(frame.as_ref()[..n_bytes], [7]);
 }
 
-/// A frame under way is not there before its time, however often it is polled for, keeps its place
-/// on the link, and needs no further event to be delivered.
+/// A frame in flight does not arrive before its time, however often the receiver polls. It keeps
+/// its space on the link, and needs no further event to be delivered.
 #[test]
 fn a_frame_under_way_is_pending_until_due() {
     let world = World::new(2).frame_bytes(N).link_depth(1).link_latency(20 * MS);

@@ -1,4 +1,4 @@
-//! A rank that ends, well or badly, is noticed: never a hang, never a lost frame.
+//! The end of a rank, normal or not, is noticed: no peer hangs, and no frame is lost.
 
 use std::panic;
 use std::task::Poll;
@@ -15,7 +15,8 @@ fn small(n_ranks: usize) -> World {
     World::new(n_ranks).frame_bytes(MIN_FRAME_BYTES)
 }
 
-/// Frames sent before the end arrive; then, and on every other path, comes `PeerLost`.
+/// Frames sent before the end arrive. After them, and in every other call, the peer gets
+/// `PeerLost`.
 #[test]
 fn frames_sent_before_the_end_arrive() {
     for world in [small(2), small(2).link_rate(1e6)] {
@@ -41,7 +42,7 @@ fn frames_sent_before_the_end_arrive() {
     }
 }
 
-/// Ranks asleep in a receive, and asleep on a full link, are woken by the end of their peer.
+/// Ranks that sleep in a receive or on a full link are woken by the end of their peer.
 #[test]
 fn the_end_wakes_sleepers() {
     let ends = small(3).run_endpoints(|mut endpoint| match endpoint.rank() {
@@ -59,7 +60,7 @@ fn the_end_wakes_sleepers() {
     assert_eq!(ends, [Ok(()), Err(LOST), Err(LOST)]);
 }
 
-/// A panic ends its rank only; the others get an error and the caller gets the payload.
+/// A panic ends only its rank. The other ranks get an error, and the caller gets the payload.
 #[test]
 fn a_panic_is_seen_by_peers_and_by_the_caller() {
     let outcomes = small(4).try_run_endpoints(|mut endpoint| {
@@ -77,7 +78,7 @@ fn a_panic_is_seen_by_peers_and_by_the_caller() {
     assert_eq!(errors, expected);
 }
 
-/// Of several panics the caller gets the one that came first, not one that followed from it.
+/// If several ranks panic, the caller gets the first panic, not one that followed from it.
 #[test]
 fn the_first_panic_is_resumed() {
     let caught = panic::catch_unwind(|| {
@@ -91,7 +92,8 @@ fn the_first_panic_is_resumed() {
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"the cause"));
 }
 
-/// Frames that a rank held, or had not received, when it ended can be allocated anew by the others.
+/// Frames that a rank held or had not received when it ended can be allocated anew by the other
+/// ranks.
 #[test]
 fn the_frames_of_a_lost_rank_come_back() {
     let [mut a, mut b] = small(2).frame_limit(8).endpoints().try_into().unwrap();
@@ -107,7 +109,7 @@ fn the_frames_of_a_lost_rank_come_back() {
     let held = all(&mut b);
     assert!(a.poll_frame().is_pending());
     drop(b);
-    // The one that lay in the link is free again.
+    // The frame in the link is free again.
     assert_eq!(all(&mut a).len(), 1);
     let n_held = held.len();
     drop(held);

@@ -1,5 +1,5 @@
-//! Ranks as tasks of an executor that knows nothing of them: woken when something comes, not polled
-//! without end, and polled often enough to notice limits of time.
+//! Ranks as tasks of an executor that knows nothing of them. They are woken when a message comes,
+//! are not polled without end, and are polled often enough to notice timeouts.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use foldwire::{Call, Communicator, Error, Op, Plan, Rank};
 use foldwire_threads::{Endpoint, World};
 
-/// A task that is polled when it was woken, as any executor does it.
+/// A task that is polled only after it was woken, as in any executor.
 struct TestTask {
     is_woken: AtomicBool,
     executor: Thread,
@@ -25,8 +25,8 @@ impl Wake for TestTask {
     }
 }
 
-/// Drives all futures on this thread, each only when woken; their results, and how often they were
-/// polled together.
+/// Drives all futures on this thread, each only when woken. Returns their results, and the total
+/// number of polls.
 fn drive<'f, R>(futures: Vec<Pin<Box<dyn Future<Output = R> + 'f>>>) -> (Vec<R>, usize) {
     let task = || TestTask { is_woken: AtomicBool::new(true), executor: thread::current() };
     let mut futures: Vec<_> = futures.into_iter().map(|f| (f, Arc::new(task()), None)).collect();
@@ -66,7 +66,7 @@ async fn sum(comm: &mut Communicator<Endpoint>, n_values: usize) -> Result<f64, 
     Ok(values[n_values / 2])
 }
 
-/// A rank that waits is polled when something comes, and now and then.
+/// A waiting rank is polled when a message comes, and at regular intervals.
 #[test]
 fn who_waits_as_a_task_is_not_polled_without_end() {
     let outcomes = World::new(3).run(|mut comm| {
@@ -77,13 +77,13 @@ fn who_waits_as_a_task_is_not_polled_without_end() {
     });
     for (result, n_polls) in outcomes {
         assert_eq!(result, Ok(3.0));
-        // 20 by the clock, some for each message.
+        // The clock wakes it 20 times; each message adds a few polls.
         assert!(n_polls < 200, "{n_polls} polls");
     }
 }
 
-/// Many messages, on links of one frame, between tasks on threads of their own and on one: what is
-/// woken by the clock alone would take 20 ms a message.
+/// The tasks send many messages over links of one frame, first each on its own thread, then all on
+/// one thread. If only the clock woke them, each message would take 20 ms.
 #[test]
 fn no_wake_up_of_a_task_is_lost() {
     const N_CALLS: usize = 100;
@@ -104,12 +104,12 @@ fn no_wake_up_of_a_task_is_lost() {
     let futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
         comms.into_iter().map(|comm| Box::pin(calls(comm)) as _).collect();
     drive(futures);
-    // Other programs may hold a thread up now and then.
+    // Other programs may delay a thread now and then.
     let n_late = n_woken_late.into_inner();
     assert!(n_late < N_CALLS / 2, "{n_late} of {} calls", 6 * N_CALLS);
 }
 
-/// The clock wakes who waits for a silent rank: no executor needs a timer.
+/// The clock wakes a task that waits for a silent rank, so no executor needs a timer.
 #[test]
 fn limits_of_time_are_noticed_while_nobody_comes() {
     let start = Instant::now();
@@ -129,7 +129,7 @@ fn limits_of_time_are_noticed_while_nobody_comes() {
     assert!(size == 1 && took < Duration::from_secs(2), "{size} ranks after {took:?}");
 }
 
-/// What a task leaves behind keeps neither it nor its world alive.
+/// A dropped task leaves nothing behind that keeps it or its world alive.
 #[test]
 fn a_task_that_was_dropped_is_forgotten() {
     let [mut comm, other] = World::new(2).communicators().try_into().expect("two ranks");
