@@ -25,7 +25,7 @@ pub(crate) struct SimFabric {
     pub(crate) now: Nanos,
     pub(crate) random: Random,
     pub(crate) pool: Rc<SimPool>,
-    pub(crate) ranks: Vec<RankState>,
+    pub(crate) ranks: Vec<SimRank>,
     pub(crate) trace: Trace,
     /// Frames that ranks have sent or received so far.
     pub(crate) n_moves: u64,
@@ -45,7 +45,7 @@ pub(crate) struct SimFabric {
 
 /// State of a rank, as the network sees it.
 #[derive(Debug, Default)]
-pub(crate) struct RankState {
+pub(crate) struct SimRank {
     /// The rank has dropped its endpoint, or died.
     pub(crate) is_closed: bool,
     /// A fault killed the rank: its calls have no effect.
@@ -76,7 +76,7 @@ impl SimFabric {
             now: 0,
             random: Random(seed),
             pool: SimPool::new(net.frame_bytes),
-            ranks: (0..size).map(|_| RankState::default()).collect(),
+            ranks: (0..size).map(|_| SimRank::default()).collect(),
             trace,
             n_moves: 0,
             is_idle: false,
@@ -112,7 +112,7 @@ impl SimFabric {
         a.index() / n == b.index() / n
     }
 
-    fn rank_state(&mut self, rank: Rank) -> &mut RankState {
+    fn rank_state(&mut self, rank: Rank) -> &mut SimRank {
         &mut self.ranks[rank.index()]
     }
 

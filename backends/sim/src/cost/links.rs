@@ -32,7 +32,7 @@ impl Hasher for KeyHasher {
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct LinkState {
+struct ModelLink {
     /// Frames sent and not yet taken.
     n_under_way: u32,
     /// Oldest and newest frame that has arrived and was not taken.
@@ -44,15 +44,15 @@ struct LinkState {
 }
 
 #[derive(Debug)]
-struct ArrivedFrame {
+struct ArrivedContent {
     content: SlotContent,
     next: u32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct LinkTable {
-    links: HashMap<u64, LinkState, BuildHasherDefault<KeyHasher>>,
-    arrived: Vec<ArrivedFrame>,
+    links: HashMap<u64, ModelLink, BuildHasherDefault<KeyHasher>>,
+    arrived: Vec<ArrivedContent>,
     free: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ impl LinkTable {
     /// Takes credit if fewer than `depth` frames are in flight; otherwise notes that the sender
     /// waits.
     pub(super) fn reserve(&mut self, key: LinkKey, depth: u32) -> bool {
-        let link = self.links.entry(key.word()).or_insert(LinkState {
+        let link = self.links.entry(key.word()).or_insert(ModelLink {
             n_under_way: 0,
             oldest: NONE,
             newest: NONE,
@@ -106,7 +106,7 @@ impl LinkTable {
 
     /// Adds a frame that has arrived.
     pub(super) fn arrive(&mut self, key: LinkKey, content: SlotContent) {
-        let arrived = ArrivedFrame { content, next: NONE };
+        let arrived = ArrivedContent { content, next: NONE };
         let at = if let Some(at) = self.free.pop() {
             self.arrived[at as usize] = arrived;
             at
@@ -128,7 +128,7 @@ impl LinkTable {
     pub(super) fn take(&mut self, key: LinkKey) -> Option<(SlotContent, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;
-        let &ArrivedFrame { content, next } = self.arrived.get(at as usize)?;
+        let &ArrivedContent { content, next } = self.arrived.get(at as usize)?;
         link.oldest = next;
         link.n_under_way -= 1;
         let sender_waits = std::mem::take(&mut link.sender_waits);
