@@ -264,7 +264,7 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     means[axis::SCOPE] = is_lossy && has_bound;
     means[axis::DIVISION] = collective == Collective::AllReduce;
     // A sample is taken only to find a value range.
-    means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_extent() && !on_result;
+    means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_value_range() && !on_result;
     // Values are rounded in the memory of the result.
     let has_room = match collective {
         Collective::AllReduce | Collective::AllGather => true,

@@ -32,7 +32,7 @@ macro_rules! with_float {
 
 fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, Fault> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_extent() { ValueRange::of(values) } else { None };
+    let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
     let checked = bound.check_on_operands().and_then(|()| bound.absolute(extent));
     checked
         .and_then(Quantum::new::<T>)

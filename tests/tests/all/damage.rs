@@ -17,7 +17,7 @@ use foldwire::{
     f16,
 };
 use foldwire_tests::data::Random;
-use foldwire_tests::tamper::{Harm, tamper};
+use foldwire_tests::tamper::{FrameDamage, tamper};
 use foldwire_tests::{coding, data};
 use foldwire_threads::World;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const KINDS: [Kinds; 6] =
     [Kinds::Flip, Kinds::Truncate, Kinds::Extend, Kinds::Zero, Kinds::Garbage, Kinds::TooLong];
 
 /// Harms about one message in `every`, and counts those.
-fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
+fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> FrameDamage {
     let mut random = Random(seed);
     Box::new(move |frame, n_bytes| {
         let room = frame.len() - n_bytes;
@@ -78,7 +78,7 @@ fn all_reduce<T: Float>(
     let outcomes = World::new(size).frame_bytes(8_000).try_run_endpoints(|endpoint| {
         let harmed = Arc::new(AtomicUsize::new(0));
         let rank = endpoint.rank().index();
-        let harm: Harm = match kind {
+        let harm: FrameDamage = match kind {
             Some(kind) => harm(kind, 6, seed + rank as u64, Arc::clone(&harmed)),
             None => Box::new(|_, n_bytes| n_bytes),
         };

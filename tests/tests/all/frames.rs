@@ -10,7 +10,7 @@ use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
 use foldwire_sim::{End, FinishedRun, Net, World};
 use foldwire_tests::case::{CODECS, ROUTES};
-use foldwire_tests::tamper::{Harm, tamper};
+use foldwire_tests::tamper::{FrameDamage, tamper};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Case, Operation};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const KIND_AT: usize = 3;
 
 /// Takes the last byte from the `nth` payload: without a checksum only the codec can notice.
-fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
+fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> FrameDamage {
     let mut left = nth;
     Box::new(move |frame, n_bytes| {
         let has_payload = frame[KIND_AT] == 0 && n_bytes > HEADER_BYTES;
@@ -44,7 +44,7 @@ fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<O
     let net = Net { frame_bytes: 1024, ..Net::default() };
     let run = World::new(case.size, 1).net(net).run(|endpoint| {
         let is_victim = endpoint.rank().index() == victim;
-        let harm: Harm = if is_victim {
+        let harm: FrameDamage = if is_victim {
             cut(nth, Arc::clone(&has_struck))
         } else {
             Box::new(|_, n_bytes| n_bytes)

@@ -9,7 +9,7 @@ use foldwire::frame::{HEADER_BYTES, Header};
 use foldwire::pipeline::{COMPRESS_ONCE, PER_HOP};
 use foldwire::{Bound, Communicator, Config, Error, Plan, Rank, Report, layout::share};
 use foldwire_tests::data;
-use foldwire_tests::tamper::{Harm, tamper};
+use foldwire_tests::tamper::{FrameDamage, tamper};
 use foldwire_threads::World;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,7 +156,7 @@ fn tampered(
         let is_victim = foldwire::Transport::rank(&endpoint).index() == victim;
         let (n_changed, change) = (Arc::clone(&n_changed), change.clone());
         let n_all = case.size;
-        let harm: Harm = Box::new(move |frame, n_bytes| {
+        let harm: FrameDamage = Box::new(move |frame, n_bytes| {
             let payload = &frame[HEADER_BYTES..n_bytes];
             let n_parts = bundle::n_parts(payload).unwrap_or(0);
             let is_bundle = Header::parse(&frame[..n_bytes], false).is_ok()

@@ -1,8 +1,8 @@
 //! Sources of the model's speeds: this machine, a file, or a publication.
 //!
 //! A file is TOML or JSON. It must hold encode, decode and combine of the codec, and copy and add
-//! of memory. Other speeds are derived from these ([`cost::PrimitiveSpeeds::of_parts`]). If the file has no
-//! ratio, the ratio of the field is measured. If it has no speeds for raw, raw uses those of
+//! of memory. Other speeds are derived from these ([`cost::PrimitiveSpeeds::of_parts`]). If the file
+//! has no ratio, the ratio of the field is measured. If it has no speeds for raw, raw uses those of
 //! memory.
 
 use std::num::NonZero;

@@ -75,7 +75,7 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, Fault> {
         return Err(Fault::new(FW_UNSUPPORTED, message));
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_extent() { ValueRange::of(values) } else { None };
+    let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
     bound.quantum::<T>(extent).map_err(|error| Fault::argument(error.to_string()))
 }
 
