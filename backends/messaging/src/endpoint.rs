@@ -30,10 +30,10 @@ use foldwire::transport::{
     Distance, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
 };
 
-use crate::home::Home;
-use crate::link::Peers;
+use crate::link::PeerStates;
 use crate::net::{Event, Net, Refused, Source};
-use crate::{Error, Patience};
+use crate::process::ProcessIdentity;
+use crate::{Backoff, Error};
 
 /// Events taken in one [`Transport::progress`], so that it stays bounded.
 const EVENTS_PER_PASS: usize = 256;
@@ -43,7 +43,7 @@ const NOTICES_PER_RANK: usize = 4;
 /// For how many times [`Options::grace`] a dropped endpoint waits for its notices to be delivered.
 const NOTICE_GRACES: u32 = 10;
 /// Looks at the network before an endpoint ends, a millisecond after each other.
-const N_FAREWELLS: usize = 5;
+const N_FINAL_POLLS: usize = 5;
 
 /// Settings of an endpoint; the same on every rank.
 #[derive(Clone, Copy, Debug)]
@@ -79,26 +79,26 @@ impl Default for Options {
 /// One rank's transport over a message layer.
 pub struct Endpoint<N: Net> {
     net: N,
-    home: Home,
+    creator: ProcessIdentity,
     options: Options,
     start: Instant,
-    peers: Peers<N::Buffer>,
+    peers: PeerStates<N::Buffer>,
     /// Free frames.
     pool: Vec<N::Buffer>,
     /// Frames that the network had no room for, in the order sent.
-    outbox: VecDeque<Outgoing<N::Buffer>>,
+    outbox: VecDeque<QueuedSend<N::Buffer>>,
     /// Notices that have come.
-    notices: VecDeque<Notice>,
+    notices: VecDeque<PendingNotice>,
     /// The buffer of the wildcard receive while it is not posted.
     notice_buffer: Option<N::Buffer>,
     /// Somebody has given up: this rank, or one that said so.
-    given_up: bool,
+    has_aborted: bool,
     /// This rank has sent something on the control tag, which its receiver may never take.
-    has_told: bool,
+    has_sent_control: bool,
     failed: Option<Error<N::Error>>,
 }
 
-struct Outgoing<B> {
+struct QueuedSend<B> {
     to: Rank,
     tag: Tag,
     buffer: B,
@@ -106,7 +106,7 @@ struct Outgoing<B> {
     matched: bool,
 }
 
-struct Notice {
+struct PendingNotice {
     from: Rank,
     /// Which channel it is for, as it says itself.
     channel: usize,
@@ -125,20 +125,20 @@ impl<N: Net> Endpoint<N> {
         }
         let notice_buffer = net.allocate(MIN_FRAME_BYTES)?;
         let mut endpoint = Self {
-            peers: Peers::new(net.size()),
+            peers: PeerStates::new(net.size()),
             net,
-            home: Home::here(),
+            creator: ProcessIdentity::current(),
             options: Options { link_depth: options.link_depth.max(1), ..options },
             start: Instant::now(),
             pool: Vec::new(),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),
             notice_buffer: Some(notice_buffer),
-            given_up: false,
-            has_told: false,
+            has_aborted: false,
+            has_sent_control: false,
             failed: None,
         };
-        endpoint.listen_for_notices();
+        endpoint.post_notice_receive();
         Ok(endpoint)
     }
 
@@ -163,7 +163,7 @@ impl<N: Net> Endpoint<N> {
     }
 
     /// Notes what a failure says of its peer, and remembers one that concerns all.
-    fn note(&mut self, error: N::Error) {
+    fn record_failure(&mut self, error: N::Error) {
         match error.peer() {
             Some(peer) if error.kind() == foldwire::transport::TransportErrorKind::PeerLost => {
                 self.peers.lose(peer, self.start.elapsed());
@@ -172,7 +172,7 @@ impl<N: Net> Endpoint<N> {
         }
     }
 
-    fn listen_for_notices(&mut self) {
+    fn post_notice_receive(&mut self) {
         let Some(buffer) = self.notice_buffer.take() else { return };
         if self.net.size() == 1 {
             return;
@@ -182,7 +182,7 @@ impl<N: Net> Endpoint<N> {
             Err(Refused::Busy(buffer)) => self.notice_buffer = Some(buffer),
             Err(Refused::Failed(buffer, error)) => {
                 self.notice_buffer = Some(buffer);
-                self.note(error);
+                self.record_failure(error);
             }
         }
     }
@@ -193,14 +193,14 @@ impl<N: Net> Endpoint<N> {
         if link.n_posted > 0 || !link.arrived.is_empty() || from == self.net.rank() {
             return;
         }
-        if !self.home.is_here() {
+        if !self.creator.is_current() {
             return;
         }
         let buffer = match self.pool.pop() {
             Some(buffer) => buffer,
             None => match self.net.allocate(self.options.frame_bytes) {
                 Ok(buffer) => buffer,
-                Err(error) => return self.note(error),
+                Err(error) => return self.record_failure(error),
             },
         };
         match self.net.recv(Source::Rank(from), tag, buffer) {
@@ -208,12 +208,12 @@ impl<N: Net> Endpoint<N> {
             Err(Refused::Busy(buffer)) => self.pool.push(buffer),
             Err(Refused::Failed(buffer, error)) => {
                 self.pool.push(buffer);
-                self.note(error);
+                self.record_failure(error);
             }
         }
     }
 
-    fn take(&mut self, event: Event<N::Buffer>) {
+    fn handle(&mut self, event: Event<N::Buffer>) {
         match event {
             Event::Released { to, tag, buffer, matched } => {
                 self.peers.link(to, tag).released(matched);
@@ -222,7 +222,7 @@ impl<N: Net> Endpoint<N> {
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
                 self.keep_notice(from, &buffer.as_ref()[..n_bytes]);
                 self.notice_buffer = Some(buffer);
-                self.listen_for_notices();
+                self.post_notice_receive();
             }
             Event::Received { from, tag, buffer, n_bytes } => {
                 let link = self.peers.link(from, tag);
@@ -236,16 +236,16 @@ impl<N: Net> Endpoint<N> {
     }
 
     fn keep_notice(&mut self, from: Rank, message: &[u8]) {
-        self.given_up |= gives_up(message);
+        self.has_aborted |= is_abort(message);
         let channel = usize::from(context_of(message).unwrap_or(0));
-        let is_senders = |notice: &Notice| notice.from == from && notice.channel == channel;
+        let is_senders = |notice: &PendingNotice| notice.from == from && notice.channel == channel;
         if self.notices.iter().filter(|notice| is_senders(notice)).count() == NOTICES_PER_RANK
             && let Some(oldest) = self.notices.iter().position(is_senders)
         {
             self.notices.remove(oldest);
         }
         let mut notice =
-            Notice { from, channel, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
+            PendingNotice { from, channel, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
         notice.bytes[..message.len()].copy_from_slice(message);
         self.notices.push_back(notice);
     }
@@ -254,10 +254,10 @@ impl<N: Net> Endpoint<N> {
     fn take_events(&mut self) -> bool {
         for n_taken in 0..EVENTS_PER_PASS {
             match self.net.poll() {
-                Ok(Some(event)) => self.take(event),
+                Ok(Some(event)) => self.handle(event),
                 Ok(None) => return n_taken > 0,
                 Err(error) => {
-                    self.note(error);
+                    self.record_failure(error);
                     return true;
                 }
             }
@@ -266,7 +266,7 @@ impl<N: Net> Endpoint<N> {
     }
 
     /// Offers waiting frames to the network; what goes to a peer that has no room stays in order.
-    fn empty_outbox(&mut self) {
+    fn flush_outbox(&mut self) {
         let mut full: Vec<Rank> = Vec::new();
         for _ in 0..self.outbox.len() {
             let Some(outgoing) = self.outbox.pop_front() else { return };
@@ -274,17 +274,17 @@ impl<N: Net> Endpoint<N> {
                 self.outbox.push_back(outgoing);
                 continue;
             }
-            let Outgoing { to, tag, buffer, n_bytes, matched } = outgoing;
+            let QueuedSend { to, tag, buffer, n_bytes, matched } = outgoing;
             match self.net.send(to, tag, buffer, n_bytes, matched) {
                 Ok(()) => {}
                 Err(Refused::Busy(buffer)) => {
                     full.push(to);
-                    self.outbox.push_back(Outgoing { to, tag, buffer, n_bytes, matched });
+                    self.outbox.push_back(QueuedSend { to, tag, buffer, n_bytes, matched });
                 }
                 Err(Refused::Failed(buffer, error)) => {
                     self.peers.link(to, tag).released(matched);
                     self.pool.push(buffer);
-                    self.note(error);
+                    self.record_failure(error);
                 }
             }
         }
@@ -304,7 +304,7 @@ impl<N: Net> Endpoint<N> {
         from: Rank,
         channel: usize,
     ) -> Option<Result<(N::Buffer, usize), Error<N::Error>>> {
-        let is_wanted = |notice: &Notice| notice.from == from && notice.channel == channel;
+        let is_wanted = |notice: &PendingNotice| notice.from == from && notice.channel == channel;
         let at = self.notices.iter().position(is_wanted)?;
         let notice = self.notices.remove(at)?;
         Some(self.frame().map(|mut frame| {
@@ -322,16 +322,16 @@ impl<N: Net> Endpoint<N> {
     }
 
     /// A rank to which something is still on its way, on one channel or on any.
-    fn undelivered_among(&self, channel: Option<usize>) -> Option<Rank> {
+    fn undelivered_on(&self, channel: Option<usize>) -> Option<Rank> {
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
         // Nobody depends on a question, and its receiver may have ended; a notice must arrive.
-        let in_flight = |peer| self.peers.n_in_flight(peer, channel, self.given_up);
+        let in_flight = |peer| self.peers.n_in_flight(peer, channel, self.has_aborted);
         others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
     }
 
     fn try_send(&mut self, to: Rank, tag: Tag, n_bytes: usize) -> Result<(), Error<N::Error>> {
-        if !self.home.is_here() {
+        if !self.creator.is_current() {
             return Err(Error::OtherProcess);
         }
         if self.poll_ready(to, tag)?.is_pending() {
@@ -394,8 +394,8 @@ impl<N: Net> Transport for Endpoint<N> {
             self.recycle(frame);
             return Err(error);
         }
-        self.has_told |= tag.is_control();
-        self.given_up |= tag.is_control() && gives_up(&frame.as_ref()[..n_bytes]);
+        self.has_sent_control |= tag.is_control();
+        self.has_aborted |= tag.is_control() && is_abort(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
         if is_own {
@@ -406,8 +406,8 @@ impl<N: Net> Transport for Endpoint<N> {
         }
         let matched = !tag.is_control() && link.is_match_due(depth);
         link.sent(matched);
-        self.outbox.push_back(Outgoing { to, tag, buffer: frame, n_bytes, matched });
-        self.empty_outbox();
+        self.outbox.push_back(QueuedSend { to, tag, buffer: frame, n_bytes, matched });
+        self.flush_outbox();
         Ok(())
     }
 
@@ -444,7 +444,7 @@ impl<N: Net> Transport for Endpoint<N> {
 
     fn forget(&mut self, peer: Rank) {
         // As if it had ended: nothing is sent to it, nothing waited for.
-        if peer != self.net.rank() && self.home.is_here() {
+        if peer != self.net.rank() && self.creator.is_current() {
             self.peers.lose(peer, self.start.elapsed());
             self.net.forget(peer);
         }
@@ -458,12 +458,12 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn progress(&mut self) -> Result<(), Self::Error> {
-        if !self.home.is_here() {
+        if !self.creator.is_current() {
             return Err(Error::OtherProcess);
         }
         self.take_events();
-        self.empty_outbox();
-        self.listen_for_notices();
+        self.flush_outbox();
+        self.post_notice_receive();
         self.failed.map_or(Ok(()), Err)
     }
 
@@ -475,11 +475,11 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        self.undelivered_among(None)
+        self.undelivered_on(None)
     }
 
     fn undelivered_of(&self, channel: usize) -> Option<Rank> {
-        self.undelivered_among(Some(channel))
+        self.undelivered_on(Some(channel))
     }
 
     fn now(&self) -> Duration {
@@ -487,13 +487,13 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn idle(&mut self, budget: Duration) {
-        if self.home.is_here() {
+        if self.creator.is_current() {
             self.net.idle(budget);
         }
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
-        self.home.is_here() && self.net.register(waker)
+        self.creator.is_current() && self.net.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {
@@ -510,20 +510,20 @@ impl<N: Net> Transport for Endpoint<N> {
 }
 
 /// Whether a message on the control tag says that a call failed: all do but questions and answers.
-fn gives_up(message: &[u8]) -> bool {
+fn is_abort(message: &[u8]) -> bool {
     MessageKind::of(message) != Some(MessageKind::Call)
 }
 
 impl<N: Net> Drop for Endpoint<N> {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.creator.is_current() {
             return;
         }
         self.net.end();
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         while self.failed.is_none() && self.undelivered().is_some() {
-            let is_well = !self.given_up && !self.peers.any_disorder();
+            let is_well = !self.has_aborted && !self.peers.any_disorder();
             let limit = match is_well {
                 true => self.options.linger,
                 false if self.has_undelivered_notices() => {
@@ -535,22 +535,26 @@ impl<N: Net> Drop for Endpoint<N> {
                 break;
             }
             if self.take_events() {
-                patience.renew();
+                backoff.renew();
             } else {
-                patience.rest(Duration::from_millis(1));
+                backoff.rest(Duration::from_millis(1));
             }
-            self.empty_outbox();
+            self.flush_outbox();
         }
         // A network may have to tell a sender that its last frame was taken, which it does while
         // it gets attention.
-        for _ in 0..N_FAREWELLS {
+        for _ in 0..N_FINAL_POLLS {
             if self.net.size() > 1 && self.failed.is_none() && !self.take_events() {
                 thread::sleep(Duration::from_millis(1));
             }
         }
         self.net.cancel_receives();
         self.take_events();
-        if self.given_up || self.has_told || self.failed.is_some() || self.peers.any_disorder() {
+        if self.has_aborted
+            || self.has_sent_control
+            || self.failed.is_some()
+            || self.peers.any_disorder()
+        {
             self.net.abandon();
         }
     }

@@ -4,40 +4,42 @@ use std::fmt;
 
 use foldwire::HeapFrame;
 
-use crate::near::SharedFrame;
+use crate::shared_memory::SharedFrame;
 
 /// A message buffer. Moving it leaves its bytes where they are.
-pub struct Frame(pub(crate) Memory);
+pub struct MessageFrame(pub(crate) FrameMemory);
 
 /// Where it is.
-pub(crate) enum Memory {
+pub(crate) enum FrameMemory {
     Heap(HeapFrame),
     /// Others of the node map it as well; it is this rank's alone for now.
     Shared(SharedFrame),
 }
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for MessageFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            Memory::Heap(frame) => frame.as_ref(),
-            Memory::Shared(frame) => frame.as_ref(),
+            FrameMemory::Heap(frame) => frame.as_ref(),
+            FrameMemory::Shared(frame) => frame.as_ref(),
         }
     }
 }
 
-impl AsMut<[u8]> for Frame {
+impl AsMut<[u8]> for MessageFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Memory::Heap(frame) => frame.as_mut(),
-            Memory::Shared(frame) => frame.as_mut(),
+            FrameMemory::Heap(frame) => frame.as_mut(),
+            FrameMemory::Shared(frame) => frame.as_mut(),
         }
     }
 }
 
-impl fmt::Debug for Frame {
+impl fmt::Debug for MessageFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("n_bytes", &self.as_ref().len()).finish_non_exhaustive()
+        f.debug_struct("MessageFrame")
+            .field("n_bytes", &self.as_ref().len())
+            .finish_non_exhaustive()
     }
 }

@@ -9,25 +9,28 @@
 //! with [`Error::OtherProcess`], and dropping it tells nobody anything.
 //!
 //! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers that
-//! need no registered memory, [`Patience`] a way to wait that is kind to ranks on the same core.
+//! need no registered memory, [`Backoff`] a way to wait that is kind to ranks on the same core.
 //! Where messages are a library's requests, as MPI's are, [`Requests`] is less to implement.
 
+mod backoff;
 mod endpoint;
 mod error;
 mod ffi;
 mod frame;
-mod home;
 mod link;
 mod messages;
-#[cfg_attr(not(target_os = "linux"), path = "near/elsewhere.rs")]
-mod near;
 mod net;
-mod patience;
+mod process;
+#[cfg_attr(not(target_os = "linux"), path = "shared_memory/unsupported.rs")]
+mod shared_memory;
 
+pub use backoff::Backoff;
+/// The same, for users of its former name.
+#[doc(hidden)]
+pub use backoff::Backoff as Patience;
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use ffi::requests::{Completion, Requests};
-pub use frame::Frame;
+pub use frame::MessageFrame;
 pub use messages::Messages;
 pub use net::{Event, Net, Refused, Source, on_wire};
-pub use patience::Patience;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use foldwire::transport::{Rank, Tag};
 
-impl<B> Link<B> {
+impl<B> LinkState<B> {
     /// Whether the next frame is to be matched, where every `depth`-th is.
     pub(crate) const fn is_match_due(&self, depth: usize) -> bool {
         self.n_unmatched + 1 >= depth
@@ -32,7 +32,7 @@ impl<B> Link<B> {
 }
 
 /// One stream each way between this rank and another.
-pub(crate) struct Link<B> {
+pub(crate) struct LinkState<B> {
     /// Frames sent that the network still has, those that wait for it included.
     pub(crate) in_flight: usize,
     /// A matched frame is among them.
@@ -45,7 +45,7 @@ pub(crate) struct Link<B> {
     pub(crate) arrived: VecDeque<(B, usize)>,
 }
 
-impl<B> Link<B> {
+impl<B> LinkState<B> {
     fn new() -> Self {
         Self {
             in_flight: 0,
@@ -57,37 +57,37 @@ impl<B> Link<B> {
     }
 }
 
-struct Peer<B> {
+struct PeerState<B> {
     /// When it was found to be gone.
     lost: Option<Duration>,
     /// It is gone in disorder.
     is_disorder: bool,
     /// The links of the tags up to the highest that was used.
-    links: Vec<Link<B>>,
+    links: Vec<LinkState<B>>,
 }
 
-impl<B> Peer<B> {
+impl<B> PeerState<B> {
     const fn new() -> Self {
         Self { lost: None, is_disorder: false, links: Vec::new() }
     }
 }
 
 /// All peers, this rank itself included.
-pub(crate) struct Peers<B> {
-    peers: Vec<Peer<B>>,
+pub(crate) struct PeerStates<B> {
+    peers: Vec<PeerState<B>>,
 }
 
-impl<B> Peers<B> {
+impl<B> PeerStates<B> {
     pub(crate) fn new(size: usize) -> Self {
-        Self { peers: (0..size).map(|_| Peer::new()).collect() }
+        Self { peers: (0..size).map(|_| PeerState::new()).collect() }
     }
 
     /// The link with a rank and tag that have been checked, at the latest when a message was
     /// accepted.
-    pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut Link<B> {
+    pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut LinkState<B> {
         let links = &mut self.peers[peer.index()].links;
         if links.len() <= tag.index() {
-            links.resize_with(tag.index() + 1, Link::new);
+            links.resize_with(tag.index() + 1, LinkState::new);
         }
         &mut links[tag.index()]
     }
@@ -122,8 +122,9 @@ impl<B> Peers<B> {
     ) -> usize {
         let links = self.peers.get(peer.index()).map_or(&[][..], |peer| &peer.links);
         let n_tags = if with_control { Tag::COUNT } else { Tag::CONTROL.index() };
-        let in_flight =
-            |links: &[Link<B>]| links.iter().take(n_tags).map(|link| link.in_flight).sum::<usize>();
+        let in_flight = |links: &[LinkState<B>]| {
+            links.iter().take(n_tags).map(|link| link.in_flight).sum::<usize>()
+        };
         let mut channels = links.chunks(Tag::COUNT);
         match channel {
             Some(channel) => channels.nth(channel).map_or(0, in_flight),

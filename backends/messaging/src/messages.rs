@@ -10,40 +10,40 @@ use foldwire::HeapFrame;
 use foldwire::transport::{Distance, Rank, Tag};
 
 use crate::ffi::n_cores;
-use crate::ffi::requests::{Requests, UnderWay};
-use crate::frame::{Frame, Memory};
-use crate::near::Near;
-use crate::{Event, Net, Patience, Refused, Source, on_wire};
+use crate::ffi::requests::{PendingRequests, Requests};
+use crate::frame::{FrameMemory, MessageFrame};
+use crate::shared_memory::SharedMemory;
+use crate::{Backoff, Event, Net, Refused, Source, on_wire};
 
 /// A library of which only a notice can come is asked in one of so many polls: that costs more than
 /// to look for what comes in shared memory.
 const POLLS_PER_TEST: u32 = 16;
 /// Looks at shared memory in a rest, where each rank has a core: about a microsecond.
-const LOOKS_PER_REST: usize = 16;
+const CHECKS_PER_WAIT: usize = 16;
 
 /// Messages by a library's [`Requests`].
 pub struct Messages<R: Requests> {
     library: R,
-    under_way: UnderWay<R, Note>,
-    events: VecDeque<Event<Frame>>,
+    pending: PendingRequests<R, RequestInfo>,
+    events: VecDeque<Event<MessageFrame>>,
     /// What the last test found has been handed out: whoever asks on hears that there is no more,
     /// and the library is not asked twice in a pass.
-    has_handed_out: bool,
+    must_report_none: bool,
     /// Events have been found without a look at what came.
     has_queued: bool,
-    patience: Patience,
+    backoff: Backoff,
     /// Ranks that share memory with this one.
-    near: Option<Near>,
+    shared_memory: Option<SharedMemory>,
     n_polls: u32,
     /// Nothing is put off any more.
     is_ending: bool,
     /// Looks at shared memory in a rest.
-    n_looks: usize,
+    n_checks: usize,
 }
 
 /// What a request is about.
 #[derive(Clone, Copy)]
-enum Note {
+enum RequestInfo {
     Send { to: Rank, tag: Tag, matched: bool },
     Receive { from: Option<Rank>, tag: Tag },
 }
@@ -53,15 +53,15 @@ impl<R: Requests> Messages<R> {
     pub fn new(library: R) -> Self {
         Self {
             library,
-            under_way: UnderWay::new(),
+            pending: PendingRequests::new(),
             events: VecDeque::new(),
-            has_handed_out: false,
+            must_report_none: false,
             has_queued: false,
-            patience: Patience::default(),
-            near: None,
+            backoff: Backoff::default(),
+            shared_memory: None,
             n_polls: 0,
             is_ending: false,
-            n_looks: 0,
+            n_checks: 0,
         }
     }
 
@@ -77,24 +77,24 @@ impl<R: Requests> Messages<R> {
         all_gather: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, E>,
     ) -> Result<Self, E> {
         let (own, nodes) = (self.library.rank(), self.library.nodes());
-        self.near = Near::join(own, nodes, frame_bytes, all_gather)?;
-        let n_others = self.near.as_ref().map_or(0, Near::n_others);
-        self.n_looks = if n_others < n_cores() { LOOKS_PER_REST } else { 0 };
+        self.shared_memory = SharedMemory::join(own, nodes, frame_bytes, all_gather)?;
+        let n_peers = self.shared_memory.as_ref().map_or(0, SharedMemory::n_peers);
+        self.n_checks = if n_peers < n_cores() { CHECKS_PER_WAIT } else { 0 };
         Ok(self)
     }
 
     /// Whether frames between this rank and another pass in memory that they share.
     pub fn shares_memory_with(&self, peer: Rank) -> bool {
-        self.near.as_ref().is_some_and(|near| near.has(peer))
+        self.shared_memory.as_ref().is_some_and(|shared| shared.contains(peer))
     }
 
     /// The ranks that share memory, if this message is theirs.
-    fn near(&mut self, peer: Rank, tag: Tag) -> Option<&mut Near> {
-        self.near.as_mut().filter(|near| !tag.is_control() && near.has(peer))
+    fn shared_with(&mut self, peer: Rank, tag: Tag) -> Option<&mut SharedMemory> {
+        self.shared_memory.as_mut().filter(|shared| !tag.is_control() && shared.contains(peer))
     }
 
     /// Keeps what has happened at once for the next poll.
-    fn queue(&mut self, event: Option<Event<Frame>>) {
+    fn queue(&mut self, event: Option<Event<MessageFrame>>) {
         self.has_queued |= event.is_some();
         self.events.extend(event);
     }
@@ -102,20 +102,20 @@ impl<R: Requests> Messages<R> {
     /// Whether the library is to be asked: not each time while nothing but a notice can come of it.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
-        let is_quiet = self.near.is_some() && self.under_way.n() <= 1 && !self.is_ending;
+        let is_quiet = self.shared_memory.is_some() && self.pending.n() <= 1 && !self.is_ending;
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
     /// Collects what is complete; the first error, after all.
     fn test(&mut self) -> Result<(), R::Error> {
-        let Self { library, under_way, events, .. } = self;
+        let Self { library, pending, events, .. } = self;
         let mut failed = None;
-        let tested = under_way.test(library, |note, buffer, completion| {
-            let (event, peer) = match note {
-                Note::Send { to, tag, matched } => {
+        let tested = pending.test(library, |info, buffer, completion| {
+            let (event, peer) = match info {
+                RequestInfo::Send { to, tag, matched } => {
                     (Event::Released { to, tag, buffer, matched }, Some(to))
                 }
-                Note::Receive { from, tag } => match completion {
+                RequestInfo::Receive { from, tag } => match completion {
                     Ok(Some((from, n_bytes))) => {
                         (Event::Received { from, tag, buffer, n_bytes }, Some(from))
                     }
@@ -131,7 +131,7 @@ impl<R: Requests> Messages<R> {
 }
 
 impl<R: Requests> Net for Messages<R> {
-    type Buffer = Frame;
+    type Buffer = MessageFrame;
     type Error = R::Error;
 
     fn rank(&self) -> Rank {
@@ -142,31 +142,32 @@ impl<R: Requests> Net for Messages<R> {
         self.library.size()
     }
 
-    fn allocate(&mut self, n_bytes: usize) -> Result<Frame, R::Error> {
-        if let Some(frame) = self.near.as_mut().and_then(|near| near.allocate(n_bytes)) {
-            return Ok(Frame(Memory::Shared(frame)));
+    fn allocate(&mut self, n_bytes: usize) -> Result<MessageFrame, R::Error> {
+        if let Some(frame) = self.shared_memory.as_mut().and_then(|shared| shared.allocate(n_bytes))
+        {
+            return Ok(MessageFrame(FrameMemory::Shared(frame)));
         }
         let (library, frame) = (&self.library, HeapFrame::try_new(n_bytes));
         let frame = frame.ok_or_else(|| library.error(library.no_memory(), None))?;
-        Ok(Frame(Memory::Heap(frame)))
+        Ok(MessageFrame(FrameMemory::Heap(frame)))
     }
 
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: Frame,
+        buffer: MessageFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<Frame, R::Error>> {
-        self.patience.renew();
-        if let Some(near) = self.near(to, tag) {
-            let sent = near.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)?;
+    ) -> Result<(), Refused<MessageFrame, R::Error>> {
+        self.backoff.renew();
+        if let Some(shared) = self.shared_with(to, tag) {
+            let sent = shared.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)?;
             self.queue(sent);
             return Ok(());
         }
-        let (note, how) = (Note::Send { to, tag, matched }, ((to, on_wire(tag)), matched));
-        let sent = self.under_way.send(&mut self.library, note, how, buffer, n_bytes);
+        let (info, how) = (RequestInfo::Send { to, tag, matched }, ((to, on_wire(tag)), matched));
+        let sent = self.pending.send(&mut self.library, info, how, buffer, n_bytes);
         sent.map_err(|(buffer, code)| Refused::Failed(buffer, self.library.error(code, Some(to))))
     }
 
@@ -174,12 +175,12 @@ impl<R: Requests> Net for Messages<R> {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: Frame,
-    ) -> Result<(), Refused<Frame, R::Error>> {
+        buffer: MessageFrame,
+    ) -> Result<(), Refused<MessageFrame, R::Error>> {
         if let Source::Rank(peer) = from
-            && let Some(near) = self.near(peer, tag)
+            && let Some(shared) = self.shared_with(peer, tag)
         {
-            let received = near.recv(peer, tag, buffer);
+            let received = shared.recv(peer, tag, buffer);
             self.queue(received);
             return Ok(());
         }
@@ -187,27 +188,27 @@ impl<R: Requests> Net for Messages<R> {
             Source::Rank(rank) => Some(rank),
             Source::Any => None,
         };
-        let note = Note::Receive { from, tag };
-        let posted = self.under_way.recv(&mut self.library, note, (from, tag), buffer);
+        let info = RequestInfo::Receive { from, tag };
+        let posted = self.pending.recv(&mut self.library, info, (from, tag), buffer);
         posted.map_err(|(buffer, code)| Refused::Failed(buffer, self.library.error(code, from)))
     }
 
-    fn poll(&mut self) -> Result<Option<Event<Frame>>, R::Error> {
-        if mem::take(&mut self.has_handed_out) {
+    fn poll(&mut self) -> Result<Option<Event<MessageFrame>>, R::Error> {
+        if mem::take(&mut self.must_report_none) {
             return Ok(None);
         }
         if self.events.is_empty() || mem::take(&mut self.has_queued) {
-            if let Some(near) = &mut self.near {
-                near.poll(&mut self.events);
+            if let Some(shared) = &mut self.shared_memory {
+                shared.poll(&mut self.events);
             }
             if self.is_test_due() {
                 self.test()?;
             }
         }
         let event = self.events.pop_front();
-        self.has_handed_out = event.is_some() && self.events.is_empty();
+        self.must_report_none = event.is_some() && self.events.is_empty();
         if event.is_some() {
-            self.patience.renew();
+            self.backoff.renew();
         }
         Ok(event)
     }
@@ -217,17 +218,17 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn cancel_receives(&mut self) {
-        self.has_handed_out = false;
-        let receives = |note| matches!(note, Note::Receive { .. });
-        self.under_way.cancel(&mut self.library, receives);
-        if let Some(near) = &mut self.near {
-            near.cancel(&mut self.events);
+        self.must_report_none = false;
+        let receives = |info| matches!(info, RequestInfo::Receive { .. });
+        self.pending.cancel(&mut self.library, receives);
+        if let Some(shared) = &mut self.shared_memory {
+            shared.cancel(&mut self.events);
         }
     }
 
     fn forget(&mut self, peer: Rank) {
-        if let Some(near) = &mut self.near {
-            near.forget(peer);
+        if let Some(shared) = &mut self.shared_memory {
+            shared.forget(peer);
         }
     }
 
@@ -237,8 +238,8 @@ impl<R: Requests> Net for Messages<R> {
 
     fn distance(&self, peer: Rank) -> Distance {
         let (nodes, own) = (self.library.nodes(), self.library.rank());
-        let is_near = nodes.get(peer.index()) == nodes.get(own.index());
-        match is_near {
+        let same_node = nodes.get(peer.index()) == nodes.get(own.index());
+        match same_node {
             true if self.shares_memory_with(peer) => Distance::Memory,
             true => Distance::Node,
             false => Distance::Network,
@@ -250,17 +251,17 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn idle(&mut self, budget: Duration) {
-        if let Some(near) = &self.near
+        if let Some(shared) = &self.shared_memory
             && !budget.is_zero()
         {
-            for _ in 0..self.n_looks {
-                if near.has_news() {
+            for _ in 0..self.n_checks {
+                if shared.has_message() {
                     return;
                 }
                 hint::spin_loop();
             }
         }
-        self.patience.rest(budget);
+        self.backoff.rest(budget);
     }
 }
 

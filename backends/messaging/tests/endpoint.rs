@@ -14,17 +14,17 @@ use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, Report, Tag, Tr
 use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire};
 
 /// Messages, receives and events of all ranks.
-struct Hub {
+struct FakeNetwork {
     random: u64,
     /// Chance in 256 that a call is refused as busy.
     busy: u64,
     /// Until then every send is refused.
     opens: Option<Instant>,
-    nodes: Vec<Node>,
+    nodes: Vec<RankState>,
 }
 
 #[derive(Default)]
-struct Node {
+struct RankState {
     /// Messages that have come and match no receive yet: sender, tag, bytes.
     unexpected: VecDeque<(Rank, Tag, Vec<u8>)>,
     posted: Vec<(Source, Tag, HeapFrame)>,
@@ -37,12 +37,12 @@ struct Node {
     forgotten: Vec<Rank>,
     abandoned: bool,
     /// It has sent something on the control tag.
-    has_told: bool,
+    has_sent_control: bool,
 }
 
-impl Hub {
+impl FakeNetwork {
     fn shared(size: usize, busy: u64) -> Rc<RefCell<Self>> {
-        let nodes = (0..size).map(|_| Node::default()).collect();
+        let nodes = (0..size).map(|_| RankState::default()).collect();
         Rc::new(RefCell::new(Self { random: 42, busy, opens: None, nodes }))
     }
 
@@ -93,9 +93,9 @@ impl Hub {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Never;
+struct FakeError;
 
-impl TransportError for Never {
+impl TransportError for FakeError {
     fn kind(&self) -> TransportErrorKind {
         TransportErrorKind::Other
     }
@@ -104,24 +104,24 @@ impl TransportError for Never {
     }
 }
 
-struct Wire {
-    hub: Rc<RefCell<Hub>>,
+struct FakeNet {
+    network: Rc<RefCell<FakeNetwork>>,
     rank: Rank,
     moves_by_itself: bool,
 }
 
-impl Net for Wire {
+impl Net for FakeNet {
     type Buffer = HeapFrame;
-    type Error = Never;
+    type Error = FakeError;
 
     fn rank(&self) -> Rank {
         self.rank
     }
     fn size(&self) -> usize {
-        self.hub.borrow().nodes.len()
+        self.network.borrow().nodes.len()
     }
-    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Never> {
-        HeapFrame::try_new(n_bytes).ok_or(Never)
+    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, FakeError> {
+        HeapFrame::try_new(n_bytes).ok_or(FakeError)
     }
     fn send(
         &mut self,
@@ -130,23 +130,23 @@ impl Net for Wire {
         buffer: HeapFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<HeapFrame, Never>> {
-        let mut hub = self.hub.borrow_mut();
-        if hub.is_busy() {
+    ) -> Result<(), Refused<HeapFrame, FakeError>> {
+        let mut network = self.network.borrow_mut();
+        if network.is_busy() {
             return Err(Refused::Busy(buffer));
         }
-        let node = &mut hub.nodes[to.index()];
+        let node = &mut network.nodes[to.index()];
         node.unexpected.push_back((self.rank, on_wire(tag), buffer.as_ref()[..n_bytes].to_vec()));
         node.n_unexpected_bytes += n_bytes;
         node.most_unexpected_bytes = node.most_unexpected_bytes.max(node.n_unexpected_bytes);
-        let me = &mut hub.nodes[self.rank.index()];
-        me.has_told |= tag.is_control();
+        let me = &mut network.nodes[self.rank.index()];
+        me.has_sent_control |= tag.is_control();
         if matched {
             me.unmatched.push((to, tag, buffer));
         } else {
             me.events.push(Event::Released { to, tag, buffer, matched });
         }
-        hub.match_at(to);
+        network.match_at(to);
         Ok(())
     }
     fn recv(
@@ -154,19 +154,19 @@ impl Net for Wire {
         from: Source,
         tag: Tag,
         buffer: HeapFrame,
-    ) -> Result<(), Refused<HeapFrame, Never>> {
-        let mut hub = self.hub.borrow_mut();
-        if hub.is_busy() {
+    ) -> Result<(), Refused<HeapFrame, FakeError>> {
+        let mut network = self.network.borrow_mut();
+        if network.is_busy() {
             return Err(Refused::Busy(buffer));
         }
-        hub.nodes[self.rank.index()].posted.push((from, tag, buffer));
-        hub.match_at(self.rank);
+        network.nodes[self.rank.index()].posted.push((from, tag, buffer));
+        network.match_at(self.rank);
         Ok(())
     }
-    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Never> {
-        let mut hub = self.hub.borrow_mut();
-        let (pause, pick) = (hub.is_busy(), hub.draw() as usize);
-        let events = &mut hub.nodes[self.rank.index()].events;
+    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, FakeError> {
+        let mut network = self.network.borrow_mut();
+        let (pause, pick) = (network.is_busy(), network.draw() as usize);
+        let events = &mut network.nodes[self.rank.index()].events;
         if events.is_empty() || pause {
             return Ok(None);
         }
@@ -178,24 +178,28 @@ impl Net for Wire {
         self.moves_by_itself
     }
     fn cancel_receives(&mut self) {
-        let node = &mut self.hub.borrow_mut().nodes[self.rank.index()];
+        let node = &mut self.network.borrow_mut().nodes[self.rank.index()];
         let returned = node.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
         node.events.extend(returned);
     }
     fn forget(&mut self, peer: Rank) {
-        self.hub.borrow_mut().nodes[self.rank.index()].forgotten.push(peer);
+        self.network.borrow_mut().nodes[self.rank.index()].forgotten.push(peer);
     }
     fn abandon(&mut self) {
-        self.hub.borrow_mut().nodes[self.rank.index()].abandoned = true;
+        self.network.borrow_mut().nodes[self.rank.index()].abandoned = true;
     }
     fn idle(&mut self, _: Duration) {}
 }
 
-type Comm = Communicator<Endpoint<Wire>>;
+type Comm = Communicator<Endpoint<FakeNet>>;
 
-fn endpoint(hub: &Rc<RefCell<Hub>>, rank: usize, options: Options) -> Endpoint<Wire> {
-    let (hub, rank) = (Rc::clone(hub), Rank::new(rank));
-    Endpoint::new(Wire { hub, rank, moves_by_itself: false }, options).unwrap()
+fn endpoint(
+    network: &Rc<RefCell<FakeNetwork>>,
+    rank: usize,
+    options: Options,
+) -> Endpoint<FakeNet> {
+    let (network, rank) = (Rc::clone(network), Rank::new(rank));
+    Endpoint::new(FakeNet { network, rank, moves_by_itself: false }, options).unwrap()
 }
 
 fn options(frame_bytes: usize) -> Options {
@@ -232,11 +236,11 @@ fn all_reduce(
 #[test]
 fn a_nudge_moves_a_layer_along_that_does_not_move_by_itself() {
     for moves_by_itself in [false, true] {
-        let hub = Hub::shared(2, 0);
+        let network = FakeNetwork::shared(2, 0);
         let (from, to, tag) = (Rank(0), Rank(1), Tag(0));
-        let mut sender = endpoint(&hub, 0, options(2_000));
-        let wire = Wire { hub: Rc::clone(&hub), rank: to, moves_by_itself };
-        let mut receiver = Endpoint::new(wire, options(2_000)).unwrap();
+        let mut sender = endpoint(&network, 0, options(2_000));
+        let net = FakeNet { network: Rc::clone(&network), rank: to, moves_by_itself };
+        let mut receiver = Endpoint::new(net, options(2_000)).unwrap();
         receiver.expect(from, tag);
         let Poll::Ready(Ok(frame)) = sender.poll_frame() else { panic!("memory is the limit") };
         assert!(sender.poll_ready(to, tag).is_ready());
@@ -252,9 +256,9 @@ fn a_nudge_moves_a_layer_along_that_does_not_move_by_itself() {
 fn sums_are_right_however_the_layer_refuses_and_reorders() {
     for size in [1, 2, 3, 5] {
         for busy in [0, 100, 230] {
-            let hub = Hub::shared(size, busy);
+            let network = FakeNetwork::shared(size, busy);
             let mut comms: Vec<Comm> = (0..size)
-                .map(|rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap())
+                .map(|rank| Communicator::new(endpoint(&network, rank, options(5_000))).unwrap())
                 .collect();
             for plan in [Plan::raw(), Plan::foldwire(Bound::Relative(1e-3))] {
                 for count in [0, 1, 10_000] {
@@ -266,9 +270,11 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
                 }
             }
             drop(comms);
-            assert!(hub.borrow().nodes.iter().all(|node| node.posted.is_empty()));
+            assert!(network.borrow().nodes.iter().all(|node| node.posted.is_empty()));
             // Who waited long enough to ask has sent what may never be taken.
-            assert!(hub.borrow().nodes.iter().all(|node| node.abandoned == node.has_told));
+            assert!(
+                network.borrow().nodes.iter().all(|node| node.abandoned == node.has_sent_control)
+            );
         }
     }
 }
@@ -276,9 +282,9 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
 /// What a fast sender can pile up at a receiver that takes nothing: 2·depth frames.
 #[test]
 fn a_sender_gets_no_further_ahead_than_its_credit() {
-    let hub = Hub::shared(2, 0);
-    let mut sender = endpoint(&hub, 0, options(2048));
-    let mut receiver = endpoint(&hub, 1, options(2048));
+    let network = FakeNetwork::shared(2, 0);
+    let mut sender = endpoint(&network, 0, options(2048));
+    let mut receiver = endpoint(&network, 1, options(2048));
     let (to, tag) = (Rank(1), Tag(3));
     let mut n_sent = 0;
     for _ in 0..1000 {
@@ -307,12 +313,12 @@ fn a_sender_gets_no_further_ahead_than_its_credit() {
 
 #[test]
 fn a_lost_rank_is_an_error_after_what_it_sent() {
-    let hub = Hub::shared(2, 0);
-    let mut survivor = endpoint(&hub, 0, options(2048));
-    let mut lost = endpoint(&hub, 1, options(2048));
+    let network = FakeNetwork::shared(2, 0);
+    let mut survivor = endpoint(&network, 0, options(2048));
+    let mut lost = endpoint(&network, 1, options(2048));
     let Poll::Ready(Ok(frame)) = lost.poll_frame() else { panic!("no frame") };
     lost.send(Rank(0), Tag(0), frame, 100).unwrap();
-    hub.borrow_mut().nodes[0].events.push(Event::Lost { peer: Rank(1) });
+    network.borrow_mut().nodes[0].events.push(Event::Lost { peer: Rank(1) });
     survivor.progress().unwrap();
     let refused = survivor.poll_ready(Rank(1), Tag(0));
     assert!(matches!(&refused, Poll::Ready(Err(e)) if e.kind() == TransportErrorKind::PeerLost));
@@ -336,22 +342,22 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
     }
     assert!(got, "the message came too late");
     drop(survivor);
-    assert!(hub.borrow().nodes[0].abandoned && !hub.borrow().nodes[1].abandoned);
+    assert!(network.borrow().nodes[0].abandoned && !network.borrow().nodes[1].abandoned);
 }
 
 /// Nothing can be sent to it, but others get what they are sent, however long they take.
 #[test]
 fn a_rank_that_left_in_good_order_hurries_nobody() {
     for in_order in [true, false] {
-        let hub = Hub::shared(3, 0);
+        let network = FakeNetwork::shared(3, 0);
         let linger = Duration::from_millis(500);
         let mut lingering = options(2048);
         lingering.linger = linger;
-        let mut first = endpoint(&hub, 0, lingering);
-        let _slow = endpoint(&hub, 1, options(2048));
+        let mut first = endpoint(&network, 0, lingering);
+        let _slow = endpoint(&network, 1, options(2048));
         let peer = Rank(2);
         let event = if in_order { Event::Left { peer } } else { Event::Lost { peer } };
-        hub.borrow_mut().nodes[0].events.push(event);
+        network.borrow_mut().nodes[0].events.push(event);
         first.progress().unwrap();
         let refused = first.poll_ready(peer, Tag(0));
         assert!(
@@ -368,14 +374,14 @@ fn a_rank_that_left_in_good_order_hurries_nobody() {
         drop(first);
         let has_waited = start.elapsed() >= linger;
         assert_eq!(has_waited, in_order, "{:?}", start.elapsed());
-        assert_eq!(hub.borrow().nodes[0].abandoned, !in_order);
+        assert_eq!(network.borrow().nodes[0].abandoned, !in_order);
     }
 }
 
 #[test]
 fn misuse_is_refused_and_gives_the_frame_back() {
-    let hub = Hub::shared(2, 0);
-    let mut endpoint = endpoint(&hub, 0, options(2048));
+    let network = FakeNetwork::shared(2, 0);
+    let mut endpoint = endpoint(&network, 0, options(2048));
     let mut refused = |to, tag, n_bytes| {
         let Poll::Ready(Ok(frame)) = endpoint.poll_frame() else { panic!("no frame") };
         endpoint.send(to, tag, frame, n_bytes).map_err(|error| error.kind())
@@ -386,16 +392,16 @@ fn misuse_is_refused_and_gives_the_frame_back() {
     assert_eq!(refused(Rank(1), Tag(0), 2049), misuse);
     assert_eq!(refused(Rank(1), Tag::CONTROL, MIN_FRAME_BYTES + 1), misuse);
     assert_eq!(refused(Rank(1), Tag(0), 2048), Ok(()));
-    let wire = Wire { hub: Rc::clone(&hub), rank: Rank(0), moves_by_itself: false };
-    let small = Endpoint::new(wire, options(1000));
+    let net = FakeNet { network: Rc::clone(&network), rank: Rank(0), moves_by_itself: false };
+    let small = Endpoint::new(net, options(1000));
     assert!(small.is_err());
 }
 
 #[test]
 fn a_notice_finds_a_rank_that_waits_for_data() {
-    let hub = Hub::shared(2, 0);
+    let network = FakeNetwork::shared(2, 0);
     let mut comms: Vec<Comm> = (0..2)
-        .map(|rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap())
+        .map(|rank| Communicator::new(endpoint(&network, rank, options(5_000))).unwrap())
         .collect();
     let [first, second] = &mut comms[..] else { panic!("two") };
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
@@ -411,7 +417,7 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
     assert_eq!(outcome, Err(Error::Aborted { rank, culprit: rank, reason }));
     drop(waiting);
     drop(comms);
-    assert!(hub.borrow().nodes.iter().all(|node| node.abandoned));
+    assert!(network.borrow().nodes.iter().all(|node| node.abandoned));
 }
 
 /// Polls all until each has its result.
@@ -442,7 +448,7 @@ fn sums(comms: &mut [Comm]) -> Vec<f32> {
 }
 
 fn drive_all(
-    mut operations: Vec<foldwire::Operation<'_, Endpoint<Wire>, f32>>,
+    mut operations: Vec<foldwire::Operation<'_, Endpoint<FakeNet>, f32>>,
 ) -> Vec<Result<Report, Error>> {
     let mut results = vec![None; operations.len()];
     while results.iter().any(Option::is_none) {
@@ -463,8 +469,8 @@ fn drive_all(
 fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
     for is_told in [true, false] {
         for busy in [0, 100] {
-            let hub = Hub::shared(4, busy);
-            let comm = |rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap();
+            let network = FakeNetwork::shared(4, busy);
+            let comm = |rank| Communicator::new(endpoint(&network, rank, options(5_000))).unwrap();
             let mut comms: Vec<Comm> = (0..4).map(comm).collect();
             let plan = Plan::raw();
             let mut data = vec![vec![1.0f32; 20_000]; 4];
@@ -483,7 +489,7 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
             let silent = comms.remove(1);
             if is_told {
                 for rank in [0, 2, 3] {
-                    hub.borrow_mut().nodes[rank].events.push(Event::Lost { peer: Rank(1) });
+                    network.borrow_mut().nodes[rank].events.push(Event::Lost { peer: Rank(1) });
                 }
             }
             let mut survivors = shrink_all(comms, Duration::from_millis(800));
@@ -498,9 +504,9 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
 
 #[test]
 fn of_many_notices_the_newest_are_kept() {
-    let hub = Hub::shared(2, 0);
+    let network = FakeNetwork::shared(2, 0);
     let (mut first, mut second) =
-        (endpoint(&hub, 0, options(2048)), endpoint(&hub, 1, options(2048)));
+        (endpoint(&network, 0, options(2048)), endpoint(&network, 1, options(2048)));
     for n in 0..20u8 {
         loop {
             second.progress().unwrap();
@@ -530,18 +536,19 @@ fn of_many_notices_the_newest_are_kept() {
 fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
     let grace = options(MIN_FRAME_BYTES).grace;
     for (opens_after, arrives) in [(3 * grace, true), (1000 * grace, false)] {
-        let hub = Hub::shared(2, 0);
-        let ends = [0, 1].map(|rank| endpoint(&hub, rank, options(4096)));
+        let network = FakeNetwork::shared(2, 0);
+        let ends = [0, 1].map(|rank| endpoint(&network, rank, options(4096)));
         let [mut comm, other] = ends.map(|endpoint| Communicator::new(endpoint).unwrap());
         let start = Instant::now();
-        hub.borrow_mut().opens = Some(start + opens_after);
+        network.borrow_mut().opens = Some(start + opens_after);
         let mut values = [1.0f32; 100];
         let mut call = comm.start(Call::all_reduce(&mut values, Op::Sum), &Plan::raw()).unwrap();
         assert!(call.poll().is_pending());
         call.cancel();
         drop(comm);
-        let told = hub.borrow().nodes[1].unexpected.iter().any(|&(_, tag, _)| tag == Tag::CONTROL)
-            || hub.borrow().nodes[1].events.iter().any(is_notice);
+        let told =
+            network.borrow().nodes[1].unexpected.iter().any(|&(_, tag, _)| tag == Tag::CONTROL)
+                || network.borrow().nodes[1].events.iter().any(is_notice);
         assert_eq!(told, arrives);
         let took = start.elapsed();
         assert!(took >= if arrives { opens_after } else { 10 * grace }, "{took:?}");
@@ -556,9 +563,9 @@ const fn is_notice(event: &Event<HeapFrame>) -> bool {
 
 #[test]
 fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
-    let hub = Hub::shared(3, 0);
-    let mut first = endpoint(&hub, 0, options(2048));
-    let _others = [endpoint(&hub, 1, options(2048)), endpoint(&hub, 2, options(2048))];
+    let network = FakeNetwork::shared(3, 0);
+    let mut first = endpoint(&network, 0, options(2048));
+    let _others = [endpoint(&network, 1, options(2048)), endpoint(&network, 2, options(2048))];
     for to in [Rank(1), Rank(2)] {
         while let Poll::Ready(ready) = first.poll_ready(to, Tag(0)) {
             ready.unwrap();
@@ -572,5 +579,5 @@ fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
     assert_eq!(first.undelivered(), Some(Rank(2)));
     first.forget(Rank(2));
     assert_eq!(first.undelivered(), None);
-    assert_eq!(hub.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer knows");
+    assert_eq!(network.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer knows");
 }

@@ -1,7 +1,7 @@
 //! Requests of a library's under way, with the memory that it works on.
 //!
-//! Memory under way belongs to an [`UnderWay`] and is given back only when the library says that
-//! its request is complete. What is still under way when an `UnderWay` is dropped is leaked, since
+//! Memory under way belongs to an [`PendingRequests`] and is given back only when the library says that
+//! its request is complete. What is still under way when an `PendingRequests` is dropped is leaked, since
 //! the library may yet touch it.
 #![allow(unsafe_code, reason = "hands memory to a library that works on it later")]
 
@@ -9,7 +9,7 @@ use std::mem;
 
 use foldwire::transport::{Rank, Tag, TransportError};
 
-use crate::Frame;
+use crate::MessageFrame;
 
 /// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
 /// library's code.
@@ -88,59 +88,59 @@ pub unsafe trait Requests {
     fn error(&self, code: i32, peer: Option<Rank>) -> Self::Error;
 }
 
-/// Requests under way, each with a note `N` and its memory.
-pub(crate) struct UnderWay<R: Requests, N> {
+/// Requests under way, each with a info `N` and its memory.
+pub(crate) struct PendingRequests<R: Requests, N> {
     requests: Vec<R::Request>,
-    notes: Vec<(N, Frame)>,
+    infos: Vec<(N, MessageFrame)>,
     done: Vec<(usize, Completion)>,
 }
 
-impl<R: Requests, N: Copy> UnderWay<R, N> {
+impl<R: Requests, N: Copy> PendingRequests<R, N> {
     pub(crate) const fn new() -> Self {
-        Self { requests: Vec::new(), notes: Vec::new(), done: Vec::new() }
+        Self { requests: Vec::new(), infos: Vec::new(), done: Vec::new() }
     }
 
     /// Starts to send the first `n_bytes` of `memory`; on failure gives it back with the code.
     pub(crate) fn send(
         &mut self,
         library: &mut R,
-        note: N,
+        info: N,
         (to, matched): ((Rank, Tag), bool),
-        memory: Frame,
+        memory: MessageFrame,
         n_bytes: usize,
-    ) -> Result<(), (Frame, i32)> {
+    ) -> Result<(), (MessageFrame, i32)> {
         let start = memory.as_ref()[..n_bytes].as_ptr();
         // SAFETY: the bytes are initialised, stay where they are when `memory` moves, and nobody
         // writes them until the request is complete, since we own them.
         let started = unsafe { library.start_send(start, n_bytes, to, matched) };
-        self.keep(started, note, memory)
+        self.keep(started, info, memory)
     }
 
     /// Posts a receive into all of `memory`; on failure gives it back with the code.
     pub(crate) fn recv(
         &mut self,
         library: &mut R,
-        note: N,
+        info: N,
         from: (Option<Rank>, Tag),
-        mut memory: Frame,
-    ) -> Result<(), (Frame, i32)> {
+        mut memory: MessageFrame,
+    ) -> Result<(), (MessageFrame, i32)> {
         let (n_bytes, start) = (memory.as_ref().len(), memory.as_mut().as_mut_ptr());
         // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads
         // or writes them until the request is complete.
         let started = unsafe { library.start_recv(start, n_bytes, from) };
-        self.keep(started, note, memory)
+        self.keep(started, info, memory)
     }
 
     fn keep(
         &mut self,
         started: Result<R::Request, i32>,
-        note: N,
-        memory: Frame,
-    ) -> Result<(), (Frame, i32)> {
+        info: N,
+        memory: MessageFrame,
+    ) -> Result<(), (MessageFrame, i32)> {
         match started {
             Ok(request) => {
                 self.requests.push(request);
-                self.notes.push((note, memory));
+                self.infos.push((info, memory));
                 Ok(())
             }
             Err(code) => Err((memory, code)),
@@ -156,7 +156,7 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
     pub(crate) fn test(
         &mut self,
         library: &mut R,
-        mut each: impl FnMut(N, Frame, Completion),
+        mut each: impl FnMut(N, MessageFrame, Completion),
     ) -> Result<(), i32> {
         self.done.clear();
         library.test(&mut self.requests, &mut self.done)?;
@@ -164,25 +164,25 @@ impl<R: Requests, N: Copy> UnderWay<R, N> {
         self.done.sort_unstable_by_key(|&(place, _)| std::cmp::Reverse(place));
         for (place, completion) in self.done.drain(..) {
             self.requests.swap_remove(place);
-            let (note, memory) = self.notes.swap_remove(place);
-            each(note, memory, completion);
+            let (info, memory) = self.infos.swap_remove(place);
+            each(info, memory, completion);
         }
         Ok(())
     }
 
     /// Asks the library to give up the requests that `which` picks.
     pub(crate) fn cancel(&mut self, library: &mut R, which: impl Fn(N) -> bool) {
-        for (request, (note, _)) in self.requests.iter_mut().zip(&self.notes) {
-            if which(*note) {
+        for (request, (info, _)) in self.requests.iter_mut().zip(&self.infos) {
+            if which(*info) {
                 library.cancel(request);
             }
         }
     }
 }
 
-impl<R: Requests, N> Drop for UnderWay<R, N> {
+impl<R: Requests, N> Drop for PendingRequests<R, N> {
     fn drop(&mut self) {
         // The library may still read or write it.
-        self.notes.drain(..).for_each(|(_, memory)| mem::forget(memory));
+        self.infos.drain(..).for_each(|(_, memory)| mem::forget(memory));
     }
 }

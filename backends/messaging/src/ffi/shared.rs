@@ -33,10 +33,10 @@ const SLOTS_BYTES: usize = 64 << 20;
 const FEWEST_SLOTS: usize = 16;
 const PAGE: usize = 4096;
 /// Where large frames begin in a page, in turn: see [`HeapFrame`](foldwire::HeapFrame).
-const PLACES: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
+const FRAME_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
 /// What only the file of one rank begins with.
-pub(crate) type Token = [u8; 16];
+pub(crate) type RegionToken = [u8; 16];
 
 /// Some of a file in this process's memory.
 struct Mapping {
@@ -82,15 +82,15 @@ impl Drop for Mapping {
 
 /// Where things lie in the files of a group, the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct RegionLayout {
     /// Ranks, each of which has a ring in each file.
     pub(crate) size: usize,
     pub(crate) frame_bytes: usize,
 }
 
-impl Layout {
+impl RegionLayout {
     const fn ring_at(rank: usize) -> usize {
-        PAGE + rank * mem::size_of::<Ring>()
+        PAGE + rank * mem::size_of::<MessageRing>()
     }
 
     const fn slots_at(&self) -> usize {
@@ -111,12 +111,12 @@ impl Layout {
     }
 
     /// Where a frame begins in its slot.
-    const fn place(&self, slot: usize) -> usize {
-        if self.frame_bytes < 4 * PAGE { 0 } else { PLACES[slot % PLACES.len()] }
+    const fn frame_offset(&self, slot: usize) -> usize {
+        if self.frame_bytes < 4 * PAGE { 0 } else { FRAME_OFFSETS[slot % FRAME_OFFSETS.len()] }
     }
 }
 
-const _: () = assert!(PLACES[0].is_multiple_of(FRAME_ALIGN) && PLACES[2] < PAGE);
+const _: () = assert!(FRAME_OFFSETS[0].is_multiple_of(FRAME_ALIGN) && FRAME_OFFSETS[2] < PAGE);
 
 /// A frame's name among all ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,17 +159,21 @@ impl AsMut<[u8]> for SharedFrame {
 
 /// One rank's file in this process's memory.
 pub(crate) struct Region {
-    layout: Layout,
+    layout: RegionLayout,
     owner: u32,
     memory: Arc<Mapping>,
     /// Slots that its owner has taken into use.
-    n_used: u32,
+    n_allocated: u32,
 }
 
 impl Region {
     /// This rank's own, which begins with the token, and the file, which others can open until it
     /// is dropped.
-    pub(crate) fn create(layout: Layout, owner: u32, token: Token) -> io::Result<(Self, File)> {
+    pub(crate) fn create(
+        layout: RegionLayout,
+        owner: u32,
+        token: RegionToken,
+    ) -> io::Result<(Self, File)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is terminated; a descriptor that comes back is ours alone.
         let file = unsafe {
@@ -193,9 +197,9 @@ impl Region {
     /// Of the file that another process of this machine has as this descriptor.
     pub(crate) fn open(
         (process, fd): (u32, i32),
-        layout: Layout,
+        layout: RegionLayout,
         owner: u32,
-        token: Token,
+        token: RegionToken,
     ) -> io::Result<Self> {
         let mut options = File::options();
         // Whatever it is, opening it does not wait.
@@ -209,27 +213,27 @@ impl Region {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let region = Self::of(&file, layout, owner)?;
-        let mut found = Token::default();
+        let mut found = RegionToken::default();
         // SAFETY: the first page is mapped, and written by nobody any more.
         unsafe { found.as_mut_ptr().copy_from(region.memory.start.as_ptr(), found.len()) };
         if found == token { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    fn of(file: &File, layout: Layout, owner: u32) -> io::Result<Self> {
+    fn of(file: &File, layout: RegionLayout, owner: u32) -> io::Result<Self> {
         let memory = Arc::new(Mapping::new(file, layout.n_bytes())?);
-        Ok(Self { layout, owner, memory, n_used: 0 })
+        Ok(Self { layout, owner, memory, n_allocated: 0 })
     }
 
     /// A slot that nobody has used yet, of this rank's own file.
     pub(crate) fn allocate(&mut self) -> Option<SharedFrame> {
-        let frame = self.frame(self.n_used)?;
-        self.n_used += 1;
+        let frame = self.frame(self.n_allocated)?;
+        self.n_allocated += 1;
         Some(frame)
     }
 
     /// Slots that nobody has used yet.
     pub(crate) const fn n_left(&self) -> usize {
-        self.layout.n_slots() - self.n_used as usize
+        self.layout.n_slots() - self.n_allocated as usize
     }
 
     /// The frame of a slot that now belongs to this process, if there is such a slot.
@@ -237,7 +241,7 @@ impl Region {
         let Self { layout, memory, owner, .. } = self;
         let slot = (index as usize) < layout.n_slots();
         let slot = slot.then_some(index as usize)?;
-        let at = layout.slots_at() + slot * layout.slot_bytes() + layout.place(slot);
+        let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
         let (start, _memory) = (memory.at(at, n_bytes)?, Arc::clone(memory));
         Some(SharedFrame { start, n_bytes, id, _memory })
@@ -245,7 +249,7 @@ impl Region {
 
     /// The ring for messages of a rank.
     fn ring(&self, from: usize) -> Option<RingRef> {
-        let at = self.memory.at(Layout::ring_at(from), mem::size_of::<Ring>())?;
+        let at = self.memory.at(RegionLayout::ring_at(from), mem::size_of::<MessageRing>())?;
         Some(RingRef { at: at.cast(), _memory: Arc::clone(&self.memory) })
     }
 
@@ -271,7 +275,7 @@ pub(crate) struct RingMessage {
 
 /// One message.
 #[repr(C, align(32))]
-struct Entry {
+struct RingEntry {
     /// One more than the number of the message that is in it; of older ones less.
     turn: AtomicU32,
     word: AtomicU32,
@@ -281,20 +285,20 @@ struct Entry {
 
 /// Messages of one rank to another, in order. All zeros at first.
 #[repr(C, align(64))]
-struct Ring {
+struct MessageRing {
     /// How many its receiver has taken.
     head: AtomicU32,
-    entries: Entries,
+    entries: RingEntries,
 }
 
 #[repr(C, align(64))]
-struct Entries([Entry; RING_DEPTH as usize]);
+struct RingEntries([RingEntry; RING_DEPTH as usize]);
 
 const _: () = assert!(RING_DEPTH.is_power_of_two());
 
 /// A ring in memory that is mapped.
 struct RingRef {
-    at: NonNull<Ring>,
+    at: NonNull<MessageRing>,
     _memory: Arc<Mapping>,
 }
 
@@ -302,13 +306,13 @@ struct RingRef {
 unsafe impl Send for RingRef {}
 
 impl RingRef {
-    fn get(&self) -> &Ring {
+    fn get(&self) -> &MessageRing {
         // SAFETY: mapped as long as `_memory` is there; aligned, since files begin at a page and
         // rings are a multiple of their alignment apart; all bits are valid atomic numbers.
         unsafe { self.at.as_ref() }
     }
 
-    fn entry(&self, nth: u32) -> &Entry {
+    fn entry(&self, nth: u32) -> &RingEntry {
         &self.get().entries.0[(nth % RING_DEPTH) as usize]
     }
 }
@@ -390,8 +394,8 @@ mod tests {
     use std::process;
     use std::thread;
 
-    const LAYOUT: Layout = Layout { size: 2, frame_bytes: 20_000 };
-    const TOKEN: Token = [7; 16];
+    const LAYOUT: RegionLayout = RegionLayout { size: 2, frame_bytes: 20_000 };
+    const TOKEN: RegionToken = [7; 16];
 
     fn pair() -> (Region, Region) {
         let (own, file) = Region::create(LAYOUT, 0, TOKEN).unwrap();
@@ -411,7 +415,7 @@ mod tests {
             assert!(same.as_ref()[..1000].iter().all(|&byte| byte == nth as u8));
         }
         assert!(own.allocate().is_none() && there.frame(u32::MAX).is_none());
-        let largest = Layout { frame_bytes: 1 << 28, ..LAYOUT };
+        let largest = RegionLayout { frame_bytes: 1 << 28, ..LAYOUT };
         assert_eq!(largest.n_slots(), FEWEST_SLOTS);
     }
 
@@ -422,7 +426,7 @@ mod tests {
         let fd = file.as_raw_fd();
         assert!(open(fd, LAYOUT, TOKEN).is_ok());
         assert!(open(fd, LAYOUT, [8; 16]).is_err(), "of another rank");
-        assert!(open(fd, Layout { size: 100_000, ..LAYOUT }, TOKEN).is_err(), "too short");
+        assert!(open(fd, RegionLayout { size: 100_000, ..LAYOUT }, TOKEN).is_err(), "too short");
         let other = tempfile();
         assert!(open(other.as_raw_fd(), LAYOUT, TOKEN).is_err(), "a file that may shrink");
         assert!(open(-1, LAYOUT, TOKEN).is_err());

@@ -22,11 +22,13 @@ use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
 
 use crate::Event;
 pub(crate) use crate::ffi::shared::SharedFrame;
-use crate::ffi::shared::{Layout, Region, RingMessage, RingReceiver, RingSender, SlotId, Token};
-use crate::frame::{Frame, Memory};
+use crate::ffi::shared::{
+    Region, RegionLayout, RegionToken, RingMessage, RingReceiver, RingSender, SlotId,
+};
+use crate::frame::{FrameMemory, MessageFrame};
 
 /// What a message says beside its tag: the sender is to be told that it was taken,
-const TOLD: u32 = 1 << 16;
+const NOTIFY: u32 = 1 << 16;
 /// as it was sent to be matched;
 const MATCHED: u32 = 1 << 17;
 /// and that this is what it is told, with a slot for the one that was sent.
@@ -36,40 +38,40 @@ const RETURNED: u32 = 1 << 18;
 const MAX_FRAME_BYTES: usize = 1 << 28;
 
 /// Frames that are kept for what comes from the heap.
-const N_FOR_COPIES: usize = 4;
+const N_COPY_FRAMES: usize = 4;
 
 /// Messages taken from one rank in one pass.
 const MESSAGES_PER_PASS: usize = 16;
 
 /// A rank's frames in memory that others of its node share.
-pub(crate) struct Near {
+pub(crate) struct SharedMemory {
     own: Rank,
-    layout: Layout,
+    layout: RegionLayout,
     /// Of each rank of the node, by rank.
     regions: Vec<Option<Region>>,
-    peers: Vec<Peer>,
+    peers: Vec<NodePeer>,
     /// Where in `peers` each rank is.
-    places: Vec<Option<usize>>,
+    peer_indices: Vec<Option<usize>>,
     free: Vec<SharedFrame>,
 }
 
 /// Another rank of the node.
-struct Peer {
+struct NodePeer {
     rank: Rank,
     sender: RingSender,
     receiver: RingReceiver,
     /// Receives, one for each tag at most.
-    posted: Vec<(Tag, Frame)>,
+    posted: Vec<(Tag, MessageFrame)>,
     /// What has come that nobody has asked for.
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<ArrivedFrame>,
     /// What it is to be told when its ring has room.
-    owed: VecDeque<RingMessage>,
+    unsent: VecDeque<RingMessage>,
     /// Words of messages for which it has not given a slot back.
-    under_way: Vec<u32>,
+    unreturned: Vec<u32>,
     is_lost: bool,
 }
 
-struct Arrived {
+struct ArrivedFrame {
     frame: SharedFrame,
     n_bytes: usize,
     tag: Tag,
@@ -81,23 +83,23 @@ struct Arrived {
 const FORMAT: u64 = 1;
 
 /// How others find a rank's memory, and what they must have in common with it.
-struct Greeting {
+struct RegionDescriptor {
     format: u64,
     frame_bytes: u64,
     process: u32,
     fd: i32,
-    token: Token,
+    token: RegionToken,
 }
 
-impl Greeting {
+impl RegionDescriptor {
     fn to_bytes(&self) -> Vec<u8> {
         let numbers = [self.format.to_le_bytes(), self.frame_bytes.to_le_bytes()];
-        let place = [self.process.to_le_bytes(), self.fd.to_le_bytes()];
-        [numbers.as_flattened(), place.as_flattened(), &self.token].concat()
+        let location = [self.process.to_le_bytes(), self.fd.to_le_bytes()];
+        [numbers.as_flattened(), location.as_flattened(), &self.token].concat()
     }
 
     /// None of a rank that shares no memory.
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (format, rest) = bytes.split_first_chunk()?;
         let (frame_bytes, rest) = rest.split_first_chunk()?;
         let (format, frame_bytes) = (u64::from_le_bytes(*format), u64::from_le_bytes(*frame_bytes));
@@ -108,7 +110,7 @@ impl Greeting {
     }
 }
 
-impl Near {
+impl SharedMemory {
     /// Shares memory with the other ranks of this node, if all of them can; `None` if not, or if
     /// there are none. All ranks call it together. `nodes`: of each rank, which node it is on.
     ///
@@ -120,74 +122,74 @@ impl Near {
         frame_bytes: usize,
         mut all_gather: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, E>,
     ) -> Result<Option<Self>, E> {
-        let layout = Layout { size: nodes.len(), frame_bytes };
-        let is_near = |rank: usize| nodes.get(rank) == nodes.get(own.index());
+        let layout = RegionLayout { size: nodes.len(), frame_bytes };
+        let on_this_node = |rank: usize| nodes.get(rank) == nodes.get(own.index());
         let token = token(own);
-        let n_near = (0..nodes.len()).filter(|&rank| is_near(rank)).count();
-        let is_of_use = n_near > 1 && frame_bytes <= MAX_FRAME_BYTES;
-        let region = is_of_use.then(|| Region::create(layout, own.0, token));
+        let n_on_node = (0..nodes.len()).filter(|&rank| on_this_node(rank)).count();
+        let is_useful = n_on_node > 1 && frame_bytes <= MAX_FRAME_BYTES;
+        let region = is_useful.then(|| Region::create(layout, own.0, token));
         let (region, file) = region.and_then(Result::ok).unzip();
-        let greeting = |fd| {
+        let descriptor = |fd| {
             let (format, frame_bytes) = (FORMAT, frame_bytes as u64);
-            Greeting { format, frame_bytes, process: process::id(), fd, token }.to_bytes()
+            RegionDescriptor { format, frame_bytes, process: process::id(), fd, token }.to_bytes()
         };
-        let greeting = file.as_ref().map(|file: &File| greeting(file.as_raw_fd()));
-        let greetings = all_gather(&greeting.unwrap_or_default())?;
-        let mut near = region.and_then(|region| {
-            let greetings = greetings.iter().map(|bytes| Greeting::of(bytes));
-            let near = greetings.enumerate().filter(|&(rank, _)| is_near(rank));
-            Self::with(own, layout, region, near)
+        let descriptor = file.as_ref().map(|file: &File| descriptor(file.as_raw_fd()));
+        let descriptors = all_gather(&descriptor.unwrap_or_default())?;
+        let mut shared = region.and_then(|region| {
+            let descriptors = descriptors.iter().map(|bytes| RegionDescriptor::from_bytes(bytes));
+            let of_node = descriptors.enumerate().filter(|&(rank, _)| on_this_node(rank));
+            Self::open_peers(own, layout, region, of_node)
         });
-        let all = all_gather(&[u8::from(near.is_some())])?;
-        let mut others = all.iter().enumerate().filter(|&(rank, _)| is_near(rank));
+        let all = all_gather(&[u8::from(shared.is_some())])?;
+        let mut others = all.iter().enumerate().filter(|&(rank, _)| on_this_node(rank));
         if !others.all(|(_, can)| *can == [1]) {
-            near = None;
+            shared = None;
         }
         // Only now does nobody open it any more.
         drop(file);
-        Ok(near)
+        Ok(shared)
     }
 
     /// With the memory of these ranks of the node, this one's among them, if all of it is there.
-    fn with(
+    fn open_peers(
         own: Rank,
-        layout: Layout,
+        layout: RegionLayout,
         region: Region,
-        near: impl Iterator<Item = (usize, Option<Greeting>)>,
+        of_node: impl Iterator<Item = (usize, Option<RegionDescriptor>)>,
     ) -> Option<Self> {
         let mut regions: Vec<Option<Region>> = (0..layout.size).map(|_| None).collect();
-        let (mut peers, mut places) = (Vec::new(), vec![None; layout.size]);
-        for (at, greeting) in near.filter(|&(at, _)| at != own.index()) {
-            let (rank, Greeting { format, frame_bytes, process, fd, token }) =
-                (Rank::new(at), greeting?);
+        let (mut peers, mut peer_indices) = (Vec::new(), vec![None; layout.size]);
+        for (at, descriptor) in of_node.filter(|&(at, _)| at != own.index()) {
+            let (rank, RegionDescriptor { format, frame_bytes, process, fd, token }) =
+                (Rank::new(at), descriptor?);
             if (format, frame_bytes) != (FORMAT, layout.frame_bytes as u64) {
                 return None;
             }
             let theirs = Region::open((process, fd), layout, rank.0, token).ok()?;
-            places[at] = Some(peers.len());
-            peers.push(Peer {
+            peer_indices[at] = Some(peers.len());
+            peers.push(NodePeer {
                 rank,
                 sender: theirs.sender(own.index())?,
                 receiver: region.receiver(at)?,
                 posted: Vec::new(),
                 arrived: VecDeque::new(),
-                owed: VecDeque::new(),
-                under_way: Vec::new(),
+                unsent: VecDeque::new(),
+                unreturned: Vec::new(),
                 is_lost: false,
             });
             regions[at] = Some(theirs);
         }
         regions[own.index()] = Some(region);
-        Some(Self { own, layout, regions, peers, places, free: Vec::new() })
+        Some(Self { own, layout, regions, peers, peer_indices, free: Vec::new() })
     }
 
     /// Whether messages of this rank come here, and go from here.
-    pub(crate) fn has(&self, peer: Rank) -> bool {
-        matches!(self.places.get(peer.index()), Some(Some(_)))
+    pub(crate) fn contains(&self, peer: Rank) -> bool {
+        matches!(self.peer_indices.get(peer.index()), Some(Some(_)))
     }
 
     /// How many those ranks are.
-    pub(crate) const fn n_others(&self) -> usize {
+    pub(crate) const fn n_peers(&self) -> usize {
         self.peers.len()
     }
 
@@ -197,11 +199,11 @@ impl Near {
         if n_bytes != self.layout.frame_bytes {
             return None;
         }
-        if self.free.len() > N_FOR_COPIES {
+        if self.free.len() > N_COPY_FRAMES {
             return self.free.pop();
         }
         let own = self.regions.get_mut(self.own.index())?.as_mut()?;
-        if own.n_left() > N_FOR_COPIES { own.allocate() } else { None }
+        if own.n_left() > N_COPY_FRAMES { own.allocate() } else { None }
     }
 
     fn allocate_for_copy(&mut self) -> Option<SharedFrame> {
@@ -209,9 +211,9 @@ impl Near {
         self.free.pop().or_else(|| own.allocate())
     }
 
-    fn peer(&mut self, rank: Rank) -> Option<&mut Peer> {
-        let place = *self.places.get(rank.index())?;
-        self.peers.get_mut(place?)
+    fn peer(&mut self, rank: Rank) -> Option<&mut NodePeer> {
+        let index = *self.peer_indices.get(rank.index())?;
+        self.peers.get_mut(index?)
     }
 
     /// Sends a frame, and says if that is done already; gives it back if there is no room.
@@ -219,40 +221,45 @@ impl Near {
         &mut self,
         to: Rank,
         tag: Tag,
-        frame: Frame,
+        frame: MessageFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<Option<Event<Frame>>, Frame> {
+    ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
         let n_frame = self.layout.frame_bytes;
-        if !self.peer(to).is_some_and(|peer| peer.owed.is_empty() && peer.sender.has_room()) {
+        if !self.peer(to).is_some_and(|peer| peer.unsent.is_empty() && peer.sender.has_room()) {
             return Err(frame);
         }
-        let shared = |frame| Frame(Memory::Shared(frame));
+        let shared = |frame| MessageFrame(FrameMemory::Shared(frame));
         let (sent, spare) = match frame {
-            Frame(Memory::Shared(frame)) if matched => (frame, None),
-            Frame(Memory::Shared(frame)) => (frame, self.allocate(n_frame).map(shared)),
+            MessageFrame(FrameMemory::Shared(frame)) if matched => (frame, None),
+            MessageFrame(FrameMemory::Shared(frame)) => (frame, self.allocate(n_frame).map(shared)),
             // There was no memory to share when it was made.
-            Frame(Memory::Heap(_)) => {
+            MessageFrame(FrameMemory::Heap(_)) => {
                 let Some(mut copy) = self.allocate_for_copy() else { return Err(frame) };
                 copy.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
                 (copy, (!matched).then_some(frame))
             }
         };
         // Without a frame to go on with, the sender waits for the one that comes back.
-        let told = if spare.is_some() { 0 } else { TOLD };
-        let word = u32::from(tag.0) | told | if matched { MATCHED } else { 0 };
+        let notify = if spare.is_some() { 0 } else { NOTIFY };
+        let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
         let message = RingMessage { slot: sent.id, n_bytes: n_bytes as u64, word };
         if let Some(peer) = self.peer(to) {
             if !peer.sender.push(message) {
                 return Err(shared(sent));
             }
-            peer.under_way.push(word);
+            peer.unreturned.push(word);
         }
         Ok(spare.map(|buffer| Event::Released { to, tag, buffer, matched }))
     }
 
     /// Posts a receive, which may be done already.
-    pub(crate) fn recv(&mut self, from: Rank, tag: Tag, buffer: Frame) -> Option<Event<Frame>> {
+    pub(crate) fn recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        buffer: MessageFrame,
+    ) -> Option<Event<MessageFrame>> {
         let peer = self.peer(from)?;
         match peer.arrived.iter().position(|arrived| arrived.tag == tag) {
             Some(at) => peer.arrived.remove(at).map(|arrived| peer.receive(arrived, buffer)),
@@ -265,26 +272,26 @@ impl Near {
 
     /// Whether something has come.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         self.peers.iter().any(|peer| !peer.is_lost && peer.receiver.has_next())
     }
 
     /// Takes what has come.
     #[inline]
-    pub(crate) fn poll(&mut self, events: &mut VecDeque<Event<Frame>>) {
+    pub(crate) fn poll(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
         let Self { layout, regions, peers, free, .. } = self;
         for peer in peers.iter_mut().filter(|peer| !peer.is_lost) {
-            peer.pay();
+            peer.send_unsent();
             for _ in 0..MESSAGES_PER_PASS {
                 let Some(message) = peer.receiver.pop() else { break };
-                let arrived = arrived(regions, layout, message);
-                let Some(arrived) = arrived.filter(|arrived| peer.may_say(arrived)) else {
+                let arrived = decode(regions, layout, message);
+                let Some(arrived) = arrived.filter(|arrived| peer.accept(arrived)) else {
                     // What a rank of this library would not send.
                     peer.is_lost = true;
                     events.push_back(Event::Lost { peer: peer.rank });
                     break;
                 };
-                let Arrived { tag, flags, .. } = arrived;
+                let ArrivedFrame { tag, flags, .. } = arrived;
                 if flags & RETURNED == 0 {
                     match peer.posted.iter().position(|&(posted, _)| posted == tag) {
                         Some(at) => {
@@ -293,10 +300,11 @@ impl Near {
                         }
                         None => peer.arrived.push_back(arrived),
                     }
-                } else if flags & TOLD == 0 {
+                } else if flags & NOTIFY == 0 {
                     free.push(arrived.frame);
                 } else {
-                    let (to, buffer) = (peer.rank, Frame(Memory::Shared(arrived.frame)));
+                    let (to, buffer) =
+                        (peer.rank, MessageFrame(FrameMemory::Shared(arrived.frame)));
                     let matched = flags & MATCHED != 0;
                     events.push_back(Event::Released { to, tag, buffer, matched });
                 }
@@ -305,7 +313,7 @@ impl Near {
     }
 
     /// Gives posted receives back.
-    pub(crate) fn cancel(&mut self, events: &mut VecDeque<Event<Frame>>) {
+    pub(crate) fn cancel(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
         let posted = self.peers.iter_mut().flat_map(|peer| peer.posted.drain(..));
         events.extend(posted.map(|(_, buffer)| Event::Returned { buffer }));
     }
@@ -318,64 +326,70 @@ impl Near {
     }
 }
 
-impl Peer {
+impl NodePeer {
     /// Whether it may send this: a slot comes back for a message that was sent, once.
-    fn may_say(&mut self, arrived: &Arrived) -> bool {
+    fn accept(&mut self, arrived: &ArrivedFrame) -> bool {
         if arrived.flags & RETURNED == 0 {
             return true;
         }
         let sent = u32::from(arrived.tag.0) | arrived.flags & !RETURNED;
-        let at = self.under_way.iter().position(|&word| word == sent);
-        at.map(|at| self.under_way.swap_remove(at)).is_some()
+        let at = self.unreturned.iter().position(|&word| word == sent);
+        at.map(|at| self.unreturned.swap_remove(at)).is_some()
     }
 
     /// What has come, for one who had this buffer for it: its sender has that in exchange.
-    fn receive(&mut self, arrived: Arrived, buffer: Frame) -> Event<Frame> {
-        let Arrived { frame, n_bytes, tag, flags } = arrived;
+    fn receive(&mut self, arrived: ArrivedFrame, buffer: MessageFrame) -> Event<MessageFrame> {
+        let ArrivedFrame { frame, n_bytes, tag, flags } = arrived;
         let (buffer, slot) = match buffer {
-            Frame(Memory::Shared(mine)) => (Frame(Memory::Shared(frame)), mine.id),
-            Frame(Memory::Heap(mut mine)) => {
+            MessageFrame(FrameMemory::Shared(mine)) => {
+                (MessageFrame(FrameMemory::Shared(frame)), mine.id)
+            }
+            MessageFrame(FrameMemory::Heap(mut mine)) => {
                 mine.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-                (Frame(Memory::Heap(mine)), frame.id)
+                (MessageFrame(FrameMemory::Heap(mine)), frame.id)
             }
         };
         let word = u32::from(tag.0) | flags | RETURNED;
-        self.owed.push_back(RingMessage { slot, n_bytes: 0, word });
-        self.pay();
+        self.unsent.push_back(RingMessage { slot, n_bytes: 0, word });
+        self.send_unsent();
         Event::Received { from: self.rank, tag, buffer, n_bytes }
     }
 
-    /// Sends what is owed, as far as there is room.
+    /// Sends what is unsent, as far as there is room.
     #[inline]
-    fn pay(&mut self) {
-        while let Some(&message) = self.owed.front()
+    fn send_unsent(&mut self) {
+        while let Some(&message) = self.unsent.front()
             && self.sender.push(message)
         {
-            self.owed.pop_front();
+            self.unsent.pop_front();
         }
     }
 }
 
 /// A message that makes sense.
-fn arrived(regions: &[Option<Region>], layout: &Layout, message: RingMessage) -> Option<Arrived> {
+fn decode(
+    regions: &[Option<Region>],
+    layout: &RegionLayout,
+    message: RingMessage,
+) -> Option<ArrivedFrame> {
     let RingMessage { slot: SlotId { owner, index }, n_bytes, word } = message;
     let tag = Tag(word as u16);
     let (n_bytes, flags) = (usize::try_from(n_bytes).ok()?, word & !0xffff);
-    let makes_sense = n_bytes <= layout.frame_bytes
+    let is_valid = n_bytes <= layout.frame_bytes
         && tag.channel() < MAX_CHANNELS
-        && flags & !(TOLD | MATCHED | RETURNED) == 0;
+        && flags & !(NOTIFY | MATCHED | RETURNED) == 0;
     let region = regions.get(owner as usize)?.as_ref()?;
-    let frame = makes_sense.then(|| region.frame(index)).flatten()?;
-    Some(Arrived { frame, n_bytes, tag, flags })
+    let frame = is_valid.then(|| region.frame(index)).flatten()?;
+    Some(ArrivedFrame { frame, n_bytes, tag, flags })
 }
 
 /// What no other rank's memory begins with: another process of this number, on a machine that only
 /// seems to be this one, has another.
-fn token(own: Rank) -> Token {
+fn token(own: Rank) -> RegionToken {
     use std::hash::{BuildHasher, RandomState};
 
     let random = || RandomState::new().hash_one((own, process::id())).to_le_bytes();
-    let mut token = Token::default();
+    let mut token = RegionToken::default();
     let (first, second) = token.split_at_mut(8);
     first.copy_from_slice(&random());
     second.copy_from_slice(&random());

@@ -1,11 +1,11 @@
-//! Where the system has no files in memory, ranks share none.
+//! Where the system contains no files in memory, ranks share none.
 
 use std::collections::VecDeque;
 
 use foldwire::transport::{Rank, Tag};
 
 use crate::Event;
-use crate::frame::Frame;
+use crate::frame::MessageFrame;
 
 /// There is none.
 pub(crate) enum SharedFrame {}
@@ -23,9 +23,9 @@ impl AsMut<[u8]> for SharedFrame {
 }
 
 /// There are none.
-pub(crate) enum Near {}
+pub(crate) enum SharedMemory {}
 
-impl Near {
+impl SharedMemory {
     pub(crate) fn join<E>(
         _: Rank,
         _: &[i64],
@@ -35,11 +35,11 @@ impl Near {
         Ok(None)
     }
 
-    pub(crate) fn has(&self, _: Rank) -> bool {
+    pub(crate) fn contains(&self, _: Rank) -> bool {
         match *self {}
     }
 
-    pub(crate) fn n_others(&self) -> usize {
+    pub(crate) fn n_peers(&self) -> usize {
         match *self {}
     }
 
@@ -51,26 +51,26 @@ impl Near {
         &mut self,
         _: Rank,
         _: Tag,
-        _: Frame,
+        _: MessageFrame,
         _: usize,
         _: bool,
-    ) -> Result<Option<Event<Frame>>, Frame> {
+    ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
         match *self {}
     }
 
-    pub(crate) fn recv(&mut self, _: Rank, _: Tag, _: Frame) -> Option<Event<Frame>> {
+    pub(crate) fn recv(&mut self, _: Rank, _: Tag, _: MessageFrame) -> Option<Event<MessageFrame>> {
         match *self {}
     }
 
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         match *self {}
     }
 
-    pub(crate) fn poll(&mut self, _: &mut VecDeque<Event<Frame>>) {
+    pub(crate) fn poll(&mut self, _: &mut VecDeque<Event<MessageFrame>>) {
         match *self {}
     }
 
-    pub(crate) fn cancel(&mut self, _: &mut VecDeque<Event<Frame>>) {
+    pub(crate) fn cancel(&mut self, _: &mut VecDeque<Event<MessageFrame>>) {
         match *self {}
     }
 

@@ -19,13 +19,13 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Waits a little more each time.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct Backoff {
     n_rests: u32,
     /// When the spinning ended.
     since: Option<Instant>,
 }
 
-impl Patience {
+impl Backoff {
     /// Something has happened: the next wait begins anew.
     pub fn renew(&mut self) {
         *self = Self::default();
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn no_rest_is_longer_than_its_budget_and_a_renewed_one_is_short() {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(60) {
-            patience.rest(Duration::from_micros(100));
+            backoff.rest(Duration::from_micros(100));
         }
         // By now it sleeps; a budget of nothing keeps it from that.
         let start = Instant::now();
-        (0..1000).for_each(|_| patience.rest(Duration::ZERO));
+        (0..1000).for_each(|_| backoff.rest(Duration::ZERO));
         assert!(start.elapsed() < Duration::from_millis(100));
-        patience.renew();
-        assert_eq!((patience.n_rests, patience.since), (0, None));
+        backoff.renew();
+        assert_eq!((backoff.n_rests, backoff.since), (0, None));
     }
 }

@@ -11,19 +11,19 @@ use crate::ffi;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct ProcessIdentity {
     id: u32,
     n_forks: Option<u32>,
 }
 
-impl Home {
+impl ProcessIdentity {
     /// This process.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn current() -> Self {
         Self { id: process::id(), n_forks: ffi::n_forks() }
     }
 
     /// True in the process itself, false in those that were forked off it.
-    pub(crate) fn is_here(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         match ffi::n_forks() {
             None => self.id == process::id(),
             n_forks => n_forks == self.n_forks,

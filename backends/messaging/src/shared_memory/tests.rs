@@ -8,7 +8,7 @@ use foldwire::HeapFrame;
 const FRAME_BYTES: usize = 20_000;
 
 /// The ranks' ends, of which `alter` has changed what each gave to the others.
-fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Option<Near>> {
+fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Option<SharedMemory>> {
     let (given, all_there) = (Mutex::new(vec![]), Barrier::new(nodes.len()));
     let join = |rank: usize| {
         let all_gather = |mine: &[u8]| {
@@ -23,7 +23,7 @@ fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Optio
             all.sort();
             Ok::<_, Infallible>(all.into_iter().map(|(_, bytes)| bytes).collect())
         };
-        Near::join(Rank::new(rank), nodes, FRAME_BYTES, all_gather).unwrap()
+        SharedMemory::join(Rank::new(rank), nodes, FRAME_BYTES, all_gather).unwrap()
     };
     thread::scope(|scope| {
         let join = &join;
@@ -32,20 +32,20 @@ fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Optio
     })
 }
 
-fn pair() -> [Near; 2] {
+fn pair() -> [SharedMemory; 2] {
     let mut both = group(&[0, 0], |_, _| {}).into_iter().flatten();
     [both.next().unwrap(), both.next().unwrap()]
 }
 
-fn frame(near: &mut Near, content: u8) -> Frame {
-    let mut frame = near.allocate(FRAME_BYTES).unwrap();
+fn frame(shared: &mut SharedMemory, content: u8) -> MessageFrame {
+    let mut frame = shared.allocate(FRAME_BYTES).unwrap();
     frame.as_mut().fill(content);
-    Frame(Memory::Shared(frame))
+    MessageFrame(FrameMemory::Shared(frame))
 }
 
-fn polled(near: &mut Near) -> Vec<Event<Frame>> {
+fn polled(shared: &mut SharedMemory) -> Vec<Event<MessageFrame>> {
     let mut events = VecDeque::new();
-    near.poll(&mut events);
+    shared.poll(&mut events);
     events.into()
 }
 
@@ -53,7 +53,7 @@ const ZERO: Rank = Rank(0);
 const ONE: Rank = Rank(1);
 
 /// The content of a message that has come, and the frame.
-fn received(event: Option<Event<Frame>>, tag: Tag) -> (u8, Frame) {
+fn received(event: Option<Event<MessageFrame>>, tag: Tag) -> (u8, MessageFrame) {
     match event {
         Some(Event::Received { from: ZERO, tag: found, buffer, n_bytes: 1000 }) if found == tag => {
             (buffer.as_ref()[999], buffer)
@@ -65,7 +65,9 @@ fn received(event: Option<Event<Frame>>, tag: Tag) -> (u8, Frame) {
 #[test]
 fn frames_come_in_order_by_tag_and_others_take_their_place() {
     let [mut zero, mut one] = pair();
-    assert!(zero.has(ONE) && one.has(ZERO) && !zero.has(ZERO) && !zero.has(Rank(2)));
+    assert!(
+        zero.contains(ONE) && one.contains(ZERO) && !zero.contains(ZERO) && !zero.contains(Rank(2))
+    );
     // Far more than a ring has room for, and than a file has slots at first.
     for turn in 0..200_u8 {
         for (tag, more) in [(Tag(0), 0), (Tag(1), 1)] {
@@ -117,7 +119,7 @@ fn frames_on_the_heap_are_copied() {
     let heap = |content| {
         let mut frame = HeapFrame::new(FRAME_BYTES);
         frame.as_mut().fill(content);
-        Frame(Memory::Heap(frame))
+        MessageFrame(FrameMemory::Heap(frame))
     };
     for matched in [false, true] {
         let [mut zero, mut one] = pair();
@@ -138,7 +140,7 @@ fn a_rank_without_frames_left_sends_copies() {
     for turn in 0..100 {
         let mut heap = HeapFrame::new(FRAME_BYTES);
         heap.as_mut().fill(turn);
-        let done = zero.send(ONE, Tag(0), Frame(Memory::Heap(heap)), 1000, false);
+        let done = zero.send(ONE, Tag(0), MessageFrame(FrameMemory::Heap(heap)), 1000, false);
         assert!(done.expect("a copy is sent").is_some());
         let mine = frame(&mut one, 0);
         assert!(one.recv(ZERO, Tag(0), mine).is_none());
@@ -182,7 +184,7 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { word: 1 << 19, ..good },
         // Nothing was sent that could come back so.
         RingMessage { word: RETURNED, ..good },
-        RingMessage { word: RETURNED | TOLD | MATCHED, ..good },
+        RingMessage { word: RETURNED | NOTIFY | MATCHED, ..good },
     ] {
         let [mut zero, mut one] = pair();
         let sent = frame(&mut zero, 3);
@@ -199,12 +201,13 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
 
 #[test]
 fn all_ranks_of_a_node_share_memory_or_none() {
-    let shares = |all: Vec<Option<Near>>| all.iter().map(Option::is_some).collect::<Vec<_>>();
+    let shares =
+        |all: Vec<Option<SharedMemory>>| all.iter().map(Option::is_some).collect::<Vec<_>>();
     let nodes = [0, 1, 0, 3, 1, 0];
     let all = group(&nodes, |_, _| {});
-    for (near, (rank, node)) in all.iter().zip(nodes.iter().enumerate()) {
+    for (shared, (rank, node)) in all.iter().zip(nodes.iter().enumerate()) {
         for (peer, other) in nodes.iter().enumerate() {
-            let has = near.as_ref().is_some_and(|near| near.has(Rank::new(peer)));
+            let has = shared.as_ref().is_some_and(|shared| shared.contains(Rank::new(peer)));
             assert_eq!(has, peer != rank && node == other, "rank {rank} and {peer}");
         }
     }
@@ -241,7 +244,7 @@ fn cancelled_receives_come_back_and_a_forgotten_rank_is_not_heard() {
         events.len() == 2 && events.iter().all(|event| matches!(event, Event::Returned { .. }))
     );
     let sent = frame(&mut zero, 1);
-    assert!(zero.send(ONE, Tag(0), sent, 1000, false).is_ok() && one.has_news());
+    assert!(zero.send(ONE, Tag(0), sent, 1000, false).is_ok() && one.has_message());
     one.forget(ZERO);
-    assert!(!one.has_news() && polled(&mut one).is_empty());
+    assert!(!one.has_message() && polled(&mut one).is_empty());
 }
