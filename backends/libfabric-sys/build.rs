@@ -72,7 +72,7 @@ fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
         .derive_default(true)
         .generate_comments(false)
         .layout_tests(true)
-        .parse_callbacks(Box::new(Names))
+        .parse_callbacks(Box::new(ShimNames))
         .generate()
         .map_err(|problem| format!("bindgen cannot read libfabric's headers: {problem}"))?
         .write_to_file(bindings_file()?)
@@ -99,9 +99,9 @@ fn fail(what: &str, detail: &str) -> ExitCode {
 
 /// Calls the shim's functions and constants by libfabric's names.
 #[derive(Debug)]
-struct Names;
+struct ShimNames;
 
-impl ParseCallbacks for Names {
+impl ParseCallbacks for ShimNames {
     fn item_name(&self, item: ItemInfo<'_>) -> Option<String> {
         match item.kind {
             ItemKind::Function | ItemKind::Var => {

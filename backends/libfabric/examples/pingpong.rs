@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Exchange;
-use foldwire_libfabric::{Buffer, Fabric, Settings};
+use foldwire_libfabric::{Fabric, MessageBuffer, Settings};
 use foldwire_messaging::{Event, Net, Refused, Source};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type BoxResult<T> = Result<T, Box<dyn Error>>;
 
 const SIZES: [usize; 8] = [64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
 const WINDOW: usize = 8;
 const REPETITIONS: usize = 9;
 const TAG: Tag = Tag(0);
 
-fn main() -> Outcome<()> {
+fn main() -> BoxResult<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let provider = args.first().ok_or("usage: pingpong PROVIDER [SECONDS]")?;
     let seconds: f64 = args.get(1).map_or(Ok(0.2), |text| text.parse())?;
     let settings = Settings::from_env()?.provider(provider);
     let arguments: Vec<&str> = args.iter().map(String::as_str).collect();
-    let exchange = pipes::Shared::open(2, &arguments)?;
+    let exchange = pipes::SharedPipes::open(2, &arguments)?;
     let is_child = exchange.rank() == Rank(1);
     let mut net = Fabric::join(&settings, exchange.clone())?;
     if is_child {
@@ -46,19 +46,19 @@ fn main() -> Outcome<()> {
 }
 
 /// Median latency in seconds and bandwidth in bytes per second.
-fn measure(net: &mut Fabric, size: usize, seconds: f64) -> Outcome<(f64, f64)> {
-    let mut link = Link::new(net, size)?;
+fn measure(net: &mut Fabric, size: usize, seconds: f64) -> BoxResult<(f64, f64)> {
+    let mut test = PingPong::new(net, size)?;
     let each = seconds / REPETITIONS as f64;
     // As often as fits the time; rank 0 finds out how often, and rank 1 is told by the last
     // message.
     let mut latencies = Vec::new();
     let mut rates = Vec::new();
     for _ in 0..REPETITIONS {
-        latencies.push(link.ping_pong(each)?);
-        rates.push(link.stream(each)?);
+        latencies.push(test.ping_pong(each)?);
+        rates.push(test.stream(each)?);
     }
-    while link.n_under_way > 0 {
-        link.poll()?;
+    while test.n_in_flight > 0 {
+        test.poll()?;
     }
     latencies.sort_by(f64::total_cmp);
     rates.sort_by(f64::total_cmp);
@@ -66,33 +66,33 @@ fn measure(net: &mut Fabric, size: usize, seconds: f64) -> Outcome<(f64, f64)> {
 }
 
 /// The other process, and buffers for messages to and from it.
-struct Link<'n> {
+struct PingPong<'n> {
     net: &'n mut Fabric,
     size: usize,
     peer: Rank,
-    free: Vec<Buffer>,
+    free: Vec<MessageBuffer>,
     n_arrived: usize,
     /// Messages that the network has not finished with.
-    n_under_way: usize,
+    n_in_flight: usize,
     /// The last message said that it is the last.
     is_last: bool,
 }
 
-impl<'n> Link<'n> {
-    fn new(net: &'n mut Fabric, size: usize) -> Outcome<Self> {
+impl<'n> PingPong<'n> {
+    fn new(net: &'n mut Fabric, size: usize) -> BoxResult<Self> {
         let peer = Rank(1 - net.rank().0);
         let free = (0..2 * WINDOW + 2).map(|_| net.allocate(size)).collect::<Result<_, _>>()?;
-        Ok(Self { net, size, peer, free, n_arrived: 0, n_under_way: 0, is_last: false })
+        Ok(Self { net, size, peer, free, n_arrived: 0, n_in_flight: 0, is_last: false })
     }
 
     fn is_first(&self) -> bool {
         self.net.rank() == Rank(0)
     }
 
-    fn poll(&mut self) -> Outcome<()> {
+    fn poll(&mut self) -> BoxResult<()> {
         match self.net.poll()? {
             Some(Event::Released { buffer, .. }) => {
-                self.n_under_way -= 1;
+                self.n_in_flight -= 1;
                 self.free.push(buffer);
             }
             Some(Event::Returned { buffer }) => self.free.push(buffer),
@@ -109,7 +109,7 @@ impl<'n> Link<'n> {
         Ok(())
     }
 
-    fn buffer(&mut self) -> Outcome<Buffer> {
+    fn buffer(&mut self) -> BoxResult<MessageBuffer> {
         loop {
             match self.free.pop() {
                 Some(buffer) => return Ok(buffer),
@@ -118,13 +118,13 @@ impl<'n> Link<'n> {
         }
     }
 
-    fn send(&mut self, n_bytes: usize, is_last: bool) -> Outcome<()> {
+    fn send(&mut self, n_bytes: usize, is_last: bool) -> BoxResult<()> {
         let mut buffer = self.buffer()?;
         buffer.as_mut()[0] = u8::from(is_last);
         loop {
             match self.net.send(self.peer, TAG, buffer, n_bytes, false) {
                 Ok(()) => {
-                    self.n_under_way += 1;
+                    self.n_in_flight += 1;
                     return Ok(());
                 }
                 Err(Refused::Busy(refused)) => buffer = refused,
@@ -134,7 +134,7 @@ impl<'n> Link<'n> {
         }
     }
 
-    fn post(&mut self) -> Outcome<()> {
+    fn post(&mut self) -> BoxResult<()> {
         let mut buffer = self.buffer()?;
         loop {
             match self.net.recv(Source::Rank(self.peer), TAG, buffer) {
@@ -146,12 +146,12 @@ impl<'n> Link<'n> {
         }
     }
 
-    fn receive(&mut self) -> Outcome<()> {
+    fn receive(&mut self) -> BoxResult<()> {
         self.post()?;
         self.wait_for(1)
     }
 
-    fn wait_for(&mut self, n: usize) -> Outcome<()> {
+    fn wait_for(&mut self, n: usize) -> BoxResult<()> {
         while self.n_arrived < n {
             self.poll()?;
         }
@@ -160,7 +160,7 @@ impl<'n> Link<'n> {
     }
 
     /// Seconds one way.
-    fn ping_pong(&mut self, seconds: f64) -> Outcome<f64> {
+    fn ping_pong(&mut self, seconds: f64) -> BoxResult<f64> {
         let start = Instant::now();
         let mut n_trips = 0.0;
         loop {
@@ -180,7 +180,7 @@ impl<'n> Link<'n> {
     }
 
     /// Bytes per second from rank 0 to rank 1, which acknowledges each window.
-    fn stream(&mut self, seconds: f64) -> Outcome<f64> {
+    fn stream(&mut self, seconds: f64) -> BoxResult<f64> {
         let start = Instant::now();
         let mut n_windows = 0.0;
         loop {

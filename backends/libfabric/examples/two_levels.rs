@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const N_VALUES: usize = 16 << 20;
 const N_ROUNDS: usize = 9;
 /// One call as the library chooses it, one by a ring, and two levels.
-const WAYS: [&str; 3] = ["flat", "ring", "levels"];
+const VARIANTS: [&str; 3] = ["flat", "ring", "levels"];
 
 fn values(rank: usize) -> Result<Vec<f32>, std::io::Error> {
     let pattern: Vec<f32> = match std::env::args().nth(1).filter(|path| path != "-") {
@@ -47,14 +47,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let which = std::env::args().nth(2);
     let (mut data, mut times) = (input.clone(), [const { Vec::new() }; 3]);
     for _ in 0..N_ROUNDS {
-        for (way, times) in WAYS.iter().zip(&mut times) {
-            if which.as_deref().is_some_and(|only| only != *way) {
+        for (variant, times) in VARIANTS.iter().zip(&mut times) {
+            if which.as_deref().is_some_and(|only| only != *variant) {
                 continue;
             }
             data.copy_from_slice(&input);
             world.all_reduce(&mut [0.0f32], fw::Op::Max, &fw::Plan::raw())?;
             let start = Instant::now();
-            match *way {
+            match *variant {
                 "flat" => world.all_reduce(&mut data, fw::Op::Sum, &plan)?,
                 "ring" => world.all_reduce(&mut data, fw::Op::Sum, &plan.with_schedule(&Ring))?,
                 _ => levels.all_reduce(&mut data, fw::Op::Sum, &plan)?,
@@ -63,8 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     if world.rank() == fw::Rank(0) {
-        for (way, times) in WAYS.iter().zip(times).filter(|(_, t)| !t.is_empty()) {
-            println!("{way}: {:.1} ms, median of {N_ROUNDS}", median(times));
+        for (variant, times) in VARIANTS.iter().zip(times).filter(|(_, t)| !t.is_empty()) {
+            println!("{variant}: {:.1} ms, median of {N_ROUNDS}", median(times));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::ffi::{self, Description, Descriptions, Query, Requirements};
+use crate::ffi::{self, Description, Descriptions, ProviderQuery, Requirements};
 use crate::settings::Settings;
 use crate::{Errno, Version, tags};
 
@@ -134,13 +134,13 @@ pub struct Provider {
     /// Its version, where this libfabric has it.
     pub version: Option<Version>,
     /// What would be used, or why it cannot.
-    pub offer: Result<Offer, Missing>,
+    pub offer: Result<ProviderOffer, Missing>,
 }
 
 /// What would be used of a provider.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Offer {
+pub struct ProviderOffer {
     /// The provider and what is layered upon it, such as `tcp;ofi_rxm`.
     pub provider: String,
     /// The network.
@@ -164,7 +164,7 @@ pub fn providers(settings: &Settings) -> Vec<Provider> {
     let report = |name: &str| Provider {
         name: name.to_owned(),
         version: built.iter().find(|(built, _)| is_same(built, name)).map(|&(_, version)| version),
-        offer: find(name, settings, 2).map(|description| Offer {
+        offer: find(name, settings, 2).map(|description| ProviderOffer {
             provider: description.provider(),
             fabric: description.fabric(),
             domain: description.domain(),
@@ -203,7 +203,7 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if core_name(name) == SHARED_MEMORY && have < need {
         return Err(Missing::TooOld { have, need });
     }
-    let description = match ask(name, settings, Requirements::All) {
+    let description = match query(name, settings, Requirements::All) {
         Ok(description) => description,
         Err(Errno::NO_DATA) => return Err(explain(name, settings)),
         Err(errno) => return Err(Missing::Query { errno }),
@@ -213,14 +213,18 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
 }
 
 /// Asks one provider; its best answer.
-fn ask(name: &str, settings: &Settings, requirements: Requirements) -> Result<Description, Errno> {
+fn query(
+    name: &str,
+    settings: &Settings,
+    requirements: Requirements,
+) -> Result<Description, Errno> {
     let is_on_ip = is_on_ip(name);
     let settings = match core_name(name) {
         // It has no interfaces.
         SHARED_MEMORY => &Settings::default(),
         _ => settings,
     };
-    let query = Query {
+    let query = ProviderQuery {
         provider: name,
         address: if is_on_ip { settings.ip_address() } else { settings.address },
         only_ipv4: is_on_ip,
@@ -244,10 +248,10 @@ fn explain(name: &str, settings: &Settings) -> Missing {
         Err(errno) => return Missing::Query { errno },
     }
     let anywhere = Settings { interface: None, address: None, ..settings.clone() };
-    if ask(name, &anywhere, Requirements::Nothing).is_err() {
+    if query(name, &anywhere, Requirements::Nothing).is_err() {
         return Missing::NoDevice;
     }
-    let mut last = match ask(name, settings, Requirements::Nothing) {
+    let mut last = match query(name, settings, Requirements::Nothing) {
         Ok(description) => description,
         Err(_) => return Missing::NoInterface,
     };
@@ -258,7 +262,7 @@ fn explain(name: &str, settings: &Settings) -> Missing {
         Requirements::Modes,
         Requirements::MemoryModes,
     ] {
-        match ask(name, settings, requirements) {
+        match query(name, settings, requirements) {
             Ok(description) => last = description,
             Err(Errno::NO_DATA) => return lacking(requirements, &last),
             Err(errno) => return Missing::Query { errno },

@@ -3,7 +3,7 @@
 //! *Who is lost.* Providers tell little of it: `tcp` fails a send that is made just when the
 //! connection breaks, and is busy for ever to later ones; `sockets` fails those too; `shm` says
 //! nothing; a receive waits for ever. So the way that the ranks found each other is asked every
-//! [`LOOK_EVERY`], and what it says counts. Sends under way to a lost rank stay with the provider
+//! [`CHECK_INTERVAL`], and what it says counts. Sends under way to a lost rank stay with the provider
 //! until the endpoint is closed.
 
 use std::collections::VecDeque;
@@ -13,38 +13,38 @@ use std::time::{Duration, Instant};
 
 use foldwire::transport::{Distance, Rank, Tag};
 use foldwire_bootstrap::Exchange;
-use foldwire_messaging::{Event, Net, Patience, Refused, Source, on_wire};
+use foldwire_messaging::{Backoff, Event, Net, Refused, Source, on_wire};
 
-use crate::answers::{ASKS, Answers, PLAIN};
-use crate::ffi::{Buffer, Completion, Port};
-use crate::notices::Notices;
+use crate::acks::{Acks, PLAIN, WANTS_ACK};
+use crate::any_source::AnySourceReceive;
+use crate::ffi::{CompletedRequest, MessageBuffer, RdmEndpoint};
 use crate::{Errno, Error, JoinError, Settings, join, tags};
 
 /// How often to ask who is lost.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long to try to send the last answers.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// How long to try to send the last acks.
+const LAST_ACKS: Duration = Duration::from_secs(1);
 
 /// What a request of libfabric's is about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Request {
-    /// A message; whether it asks for an answer.
-    Send { to: Rank, tag: Tag, asks: bool },
+pub(crate) enum FabricRequest {
+    /// A message; whether it wants_ack for an answer.
+    Send { to: Rank, tag: Tag, wants_ack: bool },
     /// A receive for a message.
     Receive { from: Rank, tag: Tag },
     /// A receive for a notice.
     Notice { from: Rank },
     /// An answer.
-    Answer { to: Rank },
+    SendAck { to: Rank },
     /// A receive for an answer.
-    AwaitAnswer { from: Rank, tag: Tag },
+    ReceiveAck { from: Rank, tag: Tag },
 }
 
 /// Tells of ranks that have ended, one at a time.
-pub(crate) type Watch = Box<dyn FnMut() -> Option<Rank>>;
+pub(crate) type LostRankPoll = Box<dyn FnMut() -> Option<Rank>>;
 
 /// What [`join`](crate::join) has found out.
-pub(crate) struct Parts {
+pub(crate) struct GroupInfo {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) provider: String,
@@ -54,36 +54,36 @@ pub(crate) struct Parts {
     /// Which ranks share this one's host.
     pub(crate) is_near: Vec<bool>,
     pub(crate) link_rate: Option<f64>,
-    pub(crate) watch: Watch,
+    pub(crate) poll_lost: LostRankPoll,
 }
 
 /// Messages between ranks over one libfabric endpoint.
 pub struct Fabric {
     /// The process that made the endpoint.
-    home: u32,
+    creator: u32,
     // Closed first: who watches may tell others that we have ended well.
-    port: Port<Request>,
-    parts: Parts,
-    answers: Answers,
-    notices: Notices,
+    rdm: RdmEndpoint<FabricRequest>,
+    group: GroupInfo,
+    acks: Acks,
+    any_source: AnySourceReceive,
     lost: Vec<bool>,
-    events: VecDeque<Event<Buffer>>,
-    next_look: Instant,
-    patience: Patience,
+    events: VecDeque<Event<MessageBuffer>>,
+    next_check: Instant,
+    backoff: Backoff,
 }
 
 impl Fabric {
-    pub(crate) fn new(port: Port<Request>, parts: Parts) -> Self {
+    pub(crate) fn new(rdm: RdmEndpoint<FabricRequest>, group: GroupInfo) -> Self {
         Self {
-            home: process::id(),
-            port,
-            answers: Answers::default(),
-            notices: Notices::default(),
-            lost: vec![false; parts.size],
-            parts,
+            creator: process::id(),
+            rdm,
+            acks: Acks::default(),
+            any_source: AnySourceReceive::default(),
+            lost: vec![false; group.size],
+            group,
             events: VecDeque::new(),
-            next_look: Instant::now() + LOOK_EVERY,
-            patience: Patience::default(),
+            next_check: Instant::now() + CHECK_INTERVAL,
+            backoff: Backoff::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Fabric {
     /// libfabric's provider with its layers, such as `tcp;ofi_rxm`.
     #[must_use]
     pub fn provider(&self) -> &str {
-        &self.parts.provider
+        &self.group.provider
     }
 
     fn is_lost(&self, peer: Rank) -> bool {
@@ -117,61 +117,61 @@ impl Fabric {
         }
     }
 
-    fn look_for_lost(&mut self) {
+    fn check_lost(&mut self) {
         let now = Instant::now();
-        if now < self.next_look {
+        if now < self.next_check {
             return;
         }
-        self.next_look = now + LOOK_EVERY;
-        while let Some(peer) = (self.parts.watch)() {
+        self.next_check = now + CHECK_INTERVAL;
+        while let Some(peer) = (self.group.poll_lost)() {
             self.lose(peer);
         }
     }
 
     /// Sends and posts what had no room before.
-    fn catch_up(&mut self) -> Result<(), Error> {
-        let paid = self.answers.pay(&mut self.port, self.parts.rank);
-        let listening = self.notices.listen(&mut self.port);
+    fn retry_pending(&mut self) -> Result<(), Error> {
+        let acks_sent = self.acks.send_queued(&mut self.rdm, self.group.rank);
+        let posted = self.any_source.post_missing(&mut self.rdm);
         let outcomes =
-            [paid, listening].map(|tried| tried.or_else(|(peer, errno)| self.fail(peer, errno)));
+            [acks_sent, posted].map(|tried| tried.or_else(|(peer, errno)| self.fail(peer, errno)));
         outcomes.into_iter().collect()
     }
 
     /// Queues what a completion means.
-    fn take(&mut self, completion: Completion<Request>) -> Result<(), Error> {
-        let Completion { request, buffer, outcome } = completion;
+    fn handle(&mut self, completion: CompletedRequest<FabricRequest>) -> Result<(), Error> {
+        let CompletedRequest { request, buffer, outcome } = completion;
         match (request, outcome) {
-            (Request::Send { to, tag, asks }, outcome) => {
-                let must_wait = asks && outcome.is_ok();
+            (FabricRequest::Send { to, tag, wants_ack }, outcome) => {
+                let must_wait = wants_ack && outcome.is_ok();
                 let done =
-                    if must_wait { self.answers.note_sent(to, tag, buffer) } else { Some(buffer) };
+                    if must_wait { self.acks.note_sent(to, tag, buffer) } else { Some(buffer) };
                 self.events.extend(done.map(|buffer| Event::Released {
                     to,
                     tag,
                     buffer,
-                    matched: asks,
+                    matched: wants_ack,
                 }));
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
-            (Request::Receive { from, tag }, Ok(n_arrived)) => {
-                self.take_message(from, tag, buffer, n_arrived)
+            (FabricRequest::Receive { from, tag }, Ok(n_arrived)) => {
+                self.handle_message(from, tag, buffer, n_arrived)
             }
-            (Request::Receive { from, .. }, Err(errno)) => {
+            (FabricRequest::Receive { from, .. }, Err(errno)) => {
                 self.events.push_back(Event::Returned { buffer });
                 if errno == Errno::CANCELED { Ok(()) } else { self.fail(from, errno) }
             }
-            (Request::Notice { from }, Ok(n_arrived)) => {
+            (FabricRequest::Notice { from }, Ok(n_arrived)) => {
                 let (n_bytes, _) = buffer.contents(n_arrived).ok_or(Error::Malformed { from })?;
-                self.notices.hear(from, buffer, n_bytes);
+                self.any_source.note_arrived(from, buffer, n_bytes);
                 self.deliver_notice();
-                self.catch_up()
+                self.retry_pending()
             }
-            (Request::Answer { to }, outcome) => {
-                self.answers.note_answered(to, buffer);
+            (FabricRequest::SendAck { to }, outcome) => {
+                self.acks.note_ack_sent(to, buffer);
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
-            (Request::AwaitAnswer { from, tag }, Ok(_)) => {
-                let done = self.answers.note_answer(from, tag, buffer);
+            (FabricRequest::ReceiveAck { from, tag }, Ok(_)) => {
+                let done = self.acks.note_ack_received(from, tag, buffer);
                 self.events.extend(done.map(|buffer| Event::Released {
                     to: from,
                     tag,
@@ -180,18 +180,22 @@ impl Fabric {
                 }));
                 Ok(())
             }
-            (Request::Notice { .. } | Request::AwaitAnswer { .. }, Err(Errno::CANCELED)) => Ok(()),
-            (Request::Notice { from } | Request::AwaitAnswer { from, .. }, Err(errno)) => {
-                self.fail(from, errno)
-            }
+            (
+                FabricRequest::Notice { .. } | FabricRequest::ReceiveAck { .. },
+                Err(Errno::CANCELED),
+            ) => Ok(()),
+            (
+                FabricRequest::Notice { from } | FabricRequest::ReceiveAck { from, .. },
+                Err(errno),
+            ) => self.fail(from, errno),
         }
     }
 
-    fn take_message(
+    fn handle_message(
         &mut self,
         from: Rank,
         tag: Tag,
-        buffer: Buffer,
+        buffer: MessageBuffer,
         n_arrived: usize,
     ) -> Result<(), Error> {
         let Some((n_bytes, mark)) = buffer.contents(n_arrived) else {
@@ -199,15 +203,15 @@ impl Fabric {
             return Err(Error::Malformed { from });
         };
         self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
-        if mark == ASKS {
-            self.answers.owe(from, tag);
-            self.catch_up()?;
+        if mark == WANTS_ACK {
+            self.acks.queue_ack(from, tag);
+            self.retry_pending()?;
         }
         Ok(())
     }
 
     fn deliver_notice(&mut self) {
-        if let Some((from, tag, buffer, n_bytes)) = self.notices.deliver() {
+        if let Some((from, tag, buffer, n_bytes)) = self.any_source.deliver() {
             self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
         }
     }
@@ -226,7 +230,12 @@ impl Fabric {
     }
 
     /// What the provider said to a new request.
-    fn refused(&mut self, peer: Rank, buffer: Buffer, errno: Errno) -> Refused<Buffer, Error> {
+    fn refusal(
+        &mut self,
+        peer: Rank,
+        buffer: MessageBuffer,
+        errno: Errno,
+    ) -> Refused<MessageBuffer, Error> {
         let error = match errno {
             Errno::AGAIN => return Refused::Busy(buffer),
             Errno::INVALID => Error::Misuse,
@@ -241,47 +250,47 @@ impl Fabric {
 }
 
 impl Net for Fabric {
-    type Buffer = Buffer;
+    type Buffer = MessageBuffer;
     type Error = Error;
 
     fn rank(&self) -> Rank {
-        self.parts.rank
+        self.group.rank
     }
 
     fn size(&self) -> usize {
-        self.parts.size
+        self.group.size
     }
 
-    fn allocate(&mut self, n_bytes: usize) -> Result<Buffer, Error> {
-        self.port.allocate(n_bytes).map_err(|errno| Error::NoMemory { need: n_bytes, errno })
+    fn allocate(&mut self, n_bytes: usize) -> Result<MessageBuffer, Error> {
+        self.rdm.allocate(n_bytes).map_err(|errno| Error::NoMemory { need: n_bytes, errno })
     }
 
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: Buffer,
+        buffer: MessageBuffer,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<Buffer, Error>> {
+    ) -> Result<(), Refused<MessageBuffer, Error>> {
         if self.is_lost(to) {
             return Err(Refused::Failed(buffer, Error::PeerLost { peer: to }));
         }
-        if matched && let Err(errno) = self.answers.listen(&mut self.port, to, tag) {
-            return Err(self.refused(to, buffer, errno));
+        if matched && let Err(errno) = self.acks.post_receive(&mut self.rdm, to, tag) {
+            return Err(self.refusal(to, buffer, errno));
         }
-        let mark = if matched { ASKS } else { PLAIN };
-        let packed = tags::message(self.parts.rank, on_wire(tag));
-        let request = Request::Send { to, tag, asks: matched };
-        match self.port.send(to.index(), packed, buffer, n_bytes, mark, request) {
+        let mark = if matched { WANTS_ACK } else { PLAIN };
+        let packed = tags::message(self.group.rank, on_wire(tag));
+        let request = FabricRequest::Send { to, tag, wants_ack: matched };
+        match self.rdm.send(to.index(), packed, buffer, n_bytes, mark, request) {
             Ok(()) => {
                 if matched {
-                    self.answers.note_question(to, tag);
+                    self.acks.note_accepted(to, tag);
                 }
-                self.patience.renew();
+                self.backoff.renew();
                 Ok(())
             }
-            Err((buffer, errno)) => Err(self.refused(to, buffer, errno)),
+            Err((buffer, errno)) => Err(self.refusal(to, buffer, errno)),
         }
     }
 
@@ -289,39 +298,39 @@ impl Net for Fabric {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: Buffer,
-    ) -> Result<(), Refused<Buffer, Error>> {
+        buffer: MessageBuffer,
+    ) -> Result<(), Refused<MessageBuffer, Error>> {
         match from {
             Source::Rank(from) => self
-                .port
-                .recv(tags::message(from, tag), buffer, Request::Receive { from, tag })
-                .map_err(|(buffer, errno)| self.refused(from, buffer, errno)),
+                .rdm
+                .recv(tags::message(from, tag), buffer, FabricRequest::Receive { from, tag })
+                .map_err(|(buffer, errno)| self.refusal(from, buffer, errno)),
             Source::Any => {
-                let me = self.parts.rank;
-                let peers = (0..self.parts.size).map(Rank::new).filter(|&peer| peer != me);
-                let asked = self.notices.ask(tag, buffer, peers);
-                asked.map_err(|buffer| Refused::Failed(buffer, Error::Misuse))?;
+                let me = self.group.rank;
+                let peers = (0..self.group.size).map(Rank::new).filter(|&peer| peer != me);
+                let posted = self.any_source.post(tag, buffer, peers);
+                posted.map_err(|buffer| Refused::Failed(buffer, Error::Misuse))?;
                 self.deliver_notice();
                 // What fails is told by the next poll, which tries again.
-                let _ = self.notices.listen(&mut self.port);
+                let _ = self.any_source.post_missing(&mut self.rdm);
                 Ok(())
             }
         }
     }
 
-    fn poll(&mut self) -> Result<Option<Event<Buffer>>, Error> {
+    fn poll(&mut self) -> Result<Option<Event<MessageBuffer>>, Error> {
         if self.events.is_empty() {
-            match self.port.poll().map_err(|errno| Error::Layer { errno })? {
-                Some(completion) => self.take(completion)?,
+            match self.rdm.poll().map_err(|errno| Error::Layer { errno })? {
+                Some(completion) => self.handle(completion)?,
                 None => {
-                    self.catch_up()?;
-                    self.look_for_lost();
+                    self.retry_pending()?;
+                    self.check_lost();
                 }
             }
         }
         let event = self.events.pop_front();
         if event.is_some() {
-            self.patience.renew();
+            self.backoff.renew();
         }
         Ok(event)
     }
@@ -329,40 +338,41 @@ impl Net for Fabric {
     /// Sockets are filled and emptied by the system. To ask them is several calls of it, more than
     /// is gained (docs/algorithms.md, "Looks at the network").
     fn moves_by_itself(&self) -> bool {
-        self.parts.is_on_ip
+        self.group.is_on_ip
     }
 
     fn cancel_receives(&mut self) {
-        let wanted = self.notices.stop();
+        let wanted = self.any_source.stop();
         self.events.extend(wanted.map(|buffer| Event::Returned { buffer }));
-        self.port
-            .cancel(|request| matches!(request, Request::Receive { .. } | Request::Notice { .. }));
+        self.rdm.cancel(|request| {
+            matches!(request, FabricRequest::Receive { .. } | FabricRequest::Notice { .. })
+        });
     }
 
     fn forget(&mut self, peer: Rank) {
-        for (tag, buffer) in self.answers.forget(peer) {
+        for (tag, buffer) in self.acks.forget(peer) {
             self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
         }
     }
 
     fn idle(&mut self, budget: Duration) {
-        self.patience.rest(budget);
+        self.backoff.rest(budget);
     }
 
     fn link_rate(&self) -> Option<f64> {
-        self.parts.link_rate
+        self.group.link_rate
     }
 
     fn distance(&self, peer: Rank) -> Distance {
-        match self.parts.is_near.get(peer.index()) {
-            Some(true) if self.parts.is_in_memory => Distance::Node,
+        match self.group.is_near.get(peer.index()) {
+            Some(true) if self.group.is_in_memory => Distance::Node,
             Some(true) => Distance::Loopback,
             _ => Distance::Network,
         }
     }
 
     fn needs_checksum(&self) -> bool {
-        !self.parts.is_in_memory
+        !self.group.is_in_memory
     }
 }
 
@@ -370,20 +380,24 @@ impl Drop for Fabric {
     /// Somebody may wait for an answer to what was received last; not from a process that was
     /// forked off.
     fn drop(&mut self) {
-        if process::id() != self.home {
+        if process::id() != self.creator {
             return;
         }
         let start = Instant::now();
-        while self.answers.has_debts() && start.elapsed() < LAST_ANSWERS {
-            if let Err((peer, _)) = self.answers.pay(&mut self.port, self.parts.rank) {
-                self.answers.forget(peer);
+        while self.acks.has_unsent() && start.elapsed() < LAST_ACKS {
+            if let Err((peer, _)) = self.acks.send_queued(&mut self.rdm, self.group.rank) {
+                self.acks.forget(peer);
             }
-            match self.port.poll() {
-                Ok(Some(Completion { request: Request::Answer { to }, buffer, .. })) => {
-                    self.answers.note_answered(to, buffer);
+            match self.rdm.poll() {
+                Ok(Some(CompletedRequest {
+                    request: FabricRequest::SendAck { to },
+                    buffer,
+                    ..
+                })) => {
+                    self.acks.note_ack_sent(to, buffer);
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => self.patience.rest(LOOK_EVERY),
+                Ok(None) => self.backoff.rest(CHECK_INTERVAL),
                 Err(_) => return,
             }
         }
@@ -393,9 +407,9 @@ impl Drop for Fabric {
 impl fmt::Debug for Fabric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fabric")
-            .field("rank", &self.parts.rank)
-            .field("size", &self.parts.size)
-            .field("provider", &self.parts.provider)
+            .field("rank", &self.group.rank)
+            .field("size", &self.group.size)
+            .field("provider", &self.group.provider)
             .finish_non_exhaustive()
     }
 }

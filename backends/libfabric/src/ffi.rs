@@ -6,9 +6,9 @@
 //! | `domain.rs` | a fabric and a domain, opened from such a description |
 //! | `memory.rs` | buffers in slabs of memory, registered where the provider asks for it |
 //! | `contexts.rs` | the `fi_context2` of each request, fixed in memory |
-//! | `port.rs` | endpoint, address vector and completion queue, and the requests under way |
+//! | `rdm.rs` | endpoint, address vector and completion queue, and the requests under way |
 //!
-//! **Closing.** libfabric refuses to close what others still use. A [`Port`] closes its endpoint
+//! **Closing.** libfabric refuses to close what others still use. A [`RdmEndpoint`] closes its endpoint
 //! first, and only then gives up the buffers under way; slabs close their registration before they
 //! free memory, and hold the domain, which holds the fabric.
 //!
@@ -20,7 +20,7 @@ mod contexts;
 mod domain;
 mod info;
 mod memory;
-mod port;
+mod rdm;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
@@ -30,10 +30,10 @@ use libfabric_sys as sys;
 
 pub(crate) use domain::Domain;
 pub(crate) use info::{
-    Description, Descriptions, Query, Requirements, is_known_by_parameters, names_of,
+    Description, Descriptions, ProviderQuery, Requirements, is_known_by_parameters, names_of,
 };
-pub use memory::Buffer;
-pub(crate) use port::{Completion, Port};
+pub use memory::MessageBuffer;
+pub(crate) use rdm::{CompletedRequest, RdmEndpoint};
 
 /// The interface version that we ask for: the oldest that has all we need, so that every library
 /// treats us alike.
@@ -154,18 +154,18 @@ unsafe impl Object for sys::fid_mr {}
 
 /// An object of libfabric's, closed on drop by the process that opened it: one that was forked off
 /// would end its parent's connections.
-struct Handle<T: Object> {
+struct FidHandle<T: Object> {
     object: NonNull<T>,
-    home: u32,
+    creator: u32,
 }
 
-impl<T: Object> Handle<T> {
+impl<T: Object> FidHandle<T> {
     /// What `open` writes, unless it returns an error.
     fn open(open: impl FnOnce(*mut *mut T) -> c_int) -> Result<Self, Errno> {
         let mut raw = ptr::null_mut();
         checked(open(&raw mut raw))?;
         let object = NonNull::new(raw).ok_or(Errno::NO_MEMORY)?;
-        Ok(Self { object, home: std::process::id() })
+        Ok(Self { object, creator: std::process::id() })
     }
 
     const fn raw(&self) -> *mut T {
@@ -178,7 +178,7 @@ impl<T: Object> Handle<T> {
     }
 
     fn is_own(&self) -> bool {
-        self.home == std::process::id()
+        self.creator == std::process::id()
     }
 
     /// Closes the object now, and says whether that worked. If not, it stays open for good.
@@ -193,7 +193,7 @@ impl<T: Object> Handle<T> {
     }
 }
 
-impl<T: Object> Drop for Handle<T> {
+impl<T: Object> Drop for FidHandle<T> {
     fn drop(&mut self) {
         if !self.is_own() {
             return;

@@ -10,8 +10,8 @@ use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
 
 use crate::check::{self, Missing, SHARED_MEMORY};
-use crate::fabric::{Fabric, Parts, Request, Watch};
-use crate::ffi::{Domain, Port};
+use crate::fabric::{Fabric, FabricRequest, GroupInfo, LostRankPoll};
+use crate::ffi::{Domain, RdmEndpoint};
 use crate::settings::Settings;
 use crate::{JoinError, host};
 
@@ -20,7 +20,7 @@ const READY: &[u8] = b"ready";
 
 /// What a rank tells the others about itself first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Offer {
+struct RankOffer {
     host: String,
     node: String,
     process: u32,
@@ -31,7 +31,7 @@ struct Offer {
     providers: Vec<String>,
 }
 
-impl Offer {
+impl RankOffer {
     /// One line for each field, the last repeated.
     fn encode(&self) -> Vec<u8> {
         let mut lines = vec![
@@ -63,12 +63,12 @@ impl Offer {
 pub(crate) fn join<X: Exchange>(
     settings: &Settings,
     mut exchange: X,
-    watch: impl FnOnce(X) -> Watch,
+    poll_lost: impl FnOnce(X) -> LostRankPoll,
 ) -> Result<Fabric, JoinError> {
     let (rank, size) = (exchange.rank(), exchange.size());
 
     let found = candidates(settings, size);
-    let mine = Offer {
+    let mine = RankOffer {
         host: host::identity(),
         node: foldwire_bootstrap::node(),
         process: process::id(),
@@ -79,7 +79,7 @@ pub(crate) fn join<X: Exchange>(
     let all = gather(&mut exchange, &mine.encode())?;
     let found = found?;
     let offers = all.iter().zip(0..).map(|(bytes, rank)| {
-        Offer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
+        RankOffer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
     });
     let offers = offers.collect::<Result<Vec<_>, _>>()?;
     let provider = choose(&mine, &offers)?;
@@ -92,12 +92,12 @@ pub(crate) fn join<X: Exchange>(
     let opened = open(&name, settings, size);
     let my_address = opened.as_ref().map_or(&[][..], |(_, address)| address);
     let addresses = gather(&mut exchange, my_address)?;
-    let (mut port, _) = opened?;
+    let (mut rdm, _) = opened?;
     if let Some(rank) = first_empty(&addresses) {
         return Err(JoinError::PeerFailed { rank });
     }
     let added = addresses.iter().zip(0..).try_for_each(|(address, rank)| {
-        port.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
+        rdm.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
     });
     // Nobody sends before all know all.
     let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] })?;
@@ -106,7 +106,7 @@ pub(crate) fn join<X: Exchange>(
         return Err(JoinError::PeerFailed { rank });
     }
 
-    let parts = Parts {
+    let group = GroupInfo {
         rank,
         size,
         is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
@@ -117,9 +117,9 @@ pub(crate) fn join<X: Exchange>(
             .collect(),
         provider,
         link_rate: settings.link_rate,
-        watch: watch(exchange),
+        poll_lost: poll_lost(exchange),
     };
-    Ok(Fabric::new(port, parts))
+    Ok(Fabric::new(rdm, group))
 }
 
 /// The first rank that could not go on.
@@ -152,8 +152,8 @@ fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>,
 
 /// The first provider that all ranks offer and that reaches all of them. Every rank comes to the
 /// same answer.
-fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
-    let first = |differs: &dyn Fn(&Offer) -> bool| {
+fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
+    let first = |differs: &dyn Fn(&RankOffer) -> bool| {
         offers
             .iter()
             .zip(0..)
@@ -170,8 +170,8 @@ fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
     let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
     // In one process libfabric 1.17 lets endpoints use each other's memory directly, even after one
     // has unmapped it.
-    let shares_process = |offer: &Offer| {
-        let same = |other: &&Offer| other.host == offer.host && other.process == offer.process;
+    let shares_process = |offer: &RankOffer| {
+        let same = |other: &&RankOffer| other.host == offer.host && other.process == offer.process;
         offers.iter().filter(same).count() > 1
     };
     let cannot_share_memory = match (elsewhere, first(&shares_process)) {
@@ -195,8 +195,9 @@ fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
         },
         (None, Some(problem)) if !common.is_empty() => Err(problem),
         (None, _) => {
-            let lacks =
-                |offer: &Offer| !offer.providers.iter().any(|name| mine.providers.contains(name));
+            let lacks = |offer: &RankOffer| {
+                !offer.providers.iter().any(|name| mine.providers.contains(name))
+            };
             let (other, rank) = first(&lacks).unwrap_or((mine, Rank(0)));
             let (there, here) = (other.providers.join(", "), mine.providers.join(", "));
             Err(JoinError::NothingInCommon { rank, there, here })
@@ -208,14 +209,14 @@ fn open(
     name: &str,
     settings: &Settings,
     size: usize,
-) -> Result<(Port<Request>, Vec<u8>), JoinError> {
+) -> Result<(RdmEndpoint<FabricRequest>, Vec<u8>), JoinError> {
     let description = check::find(name, settings, size)
         .map_err(|missing| JoinError::Unavailable { provider: name.to_owned(), missing })?;
     let provider = description.provider();
     let failed = |errno| JoinError::Open { provider: provider.clone(), errno };
-    let port = Port::open(Domain::open(description).map_err(failed)?).map_err(failed)?;
-    let address = port.address().map_err(failed)?;
-    Ok((port, address))
+    let rdm = RdmEndpoint::open(Domain::open(description).map_err(failed)?).map_err(failed)?;
+    let address = rdm.address().map_err(failed)?;
+    Ok((rdm, address))
 }
 
 #[cfg(test)]
@@ -225,11 +226,11 @@ mod tests {
     use super::*;
 
     /// An offer from a process of its own.
-    fn offer(host: &str, providers: &[&str]) -> Offer {
+    fn offer(host: &str, providers: &[&str]) -> RankOffer {
         static PROCESS: AtomicU32 = AtomicU32::new(0);
         let process = PROCESS.fetch_add(1, Ordering::Relaxed);
         let providers = providers.iter().copied().map(str::to_owned).collect();
-        Offer {
+        RankOffer {
             host: host.to_owned(),
             node: host.to_owned(),
             process,
@@ -243,7 +244,7 @@ mod tests {
     fn an_offer_survives_the_exchange_and_nonsense_does_not() {
         for providers in [&["tcp;ofi_rxm", "shm"][..], &[]] {
             let offer = offer("here", providers);
-            assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+            assert_eq!(RankOffer::decode(&offer.encode()), Some(offer));
         }
         for nonsense in [
             &b""[..],
@@ -252,11 +253,15 @@ mod tests {
             b"here\n1\ntrue\n-1\ntcp",
             b"\xff\n1\ntrue\n1",
         ] {
-            assert_eq!(Offer::decode(nonsense), None);
+            assert_eq!(RankOffer::decode(nonsense), None);
         }
         let text = String::from_utf8(offer("here", &["tcp"]).encode()).unwrap();
         for other in ["+4096", "04096"] {
-            assert_eq!(Offer::decode(text.replacen("4096", other, 1).as_bytes()), None, "{other}");
+            assert_eq!(
+                RankOffer::decode(text.replacen("4096", other, 1).as_bytes()),
+                None,
+                "{other}"
+            );
         }
     }
 
@@ -290,7 +295,7 @@ mod tests {
 
     #[test]
     fn loopback_does_not_reach_other_hosts() {
-        let far = Offer { is_on_loopback: true, ..offer("b", &["tcp;ofi_rxm"]) };
+        let far = RankOffer { is_on_loopback: true, ..offer("b", &["tcp;ofi_rxm"]) };
         let offers = [offer("a", &["tcp;ofi_rxm"]), far];
         for mine in &offers {
             let error = choose(mine, &offers).unwrap_err();
@@ -308,7 +313,7 @@ mod tests {
         let error = choose(&offers[0], &offers).unwrap_err();
         assert!(matches!(error, JoinError::PeerFailed { rank: Rank(1) }), "{error}");
 
-        let offers = [offer("a", &["tcp"]), Offer { frame_bytes: 1, ..offer("a", &["tcp"]) }];
+        let offers = [offer("a", &["tcp"]), RankOffer { frame_bytes: 1, ..offer("a", &["tcp"]) }];
         let error = choose(&offers[0], &offers).unwrap_err();
         assert!(matches!(error, JoinError::FramesDiffer { there: 1, here: 4096, .. }), "{error}");
     }

@@ -37,21 +37,21 @@
 //!
 //! *Threads.* An endpoint and its frames stay on the thread that made them.
 
-mod answers;
+mod acks;
+mod any_source;
 mod check;
 mod error;
 mod fabric;
 mod ffi;
 mod host;
 mod join;
-mod notices;
 mod settings;
 mod tags;
 
-pub use check::{Missing, Offer, Provider, providers};
+pub use check::{Missing, Provider, ProviderOffer, providers};
 pub use error::{Error, JoinError};
 pub use fabric::Fabric;
-pub use ffi::{Buffer, Errno, Version};
+pub use ffi::{Errno, MessageBuffer, Version};
 pub use foldwire_messaging::Options;
 pub use settings::{Settings, SettingsError};
 

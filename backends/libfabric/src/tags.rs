@@ -26,7 +26,7 @@ pub(crate) fn message(from: Rank, tag: Tag) -> u64 {
 }
 
 /// The tag of an answer to a message with `tag`.
-pub(crate) fn answer(from: Rank, tag: Tag) -> u64 {
+pub(crate) fn ack(from: Rank, tag: Tag) -> u64 {
     message(from, tag) | 1 << STREAM_BITS
 }
 
@@ -41,7 +41,7 @@ mod tests {
         let mut all = HashSet::new();
         for rank in [0, 1, 2, 255, 256, u32::MAX].map(Rank) {
             for tag in [0, 1, 8, 255, 2303].map(Tag) {
-                assert!(all.insert(message(rank, tag)) && all.insert(answer(rank, tag)));
+                assert!(all.insert(message(rank, tag)) && all.insert(ack(rank, tag)));
             }
         }
     }
@@ -51,7 +51,7 @@ mod tests {
         for size in [1, 2, 3, 256, 257, 1 << 24, (1 << 24) + 1, 1 << 32] {
             let n_bits = n_bits(size);
             assert!(n_bits <= 45);
-            assert!(answer(Rank::new(size - 1), Tag(2303)) < 1 << n_bits, "{size}");
+            assert!(ack(Rank::new(size - 1), Tag(2303)) < 1 << n_bits, "{size}");
         }
     }
 }

@@ -93,12 +93,12 @@ fn a_failure_of_one_rank_is_told_to_all() {
 }
 
 /// An exchange that tells rank 1 an address of rank 2 that is none.
-struct Mangling {
+struct WithBadAddress {
     inner: InMemory,
     n_rounds: usize,
 }
 
-impl Exchange for Mangling {
+impl Exchange for WithBadAddress {
     type Error = Infallible;
 
     fn rank(&self) -> Rank {
@@ -123,7 +123,7 @@ impl Exchange for Mangling {
 #[test]
 fn an_address_that_one_rank_cannot_take_is_told_to_all() {
     let settings = Settings::default().provider("tcp");
-    let all = ranks(3, |inner| join(&settings, Mangling { inner, n_rounds: 0 }).map(drop));
+    let all = ranks(3, |inner| join(&settings, WithBadAddress { inner, n_rounds: 0 }).map(drop));
     for (outcome, rank) in all.into_iter().zip(0..) {
         let error = outcome.unwrap_err();
         match rank {

@@ -5,7 +5,7 @@ mod common;
 use std::process;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Test, pipes};
+use common::{TIME_LIMIT, Test, pipes};
 use foldwire::transport::{Rank, Tag, Transport, TransportError};
 use foldwire::{Communicator, Op, Plan};
 use foldwire_bootstrap::Exchange;
@@ -62,16 +62,16 @@ fn crashes_end_collectives(test: Test) {
             if comm.all_reduce(&mut data, Op::Max, &Plan::raw()).is_err() {
                 break;
             }
-            assert!(start.elapsed() < PATIENCE, "nobody finds out");
+            assert!(start.elapsed() < TIME_LIMIT, "nobody finds out");
         }
-        assert!(start.elapsed() < PATIENCE, "it took too long");
+        assert!(start.elapsed() < TIME_LIMIT, "it took too long");
     });
 }
 
 /// An exchange that knows of nobody's end.
-struct Ignorant(pipes::Shared);
+struct WithoutLosses(pipes::SharedPipes);
 
-impl Exchange for Ignorant {
+impl Exchange for WithoutLosses {
     type Error = std::io::Error;
 
     fn rank(&self) -> Rank {
@@ -90,7 +90,7 @@ impl Exchange for Ignorant {
 /// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless
 /// the send is made just when the connection breaks.)
 fn broken_connections_are_found(test: Test) {
-    test.run_with(2, Ignorant, |mut driver| {
+    test.run_with(2, WithoutLosses, |mut driver| {
         if driver.net.rank() == Rank(1) {
             driver.send(Rank(0), Tag(0), b"hello", false);
             driver.until(|driver| driver.n_released == 1);
@@ -105,7 +105,7 @@ fn broken_connections_are_found(test: Test) {
                 Ok(()) | Err(Refused::Busy(_)) => error = driver.poll().err(),
                 Err(Refused::Failed(_, refusal)) => error = Some(refusal),
             }
-            assert!(start.elapsed() < PATIENCE, "nobody finds out");
+            assert!(start.elapsed() < TIME_LIMIT, "nobody finds out");
         }
         // Some releases have no more to say than "I/O error".
         assert!(error.is_none_or(|error| error.peer() == Some(Rank(1))), "{error:?}");
@@ -116,7 +116,7 @@ fn broken_connections_are_found(test: Test) {
 /// A rank that cannot be answered keeps none of the others waiting for their answers, and nobody
 /// once it is forgotten.
 fn the_unreachable_hold_up_nobody(test: Test) {
-    test.run_with(3, Ignorant, |mut driver| match driver.net.rank() {
+    test.run_with(3, WithoutLosses, |mut driver| match driver.net.rank() {
         Rank(0) => {
             // Until the connection of rank 1 has broken, with a message of its own behind it.
             driver.linger(Duration::from_millis(300));

@@ -12,12 +12,12 @@ use libfabric_sys as sys;
 /// Contexts that are allocated together.
 const PER_CHUNK: usize = 128;
 
-type Chunk = [sys::fi_context2; PER_CHUNK];
+type ContextChunk = [sys::fi_context2; PER_CHUNK];
 
 /// Contexts 0, 1, 2, … as many as have been asked for.
 pub(super) struct Contexts {
     /// Owned, but as raw pointers: the provider writes there whenever it likes.
-    chunks: Vec<NonNull<Chunk>>,
+    chunks: Vec<NonNull<ContextChunk>>,
 }
 
 impl Contexts {
@@ -38,7 +38,7 @@ impl Contexts {
 
     /// Which context is at this address, if one is.
     pub(super) fn index(&self, address: *const c_void) -> Option<usize> {
-        let in_chunk = |chunk: &NonNull<Chunk>| {
+        let in_chunk = |chunk: &NonNull<ContextChunk>| {
             let offset = address.addr().checked_sub(chunk.as_ptr().addr())?;
             let index = offset / size_of::<sys::fi_context2>();
             let is_start = offset.is_multiple_of(size_of::<sys::fi_context2>());

@@ -3,25 +3,25 @@
 use libfabric_sys as sys;
 
 use super::info::Description;
-use super::{Errno, Handle, NO_CONTEXT};
+use super::{Errno, FidHandle, NO_CONTEXT};
 
 /// An open domain, and the description that it was opened from.
 pub(crate) struct Domain {
     // Closed in this order.
-    domain: Handle<sys::fid_domain>,
-    _fabric: Handle<sys::fid_fabric>,
+    domain: FidHandle<sys::fid_domain>,
+    _fabric: FidHandle<sys::fid_fabric>,
     description: Description,
 }
 
 impl Domain {
     pub(crate) fn open(description: Description) -> Result<Self, Errno> {
         let info = description.raw();
-        let fabric = Handle::open(|fabric| {
+        let fabric = FidHandle::open(|fabric| {
             // SAFETY: a description from fi_getinfo has fabric attributes; `fabric` is a valid
             // place.
             unsafe { sys::fi_fabric((*info).fabric_attr, fabric, NO_CONTEXT) }
         })?;
-        let domain = Handle::open(|domain| {
+        let domain = FidHandle::open(|domain| {
             // SAFETY: the fabric is open, and was opened from the same description.
             unsafe { sys::fi_domain(fabric.raw(), info, domain, NO_CONTEXT) }
         })?;

@@ -41,7 +41,7 @@ pub(crate) enum Requirements {
 
 /// A question to libfabric.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Query<'a> {
+pub(crate) struct ProviderQuery<'a> {
     pub(crate) provider: &'a str,
     /// Where to send from and listen.
     pub(crate) address: Option<IpAddr>,
@@ -52,9 +52,9 @@ pub(crate) struct Query<'a> {
 
 /// `fi_info` that we own.
 #[derive(Debug)]
-struct Owned(NonNull<sys::fi_info>);
+struct OwnedInfo(NonNull<sys::fi_info>);
 
-impl Drop for Owned {
+impl Drop for OwnedInfo {
     fn drop(&mut self) {
         // SAFETY: it came from libfabric, is freed once, and nothing borrowed from it is left.
         unsafe { sys::fi_freeinfo(self.0.as_ptr()) };
@@ -63,26 +63,27 @@ impl Drop for Owned {
 
 /// One way to use a provider: with which fabric and domain, in which modes.
 #[derive(Debug)]
-pub(crate) struct Description(Owned);
+pub(crate) struct Description(OwnedInfo);
 
 /// What libfabric answered, best first; at least one.
 #[derive(Debug)]
-pub(crate) struct Descriptions(Owned);
+pub(crate) struct Descriptions(OwnedInfo);
 
 impl Descriptions {
     /// The providers built into libfabric, of which only names and versions are known.
     pub(crate) fn providers() -> Result<Self, Errno> {
-        Self::ask(ptr::null(), sys::FI_PROV_ATTR_ONLY, ptr::null())
+        Self::get(ptr::null(), sys::FI_PROV_ATTR_ONLY, ptr::null())
     }
 
     /// Who can do what the query asks for. [`Errno::NO_DATA`] if nobody can.
-    pub(crate) fn query(query: &Query<'_>) -> Result<Self, Errno> {
+    pub(crate) fn query(query: &ProviderQuery<'_>) -> Result<Self, Errno> {
         let c_string = |text: &str| CString::new(text).map_err(|_| Errno::INVALID);
         let provider = c_string(query.provider)?;
         let node = query.address.map(|address| c_string(&address.to_string())).transpose()?;
 
         // SAFETY: no arguments.
-        let hints = Owned(NonNull::new(unsafe { sys::fi_allocinfo() }).ok_or(Errno::NO_MEMORY)?);
+        let hints =
+            OwnedInfo(NonNull::new(unsafe { sys::fi_allocinfo() }).ok_or(Errno::NO_MEMORY)?);
         // SAFETY: fi_allocinfo allocates all attributes that are set here. The name is a pointer of
         // ours, which outlives the call and is taken out before the hints are freed.
         unsafe {
@@ -91,20 +92,20 @@ impl Descriptions {
             (*(*hints).fabric_attr).prov_name = provider.as_ptr().cast_mut();
             let flags = if node.is_some() { sys::FI_SOURCE } else { 0 };
             let node = node.as_ref().map_or(ptr::null(), |node| node.as_ptr());
-            let answer = Self::ask(node, flags, hints);
+            let answer = Self::get(node, flags, hints);
             (*(*hints).fabric_attr).prov_name = ptr::null_mut();
             answer
         }
     }
 
-    fn ask(node: *const c_char, flags: u64, hints: *const sys::fi_info) -> Result<Self, Errno> {
+    fn get(node: *const c_char, flags: u64, hints: *const sys::fi_info) -> Result<Self, Errno> {
         let mut list = ptr::null_mut();
         // SAFETY: node and hints are null or valid for the call; `list` is a valid place for the
         // result.
         let status =
             unsafe { sys::fi_getinfo(API_VERSION, node, ptr::null(), flags, hints, &raw mut list) };
         checked(status)?;
-        NonNull::new(list).map(|list| Self(Owned(list))).ok_or(Errno::NO_DATA)
+        NonNull::new(list).map(|list| Self(OwnedInfo(list))).ok_or(Errno::NO_DATA)
     }
 
     /// All answers.
@@ -114,7 +115,7 @@ impl Descriptions {
         while !next.is_null() {
             // SAFETY: `next` is an element of the list that we own.
             let (copy, after) = unsafe { (sys::fi_dupinfo(next), (*next).next) };
-            copies.push(Description(Owned(NonNull::new(copy).ok_or(Errno::NO_MEMORY)?)));
+            copies.push(Description(OwnedInfo(NonNull::new(copy).ok_or(Errno::NO_MEMORY)?)));
             next = after;
         }
         Ok(copies)
@@ -125,7 +126,7 @@ impl Descriptions {
 ///
 /// # Safety
 /// `hints` must come from `fi_allocinfo`.
-unsafe fn fill(hints: *mut sys::fi_info, query: &Query<'_>) {
+unsafe fn fill(hints: *mut sys::fi_info, query: &ProviderQuery<'_>) {
     let requires = |requirement| query.requirements >= requirement;
     // SAFETY: fi_allocinfo allocates these structures together.
     let (hints, tx, rx, ep, domain) = unsafe {

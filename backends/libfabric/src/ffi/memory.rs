@@ -12,7 +12,7 @@ use foldwire::transport::FRAME_ALIGN;
 use libfabric_sys as sys;
 
 use super::domain::Domain;
-use super::{Errno, Handle, NO_CONTEXT, checked};
+use super::{Errno, FidHandle, NO_CONTEXT, checked};
 
 /// Bytes of a slab, unless one buffer needs more.
 const SLAB_BYTES: usize = 4 << 20;
@@ -23,29 +23,29 @@ const MARK_BYTES: usize = 1;
 
 /// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is. Behind
 /// its bytes there is room for a mark.
-pub struct Buffer {
+pub struct MessageBuffer {
     first: NonNull<u8>,
     n_bytes: usize,
-    slab: Rc<Slab>,
+    slab: Rc<BufferSlab>,
 }
 
-impl Buffer {
+impl MessageBuffer {
     pub(super) const fn address(&self) -> *mut c_void {
         self.first.as_ptr().cast()
     }
 
     /// Bytes for a message and its mark.
-    pub(super) const fn n_room(&self) -> usize {
+    pub(super) const fn capacity(&self) -> usize {
         self.n_bytes + MARK_BYTES
     }
 
     /// Writes the mark of a message of `n_bytes`; how long both are together, or `None` if there
     /// are not so many bytes.
-    pub(super) fn put_mark(&mut self, n_bytes: usize, mark: u8) -> Option<usize> {
+    pub(super) fn write_mark(&mut self, n_bytes: usize, mark: u8) -> Option<usize> {
         if n_bytes > self.n_bytes {
             return None;
         }
-        // SAFETY: n_bytes < n_room(), and all of that is ours.
+        // SAFETY: n_bytes < capacity(), and all of that is ours.
         unsafe { self.first.add(n_bytes).write(mark) };
         Some(n_bytes + MARK_BYTES)
     }
@@ -57,7 +57,7 @@ impl Buffer {
         if n_bytes > self.n_bytes {
             return None;
         }
-        // SAFETY: n_bytes < n_room(), and all of that is ours and initialised.
+        // SAFETY: n_bytes < capacity(), and all of that is ours and initialised.
         Some((n_bytes, unsafe { self.first.add(n_bytes).read() }))
     }
 
@@ -77,7 +77,7 @@ impl Buffer {
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for MessageBuffer {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the slab lives as long as we do, its bytes are initialised, and no other buffer
         // has these. While the network has them, the buffer is inside a port, which does not look
@@ -86,51 +86,55 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-impl AsMut<[u8]> for Buffer {
+impl AsMut<[u8]> for MessageBuffer {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
         unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.n_bytes) }
     }
 }
 
-impl fmt::Debug for Buffer {
+impl fmt::Debug for MessageBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("n_bytes", &self.n_bytes).finish_non_exhaustive()
+        f.debug_struct("MessageBuffer").field("n_bytes", &self.n_bytes).finish_non_exhaustive()
     }
 }
 
 /// Memory for several buffers. Pieces are handed out once and not taken back: buffers are few and
 /// reused.
-pub(super) struct Slab {
+pub(super) struct BufferSlab {
     // Closed in this order.
     registration: RefCell<Option<Registration>>,
-    block: Block,
+    memory: SlabMemory,
     domain: Rc<Domain>,
     n_used: Cell<usize>,
 }
 
-impl Slab {
+impl BufferSlab {
     /// A slab with room for at least one buffer of `n_bytes`.
     pub(super) fn allocate(domain: &Rc<Domain>, n_bytes: usize) -> Result<Rc<Self>, Errno> {
-        let n_room = n_bytes.checked_add(MARK_BYTES).ok_or(Errno::NO_MEMORY)?;
-        let block = Block::allocate(n_room.max(SLAB_BYTES))?;
+        let capacity = n_bytes.checked_add(MARK_BYTES).ok_or(Errno::NO_MEMORY)?;
+        let memory = SlabMemory::allocate(capacity.max(SLAB_BYTES))?;
         Ok(Rc::new(Self {
             registration: RefCell::new(None),
-            block,
+            memory,
             domain: Rc::clone(domain),
             n_used: Cell::new(0),
         }))
     }
 
     /// Registers all of it, bound to `endpoint` if the provider wants that.
-    pub(super) fn register(&self, key: u64, endpoint: &Handle<sys::fid_ep>) -> Result<(), Errno> {
-        let mr = Handle::open(|mr| {
+    pub(super) fn register(
+        &self,
+        key: u64,
+        endpoint: &FidHandle<sys::fid_ep>,
+    ) -> Result<(), Errno> {
+        let mr = FidHandle::open(|mr| {
             // SAFETY: the domain is open; the memory belongs to us and outlives the registration.
             unsafe {
                 sys::fi_mr_reg(
                     self.domain.raw(),
-                    self.block.first.as_ptr().cast(),
-                    self.block.layout.size(),
+                    self.memory.first.as_ptr().cast(),
+                    self.memory.layout.size(),
                     sys::FI_SEND | sys::FI_RECV,
                     0,
                     key,
@@ -158,31 +162,31 @@ impl Slab {
     }
 
     /// A buffer that nobody else has, while there is room.
-    pub(super) fn take(self: &Rc<Self>, n_bytes: usize) -> Option<Buffer> {
+    pub(super) fn take(self: &Rc<Self>, n_bytes: usize) -> Option<MessageBuffer> {
         let start = self.n_used.get();
         let end = start.checked_add(n_bytes)?.checked_add(MARK_BYTES)?;
-        if end > self.block.layout.size() {
+        if end > self.memory.layout.size() {
             return None;
         }
         self.n_used.set(end.next_multiple_of(FRAME_ALIGN));
-        // SAFETY: start <= end <= the size of the block.
-        let first = unsafe { self.block.first.add(start) };
-        Some(Buffer { first, n_bytes, slab: Rc::clone(self) })
+        // SAFETY: start <= end <= the size of the memory.
+        let first = unsafe { self.memory.first.add(start) };
+        Some(MessageBuffer { first, n_bytes, slab: Rc::clone(self) })
     }
 }
 
 struct Registration {
-    _mr: Handle<sys::fid_mr>,
+    _mr: FidHandle<sys::fid_mr>,
     descriptor: *mut c_void,
 }
 
 /// Memory from the allocator, freed on drop.
-struct Block {
+struct SlabMemory {
     first: NonNull<u8>,
     layout: Layout,
 }
 
-impl Block {
+impl SlabMemory {
     /// At least `n_bytes`, more than 0, zeroed by writing: that touches every page now rather than
     /// in the first encoder.
     fn allocate(n_bytes: usize) -> Result<Self, Errno> {
@@ -195,7 +199,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for SlabMemory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout. No buffer is left, or it would hold the slab.
         unsafe { alloc::dealloc(self.first.as_ptr(), self.layout) };

@@ -1,7 +1,7 @@
 //! An endpoint with its address vector, its completion queue, and the requests that are under way.
 //!
-//! Buffers go in by [`Port::send`] and [`Port::recv`] and come out by [`Port::poll`]. In between
-//! the provider may read or write them at any time, and the port does not look at them. A port that
+//! Buffers go in by [`RdmEndpoint::send`] and [`RdmEndpoint::recv`] and come out by [`RdmEndpoint::poll`]. In between
+//! the provider may read or write them at any time, and the rdm does not look at them. A rdm that
 //! is dropped closes the endpoint first, which ends all requests; if the provider refuses, buffers
 //! and contexts are leaked rather than freed under its hands.
 
@@ -14,8 +14,8 @@ use libfabric_sys as sys;
 
 use super::contexts::Contexts;
 use super::domain::Domain;
-use super::memory::{Buffer, Slab};
-use super::{Errno, Handle, NO_CONTEXT, checked, checked_count};
+use super::memory::{BufferSlab, MessageBuffer};
+use super::{Errno, FidHandle, NO_CONTEXT, checked, checked_count};
 
 /// Completions read at once.
 const PER_READ: usize = 16;
@@ -25,43 +25,43 @@ const NOTHING_IGNORED: u64 = 0;
 const MAX_ADDRESS_BYTES: usize = 1024;
 
 /// What has become of a request with note `R`.
-pub(crate) struct Completion<R> {
+pub(crate) struct CompletedRequest<R> {
     pub(crate) request: R,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: MessageBuffer,
     /// Bytes that have come with the mark (of meaning for receives only), or why the request
     /// failed.
     pub(crate) outcome: Result<usize, Errno>,
 }
 
 /// An open endpoint; `R` is what the user wants to remember of each request.
-pub(crate) struct Port<R> {
-    /// `None` only while the port is being dropped.
-    endpoint: Option<Handle<sys::fid_ep>>,
-    queue: Handle<sys::fid_cq>,
-    vector: Handle<sys::fid_av>,
+pub(crate) struct RdmEndpoint<R> {
+    /// `None` only while the rdm is being dropped.
+    endpoint: Option<FidHandle<sys::fid_ep>>,
+    queue: FidHandle<sys::fid_cq>,
+    vector: FidHandle<sys::fid_av>,
     domain: Rc<Domain>,
     /// Peers in the address vector.
     peers: Vec<sys::fi_addr_t>,
     /// At the index of its context, each request that is under way.
-    requests: Vec<Option<(R, Buffer)>>,
+    requests: Vec<Option<(R, MessageBuffer)>>,
     /// Indices without a request.
     free: Vec<usize>,
     contexts: Contexts,
-    completions: VecDeque<Completion<R>>,
+    completions: VecDeque<CompletedRequest<R>>,
     /// Where the next buffer is cut from.
-    slab: Option<Rc<Slab>>,
+    slab: Option<Rc<BufferSlab>>,
     /// Slabs that are bound to the endpoint.
-    bound: Vec<Weak<Slab>>,
+    bound: Vec<Weak<BufferSlab>>,
     registers_memory: bool,
     n_slabs: u64,
 }
 
-impl<R> Port<R> {
+impl<R> RdmEndpoint<R> {
     /// Opens an endpoint that listens, and knows no peers yet.
     pub(crate) fn open(domain: Domain) -> Result<Self, Errno> {
         let domain = Rc::new(domain);
         let mut vector_attr = sys::fi_av_attr { type_: sys::FI_AV_UNSPEC, ..Default::default() };
-        let vector = Handle::open(|vector| {
+        let vector = FidHandle::open(|vector| {
             // SAFETY: the domain is open; the attributes are valid for the call.
             unsafe { sys::fi_av_open(domain.raw(), &raw mut vector_attr, vector, NO_CONTEXT) }
         })?;
@@ -70,11 +70,11 @@ impl<R> Port<R> {
             wait_obj: sys::FI_WAIT_NONE,
             ..Default::default()
         };
-        let queue = Handle::open(|queue| {
+        let queue = FidHandle::open(|queue| {
             // SAFETY: as above.
             unsafe { sys::fi_cq_open(domain.raw(), &raw mut queue_attr, queue, NO_CONTEXT) }
         })?;
-        let endpoint = Handle::open(|endpoint| {
+        let endpoint = FidHandle::open(|endpoint| {
             // SAFETY: the description is the one that the domain was opened from.
             unsafe {
                 sys::fi_endpoint(domain.raw(), domain.description().raw(), endpoint, NO_CONTEXT)
@@ -106,7 +106,7 @@ impl<R> Port<R> {
         })
     }
 
-    fn endpoint(&self) -> Result<&Handle<sys::fid_ep>, Errno> {
+    fn endpoint(&self) -> Result<&FidHandle<sys::fid_ep>, Errno> {
         self.endpoint.as_ref().ok_or(Errno::INVALID)
     }
 
@@ -151,11 +151,11 @@ impl<R> Port<R> {
     }
 
     /// A buffer of `n_bytes`, in registered memory if the provider asks for that.
-    pub(crate) fn allocate(&mut self, n_bytes: usize) -> Result<Buffer, Errno> {
+    pub(crate) fn allocate(&mut self, n_bytes: usize) -> Result<MessageBuffer, Errno> {
         if let Some(buffer) = self.slab.as_ref().and_then(|slab| slab.take(n_bytes)) {
             return Ok(buffer);
         }
-        let slab = Slab::allocate(&self.domain, n_bytes)?;
+        let slab = BufferSlab::allocate(&self.domain, n_bytes)?;
         if self.registers_memory {
             let description = self.domain.description();
             let key = if description.chooses_keys() { 0 } else { self.n_slabs };
@@ -183,9 +183,9 @@ impl<R> Port<R> {
         &mut self,
         index: usize,
         request: R,
-        buffer: Buffer,
+        buffer: MessageBuffer,
         status: isize,
-    ) -> Result<(), (Buffer, Errno)> {
+    ) -> Result<(), (MessageBuffer, Errno)> {
         match checked_count(status) {
             Ok(_) => {
                 self.requests[index] = Some((request, buffer));
@@ -203,17 +203,17 @@ impl<R> Port<R> {
         &mut self,
         to: usize,
         tag: u64,
-        mut buffer: Buffer,
+        mut buffer: MessageBuffer,
         n_bytes: usize,
         mark: u8,
         request: R,
-    ) -> Result<(), (Buffer, Errno)> {
+    ) -> Result<(), (MessageBuffer, Errno)> {
         let is_ours = buffer.belongs_to(&self.domain);
-        let n_sent = buffer.put_mark(n_bytes, mark);
+        let n_sent = buffer.write_mark(n_bytes, mark);
         let (Some(&peer), Some(n_sent), true) = (self.peers.get(to), n_sent, is_ours) else {
             return Err((buffer, Errno::INVALID));
         };
-        let Ok(endpoint) = self.endpoint().map(Handle::raw) else {
+        let Ok(endpoint) = self.endpoint().map(FidHandle::raw) else {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
@@ -238,13 +238,13 @@ impl<R> Port<R> {
     pub(crate) fn recv(
         &mut self,
         tag: u64,
-        buffer: Buffer,
+        buffer: MessageBuffer,
         request: R,
-    ) -> Result<(), (Buffer, Errno)> {
+    ) -> Result<(), (MessageBuffer, Errno)> {
         if !buffer.belongs_to(&self.domain) {
             return Err((buffer, Errno::INVALID));
         }
-        let Ok(endpoint) = self.endpoint().map(Handle::raw) else {
+        let Ok(endpoint) = self.endpoint().map(FidHandle::raw) else {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
@@ -253,7 +253,7 @@ impl<R> Port<R> {
             sys::fi_trecv(
                 endpoint,
                 buffer.address(),
-                buffer.n_room(),
+                buffer.capacity(),
                 buffer.descriptor(),
                 sys::FI_ADDR_UNSPEC,
                 tag,
@@ -267,7 +267,7 @@ impl<R> Port<R> {
     /// Asks the provider to give up the requests that `which` picks. Those that it does give up
     /// complete with [`Errno::CANCELED`].
     pub(crate) fn cancel(&mut self, which: impl Fn(&R) -> bool) {
-        let Ok(endpoint) = self.endpoint().map(Handle::fid) else { return };
+        let Ok(endpoint) = self.endpoint().map(FidHandle::fid) else { return };
         for index in 0..self.requests.len() {
             if self.requests[index].as_ref().is_some_and(|(request, _)| which(request)) {
                 // SAFETY: the endpoint is open, and the context is that of a request under way. A
@@ -278,7 +278,7 @@ impl<R> Port<R> {
     }
 
     /// Moves the network along, and hands out one request that has ended.
-    pub(crate) fn poll(&mut self) -> Result<Option<Completion<R>>, Errno> {
+    pub(crate) fn poll(&mut self) -> Result<Option<CompletedRequest<R>>, Errno> {
         if self.completions.is_empty() {
             self.read()?;
         }
@@ -330,12 +330,12 @@ impl<R> Port<R> {
             return false;
         };
         self.free.push(index);
-        self.completions.push_back(Completion { request, buffer, outcome });
+        self.completions.push_back(CompletedRequest { request, buffer, outcome });
         true
     }
 }
 
-impl<R> Drop for Port<R> {
+impl<R> Drop for RdmEndpoint<R> {
     fn drop(&mut self) {
         let Some(endpoint) = self.endpoint.take() else { return };
         for slab in self.bound.drain(..).filter_map(|slab| slab.upgrade()) {
@@ -358,24 +358,24 @@ mod tests {
     use crate::Settings;
     use crate::check;
 
-    /// Two ports on this thread that know each other, with registered memory though the provider
+    /// Two endpoints on this thread that know each other, with registered memory though the provider
     /// does not ask for it; `None` without the provider.
-    fn pair(provider: &str) -> Option<[Port<()>; 2]> {
+    fn pair(provider: &str) -> Option<[RdmEndpoint<()>; 2]> {
         let open = || {
             let description = check::find(provider, &Settings::default(), 2).ok()?;
-            let mut port = Port::open(Domain::open(description).unwrap()).unwrap();
-            port.registers_memory = true;
-            Some(port)
+            let mut rdm = RdmEndpoint::open(Domain::open(description).unwrap()).unwrap();
+            rdm.registers_memory = true;
+            Some(rdm)
         };
-        let mut ports = [open()?, open()?];
-        let addresses = ports.each_ref().map(|port| port.address().unwrap());
-        for port in &mut ports {
-            addresses.iter().for_each(|address| port.add_peer(address).unwrap());
+        let mut endpoints = [open()?, open()?];
+        let addresses = endpoints.each_ref().map(|rdm| rdm.address().unwrap());
+        for rdm in &mut endpoints {
+            addresses.iter().for_each(|address| rdm.add_peer(address).unwrap());
         }
-        Some(ports)
+        Some(endpoints)
     }
 
-    /// Messages travel between slabs that are registered, once each; the slabs outlive the port if
+    /// Messages travel between slabs that are registered, once each; the slabs outlive the rdm if
     /// buffers do.
     #[test]
     fn registered_memory_carries_messages() {
@@ -406,7 +406,7 @@ mod tests {
                     };
                 }
                 here.poll().unwrap();
-                if let Some(Completion { buffer, outcome, .. }) = there.poll().unwrap() {
+                if let Some(CompletedRequest { buffer, outcome, .. }) = there.poll().unwrap() {
                     assert_eq!(buffer.contents(outcome.unwrap()), Some((n_bytes, 1)));
                     break buffer;
                 }
@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// A port takes buffers of its own domain only, and gives others back.
+    /// A rdm takes buffers of its own domain only, and gives others back.
     #[test]
     fn foreign_buffers_are_refused() {
         let Some([mut here, mut there]) = pair("tcp") else {

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Exchange;
-use foldwire_libfabric::{Buffer, Endpoint, Error, Fabric, Settings, join, providers};
+use foldwire_libfabric::{Endpoint, Error, Fabric, MessageBuffer, Settings, join, providers};
 use foldwire_messaging::{Event, Net, Refused, Source};
 
 /// Longest time that anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A test by its name in this program, and the provider that it is about.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ impl Test {
     pub fn run_with<X: Exchange + 'static>(
         self,
         size: u32,
-        adapt: impl Fn(pipes::Shared) -> X,
+        adapt: impl Fn(pipes::SharedPipes) -> X,
         program: impl Fn(Driver),
     ) {
         self.run_joined(size, |settings, exchange| {
@@ -52,7 +52,7 @@ impl Test {
         self.run_joined(size, |settings, exchange| program(join(settings, exchange).unwrap()));
     }
 
-    fn run_joined(self, size: u32, program: impl Fn(&Settings, pipes::Shared)) {
+    fn run_joined(self, size: u32, program: impl Fn(&Settings, pipes::SharedPipes)) {
         if let Some(reason) = missing(self.provider) {
             // Not by `println`, which a test that passes does not show.
             let line = format!("skipped: provider {}: {reason}\n", self.provider);
@@ -60,7 +60,7 @@ impl Test {
             return;
         }
         let args = ["--exact", self.name, "--nocapture", "--test-threads=1"];
-        let exchange = pipes::Shared::open(size, &args).unwrap();
+        let exchange = pipes::SharedPipes::open(size, &args).unwrap();
         program(&Settings::default().provider(self.provider), exchange.clone());
         if exchange.rank() > Rank(0) {
             process::exit(0);
@@ -131,7 +131,7 @@ impl Driver {
         let start = Instant::now();
         while !done(self) {
             self.poll().unwrap();
-            assert!(start.elapsed() < PATIENCE, "nothing happens any more");
+            assert!(start.elapsed() < TIME_LIMIT, "nothing happens any more");
         }
     }
 
@@ -143,7 +143,7 @@ impl Driver {
         }
     }
 
-    pub fn buffer(&mut self, n_bytes: usize) -> Buffer {
+    pub fn buffer(&mut self, n_bytes: usize) -> MessageBuffer {
         self.net.allocate(n_bytes).unwrap()
     }
 
@@ -161,7 +161,7 @@ impl Driver {
             }
             self.n_busy += 1;
             self.poll().unwrap();
-            assert!(start.elapsed() < PATIENCE, "the network stays full");
+            assert!(start.elapsed() < TIME_LIMIT, "the network stays full");
         }
     }
 
@@ -177,7 +177,7 @@ impl Driver {
                 Err(Refused::Failed(_, error)) => panic!("{error}"),
             }
             self.poll().unwrap();
-            assert!(start.elapsed() < PATIENCE, "the network stays full");
+            assert!(start.elapsed() < TIME_LIMIT, "the network stays full");
         }
     }
 

@@ -54,9 +54,9 @@ impl Pipe {
 }
 
 /// Ends its process if the test fails before it does.
-struct Started(Child);
+struct ChildGuard(Child);
 
-impl Drop for Started {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -67,9 +67,9 @@ impl Drop for Started {
 
 /// The pipes of this process, for an endpoint and for its test.
 #[derive(Clone)]
-pub struct Shared(Rc<RefCell<Pipes>>);
+pub struct SharedPipes(Rc<RefCell<Pipes>>);
 
-impl Shared {
+impl SharedPipes {
     /// As [`Pipes::open`].
     pub fn open(size: u32, args: &[&str]) -> io::Result<Self> {
         Ok(Self(Rc::new(RefCell::new(Pipes::open(size, args)?))))
@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-impl Exchange for Shared {
+impl Exchange for SharedPipes {
     type Error = io::Error;
 
     fn rank(&self) -> Rank {
@@ -107,7 +107,7 @@ pub struct Pipes {
     size: u32,
     pipes: Vec<Pipe>,
     /// Ranks 1, 2, …, until they have ended.
-    children: Vec<Option<Started>>,
+    children: Vec<Option<ChildGuard>>,
 }
 
 impl Pipes {
@@ -134,7 +134,7 @@ impl Pipes {
             let to = Box::new(child.stdin.take().ok_or_else(missing)?);
             let from = Box::new(child.stdout.take().ok_or_else(missing)?);
             pipes.push(Pipe { from, to });
-            children.push(Some(Started(child)));
+            children.push(Some(ChildGuard(child)));
         }
         Ok(Self { rank: 0, size, pipes, children })
     }

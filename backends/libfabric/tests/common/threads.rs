@@ -9,10 +9,10 @@ use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
 
 /// What the ranks of one test share.
-struct Board {
+struct SharedBoard {
     barrier: Barrier,
-    /// What each rank said in each round.
-    said: Mutex<HashMap<(usize, u32), Vec<u8>>>,
+    /// What each rank messages in each round.
+    messages: Mutex<HashMap<(usize, u32), Vec<u8>>>,
 }
 
 /// One rank's view of the board.
@@ -20,7 +20,7 @@ pub struct InMemory {
     rank: u32,
     size: usize,
     n_rounds: usize,
-    board: Arc<Board>,
+    board: Arc<SharedBoard>,
 }
 
 impl Exchange for InMemory {
@@ -37,16 +37,16 @@ impl Exchange for InMemory {
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Infallible> {
         let round = self.n_rounds;
         self.n_rounds += 1;
-        self.board.said.lock().unwrap().insert((round, self.rank), mine.to_vec());
+        self.board.messages.lock().unwrap().insert((round, self.rank), mine.to_vec());
         self.board.barrier.wait();
-        let said = self.board.said.lock().unwrap();
-        Ok((0..self.size as u32).map(|rank| said[&(round, rank)].clone()).collect())
+        let messages = self.board.messages.lock().unwrap();
+        Ok((0..self.size as u32).map(|rank| messages[&(round, rank)].clone()).collect())
     }
 }
 
 /// Runs `program` as each of `size` ranks, with what it needs to join.
 pub fn ranks<T: Send>(size: usize, program: impl Fn(InMemory) -> T + Sync) -> Vec<T> {
-    let board = Arc::new(Board { barrier: Barrier::new(size), said: Mutex::default() });
+    let board = Arc::new(SharedBoard { barrier: Barrier::new(size), messages: Mutex::default() });
     thread::scope(|scope| {
         let threads: Vec<_> = (0..size as u32)
             .map(|rank| {
