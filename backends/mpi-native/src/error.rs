@@ -19,7 +19,7 @@ pub enum Error {
     #[error("the {buffer} buffer has {have} values, but the call needs {need}")]
     Length {
         /// Which.
-        buffer: Buffer,
+        buffer: BufferSide,
         /// Values needed.
         need: usize,
         /// Values there.
@@ -45,14 +45,14 @@ pub enum Error {
 
 /// A buffer of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffer {
+pub enum BufferSide {
     /// What is sent.
     Send,
     /// Where results go.
     Recv,
 }
 
-impl std::fmt::Display for Buffer {
+impl std::fmt::Display for BufferSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Send => "send",

@@ -13,7 +13,7 @@ use mpi::ffi;
 use mpi::raw::AsRaw;
 use mpi::topology::{Communicator, SimpleCommunicator};
 
-use crate::{Call, Error, Form, Operation};
+use crate::{Call, Error, FunctionForm, Operation};
 
 const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 
@@ -36,13 +36,13 @@ pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<SimpleCommun
 }
 
 /// The buffers of a call as MPI takes them: `send` is `None` in place.
-pub(crate) struct Memory<'a, T> {
+pub(crate) struct CallMemory<'a, T> {
     send: Option<*const T>,
     recv: *mut T,
     borrowed: PhantomData<&'a mut [T]>,
 }
 
-impl<'a, T> Memory<'a, T> {
+impl<'a, T> CallMemory<'a, T> {
     pub(crate) fn in_place(data: &'a mut [T]) -> Self {
         Self { send: None, recv: data.as_mut_ptr(), borrowed: PhantomData }
     }
@@ -81,7 +81,7 @@ fn operation(op: Operation) -> ffi::MPI_Op {
 pub(crate) fn collective<T: Float>(
     comm: &SimpleCommunicator,
     call: &Call,
-    memory: Memory<'_, T>,
+    memory: CallMemory<'_, T>,
 ) -> Result<(), Error> {
     let (dtype, op, comm_raw) = (datatype::<T>(), operation(call.op), comm.as_raw());
     let (count, root) = (call.count as c_int, call.root.0 as c_int);
@@ -90,17 +90,17 @@ pub(crate) fn collective<T: Float>(
     let share = call.counts[rank.index()];
     let recv = memory.recv.cast::<c_void>();
     let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
-    let is_equal = call.form == Form::Equal;
+    let is_equal = call.form == FunctionForm::Equal;
     // What an all-to-all receives: as many values from each rank, one after the other.
-    let is_exchange = call.collective == Collective::AllToAll && !is_equal;
-    let size = if is_exchange { call.counts.len() as c_int } else { 0 };
+    let is_all_to_all_v = call.collective == Collective::AllToAll && !is_equal;
+    let size = if is_all_to_all_v { call.counts.len() as c_int } else { 0 };
     let from_each: Vec<c_int> = (0..size).map(|_| share).collect();
     let from_at: Vec<c_int> = (0..size).map(|source| source * share).collect();
     let (from_each, from_at) = (from_each.as_ptr(), from_at.as_ptr());
     // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not
     // touch them afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads
     // and writes the count that is passed with each, or the shares that `counts` and `starts` say,
-    // which lie within `call.count` values; both have one element a rank. `Form::Equal` passes one
+    // which lie within `call.count` values; both have one element a rank. `FunctionForm::Equal` passes one
     // share for all, and a call has that form only if all are equal (see `Call::with_form`). An
     // all-to-all receives as many values from each rank as the share that `lengths` multiplies.
     // Buffers that a rank does not use are not looked at.

@@ -19,8 +19,8 @@ mod ffi;
 mod mpich;
 mod native;
 mod open_mpi;
-mod way;
+mod variant;
 
-pub use error::{Buffer, Error};
-pub use native::{Buffers, Call, Form, Native, Operation};
-pub use way::{Armed, Tuned, Way, library, required_environment, ways};
+pub use error::{BufferSide, Error};
+pub use native::{Buffers, Call, FunctionForm, Native, Operation};
+pub use variant::{Armed, CollectiveVariant, Tuned, library, required_environment, ways};

@@ -10,7 +10,7 @@
 //! the algorithm.
 
 use crate::ffi::tool::Variable;
-use crate::way::Way;
+use crate::variant::CollectiveVariant;
 
 /// Names of algorithms, to find them in descriptions of variables.
 const NAMES: &[&str] = &[
@@ -34,22 +34,23 @@ const NAMES: &[&str] = &[
 ];
 
 /// Every algorithm of this function, with the device's collectives and without.
-pub(crate) fn ways(default: &Way, function: &str) -> Vec<Way> {
+pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<CollectiveVariant> {
     let prefix = format!("MPIR_CVAR_{}", function.to_uppercase());
     let [general, shared, device] =
         ["INTRA_ALGORITHM", "POSIX_INTRA_ALGORITHM", "DEVICE_COLLECTIVE"]
             .map(|variable| format!("{prefix}_{variable}"));
     let device_off = Variable::open(&device).map(|_| default.with("device off", &device, 0));
-    let mut ways: Vec<Way> = Vec::new();
+    let mut variants: Vec<CollectiveVariant> = Vec::new();
     for (value, algorithm) in algorithms(&general) {
-        ways.push(default.with(&algorithm, &general, value));
-        ways.extend(device_off.as_ref().map(|way| way.with(&algorithm, &general, value)));
+        variants.push(default.with(&algorithm, &general, value));
+        variants
+            .extend(device_off.as_ref().map(|variant| variant.with(&algorithm, &general, value)));
     }
     for (value, algorithm) in algorithms(&shared) {
-        ways.push(default.with(&format!("{algorithm} in shared memory"), &shared, value));
+        variants.push(default.with(&format!("{algorithm} in shared memory"), &shared, value));
     }
-    ways.extend(device_off);
-    ways
+    variants.extend(device_off);
+    variants
 }
 
 /// The values of a variable and their names, without those that mean the default or are not for us.

@@ -8,12 +8,12 @@ use foldwire::layout::share;
 use foldwire::{Collective, Float, Rank};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
-use crate::ffi::{self, Memory};
-use crate::{Buffer, Error};
+use crate::ffi::{self, CallMemory};
+use crate::{BufferSide, Error};
 
 /// Which function of a pair is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum FunctionForm {
     /// The one for shares of the same length, such as `MPI_Allgather` and
     /// `MPI_Reduce_scatter_block`; or the only one.
     Equal,
@@ -38,7 +38,7 @@ pub struct Call {
     pub(crate) count: usize,
     pub(crate) op: Operation,
     pub(crate) root: Rank,
-    pub(crate) form: Form,
+    pub(crate) form: FunctionForm,
     /// Lengths and starts of the ranks' shares, as MPI wants them.
     pub(crate) counts: Vec<c_int>,
     pub(crate) starts: Vec<c_int>,
@@ -87,14 +87,14 @@ impl Call {
         if c_int::try_from(most).is_err() {
             return Err(Error::TooLong { count });
         }
-        if !Self::forms(collective, 0, size).contains(&Form::Counts) {
+        if !Self::forms(collective, 0, size).contains(&FunctionForm::Counts) {
             return Err(Error::NoSuchCall { collective });
         }
         let call = Self::new(collective, count, size, op, root)?;
         let mut end = 0;
         let starts = shares.iter().map(|&share| (end, end += share as c_int).0).collect();
         let counts = shares.iter().map(|&share| share as c_int).collect();
-        Ok(Self { form: Form::Counts, counts, starts, ..call })
+        Ok(Self { form: FunctionForm::Counts, counts, starts, ..call })
     }
 
     /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal
@@ -102,7 +102,7 @@ impl Call {
     ///
     /// # Errors
     /// [`Error::NoSuchCall`] for a form that is none of them.
-    pub fn with_form(self, form: Form) -> Result<Self, Error> {
+    pub fn with_form(self, form: FunctionForm) -> Result<Self, Error> {
         let (collective, size) = (self.collective, self.counts.len());
         // Shares of an array that divides evenly are equal, and others are not.
         let like = usize::from(!self.is_equal());
@@ -117,24 +117,24 @@ impl Call {
     /// `MPI_Reduce_scatter`, as in the OSU benchmarks; the others take the function for equal
     /// shares if shares are equal.
     #[must_use]
-    pub fn forms(collective: Collective, count: usize, size: usize) -> &'static [Form] {
+    pub fn forms(collective: Collective, count: usize, size: usize) -> &'static [FunctionForm] {
         let is_even = count.is_multiple_of(size);
         match collective {
-            Collective::ReduceScatter if is_even => &[Form::Counts, Form::Equal],
+            Collective::ReduceScatter if is_even => &[FunctionForm::Counts, FunctionForm::Equal],
             Collective::AllGather
             | Collective::Scatter
             | Collective::Gather
             | Collective::AllToAll
                 if is_even =>
             {
-                &[Form::Equal, Form::Counts]
+                &[FunctionForm::Equal, FunctionForm::Counts]
             }
             Collective::ReduceScatter
             | Collective::AllGather
             | Collective::Scatter
             | Collective::Gather
-            | Collective::AllToAll => &[Form::Counts],
-            _ => &[Form::Equal],
+            | Collective::AllToAll => &[FunctionForm::Counts],
+            _ => &[FunctionForm::Equal],
         }
     }
 
@@ -223,14 +223,14 @@ impl Native {
                 return Err(Error::NoSuchCall { collective });
             }
             Buffers::InPlace(data) => {
-                check(Buffer::Recv, call.count, data.len())?;
-                Memory::in_place(data)
+                check(BufferSide::Recv, call.count, data.len())?;
+                CallMemory::in_place(data)
             }
             Buffers::Split { send, recv } => {
                 let (sends, receives) = call.lengths(rank);
-                check(Buffer::Send, sends, send.len())?;
-                check(Buffer::Recv, receives, recv.len())?;
-                Memory::split(send, recv)
+                check(BufferSide::Send, sends, send.len())?;
+                check(BufferSide::Recv, receives, recv.len())?;
+                CallMemory::split(send, recv)
             }
         };
         ffi::collective(&self.comm, call, memory)
@@ -244,17 +244,17 @@ mod tests {
     #[test]
     fn equal_shares_take_the_plain_function_and_others_counts() {
         let first = |collective, count| Call::forms(collective, count, 4)[0];
-        assert_eq!(first(Collective::AllGather, 8), Form::Equal);
-        assert_eq!(first(Collective::AllGather, 9), Form::Counts);
-        assert_eq!(first(Collective::ReduceScatter, 8), Form::Counts);
-        assert_eq!(first(Collective::Broadcast, 9), Form::Equal);
+        assert_eq!(first(Collective::AllGather, 8), FunctionForm::Equal);
+        assert_eq!(first(Collective::AllGather, 9), FunctionForm::Counts);
+        assert_eq!(first(Collective::ReduceScatter, 8), FunctionForm::Counts);
+        assert_eq!(first(Collective::Broadcast, 9), FunctionForm::Equal);
     }
 
     #[test]
     fn unequal_shares_cannot_take_the_plain_function() {
         for collective in Collective::ALL {
             let call = |count| Call::new(collective, count, 3, Operation::Sum, Rank(0)).unwrap();
-            for form in [Form::Equal, Form::Counts] {
+            for form in [FunctionForm::Equal, FunctionForm::Counts] {
                 for count in [0, 6, 7] {
                     let outcome = call(count).with_form(form).map(|call| call.form);
                     let is_one = Call::forms(collective, count, 3).contains(&form);
@@ -264,7 +264,7 @@ mod tests {
             }
         }
         let gather = Call::new(Collective::AllGather, 7, 3, Operation::Sum, Rank(0)).unwrap();
-        assert!(gather.with_form(Form::Equal).is_err());
+        assert!(gather.with_form(FunctionForm::Equal).is_err());
     }
 
     #[test]
@@ -287,8 +287,8 @@ mod tests {
             (call.count, &call.counts[..], &call.starts[..]),
             (6, &[0, 2, 4][..], &[0, 0, 2][..])
         );
-        assert_eq!((call.form, call.lengths(Rank(2))), (Form::Counts, (4, 6)));
-        assert!(call.with_form(Form::Equal).is_err(), "though 6 divide evenly among 3");
+        assert_eq!((call.form, call.lengths(Rank(2))), (FunctionForm::Counts, (4, 6)));
+        assert!(call.with_form(FunctionForm::Equal).is_err(), "though 6 divide evenly among 3");
         let exchange = of(Collective::AllToAll, &[0, 2, 4]).unwrap();
         assert_eq!(exchange.lengths(Rank(2)), (6, 12));
         assert!(of(Collective::AllReduce, &[1, 2]).is_err());

@@ -5,7 +5,7 @@
 //! default.
 
 use crate::ffi::tool::Variable;
-use crate::way::Way;
+use crate::variant::CollectiveVariant;
 
 /// Must be in the environment before `MPI_Init`.
 pub(crate) const DYNAMIC_RULES: (&str, &str) = ("OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
@@ -21,25 +21,25 @@ const SEGMENTING: &[(&str, &[&str])] = &[
 ];
 
 /// Every algorithm of this function, in every size of segments.
-pub(crate) fn ways(default: &Way, function: &str) -> Vec<Way> {
+pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<CollectiveVariant> {
     let name = format!("coll_tuned_{function}_algorithm");
     let Some(algorithms) = Variable::open(&name) else { return Vec::new() };
     let segment = format!("{name}_segmentsize");
     let has_segments = Variable::open(&segment).is_some();
-    let mut ways = Vec::new();
+    let mut variants = Vec::new();
     for (value, algorithm) in algorithms.values.iter().filter(|&&(value, _)| value > 0) {
-        let way = default.with(algorithm, &name, *value);
+        let variant = default.with(algorithm, &name, *value);
         let is_segmenting = SEGMENTING
             .iter()
             .any(|&(of, names)| of == function && names.contains(&algorithm.as_str()));
         for kib in SEGMENTS_KIB.into_iter().filter(|_| is_segmenting && has_segments) {
             let n_bytes = kib * 1024;
-            let mut cut = way.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
+            let mut cut = variant.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
             // An array of one segment is not cut.
             cut.least_bytes = n_bytes + 1;
-            ways.push(cut);
+            variants.push(cut);
         }
-        ways.push(way);
+        variants.push(variant);
     }
-    ways
+    variants
 }

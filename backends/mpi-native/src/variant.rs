@@ -1,4 +1,4 @@
-//! The ways in which the library can carry out a collective, and being told to take one.
+//! The variants in which the library can carry out a collective, and being told to take one.
 
 use std::env;
 
@@ -6,17 +6,17 @@ use foldwire::{Collective, Float};
 use mpi::topology::Communicator;
 
 use crate::ffi::tool::Variable;
-use crate::{Buffers, Call, Error, Form, Native, mpich, open_mpi};
+use crate::{Buffers, Call, Error, FunctionForm, Native, mpich, open_mpi};
 
 /// Which library this is, as far as we know its variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MpiImplementation {
     OpenMpi,
     Mpich,
     Other,
 }
 
-impl Kind {
+impl MpiImplementation {
     /// By what `MPI_Get_library_version` says. Libraries made of MPICH have its variables.
     fn of(version: &str) -> Self {
         let starts = |names: &[&str]| names.iter().any(|name| version.starts_with(name));
@@ -48,33 +48,34 @@ pub fn library() -> String {
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
     let (name, value) = open_mpi::DYNAMIC_RULES;
     let is_set = env::var(name).is_ok_and(|set| set == value || set == "true");
-    (Kind::of(&version()) == Kind::OpenMpi && !is_set).then_some((name, value))
+    (MpiImplementation::of(&version()) == MpiImplementation::OpenMpi && !is_set)
+        .then_some((name, value))
 }
 
-/// A way to carry out a collective: one of MPI's functions, and values of control variables.
+/// A variant to carry out a collective: one of MPI's functions, and values of control variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct CollectiveVariant {
     pub(crate) name: String,
-    pub(crate) form: Form,
+    pub(crate) form: FunctionForm,
     pub(crate) settings: Vec<(String, i32)>,
-    /// The least array for which it differs from another way, in bytes.
+    /// The least array for which it differs from another variant, in bytes.
     pub(crate) least_bytes: usize,
 }
 
-impl Way {
+impl CollectiveVariant {
     /// What the library does unless told otherwise.
-    pub(crate) fn default_of(collective: Collective, form: Form) -> Self {
+    pub(crate) fn default_of(collective: Collective, form: FunctionForm) -> Self {
         let name = format!("MPI_{}", capitalised(function(collective, form)));
         Self { name, form, settings: Vec::new(), least_bytes: 0 }
     }
 
     /// The same with a setting more.
     pub(crate) fn with(&self, words: &str, variable: &str, value: i32) -> Self {
-        let mut way = self.clone();
-        way.name =
+        let mut variant = self.clone();
+        variant.name =
             format!("{}{}{words}", self.name, if self.settings.is_empty() { ": " } else { ", " });
-        way.settings.push((variable.to_owned(), value));
-        way
+        variant.settings.push((variable.to_owned(), value));
+        variant
     }
 
     /// Its function and settings in words, such as `MPI_Allreduce: ring`.
@@ -85,55 +86,55 @@ impl Way {
 
     /// The function that it uses.
     #[must_use]
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> FunctionForm {
         self.form
     }
 
-    /// Whether it differs from the other ways for arrays of `n_bytes`.
+    /// Whether it differs from the other variants for arrays of `n_bytes`.
     #[must_use]
     pub fn suits(&self, n_bytes: usize) -> bool {
         n_bytes >= self.least_bytes
     }
 }
 
-/// Every way that the library offers for `collective` on arrays that divide evenly among the ranks,
+/// Every variant that the library offers for `collective` on arrays that divide evenly among the ranks,
 /// or do not; the default first. Only the default before `MPI_Init`. The same on all ranks.
 #[must_use]
-pub fn ways(collective: Collective, is_even: bool) -> Vec<Way> {
-    let kind = Kind::of(&version());
-    let add: fn(&Way, &str) -> Vec<Way> = match kind {
-        Kind::OpenMpi if required_environment().is_none() => open_mpi::ways,
-        Kind::Mpich => mpich::ways,
-        Kind::OpenMpi | Kind::Other => |_, _| Vec::new(),
+pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
+    let implementation = MpiImplementation::of(&version());
+    let add: fn(&CollectiveVariant, &str) -> Vec<CollectiveVariant> = match implementation {
+        MpiImplementation::OpenMpi if required_environment().is_none() => open_mpi::variants,
+        MpiImplementation::Mpich => mpich::variants,
+        MpiImplementation::OpenMpi | MpiImplementation::Other => |_, _| Vec::new(),
     };
     // One value on one rank is even, one on two is not.
     let forms = Call::forms(collective, 1, if is_even { 1 } else { 2 });
-    let mut ways = Vec::new();
+    let mut variants = Vec::new();
     for &form in forms {
-        let default = Way::default_of(collective, form);
+        let default = CollectiveVariant::default_of(collective, form);
         let more = add(&default, function(collective, form));
-        ways.push(default);
-        ways.extend(more);
+        variants.push(default);
+        variants.extend(more);
     }
-    ways
+    variants
 }
 
 /// MPI's function, in lower case and without `MPI_`.
-fn function(collective: Collective, form: Form) -> &'static str {
+fn function(collective: Collective, form: FunctionForm) -> &'static str {
     match (collective, form) {
         (Collective::AllReduce, _) => "allreduce",
-        (Collective::ReduceScatter, Form::Counts) => "reduce_scatter",
-        (Collective::ReduceScatter, Form::Equal) => "reduce_scatter_block",
-        (Collective::AllGather, Form::Equal) => "allgather",
-        (Collective::AllGather, Form::Counts) => "allgatherv",
+        (Collective::ReduceScatter, FunctionForm::Counts) => "reduce_scatter",
+        (Collective::ReduceScatter, FunctionForm::Equal) => "reduce_scatter_block",
+        (Collective::AllGather, FunctionForm::Equal) => "allgather",
+        (Collective::AllGather, FunctionForm::Counts) => "allgatherv",
         (Collective::Broadcast, _) => "bcast",
-        (Collective::Scatter, Form::Equal) => "scatter",
-        (Collective::Scatter, Form::Counts) => "scatterv",
-        (Collective::Gather, Form::Equal) => "gather",
-        (Collective::Gather, Form::Counts) => "gatherv",
+        (Collective::Scatter, FunctionForm::Equal) => "scatter",
+        (Collective::Scatter, FunctionForm::Counts) => "scatterv",
+        (Collective::Gather, FunctionForm::Equal) => "gather",
+        (Collective::Gather, FunctionForm::Counts) => "gatherv",
         (Collective::Reduce, _) => "reduce",
-        (Collective::AllToAll, Form::Equal) => "alltoall",
-        (Collective::AllToAll, Form::Counts) => "alltoallv",
+        (Collective::AllToAll, FunctionForm::Equal) => "alltoall",
+        (Collective::AllToAll, FunctionForm::Counts) => "alltoallv",
         (Collective::ExclusiveScan, _) => "exscan",
         (other, _) => other.name(),
     }
@@ -144,10 +145,10 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// MPI's collectives, done in one way.
+/// MPI's collectives, done in one variant.
 pub struct Tuned {
     native: Native,
-    way: Way,
+    variant: CollectiveVariant,
     /// The variables, what they are set to, and what they were.
     settings: Vec<(Variable, i32, i32)>,
     /// Whether the library reads them at each call, not when a communicator is made.
@@ -159,27 +160,30 @@ impl Tuned {
     ///
     /// # Errors
     /// MPI's; [`Error::Tool`] if a variable cannot be set.
-    pub fn new(communicator: &impl Communicator, way: Way) -> Result<Self, Error> {
+    pub fn new(
+        communicator: &impl Communicator,
+        variant: CollectiveVariant,
+    ) -> Result<Self, Error> {
         let mut settings = Vec::new();
-        for (name, value) in &way.settings {
-            // The way was found among the library's, so the variable was there.
+        for (name, value) in &variant.settings {
+            // The variant was found among the library's, so the variable was there.
             let variable = Variable::open(name).ok_or(Error::Tool { code: 0 })?;
             let before = variable.read()?;
             settings.push((variable, *value, before));
         }
-        let at_each_call = Kind::of(&version()) == Kind::Mpich;
+        let at_each_call = MpiImplementation::of(&version()) == MpiImplementation::Mpich;
         let native = set(&settings).and_then(|()| Native::duplicate(communicator));
         // Also if only some could be set: the library's default is to stay what it was.
         let restored = restore(&settings);
         let native = native?;
         restored?;
-        Ok(Self { native, way, settings, at_each_call })
+        Ok(Self { native, variant, settings, at_each_call })
     }
 
-    /// The way.
+    /// The variant.
     #[must_use]
-    pub fn way(&self) -> &Way {
-        &self.way
+    pub fn way(&self) -> &CollectiveVariant {
+        &self.variant
     }
 
     /// Sets what the library reads at each call, until what it returns is dropped. In between, run
@@ -202,7 +206,7 @@ pub struct Armed<'a> {
 }
 
 impl Armed<'_> {
-    /// As [`Native::run`], in this way's form of the function.
+    /// As [`Native::run`], in this variant's form of the function.
     ///
     /// # Errors
     /// As [`Native::run`]; also MPI's if the algorithm cannot do the call.
@@ -233,23 +237,29 @@ mod tests {
 
     #[test]
     fn libraries_are_known_by_their_version() {
-        assert_eq!(Kind::of("Open MPI v4.1.4, package: Debian OpenMPI"), Kind::OpenMpi);
-        assert_eq!(Kind::of("MPICH Version:\t4.0.2\nMPICH Release"), Kind::Mpich);
-        assert_eq!(Kind::of("HPC-X"), Kind::Other);
+        assert_eq!(
+            MpiImplementation::of("Open MPI v4.1.4, package: Debian OpenMPI"),
+            MpiImplementation::OpenMpi
+        );
+        assert_eq!(
+            MpiImplementation::of("MPICH Version:\t4.0.2\nMPICH Release"),
+            MpiImplementation::Mpich
+        );
+        assert_eq!(MpiImplementation::of("HPC-X"), MpiImplementation::Other);
     }
 
     #[test]
     fn a_way_is_named_by_function_and_settings() {
-        let way = Way::default_of(Collective::ReduceScatter, Form::Equal);
-        assert_eq!(way.name(), "MPI_Reduce_scatter_block");
-        let way = way.with("ring", "a", 3).with("segments of 32 KiB", "b", 32768);
-        assert_eq!(way.name(), "MPI_Reduce_scatter_block: ring, segments of 32 KiB");
-        assert_eq!(way.settings, [("a".to_owned(), 3), ("b".to_owned(), 32768)]);
+        let variant = CollectiveVariant::default_of(Collective::ReduceScatter, FunctionForm::Equal);
+        assert_eq!(variant.name(), "MPI_Reduce_scatter_block");
+        let variant = variant.with("ring", "a", 3).with("segments of 32 KiB", "b", 32768);
+        assert_eq!(variant.name(), "MPI_Reduce_scatter_block: ring, segments of 32 KiB");
+        assert_eq!(variant.settings, [("a".to_owned(), 3), ("b".to_owned(), 32768)]);
     }
 
     #[test]
     fn the_default_is_always_a_way() {
-        let ways = ways(Collective::Broadcast, true);
-        assert_eq!((ways[0].name(), ways[0].settings.len()), ("MPI_Bcast", 0));
+        let variants = ways(Collective::Broadcast, true);
+        assert_eq!((variants[0].name(), variants[0].settings.len()), ("MPI_Bcast", 0));
     }
 }

@@ -1,9 +1,9 @@
-//! A group of one rank, which needs no launcher: every way of every collective moves the values
+//! A group of one rank, which needs no launcher: every variant of every collective moves the values
 //! that it should. (Groups of several are checked by `foldwire bench --backend mpi`, which compares
 //! every result.)
 
 use foldwire::{Collective, Rank};
-use foldwire_mpi_native::{Buffer, Buffers, Call, Error, Native, Operation, Tuned, ways};
+use foldwire_mpi_native::{BufferSide, Buffers, Call, Error, Native, Operation, Tuned, ways};
 
 /// One test, since MPI starts once in a process.
 #[test]
@@ -14,10 +14,10 @@ fn one_rank_gets_its_own_values_back() {
     for collective in Collective::ALL {
         let call = Call::new(collective, send.len(), 1, Operation::Sum, Rank(0)).unwrap();
         let all = ways(collective, true);
-        assert!(all.iter().filter(|way| way.name() == all[0].name()).count() == 1);
-        for way in all {
-            let (name, form) = (way.name().to_owned(), way.form());
-            let tuned = Tuned::new(&world, way).unwrap();
+        assert!(all.iter().filter(|variant| variant.name() == all[0].name()).count() == 1);
+        for variant in all {
+            let (name, form) = (variant.name().to_owned(), variant.form());
+            let tuned = Tuned::new(&world, variant).unwrap();
             let call = call.clone().with_form(form).unwrap();
             // No rank is before this one.
             let n_received = if collective == Collective::ExclusiveScan { 0 } else { send.len() };
@@ -44,5 +44,5 @@ fn one_rank_gets_its_own_values_back() {
     native.run(&call, Buffers::InPlace(&mut data)).unwrap();
     assert_eq!(data, [1.0, -2.0, 3.0]);
     let short = native.run(&call, Buffers::Split { send: &[1.0_f32; 3], recv: &mut [0.0; 2] });
-    assert_eq!(short, Err(Error::Length { buffer: Buffer::Recv, need: 3, have: 2 }));
+    assert_eq!(short, Err(Error::Length { buffer: BufferSide::Recv, need: 3, have: 2 }));
 }

@@ -43,13 +43,13 @@ impl std::error::Error for Error {}
 impl TransportError for Error {
     fn kind(&self) -> Kind {
         match ffi::error_class(self.code) {
-            ffi::Class::Truncated => Kind::Truncated,
-            ffi::Class::NoMemory => Kind::OutOfFrames,
-            ffi::Class::Misuse => Kind::Misuse,
+            ffi::ErrorClass::Truncated => Kind::Truncated,
+            ffi::ErrorClass::NoMemory => Kind::OutOfFrames,
+            ffi::ErrorClass::Misuse => Kind::Misuse,
             // MPI has no class for a lost process before version 5: libraries report a message that
             // cannot be delivered as "other", "intern" or "unknown".
-            ffi::Class::Other if self.peer.is_some() => Kind::PeerLost,
-            ffi::Class::Other => Kind::Other,
+            ffi::ErrorClass::Other if self.peer.is_some() => Kind::PeerLost,
+            ffi::ErrorClass::Other => Kind::Other,
         }
     }
 

@@ -19,20 +19,20 @@ const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 
 /// The error classes that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum ErrorClass {
     Truncated,
     NoMemory,
     Misuse,
     Other,
 }
 
-pub(crate) fn error_class(code: i32) -> Class {
+pub(crate) fn error_class(code: i32) -> ErrorClass {
     let mut class = 0;
     // SAFETY: MPI may be asked this at any time, and writes one integer.
     let known = unsafe { ffi::MPI_Error_class(code, &mut class) } == SUCCESS;
     match u32::try_from(class) {
-        Ok(ffi::MPI_ERR_TRUNCATE) if known => Class::Truncated,
-        Ok(ffi::MPI_ERR_NO_MEM) if known => Class::NoMemory,
+        Ok(ffi::MPI_ERR_TRUNCATE) if known => ErrorClass::Truncated,
+        Ok(ffi::MPI_ERR_NO_MEM) if known => ErrorClass::NoMemory,
         Ok(
             ffi::MPI_ERR_BUFFER
             | ffi::MPI_ERR_COUNT
@@ -42,8 +42,8 @@ pub(crate) fn error_class(code: i32) -> Class {
             | ffi::MPI_ERR_RANK
             | ffi::MPI_ERR_REQUEST
             | ffi::MPI_ERR_ARG,
-        ) if known => Class::Misuse,
-        _ => Class::Other,
+        ) if known => ErrorClass::Misuse,
+        _ => ErrorClass::Other,
     }
 }
 
@@ -65,9 +65,9 @@ fn checked(code: c_int) -> Result<(), Error> {
 }
 
 /// A duplicated communicator, and room for MPI's answers about what is under way on it.
-pub struct Mpi {
+pub struct MpiRequests {
     /// The process that made it.
-    home: u32,
+    creator: u32,
     raw: ffi::MPI_Comm,
     rank: Rank,
     size: usize,
@@ -79,7 +79,7 @@ pub struct Mpi {
     one_thread: PhantomData<*const ()>,
 }
 
-impl Mpi {
+impl MpiRequests {
     /// A communicator of its own, which returns errors, between the ranks of `communicator`. All
     /// ranks call it together.
     ///
@@ -97,7 +97,7 @@ impl Mpi {
             checked(ffi::MPI_Comm_rank(raw, &mut rank))?;
             checked(ffi::MPI_Comm_size(raw, &mut size))?;
             Ok(Self {
-                home: std::process::id(),
+                creator: std::process::id(),
                 raw,
                 rank: Rank::new(rank as usize),
                 size: size as usize,
@@ -117,7 +117,7 @@ impl Mpi {
 /// # Safety
 /// The communicator must be valid, with this rank and size.
 unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<i64>, Error> {
-    let mut near = MaybeUninit::uninit();
+    let mut on_node = MaybeUninit::uninit();
     let mut lowest = i64::from(rank);
     let mut nodes = vec![0; size as usize];
     // SAFETY: by the caller's promise; the new communicator is read only after success, and freed.
@@ -129,11 +129,11 @@ unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<i64
             ffi::RSMPI_COMM_TYPE_SHARED,
             rank,
             ffi::RSMPI_INFO_NULL,
-            near.as_mut_ptr(),
+            on_node.as_mut_ptr(),
         ))?;
-        let mut near = near.assume_init();
-        checked(ffi::MPI_Bcast((&raw mut lowest).cast(), 1, ffi::RSMPI_INT64_T, 0, near))?;
-        checked(ffi::MPI_Comm_free(&mut near))?;
+        let mut on_node = on_node.assume_init();
+        checked(ffi::MPI_Bcast((&raw mut lowest).cast(), 1, ffi::RSMPI_INT64_T, 0, on_node))?;
+        checked(ffi::MPI_Comm_free(&mut on_node))?;
         checked(ffi::MPI_Allgather(
             (&raw const lowest).cast(),
             1,
@@ -147,10 +147,10 @@ unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<i64
     Ok(nodes)
 }
 
-impl Drop for Mpi {
+impl Drop for MpiRequests {
     fn drop(&mut self) {
         // In a process that was forked off, MPI is its parent's.
-        let is_own = self.home == std::process::id();
+        let is_own = self.creator == std::process::id();
         if is_own && !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
             // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way
             // keep what they need of it (MPI 4.0, section 7.4.3). An error here has nobody to go
@@ -161,7 +161,7 @@ impl Drop for Mpi {
 }
 
 // SAFETY: requests that are named are those of which MPI says that they are complete.
-unsafe impl Requests for Mpi {
+unsafe impl Requests for MpiRequests {
     type Request = ffi::MPI_Request;
     type Error = Error;
 

@@ -33,14 +33,14 @@ mod ffi;
 
 pub use error::Error;
 pub use exchange::OverMpi;
-pub use ffi::Mpi;
+pub use ffi::MpiRequests;
 pub use foldwire_messaging::{Messages, Options};
 
 use foldwire_bootstrap::Exchange;
 use mpi::topology::Communicator;
 
 /// The transport over MPI.
-pub type Endpoint = foldwire_messaging::Endpoint<Messages<Mpi>>;
+pub type Endpoint = foldwire_messaging::Endpoint<Messages<MpiRequests>>;
 
 foldwire::compile_calls!(Endpoint);
 
@@ -64,7 +64,7 @@ pub fn join_with(
     communicator: &impl Communicator,
     options: Options,
 ) -> Result<Endpoint, EndpointError> {
-    let messages = Messages::new(Mpi::duplicate(communicator)?);
+    let messages = Messages::new(MpiRequests::duplicate(communicator)?);
     let all_gather = |mine: &[u8]| OverMpi(communicator).all_gather(mine);
     Endpoint::new(messages.share_memory(options.frame_bytes, all_gather)?, options)
 }
