@@ -1,32 +1,31 @@
-//! How to wait for a network that has no way to wake a thread.
+//! Waiting for a network that cannot wake a thread.
 //!
-//! First spin, since most answers come within microseconds. Then let others have the core: where
-//! ranks share cores, the one that we wait for may need ours. Only after a while sleep, so that an
-//! idle rank costs next to nothing; the longer the wait so far, the longer the sleep, a small share
-//! of it.
+//! Spin first, since most answers come within microseconds. Then yield the core: where ranks share
+//! cores, the awaited rank may need this one. Sleep only after a longer wait, so that an idle rank
+//! costs next to nothing. The sleep is a small share of the wait so far.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Spins before the core is offered to others.
+/// Spins before the first yield.
 const N_SPINS: u32 = 64;
-/// How long only to offer the core.
+/// Time to yield before the first sleep.
 const YIELDING: Duration = Duration::from_micros(50);
-/// A sleep is at most this part of the wait so far…
+/// A sleep lasts at most the wait so far divided by this…
 const SHARE: u32 = 20;
 /// … and at most this long.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// Waits a little more each time.
+/// Spins, then yields, then sleeps longer and longer.
 #[derive(Debug, Default)]
 pub struct Backoff {
     n_rests: u32,
-    /// When the spinning ended.
+    /// Time at which spinning ended.
     since: Option<Instant>,
 }
 
 impl Backoff {
-    /// Something has happened: the next wait begins anew.
+    /// Starts again with spinning. Call it after each event.
     pub fn renew(&mut self) {
         *self = Self::default();
     }
@@ -61,7 +60,7 @@ mod tests {
         while start.elapsed() < Duration::from_millis(60) {
             backoff.rest(Duration::from_micros(100));
         }
-        // By now it sleeps; a budget of nothing keeps it from that.
+        // It sleeps by now, but a zero budget prevents that.
         let start = Instant::now();
         (0..1000).for_each(|_| backoff.rest(Duration::ZERO));
         assert!(start.elapsed() < Duration::from_millis(100));

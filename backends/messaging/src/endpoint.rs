@@ -1,24 +1,25 @@
-//! The transport: frames, credit and receives in terms of a [`Net`].
+//! The transport: frames, credit and receives over a [`Net`].
 //!
-//! *Credit.* A link has at most `link_depth` frames in the network. A network completes small sends
-//! before anybody receives them, so every `link_depth`-th frame is sent `matched`: it comes back
-//! only when its receiver has posted the receive, and the next such frame waits for that. Hence no
+//! *Credit.* A link has at most `link_depth` frames in the network. Networks complete small sends
+//! before anybody receives them, so every `link_depth`-th frame is sent `matched`. It comes back
+//! only when its receiver has posted the receive, and the next matched frame waits for that. So no
 //! sender is more than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
-//! *Receives* are posted one ahead for each link that the engine waits on or says it will
-//! ([`Transport::expect`]), so that messages land in frames. None is posted on a guess, none is
-//! stale.
+//! *Receives* are posted one ahead on each link that the engine waits on, or announces by
+//! [`Transport::expect`], so that messages land in frames. The endpoint never posts a receive on a
+//! guess, so no posted receive becomes stale.
 //!
-//! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer
-//! waits for them, those of all channels; the channel is in their headers.
+//! *Abort notices* may come from any rank at any time. One wildcard receive with a small buffer
+//! waits for the notices of all channels. Their headers hold the channel.
 //!
-//! *Forks.* Only the process that made an endpoint may use it. In another one what would touch the
-//! network does not, and is refused; dropping the endpoint tells nobody anything there.
+//! *Forks.* Only the process that made an endpoint may use it. Calls from a forked child fail
+//! before they touch the network, and dropping the endpoint there sends nothing.
 //!
-//! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
-//! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up. A
-//! notice has ten such moments, since a rank that misses it waits for its time limit. (`shm` takes
-//! nothing for a peer that has not answered the first message, which on a busy machine takes long.)
+//! *The end.* Dropping an endpoint first waits until its messages are delivered. While all is well
+//! it waits up to `linger`, like `MPI_Finalize`. Once a peer is lost or a call was aborted, it
+//! waits for `grace` only. Notices get ten times `grace`, since a rank that misses one waits for
+//! its time limit. (libfabric's `shm` accepts no message to a peer that has not answered the first
+//! one, which takes long on a busy machine.)
 
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
@@ -35,32 +36,32 @@ use crate::net::{Event, Net, Refused, Source};
 use crate::process::ProcessIdentity;
 use crate::{Backoff, Error};
 
-/// Events taken in one [`Transport::progress`], so that it stays bounded.
+/// Limit on the events handled in one [`Transport::progress`].
 const EVENTS_PER_PASS: usize = 256;
-/// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those
-/// before it do.
+/// Notices kept for each sender and channel until the engine reads them. Only the newest are kept:
+/// each repeats what the earlier ones report.
 const NOTICES_PER_RANK: usize = 4;
-/// For how many times [`Options::grace`] a dropped endpoint waits for its notices to be delivered.
+/// Multiple of [`Options::grace`] that a dropped endpoint waits for delivery of its notices.
 const NOTICE_GRACES: u32 = 10;
-/// Looks at the network before an endpoint ends, a millisecond after each other.
+/// Polls before an endpoint ends, one millisecond apart.
 const N_FINAL_POLLS: usize = 5;
 
-/// Settings of an endpoint; the same on every rank.
+/// Settings of an endpoint. All ranks use the same.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Bytes in every frame; 256 KiB + 4096 unless set.
+    /// Size of every frame in bytes. Default: 256 KiB + 4096.
     pub frame_bytes: usize,
-    /// Frames that each (sender, receiver, tag) may have in the network; 4 unless set, at least 1.
+    /// Frames that each (sender, receiver, tag) may have in the network. Default: 4. At least 1.
     pub link_depth: usize,
-    /// How long frames of a rank that has ended may still come; 0.5 s unless set.
+    /// Time in which frames of a rank that has ended may still arrive. Default: 0.5 s.
     pub grace: Duration,
-    /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and
-    /// none has given up; 60 s unless set. Otherwise it waits for `grace`, and ten times as long
-    /// for what it tells others of that.
+    /// Longest wait of a dropped endpoint for delivery of its frames, while no rank is lost and no
+    /// call was aborted. Default: 60 s. Otherwise it waits for `grace`, or ten times `grace` for
+    /// abort notices.
     pub linger: Duration,
-    /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a
-    /// schedule. What the message layer says unless set.
+    /// Rate of each rank's link in each direction, in bytes per second, if known. It helps to
+    /// choose a schedule. Default: the message layer's estimate.
     pub link_rate: Option<f64>,
 }
 
@@ -76,7 +77,7 @@ impl Default for Options {
     }
 }
 
-/// One rank's transport over a message layer.
+/// Transport of one rank over a message layer.
 pub struct Endpoint<N: Net> {
     net: N,
     creator: ProcessIdentity,
@@ -85,15 +86,15 @@ pub struct Endpoint<N: Net> {
     peers: PeerStates<N::Buffer>,
     /// Free frames.
     pool: Vec<N::Buffer>,
-    /// Frames that the network had no room for, in the order sent.
+    /// Frames that wait for space in the network, in the order sent.
     outbox: VecDeque<QueuedSend<N::Buffer>>,
-    /// Notices that have come.
+    /// Received notices that the engine has not read.
     notices: VecDeque<PendingNotice>,
-    /// The buffer of the wildcard receive while it is not posted.
+    /// Buffer of the wildcard receive, while that is not posted.
     notice_buffer: Option<N::Buffer>,
-    /// Somebody has given up: this rank, or one that said so.
+    /// This rank has sent or received a control message that reports a failed call.
     has_aborted: bool,
-    /// This rank has sent something on the control tag, which its receiver may never take.
+    /// This rank has sent a control message, which its receiver may never read.
     has_sent_control: bool,
     failed: Option<Error<N::Error>>,
 }
@@ -108,17 +109,17 @@ struct QueuedSend<B> {
 
 struct PendingNotice {
     from: Rank,
-    /// Which channel it is for, as it says itself.
+    /// Channel, from the notice's header.
     channel: usize,
     n_bytes: usize,
     bytes: [u8; MIN_FRAME_BYTES],
 }
 
 impl<N: Net> Endpoint<N> {
-    /// A transport over `net`.
+    /// Makes a transport over `net`.
     ///
     /// # Errors
-    /// When frames are too small, or the layer has no memory for the first of them.
+    /// The frames are too small, or the layer has no memory for the notice buffer.
     pub fn new(mut net: N, options: Options) -> Result<Self, Error<N::Error>> {
         if options.frame_bytes < MIN_FRAME_BYTES {
             return Err(Error::FrameTooSmall { have: options.frame_bytes });
@@ -142,7 +143,7 @@ impl<N: Net> Endpoint<N> {
         Ok(endpoint)
     }
 
-    /// The message layer.
+    /// Returns the message layer.
     pub const fn net(&self) -> &N {
         &self.net
     }
@@ -162,7 +163,7 @@ impl<N: Net> Endpoint<N> {
         Ok(())
     }
 
-    /// Notes what a failure says of its peer, and remembers one that concerns all.
+    /// Records a failure: the loss of its peer, or else an error of the whole layer.
     fn record_failure(&mut self, error: N::Error) {
         match error.peer() {
             Some(peer) if error.kind() == foldwire::transport::TransportErrorKind::PeerLost => {
@@ -187,7 +188,7 @@ impl<N: Net> Endpoint<N> {
         }
     }
 
-    /// Sees that the next frame on a link has a receive posted, or is here.
+    /// Posts a receive for the next frame on a link, unless one is posted or a frame has arrived.
     fn post(&mut self, from: Rank, tag: Tag) {
         let link = self.peers.link(from, tag);
         if link.n_posted > 0 || !link.arrived.is_empty() || from == self.net.rank() {
@@ -236,7 +237,7 @@ impl<N: Net> Endpoint<N> {
     }
 
     fn keep_notice(&mut self, from: Rank, message: &[u8]) {
-        self.has_aborted |= is_abort(message);
+        self.has_aborted |= reports_failure(message);
         let channel = usize::from(context_of(message).unwrap_or(0));
         let is_senders = |notice: &PendingNotice| notice.from == from && notice.channel == channel;
         if self.notices.iter().filter(|notice| is_senders(notice)).count() == NOTICES_PER_RANK
@@ -250,7 +251,7 @@ impl<N: Net> Endpoint<N> {
         self.notices.push_back(notice);
     }
 
-    /// Takes events until there is none, or enough. Whether there was one.
+    /// Handles events until none is left, or [`EVENTS_PER_PASS`]. Returns whether there was one.
     fn take_events(&mut self) -> bool {
         for n_taken in 0..EVENTS_PER_PASS {
             match self.net.poll() {
@@ -265,7 +266,8 @@ impl<N: Net> Endpoint<N> {
         true
     }
 
-    /// Offers waiting frames to the network; what goes to a peer that has no room stays in order.
+    /// Sends waiting frames as far as the network accepts them. Frames to the same peer stay in
+    /// order.
     fn flush_outbox(&mut self) {
         let mut full: Vec<Rank> = Vec::new();
         for _ in 0..self.outbox.len() {
@@ -297,7 +299,7 @@ impl<N: Net> Endpoint<N> {
         }
     }
 
-    /// The oldest notice of a rank for a channel, in a frame.
+    /// Takes the oldest notice of a rank for a channel, in a frame.
     #[allow(clippy::type_complexity, reason = "Option<Result<…>> reads as what it is")]
     fn take_notice(
         &mut self,
@@ -313,7 +315,7 @@ impl<N: Net> Endpoint<N> {
         }))
     }
 
-    /// Whether something that ranks tell each other is still on its way to a rank that is not lost.
+    /// Returns whether a control message to a rank that is not lost is still in flight.
     fn has_undelivered_notices(&self) -> bool {
         let peers = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != self.net.rank());
         peers.filter(|&peer| self.peers.lost(peer).is_none()).any(|peer| {
@@ -321,11 +323,12 @@ impl<N: Net> Endpoint<N> {
         })
     }
 
-    /// A rank to which something is still on its way, on one channel or on any.
+    /// Returns a rank with undelivered messages from this one, on one channel or on any.
     fn undelivered_on(&self, channel: Option<usize>) -> Option<Rank> {
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
-        // Nobody depends on a question, and its receiver may have ended; a notice must arrive.
+        // An undelivered question can be ignored: no rank depends on it, and its receiver may have
+        // ended. An abort notice must arrive.
         let in_flight = |peer| self.peers.n_in_flight(peer, channel, self.has_aborted);
         others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
     }
@@ -369,7 +372,7 @@ impl<N: Net> Transport for Endpoint<N> {
         Poll::Ready(self.frame())
     }
 
-    /// As many as there is memory for.
+    /// Limited only by memory.
     fn n_frames(&self) -> Option<usize> {
         Some(usize::MAX)
     }
@@ -395,7 +398,7 @@ impl<N: Net> Transport for Endpoint<N> {
             return Err(error);
         }
         self.has_sent_control |= tag.is_control();
-        self.has_aborted |= tag.is_control() && is_abort(&frame.as_ref()[..n_bytes]);
+        self.has_aborted |= tag.is_control() && reports_failure(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
         if is_own {
@@ -443,7 +446,7 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn forget(&mut self, peer: Rank) {
-        // As if it had ended: nothing is sent to it, nothing waited for.
+        // Treat it as ended: send nothing to it, wait for nothing from it.
         if peer != self.net.rank() && self.creator.is_current() {
             self.peers.lose(peer, self.start.elapsed());
             self.net.forget(peer);
@@ -451,7 +454,7 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn recycle(&mut self, frame: N::Buffer) {
-        // A frame of another endpoint with other frames would be a trap for the next user.
+        // A frame from an endpoint with another frame size must not enter this pool.
         if frame.as_ref().len() == self.options.frame_bytes {
             self.pool.push(frame);
         }
@@ -467,7 +470,7 @@ impl<N: Net> Transport for Endpoint<N> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// What fails is remembered until the next `progress`.
+    /// Keeps a failure for the next `progress`.
     fn nudge(&mut self) {
         if !self.net.moves_by_itself() {
             let _ = self.progress();
@@ -509,8 +512,9 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 }
 
-/// Whether a message on the control tag says that a call failed: all do but questions and answers.
-fn is_abort(message: &[u8]) -> bool {
+/// Returns whether a control message reports a failed call. All kinds do except call headers
+/// (questions and answers).
+fn reports_failure(message: &[u8]) -> bool {
     MessageKind::of(message) != Some(MessageKind::Call)
 }
 
@@ -541,8 +545,8 @@ impl<N: Net> Drop for Endpoint<N> {
             }
             self.flush_outbox();
         }
-        // A network may have to tell a sender that its last frame was taken, which it does while
-        // it gets attention.
+        // Some networks must confirm to a sender that its last frame was received, and do so only
+        // while they are polled.
         for _ in 0..N_FINAL_POLLS {
             if self.net.size() > 1 && self.failed.is_none() && !self.take_events() {
                 thread::sleep(Duration::from_millis(1));

@@ -1,17 +1,17 @@
-//! What can go wrong at an endpoint, or below it.
+//! Errors of an endpoint and of the message layer below it.
 
 use foldwire::transport::{
     MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, TransportError, TransportErrorKind as Kind,
 };
 
-/// Why an [`Endpoint`](crate::Endpoint) refused; `E` is the message layer's error.
+/// Error of an [`Endpoint`](crate::Endpoint). `E` is the message layer's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
     /// The peer has ended.
     #[error("rank {peer} has ended; look for its error or its early return")]
     PeerLost {
-        /// The rank that is gone.
+        /// The rank that has ended.
         peer: Rank,
     },
     /// The link is full.
@@ -19,38 +19,38 @@ pub enum Error<E> {
     NotReady {
         /// The receiving rank.
         to: Rank,
-        /// The stream.
+        /// The tag of the link.
         tag: Tag,
     },
-    /// There is no such rank.
+    /// The rank is outside the group.
     #[error("rank {rank} is out of range; the group has {size} ranks")]
     NoSuchRank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: Rank,
-        /// Ranks in the group.
+        /// Number of ranks in the group.
         size: usize,
     },
-    /// There is no such tag.
+    /// The tag is out of range.
     #[error("tag {} is out of range; tags are below {}", tag.0, MAX_CHANNELS * Tag::COUNT)]
     NoSuchTag {
-        /// The tag asked for.
+        /// The requested tag.
         tag: Tag,
     },
-    /// More bytes were to be sent than a frame holds (or, with [`Tag::CONTROL`], a notice).
+    /// The message is longer than a frame or, with [`Tag::CONTROL`], than a notice may be.
     #[error("{need} bytes do not fit a frame of {have}; raise Options::frame_bytes")]
     TooLong {
-        /// Bytes to be sent.
+        /// Length of the message in bytes.
         need: usize,
-        /// Bytes that fit.
+        /// Longest possible message in bytes.
         have: usize,
     },
-    /// Frames of this size cannot be used.
+    /// The configured frame size is too small.
     #[error("frames of {have} bytes are too small; use at least {MIN_FRAME_BYTES}")]
     FrameTooSmall {
-        /// The bytes asked for.
+        /// The configured frame size in bytes.
         have: usize,
     },
-    /// Another process made the endpoint.
+    /// The endpoint belongs to another process: this one was forked off it.
     #[error(
         "this process was forked off the one that made the endpoint; only that one may use it, so \
          join after the fork, or leave it to the parent"

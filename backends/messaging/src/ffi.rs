@@ -1,13 +1,12 @@
-//! What the system's C library says: how many cores there are, and how often this process, or one
-//! that it comes of, has been forked off another. Processes made by system calls alone (`clone`) it
-//! does not see.
-#![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library"))]
+//! Number of cores, and number of forks on the way to this process. The C library counts forks; it
+//! misses processes made by system calls alone (`clone`).
+#![cfg_attr(unix, allow(unsafe_code, reason = "calls the C library"))]
 
 pub(crate) mod requests;
 #[cfg(target_os = "linux")]
 pub(crate) mod shared;
 
-/// How many forks; `None` where nobody counts.
+/// Number of forks that led to this process, or `None` without a counter.
 #[cfg(unix)]
 pub(crate) fn n_forks() -> Option<u32> {
     use std::sync::OnceLock;
@@ -21,29 +20,29 @@ pub(crate) fn n_forks() -> Option<u32> {
     }
 
     let counts = COUNTS.get_or_init(|| {
-        // SAFETY: the function may be called at any time in a process that was just forked off: it
-        // only adds to a number. If this library is unloaded, the C library forgets the function.
+        // SAFETY: the handler may run at any time in a process that was just forked, because it
+        // only increments an atomic number. If this library is unloaded, the C library drops the
+        // handler.
         unsafe { libc::pthread_atfork(None, None, Some(count)) == 0 }
     });
     counts.then(|| N_FORKS.load(Ordering::Relaxed))
 }
 
-/// Nobody counts.
+/// This system has no fork handlers.
 #[cfg(not(unix))]
 pub(crate) const fn n_forks() -> Option<u32> {
     None
 }
 
-/// How many cores the machine has, whichever of them this process is bound to; 1 where that is not
-/// known.
+/// Number of cores of the machine, including cores that this process is not bound to. 1 if unknown.
 #[cfg(unix)]
 pub(crate) fn n_cores() -> usize {
-    // SAFETY: a question without arguments in memory.
+    // SAFETY: reads a system constant; no pointer is passed.
     let n_cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(n_cores).unwrap_or(1)
 }
 
-/// Nobody asks.
+/// The number of cores is unknown on this system.
 #[cfg(not(unix))]
 pub(crate) const fn n_cores() -> usize {
     1

@@ -6,13 +6,13 @@ use foldwire::HeapFrame;
 
 use crate::shared_memory::SharedFrame;
 
-/// A message buffer. Moving it leaves its bytes where they are.
+/// Message buffer on the heap or in shared memory. Its bytes stay in place when it moves.
 pub struct MessageFrame(pub(crate) FrameMemory);
 
-/// Where it is.
+/// Location of a frame's bytes.
 pub(crate) enum FrameMemory {
     Heap(HeapFrame),
-    /// Others of the node map it as well; it is this rank's alone for now.
+    /// Memory that other ranks of the node map too. Only this rank may touch it for now.
     Shared(SharedFrame),
 }
 

@@ -1,16 +1,16 @@
 //! A Foldwire transport over any two-sided message layer.
 //!
-//! MPI and libfabric offer the same thing in different words: start a send, post a receive, ask
-//! what has completed. A crate that wraps such a layer implements [`Net`]; [`Endpoint`] makes a
-//! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives
-//! posted ahead, one wildcard receive for abort notices, and an orderly end.
+//! MPI and libfabric offer the same operations under different names: start a send, post a receive,
+//! poll for completions. A crate that wraps such a layer implements [`Net`]. [`Endpoint`] turns it
+//! into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link, receives
+//! posted ahead, one wildcard receive for abort notices, and an orderly shutdown.
 //!
-//! An endpoint is of use in the process that made it; in one that was forked off, its calls fail
-//! with [`Error::OtherProcess`], and dropping it tells nobody anything.
+//! Only the process that made an endpoint can use it. In a forked child its calls fail with
+//! [`Error::OtherProcess`], and dropping it sends nothing.
 //!
-//! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers that
-//! need no registered memory, [`Backoff`] a way to wait that is kind to ranks on the same core.
-//! Where messages are a library's requests, as MPI's are, [`Requests`] is less to implement.
+//! For implementors: `net.rs` defines the contract. `foldwire::HeapFrame` is a buffer for layers
+//! that need no registered memory. [`Backoff`] waits without starving ranks on the same core. If
+//! your library represents messages as requests, as MPI does, [`Requests`] is less to implement.
 
 mod backoff;
 mod endpoint;
@@ -25,7 +25,7 @@ mod process;
 mod shared_memory;
 
 pub use backoff::Backoff;
-/// The same, for users of its former name.
+/// Former name of [`Backoff`].
 #[doc(hidden)]
 pub use backoff::Backoff as Patience;
 pub use endpoint::{Endpoint, Options};

@@ -1,5 +1,5 @@
-//! What an endpoint knows of each peer: credit and posted receives for each tag, and whether it is
-//! gone.
+//! State that an endpoint keeps of each peer: credit and posted receives for each tag, and whether
+//! the peer has ended.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -7,41 +7,41 @@ use std::collections::VecDeque;
 use foldwire::transport::{Rank, Tag};
 
 impl<B> LinkState<B> {
-    /// Whether the next frame is to be matched, where every `depth`-th is.
+    /// Returns whether the next frame must be sent `matched`, as every `depth`-th frame is.
     pub(crate) const fn is_match_due(&self, depth: usize) -> bool {
         self.n_unmatched + 1 >= depth
     }
 
-    /// Whether one more frame may be sent.
+    /// Returns whether credit allows another frame.
     pub(crate) const fn has_room(&self, depth: usize) -> bool {
         self.in_flight < depth && !(self.awaits_match && self.is_match_due(depth))
     }
 
-    /// Counts a frame as sent.
+    /// Counts a frame as in flight.
     pub(crate) const fn sent(&mut self, matched: bool) {
         self.in_flight += 1;
         self.awaits_match |= matched;
         self.n_unmatched = if matched { 0 } else { self.n_unmatched + 1 };
     }
 
-    /// Counts a frame as back.
+    /// Counts a frame as released.
     pub(crate) const fn released(&mut self, matched: bool) {
         self.in_flight -= 1;
         self.awaits_match &= !matched;
     }
 }
 
-/// One stream each way between this rank and another.
+/// State of one tag between this rank and a peer, in both directions.
 pub(crate) struct LinkState<B> {
-    /// Frames sent that the network still has, those that wait for it included.
+    /// Sent frames that are not released yet, including frames that wait in the outbox.
     pub(crate) in_flight: usize,
-    /// A matched frame is among them.
+    /// A matched frame is in flight.
     pub(crate) awaits_match: bool,
     /// Frames sent since the last matched one.
     pub(crate) n_unmatched: usize,
-    /// Receives posted.
+    /// Posted receives.
     pub(crate) n_posted: usize,
-    /// Frames that have come, and their bytes.
+    /// Received frames and their lengths in bytes.
     pub(crate) arrived: VecDeque<(B, usize)>,
 }
 
@@ -58,11 +58,11 @@ impl<B> LinkState<B> {
 }
 
 struct PeerState<B> {
-    /// When it was found to be gone.
+    /// Time at which the peer was found to have ended.
     lost: Option<Duration>,
-    /// It is gone in disorder.
+    /// The peer has ended other than in good order.
     is_disorder: bool,
-    /// The links of the tags up to the highest that was used.
+    /// State of each tag up to the highest used.
     links: Vec<LinkState<B>>,
 }
 
@@ -72,7 +72,7 @@ impl<B> PeerState<B> {
     }
 }
 
-/// All peers, this rank itself included.
+/// State of all ranks, including this one.
 pub(crate) struct PeerStates<B> {
     peers: Vec<PeerState<B>>,
 }
@@ -82,8 +82,8 @@ impl<B> PeerStates<B> {
         Self { peers: (0..size).map(|_| PeerState::new()).collect() }
     }
 
-    /// The link with a rank and tag that have been checked, at the latest when a message was
-    /// accepted.
+    /// Returns the state of a link. The caller has checked the rank and tag, at the latest when it
+    /// accepted a message.
     pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut LinkState<B> {
         let links = &mut self.peers[peer.index()].links;
         if links.len() <= tag.index() {
@@ -92,7 +92,7 @@ impl<B> PeerStates<B> {
         &mut links[tag.index()]
     }
 
-    /// Notes that a rank has ended; the first time counts.
+    /// Records that a rank has ended in disorder. Keeps the time of the first report.
     pub(crate) fn lose(&mut self, peer: Rank, now: Duration) {
         self.leave(peer, now);
         if let Some(peer) = self.peers.get_mut(peer.index()) {
@@ -100,20 +100,20 @@ impl<B> PeerStates<B> {
         }
     }
 
-    /// Notes that a rank has ended in good order; the first time counts.
+    /// Records that a rank has ended in good order. Keeps the time of the first report.
     pub(crate) fn leave(&mut self, peer: Rank, now: Duration) {
         if let Some(peer) = self.peers.get_mut(peer.index()) {
             peer.lost.get_or_insert(now);
         }
     }
 
-    /// Since when a rank is gone.
+    /// Returns the time since which a rank has ended.
     pub(crate) fn lost(&self, peer: Rank) -> Option<Duration> {
         self.peers.get(peer.index()).and_then(|peer| peer.lost)
     }
 
-    /// Frames to a rank that the network still has, of one channel or of all; without those of the
-    /// control tag, if so wanted.
+    /// Counts the frames in flight to a rank, of one channel or of all, optionally without control
+    /// messages.
     pub(crate) fn n_in_flight(
         &self,
         peer: Rank,
@@ -132,7 +132,7 @@ impl<B> PeerStates<B> {
         }
     }
 
-    /// Whether any rank is gone otherwise than in good order.
+    /// Returns whether any rank ended other than in good order.
     pub(crate) fn any_disorder(&self) -> bool {
         self.peers.iter().any(|peer| peer.is_disorder)
     }

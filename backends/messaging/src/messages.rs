@@ -1,4 +1,4 @@
-//! A [`Net`] over a library that is told by requests what to send and to receive, as MPI is.
+//! A [`Net`] over a library that represents messages as requests, as MPI does.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,33 +15,33 @@ use crate::frame::{FrameMemory, MessageFrame};
 use crate::shared_memory::SharedMemory;
 use crate::{Backoff, Event, Net, Refused, Source, on_wire};
 
-/// A library of which only a notice can come is asked in one of so many polls: that costs more than
-/// to look for what comes in shared memory.
+/// While only a notice can come from the library, it is tested in one of this many polls. A test
+/// costs more than a check of shared memory.
 const POLLS_PER_TEST: u32 = 16;
-/// Looks at shared memory in a rest, where each rank has a core: about a microsecond.
+/// Checks of shared memory in one [`Net::idle`] where each rank has a core: about a microsecond.
 const CHECKS_PER_WAIT: usize = 16;
 
-/// Messages by a library's [`Requests`].
+/// Message layer over a library's [`Requests`].
 pub struct Messages<R: Requests> {
     library: R,
     pending: PendingRequests<R, RequestInfo>,
     events: VecDeque<Event<MessageFrame>>,
-    /// What the last test found has been handed out: whoever asks on hears that there is no more,
-    /// and the library is not asked twice in a pass.
+    /// The last event was returned, so the next poll returns `None` without another test. So one
+    /// pass tests the library once.
     must_report_none: bool,
-    /// Events have been found without a look at what came.
+    /// Some queued events come from a send or receive. The next poll must still check for arrivals.
     has_queued: bool,
     backoff: Backoff,
-    /// Ranks that share memory with this one.
+    /// Memory shared with other ranks of the node.
     shared_memory: Option<SharedMemory>,
     n_polls: u32,
-    /// Nothing is put off any more.
+    /// The endpoint is ending, so no test is skipped.
     is_ending: bool,
-    /// Looks at shared memory in a rest.
+    /// Checks of shared memory in one [`Net::idle`].
     n_checks: usize,
 }
 
-/// What a request is about.
+/// Operation that a request carries out.
 #[derive(Clone, Copy)]
 enum RequestInfo {
     Send { to: Rank, tag: Tag, matched: bool },
@@ -49,7 +49,7 @@ enum RequestInfo {
 }
 
 impl<R: Requests> Messages<R> {
-    /// Over these.
+    /// Wraps a library.
     pub fn new(library: R) -> Self {
         Self {
             library,
@@ -65,12 +65,12 @@ impl<R: Requests> Messages<R> {
         }
     }
 
-    /// Has frames of so many bytes pass between ranks of a node in memory that they share, where
-    /// they can share some. All ranks call it together, before anything is sent. `all_gather` gives
-    /// what each rank has given, by rank.
+    /// Makes frames of `frame_bytes` pass through shared memory between ranks of a node, if they
+    /// can share memory. All ranks call it together, before they send anything. `all_gather`
+    /// returns the input of each rank, by rank.
     ///
     /// # Errors
-    /// Those of `all_gather`.
+    /// The errors of `all_gather`.
     pub fn share_memory<E>(
         mut self,
         frame_bytes: usize,
@@ -83,30 +83,31 @@ impl<R: Requests> Messages<R> {
         Ok(self)
     }
 
-    /// Whether frames between this rank and another pass in memory that they share.
+    /// Returns whether frames between this rank and `peer` pass through shared memory.
     pub fn shares_memory_with(&self, peer: Rank) -> bool {
         self.shared_memory.as_ref().is_some_and(|shared| shared.contains(peer))
     }
 
-    /// The ranks that share memory, if this message is theirs.
+    /// Returns the shared memory, if messages with this tag to and from `peer` use it.
     fn shared_with(&mut self, peer: Rank, tag: Tag) -> Option<&mut SharedMemory> {
         self.shared_memory.as_mut().filter(|shared| !tag.is_control() && shared.contains(peer))
     }
 
-    /// Keeps what has happened at once for the next poll.
+    /// Queues an event for the next poll.
     fn queue(&mut self, event: Option<Event<MessageFrame>>) {
         self.has_queued |= event.is_some();
         self.events.extend(event);
     }
 
-    /// Whether the library is to be asked: not each time while nothing but a notice can come of it.
+    /// Returns whether this poll must test the library. Polls skip tests while only a notice can
+    /// arrive from it.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
         let is_quiet = self.shared_memory.is_some() && self.pending.n() <= 1 && !self.is_ending;
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
-    /// Collects what is complete; the first error, after all.
+    /// Collects completed requests. Returns the first error only after all are collected.
     fn test(&mut self) -> Result<(), R::Error> {
         let Self { library, pending, events, .. } = self;
         let mut failed = None;

@@ -1,9 +1,9 @@
-//! What a message layer must do for an [`Endpoint`](crate::Endpoint): own buffers while it works on
-//! them, and say when it has done so.
+//! Contract of a message layer below an [`Endpoint`](crate::Endpoint): it owns buffers while it
+//! uses them, and reports when it is done.
 //!
-//! A buffer is *moved* into the layer by [`Net::send`] and [`Net::recv`], and comes back by an
-//! [`Event`]. So nobody can touch memory that a network reads or writes, and no lifetime is argued
-//! outside the crate that talks to the network.
+//! [`Net::send`] and [`Net::recv`] *move* a buffer into the layer, and an [`Event`] returns it. So
+//! safe code cannot touch memory that the network reads or writes, and only the crate that talks to
+//! the network must reason about lifetimes.
 
 use core::task::Waker;
 use core::time::Duration;
@@ -12,35 +12,36 @@ use foldwire::transport::{Distance, Rank, Tag, TransportError};
 
 /// A two-sided message layer between `size` ranks.
 ///
-/// Messages are reliable, and matched by (sender, [tag on the wire](on_wire)) in the order sent.
-/// Driven by one thread at a time. No method blocks, except [`idle`](Self::idle).
+/// Messages are reliable. They match by sender and [tag on the wire](on_wire), in the order sent.
+/// One thread at a time drives the layer. Only [`idle`](Self::idle) may block.
 pub trait Net {
-    /// An owned message buffer, fixed in memory while the layer has it; the first byte is aligned
-    /// to [`FRAME_ALIGN`](foldwire::transport::FRAME_ALIGN) bytes.
+    /// Owned message buffer, fixed in memory while the layer holds it. Its first byte is aligned to
+    /// [`FRAME_ALIGN`](foldwire::transport::FRAME_ALIGN) bytes.
     type Buffer: AsRef<[u8]> + AsMut<[u8]>;
-    /// Why the layer failed.
+    /// Error of the layer.
     type Error: TransportError + Copy;
 
-    /// This process's rank.
+    /// Returns this process's rank.
     fn rank(&self) -> Rank;
 
-    /// Number of ranks, at least 1.
+    /// Returns the number of ranks, at least 1.
     fn size(&self) -> usize;
 
-    /// A new buffer of `n_bytes` that the network can read and write (registered where it must be).
-    /// Buffers are reused and few; all of them are dropped before the layer is, or leaked.
+    /// Allocates a buffer of `n_bytes` that the network can read and write, registered if
+    /// necessary. Buffers are few and reused. All of them are dropped before the layer is, or
+    /// leaked.
     ///
     /// # Errors
-    /// When there is no memory, or none that can be registered.
+    /// No memory, or no memory that can be registered.
     fn allocate(&mut self, n_bytes: usize) -> Result<Self::Buffer, Self::Error>;
 
     /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes
-    /// back by [`Event::Released`]. `matched`: only after the receiver has posted its receive; this
-    /// is how the endpoint keeps fast senders from filling slow receivers' memory. A layer without
-    /// such a mode ignores it.
+    /// back by [`Event::Released`]. If `matched` is set, that happens only after the receiver has
+    /// posted its receive. The endpoint uses such sends to keep fast senders from filling slow
+    /// receivers' memory. A layer without this mode ignores `matched`.
     ///
     /// # Errors
-    /// [`Refused`] with the buffer; nothing has happened.
+    /// [`Refused`] returns the buffer; the layer did nothing.
     fn send(
         &mut self,
         to: Rank,
@@ -50,12 +51,12 @@ pub trait Net {
         matched: bool,
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
-    /// Posts a receive of at most the length of `buffer`. An accepted buffer comes back by
-    /// [`Event::Received`], or [`Event::Returned`]. Only one is posted at a time for each source
-    /// and tag.
+    /// Posts a receive of at most `buffer.len()` bytes. An accepted buffer comes back by
+    /// [`Event::Received`] or [`Event::Returned`]. At most one receive is posted at a time for each
+    /// source and tag.
     ///
     /// # Errors
-    /// [`Refused`] with the buffer; nothing has happened.
+    /// [`Refused`] returns the buffer; the layer did nothing.
     fn recv(
         &mut self,
         from: Source,
@@ -63,40 +64,42 @@ pub trait Net {
         buffer: Self::Buffer,
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
-    /// Moves the network along, a bounded amount of work, and tells one thing that has happened, if
-    /// any has. Called until it says `None`.
+    /// Advances the network by a bounded amount of work, and returns one event if there is any. The
+    /// caller repeats it until it returns `None`.
     ///
     /// # Errors
-    /// When the layer as a whole has failed, or a message did not fit its buffer.
+    /// The layer as a whole failed, or a message did not fit its buffer.
     fn poll(&mut self) -> Result<Option<Event<Self::Buffer>>, Self::Error>;
 
-    /// Whether what was started goes on while nobody polls, as where the system has what comes and
-    /// what leaves in sockets. Else the network is polled while the rank computes
+    /// Returns whether started operations advance without polls, as when the system buffers
+    /// messages in sockets. Otherwise the endpoint polls while the rank computes
     /// ([`Transport::nudge`](foldwire::Transport::nudge)).
     fn moves_by_itself(&self) -> bool {
         false
     }
 
-    /// The endpoint ends: from now on each poll looks at all that may come.
+    /// Announces that the endpoint is ending. From now on each poll must check everything that may
+    /// arrive, because the endpoint makes few more polls.
     fn end(&mut self) {}
 
-    /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`],
-    /// now or in later polls. Called once, before the layer is dropped.
+    /// Cancels every posted receive that has not matched. Their buffers come back by
+    /// [`Event::Returned`], now or in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);
 
-    /// Says that nothing more will be sent to `peer` or received from it: whatever waits for it in
-    /// the layer is to wait no longer. Nothing to do for a layer that keeps no such thing.
+    /// Announces that this rank exchanges no more messages with `peer`. The layer must stop waiting
+    /// for it, for example for acknowledgements. The default does nothing.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }
 
-    /// The ranks part in disorder: somebody gave up, or is lost, or has asked others something.
-    /// Messages that nobody will receive may still come, so whatever names this layer's messages
-    /// must not be used again. Called before the layer is dropped; not called when all ended well.
+    /// Announces that the ranks end in disorder: a call was aborted, a rank is lost, or this rank
+    /// sent control messages. Messages without a receiver may still arrive, so the identifiers of
+    /// this layer's messages, such as an MPI communicator, must not be reused. Called before the
+    /// layer is dropped, but not after an orderly end.
     fn abandon(&mut self) {}
 
-    /// Called when a poll found nothing: may wait until something happens, but not longer than
-    /// `budget`.
+    /// Waits until something happens, but no longer than `budget`. Called after a poll that found
+    /// nothing. May return at once.
     fn idle(&mut self, budget: Duration);
 
     /// As [`Transport::register`](foldwire::Transport::register).
@@ -110,7 +113,8 @@ pub trait Net {
         None
     }
 
-    /// As [`Transport::distance`](foldwire::Transport::distance), of a rank of the group.
+    /// As [`Transport::distance`](foldwire::Transport::distance). The caller has checked that
+    /// `peer` is in the group.
     fn distance(&self, peer: Rank) -> Distance {
         let _ = peer;
         Distance::Network
@@ -122,69 +126,71 @@ pub trait Net {
     }
 }
 
-/// A tag as messages carry it: all that channels have on their control tags travels with the first
-/// one's, so that one receive takes it from all of them.
+/// Returns the tag that a message carries. Control messages of all channels carry the first
+/// channel's control tag, so that one receive takes them all.
 #[must_use]
 pub const fn on_wire(tag: Tag) -> Tag {
     if tag.is_control() { Tag::CONTROL } else { tag }
 }
 
-/// Whose messages a receive takes.
+/// Sender that a receive matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// This rank's.
+    /// The named rank.
     Rank(Rank),
-    /// Any rank's; asked for with [`Tag::CONTROL`] only, and one at a time.
+    /// Any rank. Used only with [`Tag::CONTROL`], and with one receive at a time.
     Any,
 }
 
-/// What has happened.
+/// Result of an operation, or news of a peer.
 #[derive(Debug)]
 pub enum Event<B> {
-    /// The network is done with a buffer that was sent, or its receiver is lost.
+    /// The network no longer needs a sent buffer, or its receiver is lost.
     Released {
         /// The receiver.
         to: Rank,
         /// The message's tag.
         tag: Tag,
-        /// What was sent.
+        /// The sent buffer.
         buffer: B,
-        /// Whether it was sent to be matched.
+        /// The `matched` argument of the send.
         matched: bool,
     },
-    /// A message has come.
+    /// A message arrived.
     Received {
         /// The sender.
         from: Rank,
         /// The message's tag.
         tag: Tag,
-        /// The message and what lies behind it.
+        /// The buffer, which begins with the message.
         buffer: B,
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         n_bytes: usize,
     },
-    /// A receive that took nothing and will not.
+    /// A receive ended without a message.
     Returned {
-        /// Its buffer.
+        /// The receive's buffer.
         buffer: B,
     },
-    /// A rank has ended. Messages that it sent before may still come.
+    /// A rank has ended, in disorder as far as known. Messages that it sent before may still
+    /// arrive.
     Lost {
         /// The rank.
         peer: Rank,
     },
-    /// The same, and it has ended in good order: no reason for others to hurry.
+    /// A rank has ended in good order. This does not shorten the endpoint's final wait for
+    /// delivery. Messages that the rank sent before may still arrive.
     Left {
         /// The rank.
         peer: Rank,
     },
 }
 
-/// A call that was not accepted, with the buffer.
+/// Rejected send or receive, with its buffer.
 #[derive(Debug)]
 pub enum Refused<B, E> {
-    /// Not now: the network is full. Try again after polling.
+    /// The network is full. Try again after a poll.
     Busy(B),
-    /// Never.
+    /// The operation failed. Do not try again.
     Failed(B, E),
 }

@@ -1,15 +1,15 @@
-//! The process that made a transport, and whether this is still that one.
+//! Identity of the process that made a transport, to detect use in a forked child.
 //!
-//! A process that is forked off has all of its parent's memory and descriptors: what it sends its
-//! parent's peers take for the parent's, and what it closes in good order is closed for both. So it
-//! may not use its parent's transports. The C library counts forks (`ffi`); to ask the system for
-//! the process's number in each call would cost as much as a short call.
+//! A forked child has all memory and descriptors of its parent. Peers would take its messages for
+//! the parent's, and an orderly close would close the parent's connections too. So a child must not
+//! use its parent's transports. A fork handler of the C library counts forks (`ffi`), because a
+//! `getpid` in each call would cost as much as a short call.
 
 use std::process;
 
 use crate::ffi;
 
-/// A process.
+/// Process id and fork count of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     id: u32,
@@ -17,12 +17,12 @@ pub(crate) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// This process.
+    /// Returns the identity of the running process.
     pub(crate) fn current() -> Self {
         Self { id: process::id(), n_forks: ffi::n_forks() }
     }
 
-    /// True in the process itself, false in those that were forked off it.
+    /// Returns whether `self` identifies the running process. False in a forked child.
     pub(crate) fn is_current(&self) -> bool {
         match ffi::n_forks() {
             None => self.id == process::id(),

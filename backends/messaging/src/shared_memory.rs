@@ -1,17 +1,18 @@
 //! Frames between ranks of one node, in memory that they share.
 //!
-//! A message names the slot that its frame is in, so nothing is copied. Whoever takes it gives a
-//! slot back, the one that was there to receive into: frames wander, and each rank keeps as many.
+//! A message names the slot of its frame, so no bytes are copied. In exchange, the receiver sends
+//! back the slot that it had ready to receive into. So frames move between ranks, and each rank
+//! keeps the same number.
 //!
 //! ```text
 //!   sender                 ring of the receiver             receiver
-//!   frame in slot 3   ──▶  «slot 3, 1000 bytes, tag 0» ──▶  has slot 3, had slot 8 for it
-//!   has slot 8        ◀──  «slot 8 for it»             ◀──  in the ring of the sender
+//!   frame in slot 3   ──▶  «slot 3, 1000 bytes, tag 0» ──▶  keeps slot 3, gives slot 8
+//!   gets slot 8       ◀──  «returned: slot 8»          ◀──  by the ring of the sender
 //! ```
 //!
-//! A send that need not be matched is done at once: the sender goes on with a free frame until
-//! another comes. One that must be is done when the receiver has asked for the message, as with
-//! `MPI_Issend`. So a rank never waits for another to look, and credit counts as it does elsewhere.
+//! A send that is not `matched` completes at once: the sender continues with a free frame until the
+//! other slot comes back. A matched send completes when the receiver has posted the receive, as
+//! with `MPI_Issend`. So no rank waits for another to poll, and credit works as over other layers.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,30 +28,31 @@ use crate::ffi::shared::{
 };
 use crate::frame::{FrameMemory, MessageFrame};
 
-/// What a message says beside its tag: the sender is to be told that it was taken,
+/// Flag in a message, beside its tag: the sender waits for the returned slot before its send
+/// completes.
 const NOTIFY: u32 = 1 << 16;
-/// as it was sent to be matched;
+/// Flag: the frame was sent `matched`.
 const MATCHED: u32 = 1 << 17;
-/// and that this is what it is told, with a slot for the one that was sent.
+/// Flag: the message returns a slot in exchange for a sent frame.
 const RETURNED: u32 = 1 << 18;
 
-/// Longer frames are not shared.
+/// Longest frame that is shared, in bytes.
 const MAX_FRAME_BYTES: usize = 1 << 28;
 
-/// Frames that are kept for what comes from the heap.
+/// Frames in shared memory that are reserved for copies of frames on the heap.
 const N_COPY_FRAMES: usize = 4;
 
-/// Messages taken from one rank in one pass.
+/// Limit on the messages taken from one rank in one poll.
 const MESSAGES_PER_PASS: usize = 16;
 
-/// A rank's frames in memory that others of its node share.
+/// Memory that this rank shares with the other ranks of its node.
 pub(crate) struct SharedMemory {
     own: Rank,
     layout: RegionLayout,
-    /// Of each rank of the node, by rank.
+    /// Region of each rank of the node, by rank.
     regions: Vec<Option<Region>>,
     peers: Vec<NodePeer>,
-    /// Where in `peers` each rank is.
+    /// Index in `peers` of each rank of the node.
     peer_indices: Vec<Option<usize>>,
     free: Vec<SharedFrame>,
 }
@@ -60,13 +62,13 @@ struct NodePeer {
     rank: Rank,
     sender: RingSender,
     receiver: RingReceiver,
-    /// Receives, one for each tag at most.
+    /// Posted receives, at most one for each tag.
     posted: Vec<(Tag, MessageFrame)>,
-    /// What has come that nobody has asked for.
+    /// Frames that arrived before their receive was posted.
     arrived: VecDeque<ArrivedFrame>,
-    /// What it is to be told when its ring has room.
+    /// Messages to it that wait for space in its ring.
     unsent: VecDeque<RingMessage>,
-    /// Words of messages for which it has not given a slot back.
+    /// Words of sent messages whose slot has not been returned.
     unreturned: Vec<u32>,
     is_lost: bool,
 }
@@ -75,14 +77,14 @@ struct ArrivedFrame {
     frame: SharedFrame,
     n_bytes: usize,
     tag: Tag,
-    /// What its sender wants to be told.
+    /// Flags of the message.
     flags: u32,
 }
 
-/// Changes with what lies where in the memory, and with what messages say.
+/// Version of the memory layout and of the messages.
 const FORMAT: u64 = 1;
 
-/// How others find a rank's memory, and what they must have in common with it.
+/// Location of a rank's memory, and parameters that must match those of the other ranks.
 struct RegionDescriptor {
     format: u64,
     frame_bytes: u64,
@@ -98,7 +100,7 @@ impl RegionDescriptor {
         [numbers.as_flattened(), location.as_flattened(), &self.token].concat()
     }
 
-    /// None of a rank that shares no memory.
+    /// Returns `None` for a rank that shares no memory.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (format, rest) = bytes.split_first_chunk()?;
         let (frame_bytes, rest) = rest.split_first_chunk()?;
@@ -111,11 +113,11 @@ impl RegionDescriptor {
 }
 
 impl SharedMemory {
-    /// Shares memory with the other ranks of this node, if all of them can; `None` if not, or if
-    /// there are none. All ranks call it together. `nodes`: of each rank, which node it is on.
+    /// Shares memory with the other ranks of this node. Returns `None` if any of them cannot, or if
+    /// there are no others. All ranks call it together. `nodes` holds the node of each rank.
     ///
     /// # Errors
-    /// Those of `all_gather`, which gives what each rank has given.
+    /// The errors of `all_gather`, which returns the input of each rank.
     pub(crate) fn join<E>(
         own: Rank,
         nodes: &[i64],
@@ -145,12 +147,13 @@ impl SharedMemory {
         if !others.all(|(_, can)| *can == [1]) {
             shared = None;
         }
-        // Only now does nobody open it any more.
+        // By now every rank that could open the file has done so.
         drop(file);
         Ok(shared)
     }
 
-    /// With the memory of these ranks of the node, this one's among them, if all of it is there.
+    /// Opens the memory of the other ranks of the node (`of_node` includes this rank). Returns
+    /// `None` unless all of it can be opened.
     fn open_peers(
         own: Rank,
         layout: RegionLayout,
@@ -183,18 +186,19 @@ impl SharedMemory {
         Some(Self { own, layout, regions, peers, peer_indices, free: Vec::new() })
     }
 
-    /// Whether messages of this rank come here, and go from here.
+    /// Returns whether messages to and from `peer` use shared memory.
     pub(crate) fn contains(&self, peer: Rank) -> bool {
         matches!(self.peer_indices.get(peer.index()), Some(Some(_)))
     }
 
-    /// How many those ranks are.
+    /// Number of other ranks that share memory with this one.
     pub(crate) const fn n_peers(&self) -> usize {
         self.peers.len()
     }
 
-    /// A frame that can be sent without a copy, if it is to be of so many bytes and there is one.
-    /// The last ones are for copies of others: those can be sent then, too.
+    /// Allocates a frame that can be sent without a copy, if `n_bytes` is the shared frame size and
+    /// a frame is left. The last [`N_COPY_FRAMES`] are reserved, so that frames on the heap can
+    /// always be copied and sent.
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Option<SharedFrame> {
         if n_bytes != self.layout.frame_bytes {
             return None;
@@ -216,7 +220,8 @@ impl SharedMemory {
         self.peers.get_mut(index?)
     }
 
-    /// Sends a frame, and says if that is done already; gives it back if there is no room.
+    /// Sends a frame. Returns an event if the send is complete already, or gives the frame back if
+    /// there is no space.
     pub(crate) fn send(
         &mut self,
         to: Rank,
@@ -233,14 +238,14 @@ impl SharedMemory {
         let (sent, spare) = match frame {
             MessageFrame(FrameMemory::Shared(frame)) if matched => (frame, None),
             MessageFrame(FrameMemory::Shared(frame)) => (frame, self.allocate(n_frame).map(shared)),
-            // There was no memory to share when it was made.
+            // The frame was allocated when no shared memory was left.
             MessageFrame(FrameMemory::Heap(_)) => {
                 let Some(mut copy) = self.allocate_for_copy() else { return Err(frame) };
                 copy.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
                 (copy, (!matched).then_some(frame))
             }
         };
-        // Without a frame to go on with, the sender waits for the one that comes back.
+        // Without a spare frame, the send completes when the other slot comes back.
         let notify = if spare.is_some() { 0 } else { NOTIFY };
         let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
         let message = RingMessage { slot: sent.id, n_bytes: n_bytes as u64, word };
@@ -253,7 +258,7 @@ impl SharedMemory {
         Ok(spare.map(|buffer| Event::Released { to, tag, buffer, matched }))
     }
 
-    /// Posts a receive, which may be done already.
+    /// Posts a receive. Returns an event if its message has arrived already.
     pub(crate) fn recv(
         &mut self,
         from: Rank,
@@ -270,13 +275,13 @@ impl SharedMemory {
         }
     }
 
-    /// Whether something has come.
+    /// Returns whether a message has arrived.
     #[inline]
     pub(crate) fn has_message(&self) -> bool {
         self.peers.iter().any(|peer| !peer.is_lost && peer.receiver.has_next())
     }
 
-    /// Takes what has come.
+    /// Handles messages that have arrived.
     #[inline]
     pub(crate) fn poll(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
         let Self { layout, regions, peers, free, .. } = self;
@@ -286,7 +291,7 @@ impl SharedMemory {
                 let Some(message) = peer.receiver.pop() else { break };
                 let arrived = decode(regions, layout, message);
                 let Some(arrived) = arrived.filter(|arrived| peer.accept(arrived)) else {
-                    // What a rank of this library would not send.
+                    // Invalid message, which no rank of this library sends.
                     peer.is_lost = true;
                     events.push_back(Event::Lost { peer: peer.rank });
                     break;
@@ -312,13 +317,13 @@ impl SharedMemory {
         }
     }
 
-    /// Gives posted receives back.
+    /// Cancels the posted receives.
     pub(crate) fn cancel(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
         let posted = self.peers.iter_mut().flat_map(|peer| peer.posted.drain(..));
         events.extend(posted.map(|(_, buffer)| Event::Returned { buffer }));
     }
 
-    /// Nothing more comes of this rank.
+    /// Ignores further messages of this rank.
     pub(crate) fn forget(&mut self, peer: Rank) {
         if let Some(peer) = self.peer(peer) {
             peer.is_lost = true;
@@ -327,7 +332,8 @@ impl SharedMemory {
 }
 
 impl NodePeer {
-    /// Whether it may send this: a slot comes back for a message that was sent, once.
+    /// Returns whether this message is valid from the peer: it may return a slot only once for each
+    /// message sent to it.
     fn accept(&mut self, arrived: &ArrivedFrame) -> bool {
         if arrived.flags & RETURNED == 0 {
             return true;
@@ -337,7 +343,8 @@ impl NodePeer {
         at.map(|at| self.unreturned.swap_remove(at)).is_some()
     }
 
-    /// What has come, for one who had this buffer for it: its sender has that in exchange.
+    /// Completes a receive that had posted `buffer`. The sender gets that buffer's slot in
+    /// exchange.
     fn receive(&mut self, arrived: ArrivedFrame, buffer: MessageFrame) -> Event<MessageFrame> {
         let ArrivedFrame { frame, n_bytes, tag, flags } = arrived;
         let (buffer, slot) = match buffer {
@@ -355,7 +362,7 @@ impl NodePeer {
         Event::Received { from: self.rank, tag, buffer, n_bytes }
     }
 
-    /// Sends what is unsent, as far as there is room.
+    /// Sends waiting messages as far as the ring has space.
     #[inline]
     fn send_unsent(&mut self) {
         while let Some(&message) = self.unsent.front()
@@ -366,7 +373,7 @@ impl NodePeer {
     }
 }
 
-/// A message that makes sense.
+/// Decodes a message. Returns `None` if it is invalid.
 fn decode(
     regions: &[Option<Region>],
     layout: &RegionLayout,
@@ -383,8 +390,8 @@ fn decode(
     Some(ArrivedFrame { frame, n_bytes, tag, flags })
 }
 
-/// What no other rank's memory begins with: another process of this number, on a machine that only
-/// seems to be this one, has another.
+/// Makes a random token. It detects another process with the same process id, on a machine that was
+/// only taken for this one.
 fn token(own: Rank) -> RegionToken {
     use std::hash::{BuildHasher, RandomState};
 

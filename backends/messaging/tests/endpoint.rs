@@ -1,4 +1,4 @@
-//! Endpoints over a message layer in memory that is as awkward as the contract allows: it refuses
+//! Endpoints over an in-memory message layer that is as awkward as the contract allows: it refuses
 //! sends and receives at random, completes in any order across links, and loses ranks.
 
 use std::cell::RefCell;
@@ -16,27 +16,27 @@ use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire
 /// Messages, receives and events of all ranks.
 struct FakeNetwork {
     random: u64,
-    /// Chance in 256 that a call is refused as busy.
+    /// Chance in 256 that a call returns busy.
     busy: u64,
-    /// Until then every send is refused.
+    /// Time until which every call returns busy.
     opens: Option<Instant>,
     nodes: Vec<RankState>,
 }
 
 #[derive(Default)]
 struct RankState {
-    /// Messages that have come and match no receive yet: sender, tag, bytes.
+    /// Messages that arrived and match no receive yet: sender, tag, bytes.
     unexpected: VecDeque<(Rank, Tag, Vec<u8>)>,
     posted: Vec<(Source, Tag, HeapFrame)>,
     events: Vec<Event<HeapFrame>>,
-    /// Sends that come back when the receiver takes them: to, tag, buffer.
+    /// Matched sends that wait for their receive: receiver, tag, buffer.
     unmatched: Vec<(Rank, Tag, HeapFrame)>,
     n_unexpected_bytes: usize,
     most_unexpected_bytes: usize,
-    /// Ranks that it was told to forget.
+    /// Ranks passed to `forget`.
     forgotten: Vec<Rank>,
     abandoned: bool,
-    /// It has sent something on the control tag.
+    /// The rank has sent a control message.
     has_sent_control: bool,
 }
 
@@ -56,7 +56,7 @@ impl FakeNetwork {
         is_closed || self.draw() % 256 < self.busy
     }
 
-    /// Lets messages meet receives at `rank`.
+    /// Matches messages with receives at `rank`.
     fn match_at(&mut self, rank: Rank) {
         let node = &mut self.nodes[rank.index()];
         let mut matched = Vec::new();
@@ -80,7 +80,7 @@ impl FakeNetwork {
         for (from, tag) in matched {
             let sender = &mut self.nodes[from.index()];
             let is_it = |&(to, t, _): &(Rank, Tag, HeapFrame)| to == rank && t == tag;
-            // The oldest that waits for a match: an earlier one cannot still wait.
+            // Release the oldest matched send: earlier ones are released already.
             if let Some(at) = sender.unmatched.iter().position(is_it)
                 && !self.nodes[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
             {
@@ -170,7 +170,7 @@ impl Net for FakeNet {
         if events.is_empty() || pause {
             return Ok(None);
         }
-        // Any order: the endpoint has one receive posted on a link.
+        // The order across links is free: the endpoint has one receive posted on a link.
         let at = pick % events.len();
         Ok(Some(events.swap_remove(at)))
     }
@@ -209,7 +209,7 @@ fn options(frame_bytes: usize) -> Options {
     options
 }
 
-/// All ranks' all-reduces at once, polled in turn.
+/// Runs one all-reduce of all ranks, polled in turn.
 fn all_reduce(
     comms: &mut [Comm],
     values: &mut [Vec<f32>],
@@ -245,7 +245,7 @@ fn a_nudge_moves_a_layer_along_that_does_not_move_by_itself() {
         let Poll::Ready(Ok(frame)) = sender.poll_frame() else { panic!("memory is the limit") };
         assert!(sender.poll_ready(to, tag).is_ready());
         sender.send(to, tag, frame, 7).unwrap();
-        assert!(receiver.poll_recv(from, tag).is_pending(), "nobody has polled");
+        assert!(receiver.poll_recv(from, tag).is_pending(), "no poll has received it");
         receiver.nudge();
         assert_eq!(receiver.poll_recv(from, tag).is_pending(), moves_by_itself);
         receiver.progress().unwrap();
@@ -271,7 +271,8 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
             }
             drop(comms);
             assert!(network.borrow().nodes.iter().all(|node| node.posted.is_empty()));
-            // Who waited long enough to ask has sent what may never be taken.
+            // A rank that waited long enough to query its peers has sent messages that may never be
+            // read.
             assert!(
                 network.borrow().nodes.iter().all(|node| node.abandoned == node.has_sent_control)
             );
@@ -279,7 +280,7 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
     }
 }
 
-/// What a fast sender can pile up at a receiver that takes nothing: 2·depth frames.
+/// A fast sender can have at most 2·depth frames waiting at a receiver that takes none.
 #[test]
 fn a_sender_gets_no_further_ahead_than_its_credit() {
     let network = FakeNetwork::shared(2, 0);
@@ -340,12 +341,13 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
         }
         assert!(start.elapsed() < Duration::from_secs(5));
     }
-    assert!(got, "the message came too late");
+    assert!(got, "the error came before the message");
     drop(survivor);
     assert!(network.borrow().nodes[0].abandoned && !network.borrow().nodes[1].abandoned);
 }
 
-/// Nothing can be sent to it, but others get what they are sent, however long they take.
+/// Nothing can be sent to that rank, but the other ranks receive their messages, however long that
+/// takes.
 #[test]
 fn a_rank_that_left_in_good_order_hurries_nobody() {
     for in_order in [true, false] {
@@ -420,7 +422,7 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
     assert!(network.borrow().nodes.iter().all(|node| node.abandoned));
 }
 
-/// Polls all until each has its result.
+/// Polls all shrinks until each has its result.
 fn shrink_all(comms: Vec<Comm>, patience: Duration) -> Vec<Comm> {
     let start = |comm: Comm| (comm.start_shrink(patience).expect("a small group"), None);
     let mut shrinks: Vec<_> = comms.into_iter().map(start).collect();
@@ -463,11 +465,10 @@ fn drive_all(
     results.into_iter().flatten().collect()
 }
 
-/// Frames of a call that was given up fill links that are used again, and the layer refuses at
-/// random.
+/// Frames of an aborted call fill links that are used again, and the layer refuses calls at random.
 #[test]
 fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
-    for is_told in [true, false] {
+    for is_reported in [true, false] {
         for busy in [0, 100] {
             let network = FakeNetwork::shared(4, busy);
             let comm = |rank| Communicator::new(endpoint(&network, rank, options(5_000))).unwrap();
@@ -484,10 +485,10 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
                     let _ = operation.poll();
                 }
             }
-            // Rank 1 does nothing any more.
+            // Rank 1 stops here.
             drop(operations);
             let silent = comms.remove(1);
-            if is_told {
+            if is_reported {
                 for rank in [0, 2, 3] {
                     network.borrow_mut().nodes[rank].events.push(Event::Lost { peer: Rank(1) });
                 }
@@ -495,7 +496,7 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
             let mut survivors = shrink_all(comms, Duration::from_millis(800));
             assert!(survivors.iter().all(|comm| comm.size() == 3));
             for _ in 0..3 {
-                assert_eq!(sums(&mut survivors), [6.0; 3], "told: {is_told}, busy: {busy}");
+                assert_eq!(sums(&mut survivors), [6.0; 3], "told: {is_reported}, busy: {busy}");
             }
             drop(silent);
         }
@@ -531,7 +532,8 @@ fn of_many_notices_the_newest_are_kept() {
     assert_eq!(kept, [16, 17, 18, 19]);
 }
 
-/// A rank that misses a notice waits for its time limit.
+/// A rank that misses a notice waits for its time limit, so delivery of notices is worth a longer
+/// wait.
 #[test]
 fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
     let grace = options(MIN_FRAME_BYTES).grace;
@@ -579,5 +581,5 @@ fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
     assert_eq!(first.undelivered(), Some(Rank(2)));
     first.forget(Rank(2));
     assert_eq!(first.undelivered(), None);
-    assert_eq!(network.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer knows");
+    assert_eq!(network.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer is informed");
 }

@@ -1,9 +1,9 @@
-//! Requests of a library's under way, with the memory that it works on.
+//! Pending requests of a library, with their memory.
 //!
-//! Memory under way belongs to an [`PendingRequests`] and is given back only when the library says that
-//! its request is complete. What is still under way when an `PendingRequests` is dropped is leaked, since
-//! the library may yet touch it.
-#![allow(unsafe_code, reason = "hands memory to a library that works on it later")]
+//! [`PendingRequests`] owns the memory of each request until the library reports that request
+//! complete. Dropping it leaks the memory of requests that are still pending, because the library
+//! may still access it.
+#![allow(unsafe_code, reason = "passes memory to a library that uses it later")]
 
 use std::mem;
 
@@ -11,37 +11,37 @@ use foldwire::transport::{Rank, Tag, TransportError};
 
 use crate::MessageFrame;
 
-/// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
-/// library's code.
+/// Result of a request: the sender and the number of bytes of a received message, `None` for sends
+/// and cancelled receives, or the library's error code.
 pub type Completion = Result<Option<(Rank, usize)>, i32>;
 
-/// A group of ranks in a library that is told by requests what to send and to receive, as MPI is.
-/// Its messages meet no others.
+/// A group of ranks in a library that represents messages as requests, as MPI does. Messages of the
+/// group never match receives of another.
 ///
 /// # Safety
-/// [`test`](Self::test) must name no request before the library has done with its memory.
+/// [`test`](Self::test) must not report a request before the library is done with its memory.
 pub unsafe trait Requests {
-    /// A request under way.
+    /// A pending request.
     type Request: Copy;
-    /// Why the library failed.
+    /// Error of the library.
     type Error: TransportError + Copy;
 
-    /// This process's rank.
+    /// Returns this process's rank.
     fn rank(&self) -> Rank;
 
-    /// Number of ranks, at least 1.
+    /// Returns the number of ranks, at least 1.
     fn size(&self) -> usize;
 
-    /// Of each rank, the lowest that shares memory with it.
+    /// Returns, for each rank, the lowest rank that shares memory with it.
     fn nodes(&self) -> &[i64];
 
-    /// Starts to send; `matched`: only after the receive is posted.
+    /// Starts to send. A `matched` send completes only after the receive is posted.
     ///
     /// # Errors
-    /// The library's code; nothing has happened.
+    /// The library's error code; the library did nothing.
     ///
     /// # Safety
-    /// The memory must be there, and nobody write it, until the request is complete.
+    /// The memory must stay valid, and no one may write to it, until the request is complete.
     unsafe fn start_send(
         &mut self,
         memory: *const u8,
@@ -50,13 +50,14 @@ pub unsafe trait Requests {
         matched: bool,
     ) -> Result<Self::Request, i32>;
 
-    /// Posts a receive, of any rank unless one is given.
+    /// Posts a receive, from any rank if `from` names none.
     ///
     /// # Errors
-    /// The library's code; nothing has happened.
+    /// The library's error code; the library did nothing.
     ///
     /// # Safety
-    /// The memory must be there, and nobody use it, until the request is complete.
+    /// The memory must stay valid, and no one else may read or write it, until the request is
+    /// complete.
     unsafe fn start_recv(
         &mut self,
         memory: *mut u8,
@@ -64,31 +65,31 @@ pub unsafe trait Requests {
         from: (Option<Rank>, Tag),
     ) -> Result<Self::Request, i32>;
 
-    /// Moves the library along, and says which of these requests have become complete, by their
-    /// places. They are not asked about again.
+    /// Advances the library, and adds the requests that have completed to `done`, each by its index
+    /// in `requests`. The caller then removes them from `requests`.
     ///
     /// # Errors
-    /// The library's code; it has said nothing of any request.
+    /// The library's error code. No request was reported.
     fn test(
         &mut self,
         requests: &mut [Self::Request],
         done: &mut Vec<(usize, Completion)>,
     ) -> Result<(), i32>;
 
-    /// Asks the library to give a request up. It completes in a later test.
+    /// Asks the library to cancel a request. The request completes in a later test.
     fn cancel(&mut self, request: &mut Self::Request);
 
     /// As [`Net::abandon`](crate::Net::abandon).
     fn abandon(&mut self);
 
-    /// The library's code for "no memory".
+    /// Returns the library's code for "no memory".
     fn no_memory(&self) -> i32;
 
-    /// The error of a code, if known with the rank that it is about.
+    /// Returns the error for a code, with the rank that it concerns if known.
     fn error(&self, code: i32, peer: Option<Rank>) -> Self::Error;
 }
 
-/// Requests under way, each with a info `N` and its memory.
+/// Pending requests, each with its description `N` and its memory.
 pub(crate) struct PendingRequests<R: Requests, N> {
     requests: Vec<R::Request>,
     infos: Vec<(N, MessageFrame)>,
@@ -100,7 +101,7 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         Self { requests: Vec::new(), infos: Vec::new(), done: Vec::new() }
     }
 
-    /// Starts to send the first `n_bytes` of `memory`; on failure gives it back with the code.
+    /// Starts to send the first `n_bytes` of `memory`. On failure, returns the memory and the code.
     pub(crate) fn send(
         &mut self,
         library: &mut R,
@@ -110,13 +111,13 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         n_bytes: usize,
     ) -> Result<(), (MessageFrame, i32)> {
         let start = memory.as_ref()[..n_bytes].as_ptr();
-        // SAFETY: the bytes are initialised, stay where they are when `memory` moves, and nobody
-        // writes them until the request is complete, since we own them.
+        // SAFETY: the bytes are initialised, and they stay where they are when `memory` moves. We
+        // own them until the request is complete, so no one writes to them before.
         let started = unsafe { library.start_send(start, n_bytes, to, matched) };
         self.keep(started, info, memory)
     }
 
-    /// Posts a receive into all of `memory`; on failure gives it back with the code.
+    /// Posts a receive into all of `memory`. On failure, returns the memory and the code.
     pub(crate) fn recv(
         &mut self,
         library: &mut R,
@@ -125,8 +126,8 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         mut memory: MessageFrame,
     ) -> Result<(), (MessageFrame, i32)> {
         let (n_bytes, start) = (memory.as_ref().len(), memory.as_mut().as_mut_ptr());
-        // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads
-        // or writes them until the request is complete.
+        // SAFETY: the bytes are ours and stay where they are when `memory` moves. We own them until
+        // the request is complete, so no one else reads or writes them before.
         let started = unsafe { library.start_recv(start, n_bytes, from) };
         self.keep(started, info, memory)
     }
@@ -147,12 +148,12 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         }
     }
 
-    /// How many there are.
+    /// Number of pending requests.
     pub(crate) const fn n(&self) -> usize {
         self.requests.len()
     }
 
-    /// Moves the library along and hands out what has completed.
+    /// Advances the library and passes each completed request to `each`.
     pub(crate) fn test(
         &mut self,
         library: &mut R,
@@ -160,7 +161,8 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
     ) -> Result<(), i32> {
         self.done.clear();
         library.test(&mut self.requests, &mut self.done)?;
-        // From the last to the first: taking one out moves none that is still to go.
+        // Remove from the last index to the first: a removal then moves no request that is still to
+        // be removed.
         self.done.sort_unstable_by_key(|&(place, _)| std::cmp::Reverse(place));
         for (place, completion) in self.done.drain(..) {
             self.requests.swap_remove(place);
@@ -170,7 +172,7 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         Ok(())
     }
 
-    /// Asks the library to give up the requests that `which` picks.
+    /// Asks the library to cancel the requests that `which` selects.
     pub(crate) fn cancel(&mut self, library: &mut R, which: impl Fn(N) -> bool) {
         for (request, (info, _)) in self.requests.iter_mut().zip(&self.infos) {
             if which(*info) {
@@ -182,7 +184,7 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
 
 impl<R: Requests, N> Drop for PendingRequests<R, N> {
     fn drop(&mut self) {
-        // The library may still read or write it.
+        // The library may still read or write this memory.
         self.infos.drain(..).for_each(|(_, memory)| mem::forget(memory));
     }
 }

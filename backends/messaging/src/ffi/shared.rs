@@ -1,17 +1,17 @@
-//! Memory that ranks of one node share: each has a file in memory, which the others map.
+//! Memory shared by the ranks of a node. Each rank has a file in memory, which the others map.
 //!
 //! ```text
 //!   token │ a ring of messages from each rank │ slots of frames
 //! ```
 //!
-//! *Who may touch what.* A slot belongs to one process at a time: whoever takes its [`SharedFrame`]
-//! out of a message has it until it puts that into another. Rings are made of atomic numbers, and
-//! whatever they say is checked before it is used. Ranks trust each other only in that none touches
-//! a slot that it has given away, as ranks do that share memory below MPI; a process of another
-//! user can open none of the files.
+//! *Access.* A slot belongs to one process at a time. The process that takes its [`SharedFrame`]
+//! from a message owns the slot until it sends the slot in another message. Rings consist of atomic
+//! numbers, and every value read from one is checked before use. Ranks trust each other only not to
+//! touch a slot that they have given away, as ranks that share memory below MPI do. A process of
+//! another user cannot open any of the files.
 //!
-//! *The end.* A file in memory has no name. It is gone with the last process that maps it, however
-//! that ends.
+//! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
+//! ends, in whatever way.
 #![allow(unsafe_code, reason = "maps memory that processes share")]
 
 use std::fs::File;
@@ -25,35 +25,36 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldwire::transport::FRAME_ALIGN;
 
-/// Messages that a ring holds.
+/// Capacity of a ring in messages.
 pub(crate) const RING_DEPTH: u32 = 64;
-/// A file has slots of so many bytes together, or a few larger ones. They take memory when they
-/// are first used.
+/// Total size of the slots of a file in bytes, unless [`FEWEST_SLOTS`] need more. The system
+/// commits memory to a slot at its first use.
 const SLOTS_BYTES: usize = 64 << 20;
 const FEWEST_SLOTS: usize = 16;
 const PAGE: usize = 4096;
-/// Where large frames begin in a page, in turn: see [`HeapFrame`](foldwire::HeapFrame).
+/// Offsets of large frames in a page, by slot in rotation: see [`HeapFrame`](foldwire::HeapFrame).
 const FRAME_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
-/// What only the file of one rank begins with.
+/// Random bytes at the start of a rank's file, which identify it.
 pub(crate) type RegionToken = [u8; 16];
 
-/// Some of a file in this process's memory.
+/// Mapped part of a file.
 struct Mapping {
     start: NonNull<u8>,
     n_bytes: usize,
 }
 
-// SAFETY: memory that any thread may use; what lies in it is atomic, or belongs to one frame.
+// SAFETY: any thread may use the mapped memory. Its contents are atomic numbers, or belong to one
+// frame.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps bytes of a file that is as long, and can only grow.
+    /// Maps the first `n_bytes` of a file. The file must be that long and must never shrink.
     fn new(file: &File, n_bytes: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the system chooses where, so no memory of ours is replaced.
+        // SAFETY: the system chooses the address, so the mapping replaces no memory of ours.
         let start = unsafe {
             let (any, how) = (ptr::null_mut(), libc::MAP_SHARED);
             libc::mmap(any, n_bytes, protection, how, file.as_raw_fd(), 0)
@@ -65,25 +66,26 @@ impl Mapping {
         Ok(Self { start, n_bytes })
     }
 
-    /// Where so many bytes begin, if they lie within.
+    /// Returns the address of offset `at`, if `n_bytes` from there lie within the mapping.
     fn at(&self, at: usize, n_bytes: usize) -> Option<NonNull<u8>> {
         let is_within = at.checked_add(n_bytes)? <= self.n_bytes;
-        // SAFETY: within the mapping.
+        // SAFETY: the offset lies within the mapping.
         is_within.then(|| unsafe { self.start.add(at) })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by us, and nobody has a reference: rings and frames keep it.
+        // SAFETY: we mapped this memory, and no reference to it is left: each ring and frame keeps
+        // the mapping alive by an `Arc`.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.n_bytes) };
     }
 }
 
-/// Where things lie in the files of a group, the same in all of them.
+/// Layout of the files of a group, the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLayout {
-    /// Ranks, each of which has a ring in each file.
+    /// Number of ranks. Each file has a ring for each rank.
     pub(crate) size: usize,
     pub(crate) frame_bytes: usize,
 }
@@ -110,7 +112,7 @@ impl RegionLayout {
         self.slots_at() + self.n_slots() * self.slot_bytes()
     }
 
-    /// Where a frame begins in its slot.
+    /// Returns the offset of a frame in its slot.
     const fn frame_offset(&self, slot: usize) -> usize {
         if self.frame_bytes < 4 * PAGE { 0 } else { FRAME_OFFSETS[slot % FRAME_OFFSETS.len()] }
     }
@@ -118,25 +120,25 @@ impl RegionLayout {
 
 const _: () = assert!(FRAME_OFFSETS[0].is_multiple_of(FRAME_ALIGN) && FRAME_OFFSETS[2] < PAGE);
 
-/// A frame's name among all ranks of a node.
+/// Identifies a frame among all ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId {
-    /// Whose file it is in.
+    /// Rank that owns the file.
     pub(crate) owner: u32,
     pub(crate) index: u32,
 }
 
-/// A frame in memory that is shared, and belongs to this process for now. One that is dropped is of
-/// no more use to anybody.
+/// Frame in shared memory that belongs to this process for now. A dropped frame is lost: its slot
+/// is not used again.
 pub(crate) struct SharedFrame {
     start: NonNull<u8>,
     n_bytes: usize,
     pub(crate) id: SlotId,
-    /// Keeps the memory.
+    /// Keeps the memory mapped.
     _memory: Arc<Mapping>,
 }
 
-// SAFETY: whoever has the frame has its memory alone.
+// SAFETY: the owner of the frame has exclusive access to its memory.
 unsafe impl Send for SharedFrame {}
 // SAFETY: as above.
 unsafe impl Sync for SharedFrame {}
@@ -144,7 +146,8 @@ unsafe impl Sync for SharedFrame {}
 impl AsRef<[u8]> for SharedFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: mapped as long as `_memory` is there, initialised (with zeros), and ours.
+        // SAFETY: the memory is mapped as long as `_memory` lives, initialised (with zeros), and
+        // ours alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.n_bytes) }
     }
 }
@@ -152,30 +155,30 @@ impl AsRef<[u8]> for SharedFrame {
 impl AsMut<[u8]> for SharedFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; the frame is lent for writing.
+        // SAFETY: as above; the frame is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.n_bytes) }
     }
 }
 
-/// One rank's file in this process's memory.
+/// File of one rank, mapped into this process.
 pub(crate) struct Region {
     layout: RegionLayout,
     owner: u32,
     memory: Arc<Mapping>,
-    /// Slots that its owner has taken into use.
+    /// Slots that the owner has allocated.
     n_allocated: u32,
 }
 
 impl Region {
-    /// This rank's own, which begins with the token, and the file, which others can open until it
-    /// is dropped.
+    /// Creates this rank's file, which begins with the token. Also returns the open file: other
+    /// ranks can open it until that is dropped.
     pub(crate) fn create(
         layout: RegionLayout,
         owner: u32,
         token: RegionToken,
     ) -> io::Result<(Self, File)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is terminated; a descriptor that comes back is ours alone.
+        // SAFETY: the name is terminated; a returned descriptor is ours alone.
         let file = unsafe {
             match libc::memfd_create(c"foldwire".as_ptr(), flags) {
                 fd if fd >= 0 => File::from_raw_fd(fd),
@@ -183,18 +186,18 @@ impl Region {
             }
         };
         file.set_len(layout.n_bytes() as u64)?;
-        // SAFETY: a command on a descriptor of ours.
+        // SAFETY: passes a descriptor of ours and no pointer.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let region = Self::of(&file, layout, owner)?;
         let start = region.memory.start.as_ptr();
-        // SAFETY: the first page is ours until others are told of the file.
+        // SAFETY: no other rank accesses the first page until it learns of the file.
         unsafe { start.copy_from_nonoverlapping(token.as_ptr(), token.len()) };
         Ok((region, file))
     }
 
-    /// Of the file that another process of this machine has as this descriptor.
+    /// Maps the file that another process of this machine has open as descriptor `fd`.
     pub(crate) fn open(
         (process, fd): (u32, i32),
         layout: RegionLayout,
@@ -202,19 +205,19 @@ impl Region {
         token: RegionToken,
     ) -> io::Result<Self> {
         let mut options = File::options();
-        // Whatever it is, opening it does not wait.
+        // Opening must not block, whatever kind of file this is.
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = options.open(format!("/proc/{process}/fd/{fd}"))?;
-        // SAFETY: a question about a descriptor of ours.
+        // SAFETY: passes a descriptor of ours and no pointer.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        // Memory that can be taken away again would end this process when it is touched.
+        // A file that can shrink would crash this process when it touches the lost pages.
         let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
         if !is_sealed || file.metadata()?.len() < layout.n_bytes() as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let region = Self::of(&file, layout, owner)?;
         let mut found = RegionToken::default();
-        // SAFETY: the first page is mapped, and written by nobody any more.
+        // SAFETY: the first page is mapped, and its owner no longer writes to it.
         unsafe { found.as_mut_ptr().copy_from(region.memory.start.as_ptr(), found.len()) };
         if found == token { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
@@ -224,19 +227,19 @@ impl Region {
         Ok(Self { layout, owner, memory, n_allocated: 0 })
     }
 
-    /// A slot that nobody has used yet, of this rank's own file.
+    /// Allocates an unused slot of this rank's own file.
     pub(crate) fn allocate(&mut self) -> Option<SharedFrame> {
         let frame = self.frame(self.n_allocated)?;
         self.n_allocated += 1;
         Some(frame)
     }
 
-    /// Slots that nobody has used yet.
+    /// Number of unused slots.
     pub(crate) const fn n_left(&self) -> usize {
         self.layout.n_slots() - self.n_allocated as usize
     }
 
-    /// The frame of a slot that now belongs to this process, if there is such a slot.
+    /// Returns the frame of a slot that now belongs to this process, if the slot exists.
     pub(crate) fn frame(&self, index: u32) -> Option<SharedFrame> {
         let Self { layout, memory, owner, .. } = self;
         let slot = (index as usize) < layout.n_slots();
@@ -247,46 +250,46 @@ impl Region {
         Some(SharedFrame { start, n_bytes, id, _memory })
     }
 
-    /// The ring for messages of a rank.
+    /// Returns the ring for messages from a rank.
     fn ring(&self, from: usize) -> Option<RingRef> {
         let at = self.memory.at(RegionLayout::ring_at(from), mem::size_of::<MessageRing>())?;
         Some(RingRef { at: at.cast(), _memory: Arc::clone(&self.memory) })
     }
 
-    /// Where this rank sends what the file's owner takes.
+    /// Returns the sending end of this rank's ring in the owner's file.
     pub(crate) fn sender(&self, own_rank: usize) -> Option<RingSender> {
         Some(RingSender { ring: self.ring(own_rank)?, tail: 0, head: 0 })
     }
 
-    /// Where the file's owner, this rank, takes what another sends.
+    /// Returns the end from which this rank, the file's owner, receives messages of another.
     pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver> {
         Some(RingReceiver { ring: self.ring(from)?, head: 0 })
     }
 }
 
-/// What ranks tell each other of frames.
+/// Message about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingMessage {
     pub(crate) slot: SlotId,
     pub(crate) n_bytes: u64,
-    /// Of what kind, and which tag.
+    /// Flags and tag.
     pub(crate) word: u32,
 }
 
-/// One message.
+/// Place of one message in a ring.
 #[repr(C, align(32))]
 struct RingEntry {
-    /// One more than the number of the message that is in it; of older ones less.
+    /// One more than the number of the message in this entry; less if that is an older message.
     turn: AtomicU32,
     word: AtomicU32,
     slot: AtomicU64,
     n_bytes: AtomicU64,
 }
 
-/// Messages of one rank to another, in order. All zeros at first.
+/// Messages from one rank to another, in order. Initially all zeros.
 #[repr(C, align(64))]
 struct MessageRing {
-    /// How many its receiver has taken.
+    /// Number of messages that the receiver has taken.
     head: AtomicU32,
     entries: RingEntries,
 }
@@ -296,19 +299,20 @@ struct RingEntries([RingEntry; RING_DEPTH as usize]);
 
 const _: () = assert!(RING_DEPTH.is_power_of_two());
 
-/// A ring in memory that is mapped.
+/// A ring in mapped memory.
 struct RingRef {
     at: NonNull<MessageRing>,
     _memory: Arc<Mapping>,
 }
 
-// SAFETY: what a ring is made of is atomic.
+// SAFETY: all fields of a ring are atomic.
 unsafe impl Send for RingRef {}
 
 impl RingRef {
     fn get(&self) -> &MessageRing {
-        // SAFETY: mapped as long as `_memory` is there; aligned, since files begin at a page and
-        // rings are a multiple of their alignment apart; all bits are valid atomic numbers.
+        // SAFETY: the memory is mapped as long as `_memory` lives. It is aligned, since files begin
+        // at a page and rings are a multiple of their alignment apart. All bit patterns are valid
+        // atomic numbers.
         unsafe { self.at.as_ref() }
     }
 
@@ -317,16 +321,16 @@ impl RingRef {
     }
 }
 
-/// The end of a ring where messages go in.
+/// Sending end of a ring.
 pub(crate) struct RingSender {
     ring: RingRef,
     tail: u32,
-    /// How many were taken when that was last looked up.
+    /// Number of messages taken, when last read from the ring.
     head: u32,
 }
 
 impl RingSender {
-    /// Puts a message in; not if there is no room.
+    /// Adds a message. Returns false if the ring is full.
     #[must_use]
     pub(crate) fn push(&mut self, message: RingMessage) -> bool {
         if !self.has_room() {
@@ -339,7 +343,7 @@ impl RingSender {
         entry.n_bytes.store(n_bytes, Ordering::Relaxed);
         entry.word.store(word, Ordering::Relaxed);
         self.tail = self.tail.wrapping_add(1);
-        // What the frame holds is there for whoever sees this.
+        // Release: a receiver that reads this turn also sees the message and the frame's bytes.
         entry.turn.store(self.tail, Ordering::Release);
         true
     }
@@ -348,27 +352,27 @@ impl RingSender {
         if self.tail.wrapping_sub(self.head) < RING_DEPTH {
             return true;
         }
-        // What was taken has been read.
+        // Acquire: the receiver has read the entries that it has taken.
         self.head = self.ring.get().head.load(Ordering::Acquire);
         self.tail.wrapping_sub(self.head) < RING_DEPTH
     }
 }
 
-/// The end of a ring where messages come out.
+/// Receiving end of a ring.
 pub(crate) struct RingReceiver {
     ring: RingRef,
     head: u32,
 }
 
 impl RingReceiver {
-    /// Whether the next message has come.
+    /// Returns whether the next message has arrived.
     #[inline]
     pub(crate) fn has_next(&self) -> bool {
         let entry = self.ring.entry(self.head);
         entry.turn.load(Ordering::Relaxed) == self.head.wrapping_add(1)
     }
 
-    /// Takes the next message, if it has come.
+    /// Takes the next message, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<RingMessage> {
         let entry = self.ring.entry(self.head);

@@ -7,7 +7,8 @@ use foldwire::HeapFrame;
 
 const FRAME_BYTES: usize = 20_000;
 
-/// The ranks' ends, of which `alter` has changed what each gave to the others.
+/// Returns the shared memory of each rank. `alter` changes the bytes that a rank passes to the
+/// all-gather.
 fn group(nodes: &[i64], alter: impl Fn(usize, &mut Vec<u8>) + Sync) -> Vec<Option<SharedMemory>> {
     let (given, all_there) = (Mutex::new(vec![]), Barrier::new(nodes.len()));
     let join = |rank: usize| {
@@ -52,7 +53,7 @@ fn polled(shared: &mut SharedMemory) -> Vec<Event<MessageFrame>> {
 const ZERO: Rank = Rank(0);
 const ONE: Rank = Rank(1);
 
-/// The content of a message that has come, and the frame.
+/// Returns the content and the frame of a received message.
 fn received(event: Option<Event<MessageFrame>>, tag: Tag) -> (u8, MessageFrame) {
     match event {
         Some(Event::Received { from: ZERO, tag: found, buffer, n_bytes: 1000 }) if found == tag => {
@@ -68,17 +69,17 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
     assert!(
         zero.contains(ONE) && one.contains(ZERO) && !zero.contains(ZERO) && !zero.contains(Rank(2))
     );
-    // Far more than a ring has room for, and than a file has slots at first.
+    // Far more messages than a ring holds, and more frames than a file has slots.
     for turn in 0..200_u8 {
         for (tag, more) in [(Tag(0), 0), (Tag(1), 1)] {
             let sent = frame(&mut zero, turn.wrapping_add(more));
-            let done = zero.send(ONE, tag, sent, 1000, false).expect("there is room");
+            let done = zero.send(ONE, tag, sent, 1000, false).expect("the ring has space");
             let Some(Event::Released { to: ONE, matched: false, buffer, .. }) = done else {
                 panic!("{done:?}")
             };
-            assert_eq!(buffer.as_ref().len(), FRAME_BYTES, "a frame to go on with");
+            assert_eq!(buffer.as_ref().len(), FRAME_BYTES, "the spare frame has the full size");
         }
-        // One is asked for before it is seen, the other when it has come.
+        // Post one receive before its message is polled, and the other after.
         let room = frame(&mut one, 255);
         let early = if turn % 2 == 0 {
             one.recv(ZERO, Tag(1), room)
@@ -94,9 +95,9 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
         let (content, buffer) = received(found, Tag(1));
         assert_eq!(content, turn.wrapping_add(1));
         assert_eq!(received(one.recv(ZERO, Tag(0), buffer), Tag(0)).0, turn);
-        assert!(polled(&mut zero).is_empty(), "what is not matched is done");
+        assert!(polled(&mut zero).is_empty(), "an unmatched send completes at once");
     }
-    // Each frame that was sent has come back as another.
+    // Each sent frame was replaced by a returned one.
     assert!(zero.free.len() < 10);
 }
 
@@ -104,7 +105,7 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
 fn what_is_sent_to_be_matched_is_done_when_it_was_asked_for() {
     let [mut zero, mut one] = pair();
     let sent = frame(&mut zero, 7);
-    assert!(zero.send(ONE, Tag(3), sent, 1000, true).expect("there is room").is_none());
+    assert!(zero.send(ONE, Tag(3), sent, 1000, true).expect("the ring has space").is_none());
     assert!(polled(&mut one).is_empty() && polled(&mut zero).is_empty());
     let mine = frame(&mut one, 0);
     assert_eq!(received(one.recv(ZERO, Tag(3), mine), Tag(3)).0, 7);
@@ -123,7 +124,7 @@ fn frames_on_the_heap_are_copied() {
     };
     for matched in [false, true] {
         let [mut zero, mut one] = pair();
-        let done = zero.send(ONE, Tag(0), heap(9), 1000, matched).expect("there is room");
+        let done = zero.send(ONE, Tag(0), heap(9), 1000, matched).expect("the ring has space");
         assert_eq!(done.is_some(), !matched);
         assert!(one.recv(ZERO, Tag(0), heap(1)).is_none());
         let (content, buffer) = received(polled(&mut one).pop(), Tag(0));
@@ -182,7 +183,7 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { n_bytes: u64::MAX, ..good },
         RingMessage { word: 0xffff, ..good },
         RingMessage { word: 1 << 19, ..good },
-        // Nothing was sent that could come back so.
+        // No message was sent with these flags, so none can be returned.
         RingMessage { word: RETURNED, ..good },
         RingMessage { word: RETURNED | NOTIFY | MATCHED, ..good },
     ] {
@@ -192,8 +193,8 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         assert!(zero.peers[0].sender.push(message) && zero.peers[0].sender.push(good));
         let found = polled(&mut one);
         assert!(matches!(found[..], [Event::Lost { peer: ZERO }]), "{message:?}: {found:?}");
-        assert!(polled(&mut one).is_empty(), "nothing more is taken from it");
-        // What came before is there.
+        assert!(polled(&mut one).is_empty(), "later messages of it are ignored");
+        // The message before it can still be received.
         let mine = frame(&mut one, 0);
         assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0)).0, 3);
     }
@@ -211,7 +212,7 @@ fn all_ranks_of_a_node_share_memory_or_none() {
             assert_eq!(has, peer != rank && node == other, "rank {rank} and {peer}");
         }
     }
-    // Rank 4 is of another kind, its memory cannot be found or is another's, or it has none.
+    // Rank 4 has another format, memory that cannot be found or belongs to another, or none.
     const CHANGES: [fn(&mut Vec<u8>); 7] = [
         |bytes| bytes[0] = 2,
         |bytes| bytes[8] ^= 1,

@@ -1,4 +1,4 @@
-//! Where the system contains no files in memory, ranks share none.
+//! Replacement for `shared_memory` on systems without files in memory: ranks share none.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use foldwire::transport::{Rank, Tag};
 use crate::Event;
 use crate::frame::MessageFrame;
 
-/// There is none.
+/// Shared frame, which never exists here.
 pub(crate) enum SharedFrame {}
 
 impl AsRef<[u8]> for SharedFrame {
@@ -22,7 +22,7 @@ impl AsMut<[u8]> for SharedFrame {
     }
 }
 
-/// There are none.
+/// Shared memory, which never exists here.
 pub(crate) enum SharedMemory {}
 
 impl SharedMemory {
