@@ -1,8 +1,9 @@
-//! Latency and bandwidth of the message layer between two processes on this host, by message size.
+//! Measures the message layer's latency and bandwidth between two processes on this host, by
+//! message size.
 //!
 //! `cargo run --release -p foldwire-libfabric --example pingpong -- PROVIDER [SECONDS]`
 //!
-//! *Latency* is half the time of a round trip; *bandwidth* is that of a stream one way with a
+//! *Latency* is half a round trip. *Bandwidth* is the rate of a stream in one direction with a
 //! window of 8 messages. Each is the median of 9 repetitions.
 
 #[path = "../tests/common/pipes.rs"]
@@ -45,12 +46,12 @@ fn main() -> BoxResult<()> {
     Ok(())
 }
 
-/// Median latency in seconds and bandwidth in bytes per second.
+/// Returns the median latency in seconds and bandwidth in bytes per second.
 fn measure(net: &mut Fabric, size: usize, seconds: f64) -> BoxResult<(f64, f64)> {
     let mut test = PingPong::new(net, size)?;
     let each = seconds / REPETITIONS as f64;
-    // As often as fits the time; rank 0 finds out how often, and rank 1 is told by the last
-    // message.
+    // Each repetition lasts a fixed time. Rank 0 decides when it ends, and marks the last message
+    // for rank 1.
     let mut latencies = Vec::new();
     let mut rates = Vec::new();
     for _ in 0..REPETITIONS {
@@ -65,16 +66,16 @@ fn measure(net: &mut Fabric, size: usize, seconds: f64) -> BoxResult<(f64, f64)>
     Ok((latencies[REPETITIONS / 2], rates[REPETITIONS / 2]))
 }
 
-/// The other process, and buffers for messages to and from it.
+/// The test's connection to the other process, with its buffers.
 struct PingPong<'n> {
     net: &'n mut Fabric,
     size: usize,
     peer: Rank,
     free: Vec<MessageBuffer>,
     n_arrived: usize,
-    /// Messages that the network has not finished with.
+    /// Sent messages that the network has not released.
     n_in_flight: usize,
-    /// The last message said that it is the last.
+    /// The last message was marked as the last one.
     is_last: bool,
 }
 
@@ -159,7 +160,7 @@ impl<'n> PingPong<'n> {
         Ok(())
     }
 
-    /// Seconds one way.
+    /// Returns the latency in seconds.
     fn ping_pong(&mut self, seconds: f64) -> BoxResult<f64> {
         let start = Instant::now();
         let mut n_trips = 0.0;
@@ -179,7 +180,7 @@ impl<'n> PingPong<'n> {
         }
     }
 
-    /// Bytes per second from rank 0 to rank 1, which acknowledges each window.
+    /// Returns the rate in bytes per second from rank 0 to rank 1, which acknowledges each window.
     fn stream(&mut self, seconds: f64) -> BoxResult<f64> {
         let start = Instant::now();
         let mut n_windows = 0.0;

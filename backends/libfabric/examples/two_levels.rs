@@ -1,13 +1,14 @@
-//! All-reduces with compression between nodes only, beside those of one call among all ranks.
+//! Compares all-reduces that compress between nodes only with all-reduces among all ranks in one
+//! call.
 //!
 //!     cargo build --release -p foldwire-libfabric --example two_levels
 //!     cargo xtask cluster up -n 2 --rate 1gbit
 //!     cargo xtask cluster run -n 4 --per-node 2 --node-counters -- \
 //!         target/release/examples/two_levels field.f32
 //!
-//! The argument is a file of little-endian `f32`, which is repeated to 64 MiB; without one the
-//! values are a sine's. Run it for `flat`, `ring` or `levels` alone (the second argument) to see in
-//! the counters what crosses the links.
+//! The argument is a file of little-endian `f32`, repeated to 64 MiB. Without it, the values are a
+//! sine. A second argument runs only `flat`, `ring` or `levels`, so that the counters show the
+//! traffic of that variant.
 
 use foldwire as fw;
 use foldwire::schedule::Ring;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const N_VALUES: usize = 16 << 20;
 const N_ROUNDS: usize = 9;
-/// One call as the library chooses it, one by a ring, and two levels.
+/// One call with the automatic schedule, one with a ring, and two levels.
 const VARIANTS: [&str; 3] = ["flat", "ring", "levels"];
 
 fn values(rank: usize) -> Result<Vec<f32>, std::io::Error> {
@@ -28,7 +29,7 @@ fn values(rank: usize) -> Result<Vec<f32>, std::io::Error> {
             bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
         }
     };
-    // Another part of the field on each rank.
+    // Each rank starts at another part of the field.
     let start = rank * pattern.len() / 7;
     Ok(pattern.iter().cycle().skip(start).take(N_VALUES).copied().collect())
 }

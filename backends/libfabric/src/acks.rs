@@ -1,10 +1,11 @@
-//! Sends that are complete only when their receiver has posted a receive (`matched`).
+//! Acknowledgements of `matched` sends, which complete only after their receiver has posted a
+//! receive.
 //!
-//! libfabric has a flag for that, `FI_MATCH_COMPLETE`, which hardly any provider accepts;
-//! `FI_DELIVERY_COMPLETE` is satisfied with a message in the provider's memory. So a message that
-//! shall be matched says so in its mark, and whoever receives it sends back an empty answer. The
-//! buffer is released when the provider is done with it and the answer is here. Cost: one small
-//! message for each that asks.
+//! libfabric has a flag for such sends, `FI_MATCH_COMPLETE`, but hardly any provider accepts it.
+//! `FI_DELIVERY_COMPLETE` does not suffice: it is satisfied once the message is in the provider's
+//! memory. So a matched message requests an acknowledgement in its mark, and its receiver sends
+//! back an empty message. The buffer is released when the provider is done with it and the
+//! acknowledgement has arrived. The cost is one small message for each matched send.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -14,27 +15,27 @@ use crate::fabric::FabricRequest;
 use crate::ffi::{MessageBuffer, RdmEndpoint};
 use crate::{Errno, tags};
 
-/// The mark of a message whose sender wants no answer.
+/// Mark of a message without acknowledgement.
 pub(crate) const PLAIN: u8 = 0;
-/// The mark of one whose sender does.
+/// Mark of a message whose sender requests an acknowledgement.
 pub(crate) const WANTS_ACK: u8 = 1;
 
-/// Messages on one link that ask for an answer.
+/// Messages on one link that request an acknowledgement.
 #[derive(Default)]
 struct LinkAcks {
-    /// Receives for answers that are posted.
+    /// Posted receives for acknowledgements.
     n_posted: usize,
-    /// Messages that are not answered.
+    /// Messages without an acknowledgement so far.
     n_unacked: usize,
-    /// Acks without a buffer that could be released.
+    /// Acknowledgements that have arrived before the provider released a buffer.
     n_unclaimed: usize,
-    /// Messages that the provider is done with, not answered.
+    /// Buffers that the provider has released, of messages not yet acknowledged.
     sent: Vec<MessageBuffer>,
 }
 
 impl LinkAcks {
-    /// A buffer whose message is both sent and answered. Which message does not matter: all on a
-    /// link are alike.
+    /// Takes a buffer whose message is both sent and acknowledged. Any buffer will do, because all
+    /// on a link are alike.
     fn settle(&mut self) -> Option<MessageBuffer> {
         if self.n_unclaimed == 0 {
             return None;
@@ -45,22 +46,22 @@ impl LinkAcks {
     }
 }
 
-/// Acks that are awaited, and those that are queued.
+/// Acknowledgements that this rank awaits, and those that it must send.
 #[derive(Default)]
 pub(crate) struct Acks {
     links: HashMap<(Rank, Tag), LinkAcks>,
     queued: VecDeque<(Rank, Tag)>,
-    /// Whom each answer is for that the provider has.
+    /// Receiver of each acknowledgement that the provider is sending.
     sending: Vec<Rank>,
-    /// Ranks that neither give nor get answers any more.
+    /// Ranks that exchange no more acknowledgements with this one.
     forgotten: HashSet<Rank>,
-    /// Buffers for answers.
+    /// Free buffers for acknowledgements.
     spare: Vec<MessageBuffer>,
 }
 
 impl Acks {
-    /// Posts a receive for one more answer on a link, unless one is posted that no message has
-    /// link for yet.
+    /// Posts a receive for one more acknowledgement on a link, unless a posted receive is still
+    /// free.
     pub(crate) fn post_receive(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
@@ -85,13 +86,13 @@ impl Acks {
         }
     }
 
-    /// Notes that a message asks.
+    /// Records that the provider accepted a message that requests an acknowledgement.
     pub(crate) fn note_accepted(&mut self, to: Rank, tag: Tag) {
         self.links.entry((to, tag)).or_default().n_unacked += 1;
     }
 
-    /// Notes that the provider is done with a message that asks; the buffer, if it was answered
-    /// before or never will be.
+    /// Records that the provider has sent a message that requests an acknowledgement. Returns its
+    /// buffer if the acknowledgement has arrived already, or never will.
     pub(crate) fn note_sent(
         &mut self,
         to: Rank,
@@ -106,7 +107,8 @@ impl Acks {
         link.settle()
     }
 
-    /// Notes an answer; the buffer of a message, if the provider is done with one.
+    /// Records an acknowledgement. Returns the buffer of a message, if the provider has released
+    /// one.
     pub(crate) fn note_ack_received(
         &mut self,
         from: Rank,
@@ -121,7 +123,7 @@ impl Acks {
         link.settle()
     }
 
-    /// Notes that an answer of ours is out.
+    /// Records that the provider has sent an acknowledgement of this rank.
     pub(crate) fn note_ack_sent(&mut self, to: Rank, empty: MessageBuffer) {
         if let Some(at) = self.sending.iter().position(|&other| other == to) {
             self.sending.swap_remove(at);
@@ -129,8 +131,8 @@ impl Acks {
         self.spare.push(empty);
     }
 
-    /// Gives up waiting for the answers of a rank, and answering it, for good; the buffers that
-    /// waited for it.
+    /// Stops exchanging acknowledgements with a rank for good. Returns the buffers that waited for
+    /// one.
     pub(crate) fn forget(&mut self, peer: Rank) -> Vec<(Tag, MessageBuffer)> {
         self.forgotten.insert(peer);
         self.queued.retain(|&(to, _)| to != peer);
@@ -141,20 +143,20 @@ impl Acks {
         buffers.collect()
     }
 
-    /// Promises an answer, unless the rank is forgotten.
+    /// Queues an acknowledgement, unless the rank is forgotten.
     pub(crate) fn queue_ack(&mut self, to: Rank, tag: Tag) {
         if !self.forgotten.contains(&to) {
             self.queued.push_back((to, tag));
         }
     }
 
-    /// Whether answers are not out yet.
+    /// Returns whether acknowledgements are still unsent.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.queued.is_empty() || !self.sending.is_empty()
     }
 
-    /// Sends what is queued, as far as the network has room. A rank that it has no room for, perhaps
-    /// for ever, keeps none of the others waiting. On failure the rank that could not be answered.
+    /// Sends queued acknowledgements as far as the network has space. A rank without space, perhaps
+    /// for ever, does not delay the others. On failure, returns the rank concerned.
     pub(crate) fn send_queued(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
@@ -196,6 +198,6 @@ fn take_buffer(
     spare: &mut Vec<MessageBuffer>,
     rdm: &mut RdmEndpoint<FabricRequest>,
 ) -> Result<MessageBuffer, Errno> {
-    // The mark is all that an answer has.
+    // An acknowledgement consists of its mark.
     spare.pop().map_or_else(|| rdm.allocate(0), Ok)
 }

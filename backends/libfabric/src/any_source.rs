@@ -1,7 +1,7 @@
-//! Receives for messages of any rank, as one receive for each rank.
+//! Wildcard receive for notices of any rank, built from one receive for each rank.
 //!
-//! A receive that ignores the sender's bits would do, if all providers could match it (see
-//! `tags.rs`). AnySourceReceive are rare and short, so their buffers are small: 1 KiB for each rank.
+//! A single receive that ignores the sender's bits would suffice, if all providers could match it
+//! (see `tags.rs`). Notices are rare and short, so their buffers are small: 1 KiB for each rank.
 
 use std::collections::VecDeque;
 
@@ -11,25 +11,25 @@ use crate::fabric::FabricRequest;
 use crate::ffi::{MessageBuffer, RdmEndpoint};
 use crate::{Errno, tags};
 
-/// A notice for the user: its sender, its tag, the buffer, and the bytes in it.
+/// Notice for the endpoint: sender, tag, buffer, and length in bytes.
 pub(crate) type DeliveredNotice = (Rank, Tag, MessageBuffer, usize);
 
-/// Receives for notices, once the user has asked for one.
+/// Receives for notices. They are posted once the endpoint has asked for a first notice.
 #[derive(Default)]
 pub(crate) struct AnySourceReceive {
-    /// The stream, and the length of the buffer that the user first gave.
+    /// Tag, and length of the first buffer that the endpoint passed.
     first: Option<(Tag, usize)>,
-    /// The user's buffer, while a notice is asked for.
+    /// The endpoint's buffer, while it waits for a notice.
     user_buffer: Option<MessageBuffer>,
-    /// AnySourceReceive that nobody has asked for yet.
+    /// Notices that arrived and that the endpoint has not asked for yet.
     arrived: VecDeque<(Rank, MessageBuffer, usize)>,
-    /// Ranks without a receive, and the buffers for them where there is one.
+    /// Ranks without a posted receive, and the buffers for them if allocated.
     unposted: VecDeque<(Rank, Option<MessageBuffer>)>,
 }
 
 impl AnySourceReceive {
-    /// Asks for a notice of any of `peers`, which are the same each time. Gives the buffer back if
-    /// one is asked for already.
+    /// Requests a notice of any of `peers`, which are the same each time. Returns the buffer if a
+    /// request is pending already.
     pub(crate) fn post(
         &mut self,
         tag: Tag,
@@ -47,8 +47,8 @@ impl AnySourceReceive {
         Ok(())
     }
 
-    /// Posts what receives are missing, as far as the network has room. On failure the rank
-    /// concerned, whose receive is tried again after those of all others.
+    /// Posts missing receives as far as the network has space. On failure, returns the rank
+    /// concerned. Its receive is tried again after all others.
     pub(crate) fn post_missing(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
@@ -71,12 +71,12 @@ impl AnySourceReceive {
         Ok(())
     }
 
-    /// Notes a notice that has come.
+    /// Records a notice that has arrived.
     pub(crate) fn note_arrived(&mut self, from: Rank, buffer: MessageBuffer, n_bytes: usize) {
         self.arrived.push_back((from, buffer, n_bytes));
     }
 
-    /// A notice that the user has asked for and that is here, in the user's buffer.
+    /// Returns an arrived notice in the endpoint's buffer, if the endpoint has requested one.
     pub(crate) fn deliver(&mut self) -> Option<DeliveredNotice> {
         let (tag, _) = self.first?;
         if self.arrived.is_empty() {
@@ -84,14 +84,14 @@ impl AnySourceReceive {
         }
         let mut user_buffer = self.user_buffer.take()?;
         let (from, buffer, n_bytes) = self.arrived.pop_front()?;
-        // A shorter buffer than the first is the user's choice to see less.
+        // If the endpoint passes a shorter buffer than its first one, it sees less of the notice.
         let n_bytes = n_bytes.min(user_buffer.as_ref().len());
         user_buffer.as_mut()[..n_bytes].copy_from_slice(&buffer.as_ref()[..n_bytes]);
         self.unposted.push_back((from, Some(buffer)));
         Some((from, tag, user_buffer, n_bytes))
     }
 
-    /// Ends it; the user's buffer, if a notice was asked for.
+    /// Stops receiving notices. Returns the endpoint's buffer, if a request is pending.
     pub(crate) fn stop(&mut self) -> Option<MessageBuffer> {
         self.first = None;
         self.unposted.clear();
@@ -107,7 +107,7 @@ mod tests {
     use crate::ffi::Domain;
     use crate::{Settings, check};
 
-    /// A rdm that knows no peers; `None` without the provider.
+    /// Opens an endpoint without peers. Returns `None` without the provider.
     fn rdm() -> Option<RdmEndpoint<FabricRequest>> {
         let description = check::find("tcp", &Settings::default(), 2).ok()?;
         Some(RdmEndpoint::open(Domain::open(description).unwrap()).unwrap())
@@ -122,7 +122,7 @@ mod tests {
         let mut notices = AnySourceReceive::default();
         let buffer = rdm.allocate(64).unwrap();
         notices.post(Tag::CONTROL, buffer, [1, 2].map(Rank).into_iter()).unwrap();
-        // A buffer of another rdm is refused each time.
+        // The endpoint refuses the buffer of another each time.
         notices.unposted[0].1 = Some(other.allocate(64).unwrap());
         for _ in 0..3 {
             assert_eq!(notices.post_missing(&mut rdm), Err((Rank(1), Errno::INVALID)));

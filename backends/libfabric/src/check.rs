@@ -1,8 +1,8 @@
-//! Which providers can be used here, and what exactly is missing where one cannot.
+//! Checks which providers can be used here, and finds what an unusable one lacks.
 //!
-//! A provider is first asked for everything that we need. If it says no (`fi_getinfo` gives no
-//! reason), it is asked for less and less, and the first thing that it cannot do is what is
-//! missing.
+//! The first query to a provider names all requirements. If the provider refuses (`fi_getinfo`
+//! gives no reason), further queries add the requirements one by one. The first that the provider
+//! refuses is missing.
 
 use std::fmt;
 
@@ -10,74 +10,75 @@ use crate::ffi::{self, Description, Descriptions, ProviderQuery, Requirements};
 use crate::settings::Settings;
 use crate::{Errno, Version, tags};
 
-/// The providers that are chosen from, best first: networks with hardware of their own, then shared
+/// Providers for automatic choice, best first: networks with their own hardware, then shared
 /// memory, then TCP.
 pub(crate) const AUTOMATIC: [&str; 8] =
     ["cxi", "psm3", "psm2", "opx", "efa", "verbs", SHARED_MEMORY, "tcp"];
-/// Providers that can be named but are not chosen.
+/// Providers that are used only if the user names them.
 const OTHERS: [&str; 2] = ["sockets", "udp"];
-/// Providers that listen on IP addresses, and so on the loopback interface unless told otherwise.
+/// Providers that listen on IP addresses: on the loopback interface, unless the settings name
+/// another.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
-/// The forerunner of the `tcp` of libfabric 1.18. With 1.17 receives that are posted after their
-/// message came may never end, even with few messages: the tests of delivery hang.
+/// Forerunner of the `tcp` of libfabric 1.18. With 1.17, receives that are posted after their
+/// message arrived may never complete, even with few messages: the delivery tests hang.
 const LOSES_MESSAGES: &str = "net";
 
-/// The provider for ranks on one host, which has neither interfaces nor addresses to choose from.
+/// Provider for ranks on one host. It has no interfaces or addresses to choose from.
 pub(crate) const SHARED_MEMORY: &str = "shm";
 
-/// The oldest libfabric whose shared memory passes our tests. With 1.11 they hang; those between
-/// are not known.
+/// Oldest libfabric whose shared memory passes the tests. They hang with 1.11; the versions between
+/// are untested.
 const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 
-/// What a provider lacks.
+/// Reason why a provider cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// This libfabric does not have it.
+    /// The provider is not built into this libfabric.
     NotBuilt,
-    /// This libfabric has it, but it found no driver or device when it was loaded.
+    /// The provider is built in, but found no driver or device when it was loaded.
     NoDriver,
-    /// It is there, but offers no network.
+    /// The provider works, but offers no network.
     NoDevice,
-    /// It has no such interface or address.
+    /// The provider does not have the named interface or address.
     NoInterface,
-    /// It has no endpoints that reach all peers reliably (`FI_EP_RDM`).
+    /// The provider has no endpoints that reach all peers reliably (`FI_EP_RDM`).
     NoReliableDatagrams,
-    /// Its messages have no tags (`FI_TAGGED`).
+    /// The provider has no tagged messages (`FI_TAGGED`).
     NoTags,
-    /// It may match messages in another order than sent (`FI_ORDER_SAS`).
+    /// The provider may match messages in another order than sent (`FI_ORDER_SAS`).
     NoOrder,
-    /// It asks for modes that Foldwire does not honour.
+    /// The provider requires modes that Foldwire does not support.
     Modes {
         /// The bits, as in `fi_info.mode`.
         bits: u64,
     },
-    /// It asks for ways to register memory that Foldwire does not offer.
+    /// The provider requires modes of memory registration that Foldwire does not support.
     MemoryModes {
         /// The bits, as in `fi_domain_attr.mr_mode`.
         bits: i32,
     },
-    /// It cannot make progress while it is polled by one thread.
+    /// The provider cannot make progress by polls of one thread.
     NoManualProgress,
-    /// Its tags are too short for the ranks.
+    /// The provider's tags are too short for this number of ranks.
     TagBits {
-        /// Bits that ranks and streams need.
+        /// Bits that ranks and Foldwire's tags need.
         need: u32,
-        /// Bits that it matches by.
+        /// Bits that the provider matches by.
         have: u32,
     },
-    /// It is known not to deliver messages that come before their receive is posted.
+    /// The provider is known to lose messages that arrive before their receive is posted.
     LosesMessages,
-    /// In this release of libfabric it is not reliable.
+    /// The provider is not reliable in this release of libfabric.
     TooOld {
         /// The release.
         have: Version,
-        /// The first that will do.
+        /// The first reliable release.
         need: Version,
     },
-    /// libfabric could not tell.
+    /// libfabric could not answer the query.
     Query {
-        /// Its error.
+        /// libfabric's error.
         errno: Errno,
     },
 }
@@ -85,16 +86,18 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::NotBuilt => f.write_str("not built into this libfabric (`fi_info -l` lists what is)"),
-            Self::NoDriver => {
-                f.write_str("built in, but it found no driver or device (FI_LOG_LEVEL=warn tells more)")
+            Self::NotBuilt => {
+                f.write_str("not built into this libfabric (`fi_info -l` lists what is)")
             }
+            Self::NoDriver => f.write_str(
+                "built in, but it found no driver or device (FI_LOG_LEVEL=warn tells more)",
+            ),
             Self::NoDevice => {
                 f.write_str("it finds no device that it may use (FI_LOG_LEVEL=warn tells more)")
             }
             Self::NoInterface => f.write_str(
-                "it has no such interface or address (`fi_info -p NAME` lists its domains; see FOLDWIRE_IFACE, \
-                 FOLDWIRE_ADDRESS)",
+                "it has no such interface or address (`fi_info -p NAME` lists its domains; see \
+                 FOLDWIRE_IFACE, FOLDWIRE_ADDRESS)",
             ),
             Self::NoReliableDatagrams => f.write_str("it has no reliable datagrams (FI_EP_RDM)"),
             Self::NoTags => f.write_str("its messages have no tags (FI_TAGGED)"),
@@ -110,13 +113,13 @@ impl fmt::Display for Missing {
                 f.write_str("it cannot be driven by polls of one thread (FI_PROGRESS_MANUAL)")
             }
             Self::TagBits { need, have } => {
-                write!(f, "its tags have {have} bits, and so many ranks need {need}")
+                write!(f, "its tags have {have} bits, but this number of ranks needs {need}")
             }
             Self::LosesMessages => {
                 f.write_str("it loses messages that come before their receive; use tcp instead")
             }
             Self::TooOld { have, need } => {
-                write!(f, "it is reliable from libfabric {need} on, and this is {have}")
+                write!(f, "it is reliable from libfabric {need} on, but this is {have}")
             }
             Self::Query { errno } => write!(f, "fi_getinfo: {errno}"),
         }
@@ -125,38 +128,38 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// A provider and whether it can be used.
+/// A provider, and its availability.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Provider {
-    /// As it is named in [`Settings::provider`].
+    /// Name for [`Settings::provider`].
     pub name: String,
-    /// Its version, where this libfabric has it.
+    /// Version of the provider, if it is built in.
     pub version: Option<Version>,
-    /// What would be used, or why it cannot.
+    /// The network that would be used, or the reason why the provider cannot be used.
     pub offer: Result<ProviderOffer, Missing>,
 }
 
-/// What would be used of a provider.
+/// Network that a provider would use.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProviderOffer {
-    /// The provider and what is layered upon it, such as `tcp;ofi_rxm`.
+    /// The provider and its layers, such as `tcp;ofi_rxm`.
     pub provider: String,
-    /// The network.
+    /// Name of the network.
     pub fabric: String,
-    /// The interface or device.
+    /// Name of the interface or device.
     pub domain: String,
 }
 
-/// All providers that Foldwire knows or this libfabric has, in the order in which they are tried,
-/// those that are not chosen automatically last.
+/// Returns all providers that Foldwire knows or that this libfabric has, in the order of automatic
+/// choice. Providers that are not chosen automatically come last.
 #[must_use]
 pub fn providers(settings: &Settings) -> Vec<Provider> {
     let built: Vec<_> = built_in().unwrap_or_default();
     let mut names: Vec<&str> = AUTOMATIC.into_iter().chain(OTHERS).collect();
     for (name, _) in &built {
-        // Layers and hooks are nothing to use alone.
+        // Layers and hooks cannot be used alone.
         if !name.starts_with("ofi_") && !names.iter().any(|known| is_same(known, name)) {
             names.push(name);
         }
@@ -173,28 +176,29 @@ pub fn providers(settings: &Settings) -> Vec<Provider> {
     names.into_iter().map(report).collect()
 }
 
-/// Names and versions of the providers that this libfabric has.
+/// Returns the names and versions of the providers built into this libfabric.
 fn built_in() -> Result<Vec<(String, Version)>, Errno> {
     let all = Descriptions::providers()?.all()?;
     Ok(all.iter().map(|description| (description.provider(), description.version())).collect())
 }
 
-/// libfabric compares names like this; 1.11 spells `UDP`.
+/// Compares provider names like libfabric, which ignores case; 1.11 spells `UDP`.
 fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// Whether the provider listens on IP addresses.
+/// Returns whether the provider listens on IP addresses.
 pub(crate) fn is_on_ip(provider: &str) -> bool {
     ON_IP.contains(&core_name(provider))
 }
 
-/// The provider below all layers: `tcp` of `tcp;ofi_rxm`.
+/// Returns the provider below all layers: `tcp` of `tcp;ofi_rxm`.
 pub(crate) fn core_name(provider: &str) -> &str {
     provider.split(';').next().unwrap_or(provider)
 }
 
-/// How a provider would be used by a group of `size` ranks.
+/// Returns the best description of a provider for a group of `size` ranks, or what the provider
+/// lacks.
 pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Description, Missing> {
     if core_name(name) == LOSES_MESSAGES {
         return Err(Missing::LosesMessages);
@@ -212,7 +216,7 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if need > have { Err(Missing::TagBits { need, have }) } else { Ok(description) }
 }
 
-/// Asks one provider; its best answer.
+/// Queries one provider, and returns its best description.
 fn query(
     name: &str,
     settings: &Settings,
@@ -220,7 +224,7 @@ fn query(
 ) -> Result<Description, Errno> {
     let is_on_ip = is_on_ip(name);
     let settings = match core_name(name) {
-        // It has no interfaces.
+        // Shared memory has no interfaces.
         SHARED_MEMORY => &Settings::default(),
         _ => settings,
     };
@@ -231,14 +235,14 @@ fn query(
         requirements,
     };
     let answers = Descriptions::query(&query)?.all()?;
-    // Layers such as ofi_rxm disregard a domain in the question.
+    // Layers such as ofi_rxm ignore a domain in the query.
     let fits = |answer: &Description| {
         settings.interface.as_ref().is_none_or(|interface| *interface == answer.domain())
     };
     answers.into_iter().find(fits).ok_or(Errno::NO_DATA)
 }
 
-/// Why a provider said no to all that we need.
+/// Finds the first requirement that a provider refuses.
 fn explain(name: &str, settings: &Settings) -> Missing {
     let core = core_name(name);
     match built_in() {
@@ -271,7 +275,7 @@ fn explain(name: &str, settings: &Settings) -> Missing {
     Missing::NoManualProgress
 }
 
-/// What it means that a provider, which could do with `last`, cannot do with `requirements`.
+/// Names what a provider lacks that satisfied the query for `last` but refused `requirements`.
 fn lacking(requirements: Requirements, last: &Description) -> Missing {
     match requirements {
         Requirements::Nothing => Missing::NoInterface,

@@ -1,32 +1,33 @@
-//! What can go wrong once the ranks are joined, and while they join.
+//! Errors of a joined group, and errors while ranks join.
 
 use foldwire::transport::{Rank, TransportError, TransportErrorKind as Kind};
 
 use crate::Errno;
 use crate::check::Missing;
 
-/// Why a [`Fabric`](crate::Fabric) failed.
+/// Error of a [`Fabric`](crate::Fabric).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The peer has ended.
     #[error("rank {peer} has ended; look for its error or its early return")]
     PeerLost {
-        /// The rank that is gone.
+        /// The rank that has ended.
         peer: Rank,
     },
-    /// A message was longer than the buffer that was posted for it.
+    /// A message was longer than the buffer posted for it.
     #[error(
-        "a message of rank {from} did not fit its buffer; give all ranks the same Options::frame_bytes"
+        "a message of rank {from} did not fit its buffer; give all ranks the same \
+         Options::frame_bytes"
     )]
     Truncated {
         /// The sender.
         from: Rank,
     },
-    /// A message has no mark, or more bytes than there was room for.
-    #[error("a message of rank {from} makes no sense; give all ranks the same version of Foldwire")]
+    /// A message has no mark, or is longer than its buffer.
+    #[error("a message of rank {from} is malformed; give all ranks the same version of Foldwire")]
     Malformed {
-        /// The sender, as far as it can be told.
+        /// The sender, as far as known.
         from: Rank,
     },
     /// The provider failed to send or receive.
@@ -43,18 +44,22 @@ pub enum Error {
         /// libfabric's reason.
         errno: Errno,
     },
-    /// There is no memory for a buffer, or none that the provider can register.
+    /// No memory for a buffer, or no memory that the provider can register.
     #[error(
         "no memory for a buffer of {need} bytes ({errno}); use smaller frames, or raise `ulimit -l`"
     )]
     NoMemory {
-        /// Bytes asked for.
+        /// Length of the buffer in bytes.
         need: usize,
         /// libfabric's reason.
         errno: Errno,
     },
-    /// A buffer of another endpoint, a rank out of range, or more bytes than the buffer has.
-    #[error("a buffer of another endpoint, a rank out of range, or more bytes than the buffer has")]
+    /// The buffer belongs to another endpoint, the rank is out of range, or the message is longer
+    /// than the buffer.
+    #[error(
+        "invalid send or receive: the buffer belongs to another endpoint, the rank is out of \
+         range, or the message is longer than the buffer"
+    )]
     Misuse,
 }
 
@@ -78,70 +83,77 @@ impl TransportError for Error {
     }
 }
 
-/// Why ranks could not [join](crate::join).
+/// Error while ranks [join](crate::join).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The exchange of addresses failed.
     #[error("the bootstrap failed")]
     Exchange(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The provider that was asked for cannot be used here.
+    /// The named provider cannot be used here.
     #[error("libfabric's provider {provider} cannot be used: {missing}")]
     Unavailable {
-        /// Its name.
+        /// Name of the provider.
         provider: String,
-        /// What is missing.
+        /// Missing capability of the provider.
         missing: Missing,
     },
-    /// None of the providers that are tried can be used here.
+    /// No provider can be used here, and none was named.
     #[error("no provider of libfabric can be used here; `foldwire info` says why")]
     NoProvider,
-    /// Another rank has no provider that this one has too, or was told to use another.
-    #[error("rank {rank} offers {there}, this one {here}; choose a provider that all have")]
+    /// The ranks have no usable provider in common, or different ones were named.
+    #[error(
+        "rank {rank} offers the providers {there}, this rank {here}; choose one that all ranks have"
+    )]
     NothingInCommon {
         /// The other rank.
         rank: Rank,
-        /// Its providers.
+        /// Providers of the other rank.
         there: String,
-        /// Ours.
+        /// Providers of this rank.
         here: String,
     },
     /// The ranks are on several hosts, but one listens on the loopback interface.
     #[error(
-        "rank {rank} listens on the loopback address, which other hosts cannot reach; name the network on all \
-         ranks with FOLDWIRE_IFACE (or Settings::interface) or FOLDWIRE_ADDRESS (or Settings::address)"
+        "rank {rank} listens on the loopback address, which other hosts cannot reach; name the \
+         network on all ranks with FOLDWIRE_IFACE (or Settings::interface) or FOLDWIRE_ADDRESS (or \
+         Settings::address)"
     )]
     OnlyLoopback {
         /// The rank.
         rank: Rank,
     },
-    /// Shared memory was asked for between hosts.
+    /// Shared memory was selected for ranks on several hosts.
     #[error("rank {rank} is on another host; shared memory joins ranks on one host only")]
     OtherHost {
-        /// A rank elsewhere.
+        /// A rank on another host.
         rank: Rank,
     },
-    /// Shared memory was asked for within a process.
+    /// Shared memory was selected for ranks within one process.
     #[error(
-        "rank {rank} shares a process with another; libfabric's shared memory is for one rank in each process (use \
-         foldwire-threads, or another provider)"
+        "rank {rank} shares a process with another; libfabric's shared memory is for one rank in \
+         each process (use foldwire-threads, or another provider)"
     )]
     SameProcess {
         /// One of the ranks.
         rank: Rank,
     },
-    /// Frames have other sizes on another rank.
-    #[error("rank {rank} has frames of {there} bytes, this one of {here}; all need the same")]
+    /// The frame size differs between ranks.
+    #[error(
+        "rank {rank} has frames of {there} bytes, this rank of {here}; give all ranks the same size"
+    )]
     FramesDiffer {
         /// The other rank.
         rank: Rank,
-        /// Its bytes.
+        /// Frame size of the other rank in bytes.
         there: usize,
-        /// Ours.
+        /// Frame size of this rank in bytes.
         here: usize,
     },
-    /// Another rank said something that makes no sense; it may run another version of Foldwire.
-    #[error("rank {rank} speaks another language; give all ranks the same version of Foldwire")]
+    /// Another rank sent a join message that this version cannot read.
+    #[error(
+        "rank {rank} sent an unreadable join message; give all ranks the same version of Foldwire"
+    )]
     Unintelligible {
         /// The rank.
         rank: Rank,
@@ -154,7 +166,7 @@ pub enum JoinError {
         /// libfabric's reason.
         errno: Errno,
     },
-    /// Another rank has no provider, could not open its endpoint, or was told an address that its
+    /// Another rank has no provider, could not open its endpoint, or received an address that its
     /// provider does not accept.
     #[error("rank {rank} could not join; its own error says why")]
     PeerFailed {

@@ -1,10 +1,10 @@
-//! The message layer: completions of libfabric's as events of messages between ranks.
+//! The message layer: turns libfabric's completions into events of messages between ranks.
 //!
-//! *Who is lost.* Providers tell little of it: `tcp` fails a send that is made just when the
-//! connection breaks, and is busy for ever to later ones; `sockets` fails those too; `shm` says
-//! nothing; a receive waits for ever. So the way that the ranks found each other is asked every
-//! [`CHECK_INTERVAL`], and what it says counts. Sends under way to a lost rank stay with the provider
-//! until the endpoint is closed.
+//! *Lost ranks.* Providers report little. `tcp` fails a send that is made just when the connection
+//! breaks, and reports later sends as busy for ever. `sockets` fails those too. `shm` reports
+//! nothing. A receive waits for ever. So the layer polls the exchange by which the ranks joined
+//! every [`CHECK_INTERVAL`], and relies on its reports. The provider keeps pending sends to a lost
+//! rank until the endpoint is closed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,38 +20,38 @@ use crate::any_source::AnySourceReceive;
 use crate::ffi::{CompletedRequest, MessageBuffer, RdmEndpoint};
 use crate::{Errno, Error, JoinError, Settings, join, tags};
 
-/// How often to ask who is lost.
+/// Interval between polls for lost ranks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// How long to try to send the last acks.
+/// Longest time in which a dropped layer tries to send its last acknowledgements.
 const LAST_ACKS: Duration = Duration::from_secs(1);
 
-/// What a request of libfabric's is about.
+/// Operation that a request to libfabric carries out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FabricRequest {
-    /// A message; whether it wants_ack for an answer.
+    /// Sends a message, which may request an acknowledgement.
     Send { to: Rank, tag: Tag, wants_ack: bool },
-    /// A receive for a message.
+    /// Receives a message.
     Receive { from: Rank, tag: Tag },
-    /// A receive for a notice.
+    /// Receives a notice.
     Notice { from: Rank },
-    /// An answer.
+    /// Sends an acknowledgement.
     SendAck { to: Rank },
-    /// A receive for an answer.
+    /// Receives an acknowledgement.
     ReceiveAck { from: Rank, tag: Tag },
 }
 
-/// Tells of ranks that have ended, one at a time.
+/// Returns ranks that have ended, one at a time.
 pub(crate) type LostRankPoll = Box<dyn FnMut() -> Option<Rank>>;
 
-/// What [`join`](crate::join) has found out.
+/// Facts about the group and its network, found by [`join`](crate::join).
 pub(crate) struct GroupInfo {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) provider: String,
     pub(crate) is_in_memory: bool,
-    /// Messages travel through sockets of the system's.
+    /// Messages pass through sockets of the system.
     pub(crate) is_on_ip: bool,
-    /// Which ranks share this one's host.
+    /// For each rank, true if it is on this rank's host.
     pub(crate) is_near: Vec<bool>,
     pub(crate) link_rate: Option<f64>,
     pub(crate) poll_lost: LostRankPoll,
@@ -59,9 +59,10 @@ pub(crate) struct GroupInfo {
 
 /// Messages between ranks over one libfabric endpoint.
 pub struct Fabric {
-    /// The process that made the endpoint.
+    /// Id of the process that made the endpoint.
     creator: u32,
-    // Closed first: who watches may tell others that we have ended well.
+    // Closed before `group`: the exchange in its `poll_lost` may tell the other ranks that this one
+    // has ended well.
     rdm: RdmEndpoint<FabricRequest>,
     group: GroupInfo,
     acks: Acks,
@@ -87,8 +88,8 @@ impl Fabric {
         }
     }
 
-    /// The message layer alone, without frames and credit: see [`join`](crate::join) for a
-    /// transport.
+    /// Joins the ranks as a message layer only, without frames and credit. [`join`](crate::join)
+    /// makes a transport.
     ///
     /// # Errors
     /// As [`join`](crate::join).
@@ -99,7 +100,7 @@ impl Fabric {
         join::join(settings, exchange, |mut exchange| Box::new(move || exchange.poll_lost()))
     }
 
-    /// libfabric's provider with its layers, such as `tcp;ofi_rxm`.
+    /// Returns the name of libfabric's provider with its layers, such as `tcp;ofi_rxm`.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.group.provider
@@ -128,7 +129,7 @@ impl Fabric {
         }
     }
 
-    /// Sends and posts what had no room before.
+    /// Sends queued acknowledgements and posts missing receives.
     fn retry_pending(&mut self) -> Result<(), Error> {
         let acks_sent = self.acks.send_queued(&mut self.rdm, self.group.rank);
         let posted = self.any_source.post_missing(&mut self.rdm);
@@ -137,7 +138,7 @@ impl Fabric {
         outcomes.into_iter().collect()
     }
 
-    /// Queues what a completion means.
+    /// Queues the events of a completion.
     fn handle(&mut self, completion: CompletedRequest<FabricRequest>) -> Result<(), Error> {
         let CompletedRequest { request, buffer, outcome } = completion;
         match (request, outcome) {
@@ -216,12 +217,12 @@ impl Fabric {
         }
     }
 
-    /// What a failed request says of its peer, or of the layer.
+    /// Handles a failed request: the peer is lost, or the layer has failed.
     fn fail(&mut self, peer: Rank, errno: Errno) -> Result<(), Error> {
         if errno == Errno::TRUNCATED {
             Err(Error::Truncated { from: peer })
         } else if errno.is_of_connection() || errno == Errno::CANCELED {
-            // Nobody cancels sends: a provider does, when the connection breaks.
+            // This layer cancels no sends. A provider cancels them when the connection breaks.
             self.lose(peer);
             Ok(())
         } else {
@@ -229,7 +230,7 @@ impl Fabric {
         }
     }
 
-    /// What the provider said to a new request.
+    /// Classifies the provider's refusal of a new request.
     fn refusal(
         &mut self,
         peer: Rank,
@@ -311,7 +312,7 @@ impl Net for Fabric {
                 let posted = self.any_source.post(tag, buffer, peers);
                 posted.map_err(|buffer| Refused::Failed(buffer, Error::Misuse))?;
                 self.deliver_notice();
-                // What fails is told by the next poll, which tries again.
+                // The next poll tries again, and reports a failure.
                 let _ = self.any_source.post_missing(&mut self.rdm);
                 Ok(())
             }
@@ -335,8 +336,8 @@ impl Net for Fabric {
         Ok(event)
     }
 
-    /// Sockets are filled and emptied by the system. To ask them is several calls of it, more than
-    /// is gained (docs/algorithms.md, "Looks at the network").
+    /// The system fills and empties sockets. Polling them takes several system calls, which cost
+    /// more than an earlier look gains (`docs/algorithms.md`).
     fn moves_by_itself(&self) -> bool {
         self.group.is_on_ip
     }
@@ -377,8 +378,8 @@ impl Net for Fabric {
 }
 
 impl Drop for Fabric {
-    /// Somebody may wait for an answer to what was received last; not from a process that was
-    /// forked off.
+    /// Sends the last acknowledgements, since a peer may wait for one. Does nothing in a forked
+    /// child.
     fn drop(&mut self) {
         if process::id() != self.creator {
             return;

@@ -1,19 +1,19 @@
-//! The only place where libfabric is called. Everything that leaves this module is safe to use:
+//! Safe wrappers of libfabric. Only this module calls it.
 //!
 //! | file | what it wraps |
 //! |---|---|
-//! | `info.rs` | `fi_getinfo`: what providers there are and what they ask for |
+//! | `info.rs` | `fi_getinfo`: the providers and their requirements |
 //! | `domain.rs` | a fabric and a domain, opened from such a description |
 //! | `memory.rs` | buffers in slabs of memory, registered where the provider asks for it |
 //! | `contexts.rs` | the `fi_context2` of each request, fixed in memory |
-//! | `rdm.rs` | endpoint, address vector and completion queue, and the requests under way |
+//! | `rdm.rs` | endpoint, address vector, completion queue, and pending requests |
 //!
-//! **Closing.** libfabric refuses to close what others still use. A [`RdmEndpoint`] closes its endpoint
-//! first, and only then gives up the buffers under way; slabs close their registration before they
-//! free memory, and hold the domain, which holds the fabric.
+//! **Closing.** libfabric refuses to close objects that others still use. An [`RdmEndpoint`] closes
+//! its endpoint first, and only then releases the buffers of pending requests. Slabs close their
+//! registration before they free memory. They hold the domain, which holds the fabric.
 //!
-//! **Threads.** Nothing here is `Send`: a domain and all that is opened in it belong to one thread,
-//! as we tell the provider (`FI_THREAD_DOMAIN`).
+//! **Threads.** Nothing here is `Send`: a domain and all objects in it belong to one thread.
+//! `FI_THREAD_DOMAIN` announces this to the provider.
 #![allow(unsafe_code, reason = "calls the libfabric library")]
 
 mod contexts;
@@ -35,11 +35,10 @@ pub(crate) use info::{
 pub use memory::MessageBuffer;
 pub(crate) use rdm::{CompletedRequest, RdmEndpoint};
 
-/// The interface version that we ask for: the oldest that has all we need, so that every library
-/// treats us alike.
+/// Requested interface version: the oldest that suffices, so that every library behaves alike.
 const API_VERSION: u32 = (1 << 16) | 11;
 
-/// An error number of libfabric's: one of the system's, or one from 256.
+/// Error number of libfabric: one of the system's, or one from 256 on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(c_int);
 
@@ -51,14 +50,14 @@ impl Errno {
     pub(crate) const NO_MEMORY: Self = Self(sys::FI_ENOMEM);
     pub(crate) const TRUNCATED: Self = Self(sys::FI_ETRUNC);
 
-    /// The positive number.
+    /// Returns the positive number.
     #[must_use]
     pub const fn code(self) -> i32 {
         self.0
     }
 
-    /// Whether it says that the other end of a connection is gone, or was never there. (`FI_ENOENT`
-    /// is what `sockets` says.)
+    /// Returns whether the error means that the other end of a connection has gone, or never
+    /// existed. (`sockets` reports `FI_ENOENT`.)
     pub(crate) const fn is_of_connection(self) -> bool {
         matches!(
             self.0,
@@ -80,8 +79,8 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: returns a terminated string that lives as long as the library (or the thread),
-        // for any number.
+        // SAFETY: for any number, returns a terminated string that lives as long as the library (or
+        // the thread).
         let text = unsafe { CStr::from_ptr(sys::fi_strerror(self.0)) };
         write!(f, "{} (error {})", text.to_string_lossy(), self.0)
     }
@@ -93,7 +92,7 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// A version of libfabric or of a provider.
+/// Version of libfabric or of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Changes with the interface.
@@ -103,10 +102,10 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of the libfabric that is loaded.
+    /// Returns the version of the loaded libfabric.
     #[must_use]
     pub fn of_library() -> Self {
-        // SAFETY: no arguments, no state.
+        // SAFETY: takes no arguments and has no state.
         Self::unpack(unsafe { sys::fi_version() })
     }
 
@@ -121,24 +120,24 @@ impl fmt::Display for Version {
     }
 }
 
-/// libfabric returns 0, or an error number negated.
+/// Converts a status: 0, or a negated error number.
 fn checked(status: c_int) -> Result<(), Errno> {
     if status == 0 { Ok(()) } else { Err(Errno(status.saturating_neg())) }
 }
 
-/// As [`checked`], for functions that return counts.
+/// As [`checked`], for functions that return a count.
 fn checked_count(status: isize) -> Result<usize, Errno> {
     usize::try_from(status)
         .map_err(|_| Errno(c_int::try_from(status.saturating_neg()).unwrap_or(c_int::MAX)))
 }
 
-/// A C structure of libfabric's that begins with a `struct fid`.
+/// C structure of libfabric that begins with a `struct fid`.
 ///
 /// # Safety
 /// Its first field must be a `struct fid`.
 unsafe trait Object {}
 
-// SAFETY: in all releases their first field is `struct fid fid` ("All fabric interface descriptors
+// SAFETY: in all releases its first field is `struct fid fid` ("All fabric interface descriptors
 // must start with this structure", rdma/fabric.h).
 unsafe impl Object for sys::fid_fabric {}
 // SAFETY: as above.
@@ -152,7 +151,7 @@ unsafe impl Object for sys::fid_cq {}
 // SAFETY: as above.
 unsafe impl Object for sys::fid_mr {}
 
-/// An object of libfabric's, closed on drop by the process that opened it: one that was forked off
+/// Object of libfabric. The process that opened it closes it on drop. A forked child must not: it
 /// would end its parent's connections.
 struct FidHandle<T: Object> {
     object: NonNull<T>,
@@ -160,7 +159,7 @@ struct FidHandle<T: Object> {
 }
 
 impl<T: Object> FidHandle<T> {
-    /// What `open` writes, unless it returns an error.
+    /// Returns the object that `open` writes, unless `open` returns an error.
     fn open(open: impl FnOnce(*mut *mut T) -> c_int) -> Result<Self, Errno> {
         let mut raw = ptr::null_mut();
         checked(open(&raw mut raw))?;
@@ -172,7 +171,7 @@ impl<T: Object> FidHandle<T> {
         self.object.as_ptr()
     }
 
-    /// The object as libfabric's functions for all kinds take it.
+    /// Returns the object as the type that libfabric's generic functions take.
     const fn fid(&self) -> *mut sys::fid {
         self.object.as_ptr().cast()
     }
@@ -181,14 +180,14 @@ impl<T: Object> FidHandle<T> {
         self.creator == std::process::id()
     }
 
-    /// Closes the object now, and says whether that worked. If not, it stays open for good.
+    /// Closes the object now. On failure, it stays open for good.
     fn close(self) -> Result<(), Errno> {
         let (fid, is_own) = (self.fid(), self.is_own());
         std::mem::forget(self);
         if !is_own {
             return Ok(());
         }
-        // SAFETY: the object is open, and nobody can use it any more.
+        // SAFETY: the object is open, and no one can use it any more, since `self` is consumed.
         checked(unsafe { sys::fi_close(fid) })
     }
 }
@@ -198,11 +197,11 @@ impl<T: Object> Drop for FidHandle<T> {
         if !self.is_own() {
             return;
         }
-        // SAFETY: the object is open, and nobody can use it any more. If others still need it,
-        // libfabric refuses and it stays open for good, which harms nobody.
+        // SAFETY: the object is open, and no one can use it after this drop. If other objects still
+        // need it, libfabric refuses and it stays open for good, which is harmless.
         let _ = unsafe { sys::fi_close(self.fid()) };
     }
 }
 
-/// No context of our own for an object.
+/// No context for an object.
 const NO_CONTEXT: *mut c_void = ptr::null_mut();

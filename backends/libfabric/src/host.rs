@@ -1,15 +1,15 @@
-//! Whether ranks share a host, as far as shared memory or the network is concerned.
+//! Detects whether ranks share a host, for shared memory and for the network.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 use std::{fs, process};
 
-/// A text that is the same on ranks that can share memory: same kernel, same view of processes and
-/// of `/dev/shm`. Ranks in network namespaces of their own count as hosts of their own, so that an
-/// emulated cluster talks over its network.
+/// Returns a text that is equal on ranks that can share memory: same kernel, same view of processes
+/// and of `/dev/shm`. Ranks in different network namespaces count as different hosts, so that an
+/// emulated cluster uses its network.
 pub(crate) fn identity() -> String {
     identity_of("/proc/sys/kernel/random/boot_id", "/dev/shm").unwrap_or_else(|| {
-        // Nobody can tell: a host with one rank.
+        // Unknown: treat this rank as alone on its host.
         format!("unknown {} {:?}", process::id(), SystemTime::now())
     })
 }

@@ -1,8 +1,7 @@
-//! How ranks come together: they agree on a provider, open an endpoint each, and tell each other
-//! its address.
+//! Joining: ranks agree on a provider, open an endpoint each, and exchange addresses.
 //!
-//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for
-//! another in vain: a rank that cannot go on says so with an empty message.
+//! Every rank takes part in every exchange, whatever has failed on it, so that no rank waits for
+//! ever. A rank that cannot continue sends an empty message.
 
 use std::process;
 
@@ -15,10 +14,10 @@ use crate::ffi::{Domain, RdmEndpoint};
 use crate::settings::Settings;
 use crate::{JoinError, host};
 
-/// What a rank says that knows all others.
+/// Message of a rank that has the addresses of all other ranks.
 const READY: &[u8] = b"ready";
 
-/// What a rank tells the others about itself first.
+/// First message of a rank to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RankOffer {
     host: String,
@@ -26,13 +25,13 @@ struct RankOffer {
     process: u32,
     is_on_loopback: bool,
     frame_bytes: usize,
-    /// As libfabric names them in full, best first. They differ between versions of libfabric that
-    /// cannot talk to each other (`tcp;ofi_rxm` and `tcp`).
+    /// Full names in libfabric, best first. Versions of libfabric that cannot talk to each other
+    /// use different names (`tcp;ofi_rxm` and `tcp`).
     providers: Vec<String>,
 }
 
 impl RankOffer {
-    /// One line for each field, the last repeated.
+    /// Writes one line for each field, and one for each provider.
     fn encode(&self) -> Vec<u8> {
         let mut lines = vec![
             self.host.clone(),
@@ -54,12 +53,12 @@ impl RankOffer {
         let frame_bytes = lines.next()?.parse().ok()?;
         let providers = lines.collect();
         let read = Self { host, node, process, is_on_loopback, frame_bytes, providers };
-        // Numbers may be written in several ways, offers in one.
+        // Accept only the canonical form: numbers have several notations.
         (read.encode() == bytes).then_some(read)
     }
 }
 
-/// Joins all ranks of `exchange`. What `watch` makes of it afterwards tells who is lost.
+/// Joins all ranks of `exchange`. `poll_lost` turns the exchange into a poll for lost ranks.
 pub(crate) fn join<X: Exchange>(
     settings: &Settings,
     mut exchange: X,
@@ -99,7 +98,7 @@ pub(crate) fn join<X: Exchange>(
     let added = addresses.iter().zip(0..).try_for_each(|(address, rank)| {
         rdm.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
     });
-    // Nobody sends before all know all.
+    // No rank sends before all have all addresses.
     let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] })?;
     added?;
     if let Some(rank) = first_empty(&ready) {
@@ -122,7 +121,7 @@ pub(crate) fn join<X: Exchange>(
     Ok(Fabric::new(rdm, group))
 }
 
-/// The first rank that could not go on.
+/// Returns the first rank that could not continue.
 fn first_empty(messages: &[Vec<u8>]) -> Option<Rank> {
     messages.iter().position(Vec::is_empty).map(Rank::new)
 }
@@ -131,7 +130,7 @@ fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, Jo
     exchange.all_gather(mine).map_err(|error| JoinError::Exchange(Box::new(error)))
 }
 
-/// The providers that can be used here, by the names to ask for and in full, best first.
+/// Returns the usable providers, best first, each by its short and its full name.
 fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>, JoinError> {
     let full = |name: &str| {
         let description = check::find(name, settings, size)?;
@@ -150,8 +149,8 @@ fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>,
     }
 }
 
-/// The first provider that all ranks offer and that reaches all of them. Every rank comes to the
-/// same answer.
+/// Chooses the first provider that all ranks offer and that reaches all of them. Every rank gets
+/// the same result.
 fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
     let first = |differs: &dyn Fn(&RankOffer) -> bool| {
         offers
@@ -168,8 +167,8 @@ fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
         return Err(JoinError::FramesDiffer { rank, there, here });
     }
     let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
-    // In one process libfabric 1.17 lets endpoints use each other's memory directly, even after one
-    // has unmapped it.
+    // Within one process, libfabric 1.17 lets endpoints access each other's memory directly, even
+    // after its owner has unmapped it.
     let shares_process = |offer: &RankOffer| {
         let same = |other: &&RankOffer| other.host == offer.host && other.process == offer.process;
         offers.iter().filter(same).count() > 1
@@ -184,7 +183,7 @@ fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
     let reaches = |provider: &&String| {
         cannot_share_memory.is_none() || check::core_name(provider) != SHARED_MEMORY
     };
-    // All look through the list of rank 0, so that different orders do no harm.
+    // All ranks search the list of rank 0, so that different orders do no harm.
     let common: Vec<_> =
         offers.first().map_or(&[][..], |offer| &offer.providers).iter().filter(is_common).collect();
     let on_loopback = first(&|offer| offer.is_on_loopback && elsewhere.is_some());
@@ -225,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// An offer from a process of its own.
+    /// Makes an offer with its own process id.
     fn offer(host: &str, providers: &[&str]) -> RankOffer {
         static PROCESS: AtomicU32 = AtomicU32::new(0);
         let process = PROCESS.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,13 @@
-//! Foldwire over [libfabric](https://ofiwg.github.io/libfabric/): TCP, shared memory, and networks
-//! with hardware of their own (Slingshot, Omni-Path, InfiniBand, EFA) by one interface.
+//! Foldwire over [libfabric](https://ofiwg.github.io/libfabric/): one interface to TCP, shared
+//! memory, and networks with their own hardware (Slingshot, Omni-Path, InfiniBand, EFA).
 //!
-//! [`join`] takes [`Settings`] and an [`Exchange`] by which the ranks tell each
-//! other their addresses, and gives a transport for a `Communicator`.
+//! [`join`] takes [`Settings`] and an [`Exchange`], by which the ranks exchange their addresses. It
+//! returns a transport for a `Communicator`.
 //!
 //! ```no_run
-//! # fn example(exchange: impl foldwire_bootstrap::Exchange + 'static) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn example(
+//! #     exchange: impl foldwire_bootstrap::Exchange + 'static,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! use foldwire::{Bound, Communicator, Op, Plan};
 //!
 //! let settings = foldwire_libfabric::Settings::from_env()?;
@@ -16,24 +18,24 @@
 //! # }
 //! ```
 //!
-//! *What it does.* One reliable endpoint (`FI_EP_RDM`) carries tagged messages; the sender's rank
-//! is in the tag. The network moves when it is polled, by one thread. Frames lie in slabs of memory
-//! that are registered once, if the provider asks for it. `FI_EAGAIN` is back-pressure: the frame
+//! *Design.* One reliable endpoint (`FI_EP_RDM`) carries tagged messages. The tag includes the
+//! sender's rank. One thread advances the network by polling it. Frames lie in slabs of memory,
+//! which are registered once if the provider requires it. `FI_EAGAIN` is back-pressure: the frame
 //! waits.
 //!
-//! *Which provider.* `tcp`, `shm` and `sockets` are tested. Others are taken if they say that they
-//! can do what is needed; [`providers`] tells for each what is missing. Without a name the first in
-//! this list that all ranks have: `cxi`, `psm3`, `psm2`, `opx`, `efa`, `verbs`, `shm` (if all ranks
-//! are on one host, each in a process of its own), `tcp`. Providers on IP listen on the loopback
-//! interface unless an interface or address is named.
+//! *Choice of a provider.* `tcp`, `shm` and `sockets` are tested. Others are used if they report
+//! the necessary capabilities. [`providers`] lists what each one lacks. Without a name, the ranks
+//! use the first provider in this list that all of them have: `cxi`, `psm3`, `psm2`, `opx`, `efa`,
+//! `verbs`, `shm` (if all ranks are on one host, each in its own process), `tcp`. Providers on IP
+//! listen on the loopback interface unless an interface or address is named.
 //!
-//! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a provider of its own from 1.18. 1.17 has a
-//! forerunner of the latter, `net`, about as fast, which is refused because it loses messages that
-//! come before their receive.
+//! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a separate provider from 1.18 on. 1.17 has
+//! its forerunner, `net`, which is about as fast. It is refused because it loses messages that
+//! arrive before their receive is posted.
 //!
-//! *Who is lost* is told by the exchange that [`join`] keeps. Of providers, `shm` never says that a
-//! peer has ended, and `tcp` only to a rank that sends just when the connection breaks: to one that
-//! sends later it is busy for ever, and a receive waits for ever (libfabric 1.17).
+//! *Lost ranks* are reported by the exchange that [`join`] keeps. Providers do not suffice: `shm`
+//! never reports that a peer has ended. `tcp` reports it only to a rank that sends just when the
+//! connection breaks. Later sends are busy for ever, and a receive waits for ever (libfabric 1.17).
 //!
 //! *Threads.* An endpoint and its frames stay on the thread that made them.
 
@@ -57,11 +59,10 @@ pub use settings::{Settings, SettingsError};
 
 use foldwire_bootstrap::Exchange;
 
-/// A variable that libfabric reads when it is first used, and a value that suits frames: whoever
-/// starts the ranks does well to set it, for all of them alike, unless it is set. `tcp;ofi_rxm`
-/// sends a longer message than this in pieces or after a round trip; with its own 16 KiB an
-/// all-reduce of 64 MiB over four nodes at 10 Gbit/s takes 1.8 times as long. `foldwire launch`
-/// sets it.
+/// Environment variable that libfabric reads when it is first used, and a value that suits frames.
+/// Launchers should set it for all ranks, unless the user has set it. `tcp;ofi_rxm` sends longer
+/// messages in pieces or after a round trip. With its default of 16 KiB, an all-reduce of 64 MiB
+/// over four nodes at 10 Gbit/s takes 1.8 times as long. `foldwire launch` sets it.
 pub const RECOMMENDED_ENVIRONMENT: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 /// The transport over libfabric.
@@ -69,14 +70,14 @@ pub type Endpoint = foldwire_messaging::Endpoint<Fabric>;
 
 foldwire::compile_calls!(Endpoint);
 
-/// Why an [`Endpoint`] failed.
+/// Error of an [`Endpoint`].
 pub type EndpointError = foldwire_messaging::Error<Error>;
 
-/// A transport between the ranks of `exchange`. All ranks call it together. The endpoint keeps the
-/// exchange, and asks it now and then who is lost.
+/// Makes a transport between the ranks of `exchange`. All ranks call it together. The endpoint
+/// keeps the exchange, and polls it for lost ranks.
 ///
 /// # Errors
-/// When the exchange fails, no provider can be used by all, or settings differ.
+/// The exchange fails, the ranks have no usable provider in common, or their settings differ.
 pub fn join<X: Exchange + 'static>(
     settings: &Settings,
     exchange: X,
@@ -84,8 +85,8 @@ pub fn join<X: Exchange + 'static>(
     Ok(Endpoint::new(Fabric::join(settings, exchange)?, settings.options)?)
 }
 
-/// As [`join`], with an exchange that is needed only during the call. Who is lost is learned only
-/// from the network, which often does not tell; a call then ends by its time limit.
+/// As [`join`], but uses the exchange only during the call. Lost ranks are then detected only by
+/// the network, which often does not report them. A call then ends by its time limit.
 ///
 /// # Errors
 /// As [`join`].

@@ -1,4 +1,4 @@
-//! What the user may choose.
+//! Settings that the user chooses.
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,27 +17,27 @@ use foldwire_messaging::Options;
 pub struct Settings {
     /// Name of libfabric's provider; chosen automatically if `None`.
     pub provider: Option<String>,
-    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Whoever
-    /// can reach it can send messages in any rank's name: use a network that is yours alone.
+    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Any
+    /// process that can reach it can send messages in any rank's name, so use a private network.
     pub interface: Option<String>,
-    /// Address of this host to send from and listen on; see [`interface`](Self::interface) for who
-    /// can reach it.
+    /// Address of this host to send from and listen on. See [`interface`](Self::interface) for
+    /// access.
     pub address: Option<IpAddr>,
     /// Frames and credit.
     pub options: Options,
-    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known;
-    /// helps to choose a schedule.
+    /// Rate of each rank's network link in each direction, in bytes per second, if known. It helps
+    /// to choose a schedule.
     pub link_rate: Option<f64>,
 }
 
-/// Why the environment has no valid settings.
+/// Error in a setting from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// Not an address.
+    /// `FOLDWIRE_ADDRESS` is not an IP address.
     #[error("FOLDWIRE_ADDRESS is no IP address; use one of this host, such as 10.0.0.1")]
     Address,
-    /// Not text.
+    /// A variable is not valid Unicode.
     #[error("{name} is not valid text")]
     NotText {
         /// The environment variable.
@@ -46,11 +46,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The settings in `FOLDWIRE_PROVIDER`, `FOLDWIRE_IFACE` and `FOLDWIRE_ADDRESS`; defaults for
-    /// those that are not set or empty. `FOLDWIRE_PROVIDER=auto` is the default too.
+    /// Reads the settings from `FOLDWIRE_PROVIDER`, `FOLDWIRE_IFACE` and `FOLDWIRE_ADDRESS`.
+    /// Variables that are unset or empty, and `FOLDWIRE_PROVIDER=auto`, select the default.
     ///
     /// # Errors
-    /// When one is not text, or the address is none.
+    /// A variable is not text, or the address is invalid.
     pub fn from_env() -> Result<Self, SettingsError> {
         let address = variable("FOLDWIRE_ADDRESS")?;
         Ok(Self {
@@ -63,43 +63,43 @@ impl Settings {
         })
     }
 
-    /// Takes this provider of libfabric's.
+    /// Selects a provider of libfabric.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         self.provider = Some(name.into());
         self
     }
 
-    /// Takes this network interface or device.
+    /// Selects a network interface or device.
     #[must_use]
     pub fn interface(mut self, name: impl Into<String>) -> Self {
         self.interface = Some(name.into());
         self
     }
 
-    /// Sends from and listens on this address of this host.
+    /// Selects the address of this host to send from and listen on.
     #[must_use]
     pub const fn address(mut self, address: IpAddr) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Takes these frames and credit.
+    /// Sets frames and credit.
     #[must_use]
     pub const fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Says how fast each rank's link to the network is, in bytes per second.
+    /// Sets the rate of each rank's network link, in bytes per second.
     #[must_use]
     pub const fn link_rate(mut self, bytes_per_second: f64) -> Self {
         self.link_rate = Some(bytes_per_second);
         self
     }
 
-    /// The address to use with a provider that listens on IP addresses: nobody from outside can
-    /// reach it unless the user says where.
+    /// Returns the address for a provider that listens on IP addresses. The default is the loopback
+    /// address, which no other host can reach.
     pub(crate) fn ip_address(&self) -> Option<IpAddr> {
         match (self.address, &self.interface) {
             (None, None) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -107,7 +107,7 @@ impl Settings {
         }
     }
 
-    /// Whether others on this host only can reach such a provider.
+    /// Returns whether only ranks on this host can reach such a provider.
     pub(crate) fn is_on_loopback(&self) -> bool {
         self.ip_address().is_some_and(|address| address.is_loopback())
     }

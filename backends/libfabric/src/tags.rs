@@ -1,31 +1,31 @@
-//! How a rank and a stream share the tag of a message: `rank << 13 | is an answer << 12 | tag`.
+//! Layout of a libfabric tag: `rank << 13 | is an acknowledgement << 12 | tag`.
 //!
-//! The sender's rank is in the tag because few providers tell a receiver who sent, and fewer match
-//! by it. So receives need no `FI_DIRECTED_RECV`. With at most 45 bits it fits the providers with
-//! the fewest (Slingshot's has 48).
+//! The tag includes the sender's rank because few providers report the sender to a receiver, and
+//! fewer match by it. So receives need no `FI_DIRECTED_RECV`. With at most 45 bits it fits all
+//! providers: Slingshot's has 48, the fewest.
 //!
 //! No receive ignores bits: `shm` of libfabric 1.17 does not match such a receive with a message
-//! that came before it.
+//! that arrived before it.
 
 use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
 
-/// Bits of the stream.
+/// Bits of the Foldwire tag.
 const STREAM_BITS: u32 = 12;
 const _: () = assert!(MAX_CHANNELS * Tag::COUNT <= 1 << STREAM_BITS);
 /// Bits below the rank.
 const LOW_BITS: u32 = STREAM_BITS + 1;
 
-/// Bits of a tag that a group of `size` ranks needs.
+/// Returns the number of tag bits that a group of `size` ranks needs.
 pub(crate) fn n_bits(size: usize) -> u32 {
     LOW_BITS + (usize::BITS - size.saturating_sub(1).leading_zeros())
 }
 
-/// The tag of a message.
+/// Returns the libfabric tag of a message.
 pub(crate) fn message(from: Rank, tag: Tag) -> u64 {
     u64::from(from.0) << LOW_BITS | u64::from(tag.0)
 }
 
-/// The tag of an answer to a message with `tag`.
+/// Returns the libfabric tag of an acknowledgement of a message with `tag`.
 pub(crate) fn ack(from: Rank, tag: Tag) -> u64 {
     message(from, tag) | 1 << STREAM_BITS
 }

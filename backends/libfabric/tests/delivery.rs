@@ -1,4 +1,4 @@
-//! Messages arrive whole, once, in order, whatever the provider.
+//! Messages arrive whole, once, and in order, with every provider.
 
 mod common;
 
@@ -9,7 +9,7 @@ use foldwire::transport::{FRAME_ALIGN, Rank, Tag};
 use foldwire_libfabric::Error;
 use foldwire_messaging::{Net, Refused, Source};
 
-/// What message number `n` of a link holds; lengths around every limit that providers have.
+/// Content of message number `n` of a link. Its lengths lie around every limit that providers have.
 fn content(from: Rank, tag: Tag, n: usize) -> Vec<u8> {
     let length = [8, 64, 1000, 5000, 17_000, 70_000, 150_000][n % 7] + n;
     let mut bytes = vec![(from.0 as u8) ^ tag.0 as u8 ^ n as u8; length];
@@ -19,7 +19,8 @@ fn content(from: Rank, tag: Tag, n: usize) -> Vec<u8> {
 
 const ROOM: usize = 200_000;
 
-/// Messages of one (sender, tag) arrive in the order sent, whole, and apart from those of others.
+/// Messages of one (sender, tag) arrive whole and in the order sent, apart from messages of other
+/// links.
 fn order_is_kept(test: Test) {
     const N: usize = 40;
     const TAGS: [Tag; 3] = [Tag(0), Tag(3), Tag(7)];
@@ -32,7 +33,7 @@ fn order_is_kept(test: Test) {
                     driver.send(peer, tag, &content(me, tag, n), false);
                 }
             }
-            // In another order than sent, so that some are unexpected.
+            // Receive in another order than sent, so that some messages are unexpected.
             for tag in TAGS.into_iter().rev() {
                 for &peer in &peers {
                     assert_eq!(driver.receive(peer, tag, ROOM), content(peer, tag, n));
@@ -46,14 +47,14 @@ fn order_is_kept(test: Test) {
 
 /// Two ranks that both send more bytes than the network holds do not block each other.
 ///
-/// Not asked of `sockets`, which stalls between ranks of one host (`docs/fabrics.md`).
+/// Not run with `sockets`, which stalls between ranks of one host (`docs/fabrics.md`).
 fn many_bytes_pass(test: Test) {
     full_networks_recover::<500, { 1 << 16 }>(test);
 }
 
-/// The same of more messages than the provider has room for.
+/// Two ranks that both send more messages than the provider has space for do not block each other.
 ///
-/// Not asked of `shm`, whose requests fail (`ENOMEM`) where a thousand messages wait for their
+/// Not run with `shm`, whose requests fail (`ENOMEM`) if a thousand messages wait for their
 /// receives.
 fn many_messages_pass(test: Test) {
     full_networks_recover::<4000, 32>(test);
@@ -89,7 +90,7 @@ fn full_networks_recover<const N: usize, const N_BYTES: usize>(test: Test) {
     });
 }
 
-/// A message that does not fit is an error that names the sender, and the buffer comes back.
+/// A message that does not fit is an error that names the sender. The buffer comes back.
 fn long_messages_are_refused(test: Test) {
     test.run(2, |mut driver| match driver.net.rank() {
         Rank(0) => {
@@ -105,7 +106,7 @@ fn long_messages_are_refused(test: Test) {
         }
         _ => {
             driver.send(Rank(0), Tag(2), &[4; 1001], false);
-            // Some providers tell the sender too.
+            // Some providers report the error to the sender too.
             while driver.n_released < 1 {
                 if let Err(error) = driver.poll() {
                     assert!(matches!(error, Error::Message { peer: Rank(0), .. }), "{error}");
@@ -115,7 +116,7 @@ fn long_messages_are_refused(test: Test) {
     });
 }
 
-/// Receives that nobody answers come back when they are cancelled; what has arrived before stays.
+/// Unmatched receives come back when they are cancelled. Messages that arrived before are kept.
 fn receives_can_be_cancelled(test: Test) {
     test.run(2, |mut driver| {
         let peer = Rank(1 - driver.net.rank().0);
@@ -132,7 +133,7 @@ fn receives_can_be_cancelled(test: Test) {
     });
 }
 
-/// One receive takes notices of every rank, and tells whose they are.
+/// One receive takes notices of every rank, and reports their senders.
 fn any_rank_can_be_heard(test: Test) {
     test.run(4, |mut driver| {
         let me = driver.net.rank();
@@ -156,7 +157,7 @@ fn any_rank_can_be_heard(test: Test) {
     });
 }
 
-/// A matched send is not complete before its receive is posted.
+/// A matched send does not complete before its receive is posted.
 fn matched_sends_wait(test: Test) {
     test.run(2, |mut driver| {
         let peer = Rank(1 - driver.net.rank().0);
@@ -173,8 +174,8 @@ fn matched_sends_wait(test: Test) {
     });
 }
 
-/// What the network has released before an endpoint is dropped arrives, even if its receive is
-/// posted later.
+/// Messages that the network released before the endpoint is dropped still arrive, even if their
+/// receive is posted later.
 fn the_last_words_are_heard(test: Test) {
     test.run(2, |mut driver| {
         let peer = Rank(1 - driver.net.rank().0);
@@ -192,7 +193,7 @@ fn the_last_words_are_heard(test: Test) {
     });
 }
 
-/// Dropping a layer with work under way neither hangs nor harms, and another can be made.
+/// Dropping a layer with pending operations neither hangs nor crashes, and a new layer can be made.
 fn layers_can_be_dropped_at_any_time(test: Test) {
     test.run(2, |mut driver| {
         let peer = Rank(1 - driver.net.rank().0);
@@ -201,15 +202,14 @@ fn layers_can_be_dropped_at_any_time(test: Test) {
         }
         for tag in 0..4 {
             let buffer = driver.buffer(1 << 18);
-            // The peer may have gone already.
+            // The peer may have ended already.
             let _ = driver.net.send(peer, Tag(tag), buffer, 1 << 18, tag % 2 == 0);
             let _ = driver.net.poll();
         }
     });
 }
 
-/// Buffers of another endpoint, unknown ranks and too many bytes are refused, and the buffer comes
-/// back.
+/// Unknown ranks and too many bytes are refused, and the buffer comes back.
 fn misuse_is_refused(test: Test) {
     test.run(1, |mut driver| {
         let misuse = |driver: &mut Driver, to: u32, n_bytes: usize| {

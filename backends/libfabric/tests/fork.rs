@@ -1,5 +1,5 @@
-//! A process that a rank forks off is no rank: its calls are refused, and what it drops is nobody's
-//! loss.
+//! A forked child of a rank is not a rank: its calls fail, and the transport that it drops harms no
+//! rank.
 
 mod common;
 #[path = "../../tcp/tests/ffi/mod.rs"]
@@ -24,7 +24,7 @@ fn forked(name: &'static str, provider: &'static str) {
         if let Some(child) = ffi::fork() {
             assert_eq!(ffi::wait(child), 0, "the child's call was not refused");
         } else {
-            // Nothing here may panic: the test's harness is the parent's.
+            // Nothing here may panic: the test harness belongs to the parent.
             let refused = comm.all_reduce(&mut [1.0f32; 9], Op::Sum, &Plan::raw());
             drop(comm);
             let kind = TransportErrorKind::OtherProcess;
@@ -32,7 +32,7 @@ fn forked(name: &'static str, provider: &'static str) {
                 matches!(refused, Err(Error::Transport { kind: found, .. }) if found == kind);
             ffi::exit_now(i32::from(!is_refused));
         }
-        // What the child might have said would be here by now.
+        // By now any message of the child would have arrived.
         thread::sleep(Duration::from_millis(50));
         for _ in 0..20 {
             sum(&mut comm).unwrap();

@@ -1,4 +1,4 @@
-//! Ranks come together, or all of them learn why not.
+//! Tests of joining: the ranks join, or all of them learn why not.
 
 mod common;
 
@@ -10,7 +10,7 @@ use foldwire::{Communicator, Op, Plan, Rank};
 use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{JoinError, Missing, Options, Settings, join, providers};
 
-/// What became of three ranks with these settings, as threads.
+/// Joins three ranks, as threads, with these settings.
 fn outcomes(settings: impl Fn(u32) -> Settings + Sync) -> Vec<Result<String, JoinError>> {
     ranks(3, |exchange: InMemory| {
         let rank = exchange.rank().0;
@@ -18,7 +18,7 @@ fn outcomes(settings: impl Fn(u32) -> Settings + Sync) -> Vec<Result<String, Joi
     })
 }
 
-/// Every provider in the list can be used, or has a reason that a user can read.
+/// Every listed provider is usable, or has a readable reason.
 #[test]
 fn every_provider_has_an_offer_or_a_reason() {
     let all = providers(&Settings::default());
@@ -68,7 +68,7 @@ fn an_interface_can_be_named() {
     assert_eq!(tcp.offer.as_ref().unwrap().domain, "lo");
 }
 
-/// Addresses of others, such as one for documentation (RFC 5737), cannot be listened on.
+/// An endpoint cannot listen on another host's address, such as one for documentation (RFC 5737).
 #[test]
 fn foreign_addresses_are_refused() {
     for outcome in
@@ -78,7 +78,7 @@ fn foreign_addresses_are_refused() {
     }
 }
 
-/// One rank that cannot join keeps none of the others waiting.
+/// A rank that cannot join does not leave the others waiting.
 #[test]
 fn a_failure_of_one_rank_is_told_to_all() {
     let name = |rank| if rank == 1 { "carrier-pigeon" } else { "tcp" };
@@ -92,7 +92,7 @@ fn a_failure_of_one_rank_is_told_to_all() {
     }
 }
 
-/// An exchange that tells rank 1 an address of rank 2 that is none.
+/// Exchange that passes rank 1 an invalid address of rank 2.
 struct WithBadAddress {
     inner: InMemory,
     n_rounds: usize,
@@ -111,7 +111,7 @@ impl Exchange for WithBadAddress {
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Infallible> {
         let mut all = self.inner.all_gather(mine)?;
-        // Offers come before addresses.
+        // The ranks exchange offers before addresses.
         if self.n_rounds == 1 && self.rank() == Rank(1) {
             all[2] = vec![1; 5000];
         }
@@ -145,7 +145,8 @@ fn frames_of_other_sizes_are_refused() {
     }
 }
 
-/// Shared memory has one rank in each process; without a name another provider is found.
+/// libfabric's shared memory allows one rank in each process. Without a name, the ranks find
+/// another provider.
 #[test]
 fn threads_do_not_share_memory_by_libfabric() {
     if missing("shm").is_none() {
@@ -158,7 +159,7 @@ fn threads_do_not_share_memory_by_libfabric() {
     }
 }
 
-/// An all-reduce over the whole stack gives exact sums.
+/// All-reduces over the whole stack give exact sums.
 fn sums_are_exact(test: Test) {
     const N_VALUES: usize = 300_000;
     test.run_transport(3, |endpoint| {

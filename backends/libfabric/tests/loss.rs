@@ -1,4 +1,4 @@
-//! A rank that ends is noticed, and what was meant for it comes back.
+//! A rank that ends is detected, and messages to it come back.
 
 mod common;
 
@@ -12,13 +12,13 @@ use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::Error;
 use foldwire_messaging::{Net, Refused, Source};
 
-/// Ends this process as a crash would: nothing is dropped.
+/// Ends this process like a crash: nothing is dropped.
 fn crash() -> ! {
     process::exit(3);
 }
 
-/// The exchange knows of a crash; the endpoint says so once, refuses sends, and releases messages
-/// that waited for an answer.
+/// The exchange reports a crash. The endpoint reports it once, refuses sends, and releases messages
+/// that waited for an acknowledgement.
 fn crashes_are_told(test: Test) {
     test.run(3, |mut driver| {
         let me = driver.net.rank();
@@ -39,7 +39,7 @@ fn crashes_are_told(test: Test) {
             Err(Refused::Failed(_, error)) => assert_eq!(error, Error::PeerLost { peer: Rank(1) }),
             other => panic!("{other:?}"),
         }
-        // Others are not concerned.
+        // The other ranks are not affected.
         driver.send(Rank(2), Tag(0), b"still there?", false);
         driver.until(|driver| driver.n_released == 3);
         driver.linger(Duration::from_millis(30));
@@ -47,8 +47,8 @@ fn crashes_are_told(test: Test) {
     });
 }
 
-/// A crash in the middle of a row of all-reduces ends them on all ranks. The exchange tells rank 0
-/// only, which waits for its neighbour; rank 1 hears of it from rank 0.
+/// A crash in the middle of a series of all-reduces ends them on all ranks. The exchange reports it
+/// only to rank 0, which waits for its neighbour. Rank 1 learns of it from rank 0.
 fn crashes_end_collectives(test: Test) {
     test.run_transport(3, |endpoint| {
         let rank = endpoint.rank();
@@ -62,13 +62,13 @@ fn crashes_end_collectives(test: Test) {
             if comm.all_reduce(&mut data, Op::Max, &Plan::raw()).is_err() {
                 break;
             }
-            assert!(start.elapsed() < TIME_LIMIT, "nobody finds out");
+            assert!(start.elapsed() < TIME_LIMIT, "no rank detects the loss");
         }
         assert!(start.elapsed() < TIME_LIMIT, "it took too long");
     });
 }
 
-/// An exchange that knows of nobody's end.
+/// Exchange that reports no lost ranks.
 struct WithoutLosses(pipes::SharedPipes);
 
 impl Exchange for WithoutLosses {
@@ -87,14 +87,14 @@ impl Exchange for WithoutLosses {
     }
 }
 
-/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless
+/// `sockets` detects the loss itself, once a message is sent. (`tcp` stays busy for ever, unless
 /// the send is made just when the connection breaks.)
 fn broken_connections_are_found(test: Test) {
     test.run_with(2, WithoutLosses, |mut driver| {
         if driver.net.rank() == Rank(1) {
             driver.send(Rank(0), Tag(0), b"hello", false);
             driver.until(|driver| driver.n_released == 1);
-            // As a crash, but for those who ask for the status.
+            // A crash, except for the exit status.
             process::exit(0);
         }
         assert_eq!(driver.receive(Rank(1), Tag(0), 64), b"hello");
@@ -105,20 +105,20 @@ fn broken_connections_are_found(test: Test) {
                 Ok(()) | Err(Refused::Busy(_)) => error = driver.poll().err(),
                 Err(Refused::Failed(_, refusal)) => error = Some(refusal),
             }
-            assert!(start.elapsed() < TIME_LIMIT, "nobody finds out");
+            assert!(start.elapsed() < TIME_LIMIT, "no rank detects the loss");
         }
-        // Some releases have no more to say than "I/O error".
+        // Some releases report only "I/O error".
         assert!(error.is_none_or(|error| error.peer() == Some(Rank(1))), "{error:?}");
         assert!(driver.lost.iter().all(|&peer| peer == Rank(1)));
     });
 }
 
-/// A rank that cannot be answered keeps none of the others waiting for their answers, and nobody
-/// once it is forgotten.
+/// A rank that cannot be acknowledged does not delay acknowledgements to the others. Once
+/// forgotten, it delays nothing.
 fn the_unreachable_hold_up_nobody(test: Test) {
     test.run_with(3, WithoutLosses, |mut driver| match driver.net.rank() {
         Rank(0) => {
-            // Until the connection of rank 1 has broken, with a message of its own behind it.
+            // Wait until the connection of rank 1 has broken, with a message of it still unread.
             driver.linger(Duration::from_millis(300));
             assert_eq!(driver.receive(Rank(1), Tag(0), 64), b"answer me");
             assert_eq!(driver.receive(Rank(2), Tag(0), 64), b"me too");
@@ -131,7 +131,7 @@ fn the_unreachable_hold_up_nobody(test: Test) {
         Rank(1) => {
             driver.send(Rank(0), Tag(0), b"answer me", true);
             driver.linger(Duration::from_millis(100));
-            // As a crash, but for those who ask for the status.
+            // A crash, except for the exit status.
             process::exit(0);
         }
         _ => {

@@ -1,22 +1,22 @@
-//! The scratch memory that providers may ask for with each request (`FI_CONTEXT2`), and what tells
-//! us later which request a completion is about.
+//! Contexts of requests: scratch memory that providers may require (`FI_CONTEXT2`). A completion
+//! returns the address of its request's context.
 //!
-//! Each context stays where it is for as long as this store lives. A completion's pointer is looked
-//! up by its address and never followed, so a wrong one does no harm.
+//! Each context stays in place as long as this store lives. The address in a completion is only
+//! looked up and never followed, so a wrong one does no harm.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use libfabric_sys as sys;
 
-/// Contexts that are allocated together.
+/// Contexts allocated together.
 const PER_CHUNK: usize = 128;
 
 type ContextChunk = [sys::fi_context2; PER_CHUNK];
 
-/// Contexts 0, 1, 2, … as many as have been asked for.
+/// Contexts 0, 1, 2, …, allocated on demand.
 pub(super) struct Contexts {
-    /// Owned, but as raw pointers: the provider writes there whenever it likes.
+    /// Owned, but as raw pointers, because the provider may write there at any time.
     chunks: Vec<NonNull<ContextChunk>>,
 }
 
@@ -25,7 +25,7 @@ impl Contexts {
         Self { chunks: Vec::new() }
     }
 
-    /// Where context `index` is, for the provider.
+    /// Returns the address of context `index` for the provider.
     pub(super) fn address(&mut self, index: usize) -> *mut c_void {
         while self.chunks.len() <= index / PER_CHUNK {
             let chunk = Box::new([sys::fi_context2::default(); PER_CHUNK]);
@@ -36,7 +36,7 @@ impl Contexts {
         unsafe { first.add(index % PER_CHUNK) }.as_ptr().cast()
     }
 
-    /// Which context is at this address, if one is.
+    /// Returns the index of the context at this address, if there is one.
     pub(super) fn index(&self, address: *const c_void) -> Option<usize> {
         let in_chunk = |chunk: &NonNull<ContextChunk>| {
             let offset = address.addr().checked_sub(chunk.as_ptr().addr())?;
@@ -48,7 +48,7 @@ impl Contexts {
         chunks.find_map(|(at, chunk)| in_chunk(chunk).map(|index| at * PER_CHUNK + index))
     }
 
-    /// Leaves the memory to a provider that may still write there.
+    /// Leaks the memory to a provider that may still write there.
     pub(super) fn abandon(&mut self) {
         self.chunks.clear();
     }
@@ -57,8 +57,8 @@ impl Contexts {
 impl Drop for Contexts {
     fn drop(&mut self) {
         for chunk in self.chunks.drain(..) {
-            // SAFETY: it came from a Box, nobody else frees it, and the endpoint that wrote there
-            // is closed (or `abandon` has emptied the list).
+            // SAFETY: the chunk came from a Box, and no one else frees it. The endpoint that wrote
+            // there is closed, or `abandon` has emptied the list.
             drop(unsafe { Box::from_raw(chunk.as_ptr()) });
         }
     }
@@ -68,7 +68,7 @@ impl Drop for Contexts {
 mod tests {
     use super::{Contexts, PER_CHUNK};
 
-    /// Every address leads back to its index; others lead nowhere.
+    /// Every address maps back to its index. Other addresses map to none.
     #[test]
     fn addresses_are_found_again() {
         let mut contexts = Contexts::new();

@@ -5,7 +5,7 @@ use libfabric_sys as sys;
 use super::info::Description;
 use super::{Errno, FidHandle, NO_CONTEXT};
 
-/// An open domain, and the description that it was opened from.
+/// Open domain, and the description that opened it.
 pub(crate) struct Domain {
     // Closed in this order.
     domain: FidHandle<sys::fid_domain>,
@@ -18,11 +18,12 @@ impl Domain {
         let info = description.raw();
         let fabric = FidHandle::open(|fabric| {
             // SAFETY: a description from fi_getinfo has fabric attributes; `fabric` is a valid
-            // place.
+            // place for the result.
             unsafe { sys::fi_fabric((*info).fabric_attr, fabric, NO_CONTEXT) }
         })?;
         let domain = FidHandle::open(|domain| {
-            // SAFETY: the fabric is open, and was opened from the same description.
+            // SAFETY: the fabric is open, and was opened from the same description. `domain` is a
+            // valid place for the result.
             unsafe { sys::fi_domain(fabric.raw(), info, domain, NO_CONTEXT) }
         })?;
         Ok(Self { domain, _fabric: fabric, description })

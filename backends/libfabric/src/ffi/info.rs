@@ -1,4 +1,4 @@
-//! `fi_getinfo`: which providers there are, and what they ask of their user.
+//! `fi_getinfo`: the providers, and their requirements.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use libfabric_sys as sys;
 
 use super::{API_VERSION, Errno, Version, checked};
 
-/// Modes that we honour: each request has a `fi_context2` of its own.
+/// Supported modes: each request has its own `fi_context2`.
 const MODES: u64 = sys::FI_CONTEXT | sys::FI_CONTEXT2;
-/// Memory modes that we honour. Those about remote access cost us nothing, as we offer none.
+/// Supported memory modes. Modes for remote access cost nothing, because Foldwire offers none.
 const MEMORY_MODES: c_int = sys::FI_MR_LOCAL
     | sys::FI_MR_ALLOCATED
     | sys::FI_MR_VIRT_ADDR
     | sys::FI_MR_PROV_KEY
     | sys::FI_MR_ENDPOINT;
-/// Every memory mode bit that there is or may be, without the two that stand for older schemes.
+/// All memory mode bits, known or future, except the two for older schemes.
 const ALL_MEMORY_MODES: c_int = c_int::MAX & !3;
 
-/// How much of what we need a provider is asked for. Each includes those before it.
+/// Requirements of a query. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requirements {
     /// Nothing.
@@ -35,57 +35,59 @@ pub(crate) enum Requirements {
     Modes,
     /// No memory modes but ours.
     MemoryModes,
-    /// Use by one thread, progress when we poll.
+    /// Use by one thread, with progress by polls.
     All,
 }
 
-/// A question to libfabric.
+/// Query to libfabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProviderQuery<'a> {
     pub(crate) provider: &'a str,
-    /// Where to send from and listen.
+    /// Local address to send from and listen on.
     pub(crate) address: Option<IpAddr>,
-    /// Where there is a choice, only IPv4.
+    /// Restricts a choice of address formats to IPv4.
     pub(crate) only_ipv4: bool,
     pub(crate) requirements: Requirements,
 }
 
-/// `fi_info` that we own.
+/// Owned list of `fi_info`.
 #[derive(Debug)]
 struct OwnedInfo(NonNull<sys::fi_info>);
 
 impl Drop for OwnedInfo {
     fn drop(&mut self) {
-        // SAFETY: it came from libfabric, is freed once, and nothing borrowed from it is left.
+        // SAFETY: the list came from libfabric, is freed once, and nothing borrows from it any
+        // more.
         unsafe { sys::fi_freeinfo(self.0.as_ptr()) };
     }
 }
 
-/// One way to use a provider: with which fabric and domain, in which modes.
+/// Configuration of a provider: fabric, domain and modes.
 #[derive(Debug)]
 pub(crate) struct Description(OwnedInfo);
 
-/// What libfabric answered, best first; at least one.
+/// Answers of libfabric, best first. At least one.
 #[derive(Debug)]
 pub(crate) struct Descriptions(OwnedInfo);
 
 impl Descriptions {
-    /// The providers built into libfabric, of which only names and versions are known.
+    /// Returns the providers built into libfabric, with names and versions only.
     pub(crate) fn providers() -> Result<Self, Errno> {
         Self::get(ptr::null(), sys::FI_PROV_ATTR_ONLY, ptr::null())
     }
 
-    /// Who can do what the query asks for. [`Errno::NO_DATA`] if nobody can.
+    /// Returns the configurations that meet a query, or [`Errno::NO_DATA`] if there are none.
     pub(crate) fn query(query: &ProviderQuery<'_>) -> Result<Self, Errno> {
         let c_string = |text: &str| CString::new(text).map_err(|_| Errno::INVALID);
         let provider = c_string(query.provider)?;
         let node = query.address.map(|address| c_string(&address.to_string())).transpose()?;
 
-        // SAFETY: no arguments.
+        // SAFETY: takes no arguments.
         let hints =
             OwnedInfo(NonNull::new(unsafe { sys::fi_allocinfo() }).ok_or(Errno::NO_MEMORY)?);
-        // SAFETY: fi_allocinfo allocates all attributes that are set here. The name is a pointer of
-        // ours, which outlives the call and is taken out before the hints are freed.
+        // SAFETY: fi_allocinfo allocates all attributes that are set here. The name points to a
+        // string of ours, which outlives the call. The pointer is removed before the hints are
+        // freed.
         unsafe {
             let hints = hints.0.as_ptr();
             fill(hints, query);
@@ -108,7 +110,7 @@ impl Descriptions {
         NonNull::new(list).map(|list| Self(OwnedInfo(list))).ok_or(Errno::NO_DATA)
     }
 
-    /// All answers.
+    /// Copies all answers.
     pub(crate) fn all(&self) -> Result<Vec<Description>, Errno> {
         let mut copies = Vec::new();
         let mut next = self.0.0.as_ptr().cast_const();
@@ -122,7 +124,7 @@ impl Descriptions {
     }
 }
 
-/// Writes what `query` requires into hints.
+/// Writes the requirements of `query` into hints.
 ///
 /// # Safety
 /// `hints` must come from `fi_allocinfo`.
@@ -148,12 +150,13 @@ unsafe fn fill(hints: *mut sys::fi_info, query: &ProviderQuery<'_>) {
     }
     if requires(Requirements::All) {
         domain.threading = sys::FI_THREAD_DOMAIN;
-        // SAFETY: a valid structure, to which there is no other reference.
+        // SAFETY: `domain` is a valid structure without other references.
         unsafe { sys::set_progress(domain, sys::FI_PROGRESS_MANUAL) };
     }
     domain.mr_mode =
         if requires(Requirements::MemoryModes) { MEMORY_MODES } else { ALL_MEMORY_MODES };
-    // SAFETY: as above; none of the references made there is to these fields.
+    // SAFETY: `hints` is valid by the caller's guarantee; none of the references made above is to
+    // these fields.
     unsafe {
         (*hints).mode = if requires(Requirements::Modes) { MODES } else { u64::MAX };
         (*hints).caps = if requires(Requirements::Tags) { sys::FI_TAGGED } else { 0 };
@@ -172,70 +175,70 @@ impl Description {
     }
 
     const fn info(&self) -> &sys::fi_info {
-        // SAFETY: valid as long as we are, and nobody writes to it.
+        // SAFETY: the list is valid as long as `self`, and no one writes to it.
         unsafe { self.0.0.as_ref() }
     }
 
-    /// As in `tcp;ofi_rxm`: the provider, and what is layered upon it.
+    /// Returns the provider and its layers, such as `tcp;ofi_rxm`.
     pub(crate) fn provider(&self) -> String {
-        // SAFETY: the attributes are null or valid, and belong to us.
+        // SAFETY: the attributes are null or valid, and belong to `self`.
         unsafe { self.info().fabric_attr.as_ref() }
             .map_or(String::new(), |attr| text(attr.prov_name))
     }
 
-    /// Name of the network.
+    /// Returns the name of the network.
     pub(crate) fn fabric(&self) -> String {
         // SAFETY: as above.
         unsafe { self.info().fabric_attr.as_ref() }.map_or(String::new(), |attr| text(attr.name))
     }
 
-    /// Name of the interface or device.
+    /// Returns the name of the interface or device.
     pub(crate) fn domain(&self) -> String {
         // SAFETY: as above.
         unsafe { self.info().domain_attr.as_ref() }.map_or(String::new(), |attr| text(attr.name))
     }
 
-    /// The provider's version.
+    /// Returns the provider's version.
     pub(crate) fn version(&self) -> Version {
         // SAFETY: as above.
         let attr = unsafe { self.info().fabric_attr.as_ref() };
         Version::unpack(attr.map_or(0, |attr| attr.prov_version))
     }
 
-    /// Bits of a tag that the provider matches by.
+    /// Returns the number of tag bits that the provider matches by.
     pub(crate) fn n_tag_bits(&self) -> u32 {
         // SAFETY: as above.
         let attr = unsafe { self.info().ep_attr.as_ref() };
         u64::BITS - attr.map_or(0, |attr| attr.mem_tag_format).leading_zeros()
     }
 
-    /// Modes that it asks for and that we do not honour.
+    /// Returns the required modes that are not supported.
     pub(crate) const fn foreign_modes(&self) -> u64 {
         self.info().mode & !MODES
     }
 
-    /// Memory modes that it asks for.
+    /// Returns the required memory modes.
     fn memory_modes(&self) -> c_int {
         // SAFETY: as above.
         unsafe { self.info().domain_attr.as_ref() }.map_or(0, |attr| attr.mr_mode)
     }
 
-    /// Memory modes that it asks for and that we do not honour.
+    /// Returns the required memory modes that are not supported.
     pub(crate) fn foreign_memory_modes(&self) -> i32 {
         self.memory_modes() & !MEMORY_MODES
     }
 
-    /// Whether memory must be registered before the network may touch it.
+    /// Returns whether memory must be registered before the network may access it.
     pub(super) fn registers_memory(&self) -> bool {
         self.memory_modes() & sys::FI_MR_LOCAL != 0
     }
 
-    /// Whether registrations are bound to the endpoint.
+    /// Returns whether registrations must be bound to the endpoint.
     pub(super) fn binds_memory(&self) -> bool {
         self.memory_modes() & sys::FI_MR_ENDPOINT != 0
     }
 
-    /// Whether registrations have keys of the provider's choice.
+    /// Returns whether the provider chooses the keys of registrations.
     pub(super) fn chooses_keys(&self) -> bool {
         self.memory_modes() & sys::FI_MR_PROV_KEY != 0
     }
@@ -249,20 +252,20 @@ fn text(raw: *const c_char) -> String {
     unsafe { CStr::from_ptr(raw) }.to_string_lossy().into_owned()
 }
 
-/// The names that libfabric has for the bits of a mode, or of a memory mode.
+/// Returns libfabric's names for the bits of a mode or a memory mode.
 pub(crate) fn names_of(bits: u64, is_memory_mode: bool) -> String {
-    /// fi_tostr has one buffer for all threads in old releases.
+    /// Guards the buffer of fi_tostr, which old releases share between threads.
     static BUFFER: Mutex<()> = Mutex::new(());
     let kind = if is_memory_mode { sys::FI_TYPE_MR_MODE } else { sys::FI_TYPE_MODE };
     let _guard = BUFFER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // SAFETY: reads an integer of 4 or 8 bytes, whose low half comes first on the machines that
-    // Foldwire runs on; returns null or a terminated string that is valid until the next call,
-    // which the lock keeps out.
+    // SAFETY: fi_tostr reads an integer of 4 or 8 bytes, whose low half comes first on the machines
+    // that Foldwire supports. It returns null or a terminated string that is valid until the next
+    // call, which the lock delays until the string is copied.
     text(unsafe { sys::fi_tostr((&raw const bits).cast(), kind) })
 }
 
-/// Whether the library has parameters of a provider that it does not list: it is built in, and gave
-/// up.
+/// Returns whether libfabric has parameters of a provider that it does not list: that provider is
+/// built in, but gave up when it was loaded.
 pub(crate) fn is_known_by_parameters(provider: &str) -> bool {
     let (mut list, mut n) = (ptr::null_mut(), 0);
     // SAFETY: both are valid places for the result.
@@ -276,7 +279,7 @@ pub(crate) fn is_known_by_parameters(provider: &str) -> bool {
         text(unsafe { (*list.add(at)).name }).starts_with(&prefix)
     };
     let found = (0..usize::try_from(n).unwrap_or(0)).any(is_of_provider);
-    // SAFETY: the list came from fi_getparams, and nothing of it is used any more.
+    // SAFETY: the list came from fi_getparams, and is not used afterwards.
     unsafe { sys::fi_freeparams(list) };
     found
 }

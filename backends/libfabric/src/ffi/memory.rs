@@ -1,4 +1,5 @@
-//! Buffers, cut from slabs of memory. A slab is registered once, if the provider asks for it.
+//! Message buffers, cut from slabs of memory. A slab is registered once, if the provider requires
+//! it.
 
 use std::alloc::{self, Layout};
 use std::cell::{Cell, RefCell};
@@ -14,15 +15,15 @@ use libfabric_sys as sys;
 use super::domain::Domain;
 use super::{Errno, FidHandle, NO_CONTEXT, checked};
 
-/// Bytes of a slab, unless one buffer needs more.
+/// Size of a slab in bytes, unless one buffer needs more.
 const SLAB_BYTES: usize = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Each message ends in a byte of ours, which its user does not see.
+/// Length of the mark at the end of each message. The buffer's user does not see it.
 const MARK_BYTES: usize = 1;
 
-/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is. Behind
-/// its bytes there is room for a mark.
+/// Buffer to send from and receive into. Aligned to [`FRAME_ALIGN`], and fixed in memory. Behind
+/// its bytes there is space for a mark.
 pub struct MessageBuffer {
     first: NonNull<u8>,
     n_bytes: usize,
@@ -34,34 +35,35 @@ impl MessageBuffer {
         self.first.as_ptr().cast()
     }
 
-    /// Bytes for a message and its mark.
+    /// Returns the capacity for a message and its mark in bytes.
     pub(super) const fn capacity(&self) -> usize {
         self.n_bytes + MARK_BYTES
     }
 
-    /// Writes the mark of a message of `n_bytes`; how long both are together, or `None` if there
-    /// are not so many bytes.
+    /// Writes the mark of a message of `n_bytes`. Returns the length of both together, or `None` if
+    /// the message exceeds the buffer.
     pub(super) fn write_mark(&mut self, n_bytes: usize, mark: u8) -> Option<usize> {
         if n_bytes > self.n_bytes {
             return None;
         }
-        // SAFETY: n_bytes < capacity(), and all of that is ours.
+        // SAFETY: n_bytes < capacity(), and all of these bytes are ours.
         unsafe { self.first.add(n_bytes).write(mark) };
         Some(n_bytes + MARK_BYTES)
     }
 
-    /// Bytes of a message, and its mark, of which `n_arrived` bytes have come together. `None` if
-    /// that cannot be.
+    /// Returns the length and the mark of a message that arrived with `n_arrived` bytes in total.
+    /// Returns `None` if that length is impossible.
     pub(crate) fn contents(&self, n_arrived: usize) -> Option<(usize, u8)> {
         let n_bytes = n_arrived.checked_sub(MARK_BYTES)?;
         if n_bytes > self.n_bytes {
             return None;
         }
-        // SAFETY: n_bytes < capacity(), and all of that is ours and initialised.
+        // SAFETY: n_bytes < capacity(), and all of these bytes are ours and initialised.
         Some((n_bytes, unsafe { self.first.add(n_bytes).read() }))
     }
 
-    /// What the provider wants to see beside the address.
+    /// Returns the registration's descriptor, which the provider requires beside the address; null
+    /// if unregistered.
     pub(super) fn descriptor(&self) -> *mut c_void {
         self.slab.registration.borrow().as_ref().map_or(ptr::null_mut(), |made| made.descriptor)
     }
@@ -71,7 +73,7 @@ impl MessageBuffer {
         self.slab.registration.borrow().is_some()
     }
 
-    /// Whether it was allocated for this domain.
+    /// Returns whether the buffer was allocated for this domain.
     pub(super) fn belongs_to(&self, domain: &Rc<Domain>) -> bool {
         Rc::ptr_eq(&self.slab.domain, domain)
     }
@@ -79,16 +81,16 @@ impl MessageBuffer {
 
 impl AsRef<[u8]> for MessageBuffer {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the slab lives as long as we do, its bytes are initialised, and no other buffer
-        // has these. While the network has them, the buffer is inside a port, which does not look
-        // at them.
+        // SAFETY: the slab lives as long as `self`, its bytes are initialised, and no other buffer
+        // includes these bytes. While the network uses them, the buffer is inside an `RdmEndpoint`,
+        // which does not access them.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.n_bytes) }
     }
 }
 
 impl AsMut<[u8]> for MessageBuffer {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: as above; `self` is borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.n_bytes) }
     }
 }
@@ -99,8 +101,8 @@ impl fmt::Debug for MessageBuffer {
     }
 }
 
-/// Memory for several buffers. Pieces are handed out once and not taken back: buffers are few and
-/// reused.
+/// Memory for several buffers. Its pieces are allocated once and not returned, since buffers are
+/// few and reused.
 pub(super) struct BufferSlab {
     // Closed in this order.
     registration: RefCell<Option<Registration>>,
@@ -110,7 +112,7 @@ pub(super) struct BufferSlab {
 }
 
 impl BufferSlab {
-    /// A slab with room for at least one buffer of `n_bytes`.
+    /// Allocates a slab with space for at least one buffer of `n_bytes`.
     pub(super) fn allocate(domain: &Rc<Domain>, n_bytes: usize) -> Result<Rc<Self>, Errno> {
         let capacity = n_bytes.checked_add(MARK_BYTES).ok_or(Errno::NO_MEMORY)?;
         let memory = SlabMemory::allocate(capacity.max(SLAB_BYTES))?;
@@ -122,14 +124,15 @@ impl BufferSlab {
         }))
     }
 
-    /// Registers all of it, bound to `endpoint` if the provider wants that.
+    /// Registers the whole slab, bound to `endpoint` if the provider requires that.
     pub(super) fn register(
         &self,
         key: u64,
         endpoint: &FidHandle<sys::fid_ep>,
     ) -> Result<(), Errno> {
         let mr = FidHandle::open(|mr| {
-            // SAFETY: the domain is open; the memory belongs to us and outlives the registration.
+            // SAFETY: the domain is open. The memory belongs to the slab and outlives the
+            // registration.
             unsafe {
                 sys::fi_mr_reg(
                     self.domain.raw(),
@@ -145,7 +148,7 @@ impl BufferSlab {
             }
         })?;
         if self.domain.description().binds_memory() {
-            // SAFETY: both are open.
+            // SAFETY: the registration and the endpoint are open.
             checked(unsafe { sys::fi_mr_bind(mr.raw(), endpoint.fid(), 0) })?;
             // SAFETY: the registration is bound, as it must be before it is enabled.
             checked(unsafe { sys::fi_mr_enable(mr.raw()) })?;
@@ -156,12 +159,12 @@ impl BufferSlab {
         Ok(())
     }
 
-    /// Closes the registration. No request may be under way with one of the slab's buffers.
+    /// Closes the registration. No pending request may use a buffer of this slab.
     pub(super) fn unregister(&self) {
         self.registration.replace(None);
     }
 
-    /// A buffer that nobody else has, while there is room.
+    /// Takes an unused piece as a buffer, while there is space.
     pub(super) fn take(self: &Rc<Self>, n_bytes: usize) -> Option<MessageBuffer> {
         let start = self.n_used.get();
         let end = start.checked_add(n_bytes)?.checked_add(MARK_BYTES)?;
@@ -169,7 +172,7 @@ impl BufferSlab {
             return None;
         }
         self.n_used.set(end.next_multiple_of(FRAME_ALIGN));
-        // SAFETY: start <= end <= the size of the memory.
+        // SAFETY: start <= end <= the size of the slab's memory.
         let first = unsafe { self.memory.first.add(start) };
         Some(MessageBuffer { first, n_bytes, slab: Rc::clone(self) })
     }
@@ -180,20 +183,20 @@ struct Registration {
     descriptor: *mut c_void,
 }
 
-/// Memory from the allocator, freed on drop.
+/// Memory of a slab from the allocator, freed on drop.
 struct SlabMemory {
     first: NonNull<u8>,
     layout: Layout,
 }
 
 impl SlabMemory {
-    /// At least `n_bytes`, more than 0, zeroed by writing: that touches every page now rather than
-    /// in the first encoder.
+    /// Allocates at least `n_bytes`, which must be more than 0. Writes zeros: this touches every
+    /// page now rather than in the first encoder.
     fn allocate(n_bytes: usize) -> Result<Self, Errno> {
         let layout = Layout::from_size_align(n_bytes, PAGE).map_err(|_| Errno::NO_MEMORY)?;
-        // SAFETY: the layout has a size, since slabs are not empty.
+        // SAFETY: the layout has a nonzero size, since slabs are not empty.
         let first = NonNull::new(unsafe { alloc::alloc(layout) }).ok_or(Errno::NO_MEMORY)?;
-        // SAFETY: that many bytes are ours.
+        // SAFETY: `layout.size()` bytes are ours.
         unsafe { first.write_bytes(0, layout.size()) };
         Ok(Self { first, layout })
     }
@@ -201,7 +204,8 @@ impl SlabMemory {
 
 impl Drop for SlabMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout. No buffer is left, or it would hold the slab.
+        // SAFETY: the memory was allocated with this layout. No buffer is left, since each one
+        // holds the slab.
         unsafe { alloc::dealloc(self.first.as_ptr(), self.layout) };
     }
 }

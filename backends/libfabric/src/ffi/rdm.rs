@@ -1,9 +1,11 @@
-//! An endpoint with its address vector, its completion queue, and the requests that are under way.
+//! Reliable datagram endpoint (`FI_EP_RDM`), with its address vector, its completion queue and its
+//! pending requests.
 //!
-//! Buffers go in by [`RdmEndpoint::send`] and [`RdmEndpoint::recv`] and come out by [`RdmEndpoint::poll`]. In between
-//! the provider may read or write them at any time, and the rdm does not look at them. A rdm that
-//! is dropped closes the endpoint first, which ends all requests; if the provider refuses, buffers
-//! and contexts are leaked rather than freed under its hands.
+//! Buffers go in by [`RdmEndpoint::send`] and [`RdmEndpoint::recv`], and come out by
+//! [`RdmEndpoint::poll`]. In between, the provider may read or write them at any time, and this
+//! module does not access them. Dropping an `RdmEndpoint` closes libfabric's endpoint first, which
+//! ends all requests. If the provider refuses, buffers and contexts are leaked, because it may
+//! still use them.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,52 +19,52 @@ use super::domain::Domain;
 use super::memory::{BufferSlab, MessageBuffer};
 use super::{Errno, FidHandle, NO_CONTEXT, checked, checked_count};
 
-/// Completions read at once.
+/// Completions read in one call.
 const PER_READ: usize = 16;
-/// All bits of a tag matter.
+/// Mask for receives: match all bits of a tag.
 const NOTHING_IGNORED: u64 = 0;
-/// Longest address of a provider that we would believe.
+/// Longest provider address that is accepted, in bytes.
 const MAX_ADDRESS_BYTES: usize = 1024;
 
-/// What has become of a request with note `R`.
+/// Completed request, with its description `R`.
 pub(crate) struct CompletedRequest<R> {
     pub(crate) request: R,
     pub(crate) buffer: MessageBuffer,
-    /// Bytes that have come with the mark (of meaning for receives only), or why the request
-    /// failed.
+    /// Bytes received including the mark (meaningful for receives only), or the request's error.
     pub(crate) outcome: Result<usize, Errno>,
 }
 
-/// An open endpoint; `R` is what the user wants to remember of each request.
+/// Open endpoint. `R` describes a request.
 pub(crate) struct RdmEndpoint<R> {
-    /// `None` only while the rdm is being dropped.
+    /// `None` only during drop.
     endpoint: Option<FidHandle<sys::fid_ep>>,
     queue: FidHandle<sys::fid_cq>,
     vector: FidHandle<sys::fid_av>,
     domain: Rc<Domain>,
-    /// Peers in the address vector.
+    /// Addresses of the peers in the address vector.
     peers: Vec<sys::fi_addr_t>,
-    /// At the index of its context, each request that is under way.
+    /// Pending requests, each at the index of its context.
     requests: Vec<Option<(R, MessageBuffer)>>,
-    /// Indices without a request.
+    /// Context indices without a request.
     free: Vec<usize>,
     contexts: Contexts,
     completions: VecDeque<CompletedRequest<R>>,
-    /// Where the next buffer is cut from.
+    /// Slab that the next buffer is cut from.
     slab: Option<Rc<BufferSlab>>,
-    /// Slabs that are bound to the endpoint.
+    /// Slabs whose registration is bound to the endpoint.
     bound: Vec<Weak<BufferSlab>>,
     registers_memory: bool,
     n_slabs: u64,
 }
 
 impl<R> RdmEndpoint<R> {
-    /// Opens an endpoint that listens, and knows no peers yet.
+    /// Opens an endpoint that listens and has no peers yet.
     pub(crate) fn open(domain: Domain) -> Result<Self, Errno> {
         let domain = Rc::new(domain);
         let mut vector_attr = sys::fi_av_attr { type_: sys::FI_AV_UNSPEC, ..Default::default() };
         let vector = FidHandle::open(|vector| {
-            // SAFETY: the domain is open; the attributes are valid for the call.
+            // SAFETY: the domain is open; the attributes and the place for the result are valid for
+            // the call.
             unsafe { sys::fi_av_open(domain.raw(), &raw mut vector_attr, vector, NO_CONTEXT) }
         })?;
         let mut queue_attr = sys::fi_cq_attr {
@@ -75,18 +77,19 @@ impl<R> RdmEndpoint<R> {
             unsafe { sys::fi_cq_open(domain.raw(), &raw mut queue_attr, queue, NO_CONTEXT) }
         })?;
         let endpoint = FidHandle::open(|endpoint| {
-            // SAFETY: the description is the one that the domain was opened from.
+            // SAFETY: the description is the one that opened the domain; the place for the result
+            // is valid.
             unsafe {
                 sys::fi_endpoint(domain.raw(), domain.description().raw(), endpoint, NO_CONTEXT)
             }
         })?;
-        // SAFETY: all are open, and of the same domain.
+        // SAFETY: all objects are open, and belong to the same domain.
         checked(unsafe { sys::fi_ep_bind(endpoint.raw(), vector.fid(), 0) })?;
         // SAFETY: as above.
         checked(unsafe {
             sys::fi_ep_bind(endpoint.raw(), queue.fid(), sys::FI_TRANSMIT | sys::FI_RECV)
         })?;
-        // SAFETY: the endpoint has all it needs.
+        // SAFETY: the endpoint is bound to everything that it needs.
         checked(unsafe { sys::fi_enable(endpoint.raw()) })?;
         let registers_memory = domain.description().registers_memory();
         Ok(Self {
@@ -110,13 +113,13 @@ impl<R> RdmEndpoint<R> {
         self.endpoint.as_ref().ok_or(Errno::INVALID)
     }
 
-    /// Where others reach this endpoint, in the provider's format.
+    /// Returns this endpoint's address, in the provider's format.
     pub(crate) fn address(&self) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0u8; MAX_ADDRESS_BYTES];
         let mut n_bytes = bytes.len();
         let endpoint = self.endpoint()?;
-        // SAFETY: the endpoint is open; libfabric writes at most `n_bytes` bytes, and how many it
-        // needs.
+        // SAFETY: the endpoint is open. libfabric writes at most `n_bytes` bytes, and the length
+        // that it needs into `n_bytes`.
         checked(unsafe {
             sys::fi_getname(endpoint.fid(), bytes.as_mut_ptr().cast(), &raw mut n_bytes)
         })?;
@@ -124,15 +127,15 @@ impl<R> RdmEndpoint<R> {
         Ok(bytes)
     }
 
-    /// Adds a peer, whose index is the number of those before it.
+    /// Adds a peer. Peers are numbered from 0 in the order added.
     pub(crate) fn add_peer(&mut self, address: &[u8]) -> Result<(), Errno> {
-        // A provider reads as many bytes as its format has, and believes lengths inside: end with
-        // zeros.
+        // Pad the address with zeros, because a provider reads the full length of its format and
+        // trusts lengths inside it.
         let mut bytes = vec![0u8; MAX_ADDRESS_BYTES];
         bytes.get_mut(..address.len()).ok_or(Errno::INVALID)?.copy_from_slice(address);
         let mut peer = sys::FI_ADDR_NOTAVAIL;
-        // SAFETY: the address is one address in the provider's format, with room behind it; `peer`
-        // is a place for one.
+        // SAFETY: `bytes` begins with one address in the provider's format, followed by padding;
+        // `peer` is a valid place for one result.
         let n_inserted = unsafe {
             sys::fi_av_insert(
                 self.vector.raw(),
@@ -150,7 +153,7 @@ impl<R> RdmEndpoint<R> {
         Ok(())
     }
 
-    /// A buffer of `n_bytes`, in registered memory if the provider asks for that.
+    /// Allocates a buffer of `n_bytes`, in registered memory if the provider requires it.
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Result<MessageBuffer, Errno> {
         if let Some(buffer) = self.slab.as_ref().and_then(|slab| slab.take(n_bytes)) {
             return Ok(buffer);
@@ -169,7 +172,7 @@ impl<R> RdmEndpoint<R> {
         slab.take(n_bytes).ok_or(Errno::NO_MEMORY)
     }
 
-    /// A context that no request has.
+    /// Returns a free context and its index.
     fn free_context(&mut self) -> (usize, *mut c_void) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.requests.push(None);
@@ -178,7 +181,7 @@ impl<R> RdmEndpoint<R> {
         (index, self.contexts.address(index))
     }
 
-    /// Keeps a request that the provider has accepted, or gives back what it has not.
+    /// Keeps an accepted request, or returns the buffer of a rejected one.
     fn started(
         &mut self,
         index: usize,
@@ -217,9 +220,9 @@ impl<R> RdmEndpoint<R> {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
-        // SAFETY: the endpoint is open; the bytes belong to `buffer`, which is kept untouched until
-        // the completion if the call succeeds; the context stays where it is and no other request
-        // has it.
+        // SAFETY: the endpoint is open. The bytes belong to `buffer`, which is kept untouched until
+        // the completion if the call succeeds. The context stays in place, and no other request has
+        // it.
         let status = unsafe {
             sys::fi_tsend(
                 endpoint,
@@ -248,7 +251,7 @@ impl<R> RdmEndpoint<R> {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
-        // SAFETY: as for sends; the provider writes at most the buffer's room.
+        // SAFETY: as for sends; the provider writes at most the buffer's capacity.
         let status = unsafe {
             sys::fi_trecv(
                 endpoint,
@@ -264,20 +267,20 @@ impl<R> RdmEndpoint<R> {
         self.started(index, request, buffer, status)
     }
 
-    /// Asks the provider to give up the requests that `which` picks. Those that it does give up
-    /// complete with [`Errno::CANCELED`].
+    /// Asks the provider to cancel the requests that `which` selects. Cancelled requests complete
+    /// with [`Errno::CANCELED`].
     pub(crate) fn cancel(&mut self, which: impl Fn(&R) -> bool) {
         let Ok(endpoint) = self.endpoint().map(FidHandle::fid) else { return };
         for index in 0..self.requests.len() {
             if self.requests[index].as_ref().is_some_and(|(request, _)| which(request)) {
-                // SAFETY: the endpoint is open, and the context is that of a request under way. A
-                // request that cannot be cancelled stays.
+                // SAFETY: the endpoint is open, and the context belongs to a pending request. A
+                // request that cannot be cancelled stays pending.
                 let _ = unsafe { sys::fi_cancel(endpoint, self.contexts.address(index)) };
             }
         }
     }
 
-    /// Moves the network along, and hands out one request that has ended.
+    /// Advances the network, and returns one completed request if there is any.
     pub(crate) fn poll(&mut self) -> Result<Option<CompletedRequest<R>>, Errno> {
         if self.completions.is_empty() {
             self.read()?;
@@ -287,15 +290,15 @@ impl<R> RdmEndpoint<R> {
 
     fn read(&mut self) -> Result<(), Errno> {
         let mut entries = [const { MaybeUninit::<sys::fi_cq_tagged_entry>::uninit() }; PER_READ];
-        // SAFETY: the queue is open, has the format of these entries, and there is room for that
-        // many.
+        // SAFETY: the queue is open and has the format of these entries, and the array has space
+        // for `entries.len()` of them.
         let n_read = unsafe {
             sys::fi_cq_read(self.queue.raw(), entries.as_mut_ptr().cast(), entries.len())
         };
         match checked_count(n_read) {
             Ok(n_read) => {
                 for entry in &entries[..n_read.min(PER_READ)] {
-                    // SAFETY: libfabric has written as many as it says.
+                    // SAFETY: libfabric has written the first `n_read` entries.
                     let entry = unsafe { entry.assume_init_ref() };
                     self.finish(entry.op_context, Ok(entry.len));
                 }
@@ -309,21 +312,21 @@ impl<R> RdmEndpoint<R> {
 
     fn read_error(&mut self) -> Result<(), Errno> {
         let mut entry = sys::fi_cq_err_entry::default();
-        // SAFETY: the queue is open; the entry has no buffer for details of the provider's.
+        // SAFETY: the queue is open; the entry has no buffer for the provider's details.
         let n_read = unsafe { sys::fi_cq_readerr(self.queue.raw(), &raw mut entry, 0) };
         match checked_count(n_read) {
             Ok(0) | Err(Errno::AGAIN) => Ok(()),
             Ok(_) => {
-                // Some providers (sockets) give a negative number.
+                // Some providers (`sockets`) return a negative number.
                 let errno = Errno(entry.err.saturating_abs());
-                // What is not about a request concerns the endpoint as a whole.
+                // An error without a request concerns the whole endpoint.
                 if self.finish(entry.op_context, Err(errno)) { Ok(()) } else { Err(errno) }
             }
             Err(errno) => Err(errno),
         }
     }
 
-    /// Whether there was such a request.
+    /// Completes a request. Returns false if the context belongs to none.
     fn finish(&mut self, context: *mut c_void, outcome: Result<usize, Errno>) -> bool {
         let Some(index) = self.contexts.index(context) else { return false };
         let Some((request, buffer)) = self.requests.get_mut(index).and_then(Option::take) else {
@@ -339,7 +342,8 @@ impl<R> Drop for RdmEndpoint<R> {
     fn drop(&mut self) {
         let Some(endpoint) = self.endpoint.take() else { return };
         for slab in self.bound.drain(..).filter_map(|slab| slab.upgrade()) {
-            // A bound registration keeps the endpoint open; closing it ends access to its memory.
+            // A bound registration would keep the endpoint open. Closing the registration ends
+            // access to its memory.
             slab.unregister();
         }
         if endpoint.close().is_err() {
@@ -358,8 +362,8 @@ mod tests {
     use crate::Settings;
     use crate::check;
 
-    /// Two endpoints on this thread that know each other, with registered memory though the provider
-    /// does not ask for it; `None` without the provider.
+    /// Opens two endpoints on this thread that know each other. They register memory although the
+    /// provider does not require it. Returns `None` without the provider.
     fn pair(provider: &str) -> Option<[RdmEndpoint<()>; 2]> {
         let open = || {
             let description = check::find(provider, &Settings::default(), 2).ok()?;
@@ -375,8 +379,8 @@ mod tests {
         Some(endpoints)
     }
 
-    /// Messages travel between slabs that are registered, once each; the slabs outlive the rdm if
-    /// buffers do.
+    /// Messages pass between registered slabs, each registered once. Slabs outlive the endpoint as
+    /// long as buffers do.
     #[test]
     fn registered_memory_carries_messages() {
         for provider in ["tcp", "sockets"] {
@@ -384,7 +388,7 @@ mod tests {
                 let _ = writeln!(std::io::stdout(), "skipped: no provider {provider}");
                 continue;
             };
-            // More than a slab usually has.
+            // More bytes than a slab usually has.
             let n_bytes = 6 << 20;
             let mut outgoing = here.allocate(n_bytes).unwrap();
             outgoing.as_mut().fill(7);
@@ -417,7 +421,7 @@ mod tests {
         }
     }
 
-    /// A rdm takes buffers of its own domain only, and gives others back.
+    /// An endpoint accepts only buffers of its own domain, and returns others.
     #[test]
     fn foreign_buffers_are_refused() {
         let Some([mut here, mut there]) = pair("tcp") else {

@@ -1,6 +1,6 @@
-//! What the tests share: ranks as processes or threads, and a driver of one message layer.
+//! Shared by the tests: ranks as processes or threads, and a driver of one message layer.
 
-#![allow(unreachable_pub, dead_code, reason = "each test program uses parts of it")]
+#![allow(unreachable_pub, dead_code, reason = "each test program uses only parts of it")]
 
 pub mod pipes;
 pub mod threads;
@@ -15,10 +15,10 @@ use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{Endpoint, Error, Fabric, MessageBuffer, Settings, join, providers};
 use foldwire_messaging::{Event, Net, Refused, Source};
 
-/// Longest time that anything may take.
+/// Time limit of each step.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// A test by its name in this program, and the provider that it is about.
+/// A test, by its name in this program, and its provider.
 #[derive(Clone, Copy)]
 pub struct Test {
     pub name: &'static str,
@@ -27,15 +27,15 @@ pub struct Test {
 
 impl Test {
     /// Runs `program` as each of `size` ranks, each a process that runs this test, joined over the
-    /// provider. All ranks must succeed, but for those that were lost. Says so and does nothing if
-    /// there is no such provider.
+    /// provider. All ranks must succeed, except ranks reported as lost. Without the provider,
+    /// prints a note and does nothing.
     ///
-    /// Processes, because libfabric's shared memory has one rank in each.
+    /// The ranks are processes, because libfabric's shared memory allows one rank in each.
     pub fn run(self, size: u32, program: impl Fn(Driver)) {
         self.run_with(size, |exchange| exchange, program);
     }
 
-    /// As [`run`](Self::run), with another exchange made of the usual one.
+    /// As [`run`](Self::run), with an exchange that `adapt` makes from the usual one.
     pub fn run_with<X: Exchange + 'static>(
         self,
         size: u32,
@@ -54,7 +54,7 @@ impl Test {
 
     fn run_joined(self, size: u32, program: impl Fn(&Settings, pipes::SharedPipes)) {
         if let Some(reason) = missing(self.provider) {
-            // Not by `println`, which a test that passes does not show.
+            // Not with `println`, because the harness hides its output when a test passes.
             let line = format!("skipped: provider {}: {reason}\n", self.provider);
             std::io::stdout().write_all(line.as_bytes()).unwrap();
             return;
@@ -69,8 +69,8 @@ impl Test {
     }
 }
 
-/// Why this libfabric has no such provider to offer. One that libfabric's own program finds, it
-/// must offer.
+/// Returns the reason why this libfabric has no such provider. A provider that libfabric's
+/// `fi_info` finds must be usable here.
 pub fn missing(provider: &str) -> Option<String> {
     let all = providers(&Settings::default());
     let reason = match all.iter().find(|found| found.name == provider) {
@@ -83,7 +83,7 @@ pub fn missing(provider: &str) -> Option<String> {
     reason
 }
 
-/// A message as the tests see it.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Message {
     pub from: Rank,
@@ -91,14 +91,14 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
-/// A message layer, and what has come of it.
+/// A message layer and the events that it returned.
 pub struct Driver {
     pub net: Fabric,
     pub arrived: Vec<Message>,
     pub lost: Vec<Rank>,
     pub n_released: usize,
     pub n_returned: usize,
-    /// Sends that were refused for now.
+    /// Sends that were refused as busy.
     pub n_busy: usize,
 }
 
@@ -107,7 +107,7 @@ impl Driver {
         Self { net, arrived: Vec::new(), lost: Vec::new(), n_released: 0, n_returned: 0, n_busy: 0 }
     }
 
-    /// Polls once; whether something has happened.
+    /// Polls once. Returns whether there was an event.
     pub fn poll(&mut self) -> Result<bool, Error> {
         match self.net.poll()? {
             None => {
@@ -131,11 +131,11 @@ impl Driver {
         let start = Instant::now();
         while !done(self) {
             self.poll().unwrap();
-            assert!(start.elapsed() < TIME_LIMIT, "nothing happens any more");
+            assert!(start.elapsed() < TIME_LIMIT, "no event for too long");
         }
     }
 
-    /// Polls for a while, whatever comes.
+    /// Polls for a while, whatever happens.
     pub fn linger(&mut self, time: Duration) {
         let start = Instant::now();
         while start.elapsed() < time {
@@ -147,7 +147,7 @@ impl Driver {
         self.net.allocate(n_bytes).unwrap()
     }
 
-    /// Sends once the network takes it.
+    /// Sends a message, and repeats that until the network accepts it.
     #[track_caller]
     pub fn send(&mut self, to: Rank, tag: Tag, bytes: &[u8], matched: bool) {
         let mut buffer = self.buffer(bytes.len().max(1));
@@ -165,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// Posts a receive once the network takes it.
+    /// Posts a receive, and repeats that until the network accepts it.
     #[track_caller]
     pub fn post(&mut self, from: Source, tag: Tag, n_bytes: usize) {
         let mut buffer = self.buffer(n_bytes);
@@ -181,7 +181,7 @@ impl Driver {
         }
     }
 
-    /// The next message on a link.
+    /// Receives the next message on a link.
     #[track_caller]
     pub fn receive(&mut self, from: Rank, tag: Tag, n_bytes: usize) -> Vec<u8> {
         self.post(Source::Rank(from), tag, n_bytes);

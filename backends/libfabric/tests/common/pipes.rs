@@ -1,11 +1,7 @@
-//! Processes that know each other by pipes: rank 0 starts this program again for each other rank.
-//! The smallest real [`Exchange`]; it knows of a rank that has failed.
+//! Processes connected by pipes: rank 0 starts this program again for each other rank. This is the
+//! smallest real [`Exchange`]. It detects a rank that has failed.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    reason = "shared by tests and examples, which use parts of it"
-)]
+#![allow(unreachable_pub, dead_code, reason = "tests and examples use only parts of it")]
 
 use std::cell::RefCell;
 use std::env;
@@ -17,11 +13,11 @@ use std::rc::Rc;
 use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
 
-/// Set in children: their rank and the number of ranks.
+/// Environment variable of the children: their rank and the number of ranks.
 const CHILD: &str = "FOLDWIRE_TEST_CHILD";
 
-/// A way to another process. Messages are lines of hexadecimal digits with marks, since a test
-/// harness prints to the same pipe.
+/// Connection to another process. Messages are lines of hexadecimal digits between marks, since the
+/// test harness prints to the same pipe.
 struct Pipe {
     from: Box<dyn Read>,
     to: Box<dyn Write>,
@@ -53,19 +49,19 @@ impl Pipe {
     }
 }
 
-/// Ends its process if the test fails before it does.
+/// Kills its process if the test fails before the process ends.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // What a killed rank leaves there is in the way of a process that gets its number.
+        // A killed rank leaves this file, which would hinder a process that gets the same id.
         let _ = fs::remove_file(format!("/dev/shm/{}:0:0", self.0.id()));
     }
 }
 
-/// The pipes of this process, for an endpoint and for its test.
+/// The pipes of this process, shared by an endpoint and its test.
 #[derive(Clone)]
 pub struct SharedPipes(Rc<RefCell<Pipes>>);
 
@@ -101,18 +97,18 @@ impl Exchange for SharedPipes {
     }
 }
 
-/// One process's pipes: rank 0 has one to each other rank, others have one to rank 0.
+/// The pipes of one process. Rank 0 has one to each other rank; each other rank has one to rank 0.
 pub struct Pipes {
     rank: u32,
     size: u32,
     pipes: Vec<Pipe>,
-    /// Ranks 1, 2, …, until they have ended.
+    /// The processes of ranks 1, 2, …, until they end.
     children: Vec<Option<ChildGuard>>,
 }
 
 impl Pipes {
-    /// Joins, in a child; or starts this program again with these arguments as ranks 1 … `size`
-    /// − 1.
+    /// Joins, in a child. Otherwise starts this program again with these arguments as ranks 1 …
+    /// `size` − 1.
     pub fn open(size: u32, args: &[&str]) -> io::Result<Self> {
         if let Ok(child) = env::var(CHILD) {
             let bad = || io::Error::other("unexpected environment");
@@ -139,7 +135,7 @@ impl Pipes {
         Ok(Self { rank: 0, size, pipes, children })
     }
 
-    /// Waits for the other processes; the ranks that failed.
+    /// Waits for the other processes. Returns the ranks that failed.
     pub fn wait(&mut self) -> io::Result<Vec<Rank>> {
         self.pipes.clear();
         let mut failed = Vec::new();

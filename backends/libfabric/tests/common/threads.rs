@@ -1,4 +1,4 @@
-//! Ranks as threads, with an [`Exchange`] in memory.
+//! Ranks as threads, with an in-memory [`Exchange`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,14 +8,14 @@ use std::thread;
 use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
 
-/// What the ranks of one test share.
+/// State shared by the ranks of a test.
 struct SharedBoard {
     barrier: Barrier,
-    /// What each rank messages in each round.
+    /// Message of each rank in each round.
     messages: Mutex<HashMap<(usize, u32), Vec<u8>>>,
 }
 
-/// One rank's view of the board.
+/// Exchange of one rank over the board.
 pub struct InMemory {
     rank: u32,
     size: usize,
@@ -44,7 +44,7 @@ impl Exchange for InMemory {
     }
 }
 
-/// Runs `program` as each of `size` ranks, with what it needs to join.
+/// Runs `program` as each of `size` ranks, and passes each its exchange.
 pub fn ranks<T: Send>(size: usize, program: impl Fn(InMemory) -> T + Sync) -> Vec<T> {
     let board = Arc::new(SharedBoard { barrier: Barrier::new(size), messages: Mutex::default() });
     thread::scope(|scope| {
