@@ -1,5 +1,5 @@
-//! Finds libfabric by pkg-config, compiles the shim for its static inline functions, and has
-//! bindgen write the declarations that this machine's headers make.
+//! Finds libfabric by pkg-config, compiles the shim for its static inline functions, and generates
+//! bindings from the installed headers with bindgen.
 
 use std::env;
 use std::fs;
@@ -9,15 +9,16 @@ use std::process::ExitCode;
 
 use bindgen::callbacks::{ItemInfo, ItemKind, ParseCallbacks};
 
-/// Oldest release with everything that is called here.
+/// Oldest release that has everything used here.
 const OLDEST: &str = "1.11";
 
-/// Functions with a symbol of their own.
+/// Functions of the headers that have a symbol.
 const FUNCTIONS: &str =
     "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr|getparams|freeparams)";
-/// Types that are written, read or passed; those that they name follow.
+/// Types to bind. bindgen adds the types that they use.
 const TYPES: &str = "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry)";
-/// The bindings to libfabric 1.17 on x86-64 Linux. docs.rs has no libfabric, and links nothing.
+/// Stored bindings to libfabric 1.17 on x86-64 Linux, for docs.rs, which has no libfabric and links
+/// nothing.
 const FOR_DOCS_RS: &str = "docs-rs/bindings.rs";
 
 fn main() -> ExitCode {
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
         Ok(library) => library,
         Err(problem) => {
             let what = format!(
-                "pkg-config finds no libfabric {OLDEST} or newer (PKG_CONFIG_PATH may name the folder of its libfabric.pc)"
+                "pkg-config finds no libfabric {OLDEST} or newer (set PKG_CONFIG_PATH to the \
+                 folder of its libfabric.pc)"
             );
             return fail(&what, &problem.to_string());
         }
@@ -47,14 +49,13 @@ fn main() -> ExitCode {
     {
         return fail("the C compiler refuses libfabric's headers", &problem.to_string());
     }
-    // bindgen panics, with a text that says so, if it finds no libclang.
+    // bindgen panics with a clear message if it does not find libclang.
     match panic::catch_unwind(|| bindings(includes)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(problem)) => fail("no bindings", &problem),
-        Err(_) => fail(
-            "bindgen cannot use libclang (LIBCLANG_PATH may name the folder of libclang.so)",
-            "",
-        ),
+        Err(_) => {
+            fail("bindgen cannot use libclang (set LIBCLANG_PATH to the folder of libclang.so)", "")
+        }
     }
 }
 
@@ -79,7 +80,7 @@ fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
         .map_err(|problem| format!("cannot write the bindings: {problem}"))
 }
 
-/// The file that the library includes.
+/// Returns the path of the file that the library includes.
 fn bindings_file() -> Result<PathBuf, String> {
     let out = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set; build with cargo")?;
     Ok(Path::new(&out).join("bindings.rs"))
@@ -91,13 +92,14 @@ fn copy(from: &str, to: &Path) -> Result<(), String> {
 
 fn fail(what: &str, detail: &str) -> ExitCode {
     println!(
-        "cargo::error={what}; on Debian and Ubuntu: apt-get install libfabric-dev libclang-dev pkg-config gcc"
+        "cargo::error={what}; on Debian and Ubuntu: apt-get install libfabric-dev libclang-dev \
+         pkg-config gcc"
     );
     println!("{detail}");
     ExitCode::FAILURE
 }
 
-/// Calls the shim's functions and constants by libfabric's names.
+/// Renames the shim's functions and constants to libfabric's names.
 #[derive(Debug)]
 struct ShimNames;
 

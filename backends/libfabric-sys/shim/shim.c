@@ -1,4 +1,4 @@
-/* The functions of shim.h: each that is named as one of libfabric's calls that. */
+/* Functions of shim.h. Each shim_x calls libfabric's x, except shim_set_progress. */
 
 #include "shim.h"
 

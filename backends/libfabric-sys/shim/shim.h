@@ -1,6 +1,6 @@
-/* What bindgen reads: libfabric's headers; functions in place of the static inline ones there, which have no
- * symbol to link to; and constants with the type of the field that they go into, whether a release has them
- * as macro or as enumerator. shim_x is called x in Rust. */
+/* Input of bindgen: libfabric's headers, replacements for their static inline functions, which have
+ * no symbol, and constants. Each constant has the type of the field that it is for, because some
+ * are macros in one release and enumerators in another. In Rust, shim_x is called x. */
 
 #ifndef FOLDWIRE_LIBFABRIC_SHIM_H
 #define FOLDWIRE_LIBFABRIC_SHIM_H
@@ -23,7 +23,7 @@ CONSTANT(uint64_t, FI_TRANSMIT);
 CONSTANT(uint64_t, FI_SOURCE);
 CONSTANT(uint64_t, FI_PROV_ATTR_ONLY);
 
-/* What a provider asks of its user */
+/* Modes that a provider may require */
 CONSTANT(uint64_t, FI_CONTEXT);
 CONSTANT(uint64_t, FI_CONTEXT2);
 CONSTANT(int, FI_MR_LOCAL);
@@ -61,12 +61,12 @@ CONSTANT(int, FI_ETRUNC);
 /* Any object */
 int shim_fi_close(struct fid *fid);
 
-/* Descriptions */
+/* Provider descriptions */
 struct fi_info *shim_fi_allocinfo(void);
-/* Both fields of progress, which are in an anonymous union since 2.0 */
+/* Sets both progress fields, which are in an anonymous union since 2.0 */
 void shim_set_progress(struct fi_domain_attr *attr, enum fi_progress progress);
 
-/* Domain, and what is opened in it */
+/* Domain, and the objects opened in it */
 int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);
 int shim_fi_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int shim_fi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);

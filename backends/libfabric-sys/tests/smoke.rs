@@ -1,4 +1,4 @@
-//! The bindings link, agree with the library on versions and layouts, and reach the shim.
+//! The bindings link, match the library's versions and layouts, and reach the shim.
 
 #![allow(unsafe_code, reason = "calls C")]
 
@@ -10,18 +10,18 @@ use libfabric_sys::{
     fi_strerror, fi_version,
 };
 
-/// 1.11, as libfabric packs versions.
+/// 1.11 as libfabric encodes versions.
 const OLDEST: u32 = (1 << 16) | 11;
 
-/// The library that is loaded is one that the bindings are made for.
+/// The loaded library is recent enough for the bindings.
 #[test]
 fn the_library_is_not_too_old() {
-    // SAFETY: no arguments, no state.
+    // SAFETY: takes no arguments and has no state.
     let version = unsafe { fi_version() };
     assert!(version >= OLDEST, "{version:#x}");
 }
 
-/// The library lists its providers, and names lie where the bindings say.
+/// The library lists its providers, and the names are where the bindings expect them.
 #[test]
 fn providers_have_names() {
     let mut list: *mut fi_info = ptr::null_mut();
@@ -33,9 +33,8 @@ fn providers_have_names() {
     let mut n_providers = 0;
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: elements of the list stay valid until fi_freeinfo; every element has a
-        // fabric_attr with a terminated name of the provider when only provider attributes are
-        // asked for.
+        // SAFETY: elements of the list stay valid until fi_freeinfo. When only provider attributes
+        // are requested, every element has a fabric_attr with a terminated provider name.
         let (name, after) =
             unsafe { (CStr::from_ptr((*(*next).fabric_attr).prov_name), (*next).next) };
         assert!(name.to_bytes().iter().all(u8::is_ascii_graphic), "{name:?}");
@@ -47,10 +46,10 @@ fn providers_have_names() {
     unsafe { fi_freeinfo(list) };
 }
 
-/// The shim is linked, and what it allocates can be written through the bindings.
+/// The shim is linked, and the bindings can write to its allocations.
 #[test]
 fn the_shim_allocates_a_description() {
-    // SAFETY: no arguments.
+    // SAFETY: takes no arguments.
     let info = unsafe { fi_allocinfo() };
     assert!(!info.is_null());
     // SAFETY: fi_allocinfo allocates all attributes; the description is freed once.
@@ -61,7 +60,7 @@ fn the_shim_allocates_a_description() {
     }
 }
 
-/// Error numbers mean here what they mean there.
+/// Error numbers of the bindings match the library's.
 #[test]
 fn errors_have_texts() {
     // SAFETY: returns a static, terminated string for every number.
