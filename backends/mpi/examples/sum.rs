@@ -1,4 +1,4 @@
-//! Sums an array, and a number, over all MPI ranks: `mpirun -n 4 target/debug/examples/sum`.
+//! Sums an array, and a single number, over all MPI ranks: `mpirun -n 4 target/debug/examples/sum`.
 
 use foldwire as fw; // `use foldwire::Communicator` would shadow rsmpi's trait of that name
 use mpi::traits::Communicator as _;

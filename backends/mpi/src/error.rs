@@ -1,4 +1,4 @@
-//! MPI's error classes as ours.
+//! MPI's errors as transport errors.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use foldwire::transport::{Rank, TransportError, TransportErrorKind as Kind};
 
 use crate::ffi;
 
-/// An error that MPI returned.
+/// Error that MPI returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     code: i32,
@@ -18,13 +18,13 @@ impl Error {
         Self { code, peer }
     }
 
-    /// The error that MPI says with this code, if it concerns no other rank.
+    /// Makes an error from MPI's code that concerns no other rank.
     #[must_use]
     pub const fn of_code(code: i32) -> Self {
         Self::new(code, None)
     }
 
-    /// MPI's error code, which only this process's MPI library can read.
+    /// Returns MPI's error code, which only this process's MPI library can interpret.
     #[must_use]
     pub const fn code(&self) -> i32 {
         self.code
@@ -46,8 +46,8 @@ impl TransportError for Error {
             ffi::ErrorClass::Truncated => Kind::Truncated,
             ffi::ErrorClass::NoMemory => Kind::OutOfFrames,
             ffi::ErrorClass::Misuse => Kind::Misuse,
-            // MPI has no class for a lost process before version 5: libraries report a message that
-            // cannot be delivered as "other", "intern" or "unknown".
+            // Before version 5, MPI has no class for a lost process. Libraries report an
+            // undeliverable message as "other", "intern" or "unknown".
             ffi::ErrorClass::Other if self.peer.is_some() => Kind::PeerLost,
             ffi::ErrorClass::Other => Kind::Other,
         }

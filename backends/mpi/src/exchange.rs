@@ -1,4 +1,4 @@
-//! MPI as a bootstrap for other backends: who are the ranks, and where.
+//! MPI as a bootstrap for other backends: it provides ranks and exchanges addresses.
 
 use std::ffi::c_int;
 
@@ -30,7 +30,7 @@ impl<C: Communicator + CommunicatorCollectives> Exchange for OverMpi<'_, C> {
         if longest > c_int::MAX as usize {
             return Err(Error::new(crate::ffi::COUNT_ERROR, None));
         }
-        // As long as the longest, so that one call without displacements does.
+        // Pad every input to the longest, so that one call without displacements suffices.
         let mut padded = mine.to_vec();
         padded.resize(longest, 0);
         let mut all = vec![0u8; longest * self.size()];

@@ -1,5 +1,5 @@
-//! The only place where MPI's functions are called: a communicator of our own, and the requests on
-//! it.
+//! Safe wrappers of MPI's functions, which only this module calls: a duplicated communicator, and
+//! requests on it.
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -13,11 +13,11 @@ use mpi::topology::Communicator;
 
 use crate::Error;
 
-/// The code for "a count is out of range".
+/// MPI's code for "a count is out of range".
 pub(crate) const COUNT_ERROR: i32 = ffi::MPI_ERR_COUNT as i32;
 const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 
-/// The error classes that we tell apart.
+/// Error classes that Foldwire distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     Truncated,
@@ -28,7 +28,7 @@ pub(crate) enum ErrorClass {
 
 pub(crate) fn error_class(code: i32) -> ErrorClass {
     let mut class = 0;
-    // SAFETY: MPI may be asked this at any time, and writes one integer.
+    // SAFETY: may be called at any time; MPI writes one integer.
     let known = unsafe { ffi::MPI_Error_class(code, &mut class) } == SUCCESS;
     match u32::try_from(class) {
         Ok(ffi::MPI_ERR_TRUNCATE) if known => ErrorClass::Truncated,
@@ -47,16 +47,16 @@ pub(crate) fn error_class(code: i32) -> ErrorClass {
     }
 }
 
-/// What MPI says of an error.
+/// Returns MPI's text for an error.
 pub(crate) fn error_string(code: i32) -> String {
     let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut length = 0;
-    // SAFETY: the array has room for the longest text and its end; MPI writes within it.
+    // SAFETY: the array has space for the longest text and its terminator; MPI writes within it.
     let found = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut length) };
     if found != SUCCESS {
         return format!("error {code}");
     }
-    // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+    // SAFETY: the array ends with a zero beyond the longest text, so the string is terminated.
     unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
 }
 
@@ -64,9 +64,9 @@ fn checked(code: c_int) -> Result<(), Error> {
     if code == SUCCESS { Ok(()) } else { Err(Error::of_code(code)) }
 }
 
-/// A duplicated communicator, and room for MPI's answers about what is under way on it.
+/// A duplicated communicator, with scratch space for the results of `MPI_Testsome`.
 pub struct MpiRequests {
-    /// The process that made it.
+    /// Id of the process that duplicated the communicator.
     creator: u32,
     raw: ffi::MPI_Comm,
     rank: Rank,
@@ -75,20 +75,19 @@ pub struct MpiRequests {
     keep_forever: bool,
     indices: Vec<c_int>,
     statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
-    /// MPI may be called by the thread only that initialised it.
+    /// Only the thread that initialised MPI may call it.
     one_thread: PhantomData<*const ()>,
 }
 
 impl MpiRequests {
-    /// A communicator of its own, which returns errors, between the ranks of `communicator`. All
-    /// ranks call it together.
+    /// Duplicates `communicator`. The duplicate returns errors. All ranks call it together.
     ///
     /// # Errors
-    /// MPI's.
+    /// MPI's errors.
     pub fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
         let mut raw = MaybeUninit::uninit();
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: rsmpi's communicator is valid; MPI writes the new one, which is read only after
+        // SAFETY: rsmpi's communicator is valid. MPI writes the new one, which is read only after
         // success.
         unsafe {
             checked(ffi::MPI_Comm_dup(communicator.as_raw(), raw.as_mut_ptr()))?;
@@ -111,8 +110,8 @@ impl MpiRequests {
     }
 }
 
-/// Of each rank, the lowest that shares memory with it, so that messages between them cross no
-/// network. All ranks call it together.
+/// Returns, for each rank, the lowest rank that shares memory with it, so that their messages cross
+/// no network. All ranks call it together.
 ///
 /// # Safety
 /// The communicator must be valid, with this rank and size.
@@ -120,9 +119,10 @@ unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<i64
     let mut on_node = MaybeUninit::uninit();
     let mut lowest = i64::from(rank);
     let mut nodes = vec![0; size as usize];
-    // SAFETY: by the caller's promise; the new communicator is read only after success, and freed.
-    // Its ranks are in the order of the old ones, so the broadcast from its first one gives all the
-    // lowest. The gather writes one integer for each rank into as many.
+    // SAFETY: the caller guarantees a valid communicator. The new communicator is read only after
+    // success, and freed. Its ranks keep their order, so its first rank is the lowest one, and the
+    // broadcast passes that to all of them. The gather writes one integer for each of `size` ranks
+    // into an array of that length.
     unsafe {
         checked(ffi::MPI_Comm_split_type(
             comm,
@@ -149,18 +149,18 @@ unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<i64
 
 impl Drop for MpiRequests {
     fn drop(&mut self) {
-        // In a process that was forked off, MPI is its parent's.
+        // In a forked child, MPI still belongs to the parent.
         let is_own = self.creator == std::process::id();
         if is_own && !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
-            // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way
-            // keep what they need of it (MPI 4.0, section 7.4.3). An error here has nobody to go
-            // to.
+            // SAFETY: the communicator is ours, and MPI is initialised and not finalised. Pending
+            // requests keep the parts of it that they need (MPI 4.0, section 7.4.3). An error is
+            // ignored, since drop cannot return it.
             let _ = unsafe { ffi::MPI_Comm_free(&mut self.raw) };
         }
     }
 }
 
-// SAFETY: requests that are named are those of which MPI says that they are complete.
+// SAFETY: `test` reports only requests that MPI reports complete.
 unsafe impl Requests for MpiRequests {
     type Request = ffi::MPI_Request;
     type Error = Error;
@@ -186,7 +186,7 @@ unsafe impl Requests for MpiRequests {
     ) -> Result<ffi::MPI_Request, c_int> {
         let start = if matched { ffi::MPI_Issend } else { ffi::MPI_Isend };
         let (n, to, tag) = (count(n_bytes)?, to.0 as c_int, c_int::from(tag.0));
-        // SAFETY: by the caller's promise; the request is written before it is read.
+        // SAFETY: the caller guarantees the memory; the request is written before it is read.
         started(|made| unsafe {
             start(memory.cast(), n, ffi::RSMPI_UINT8_T, to, tag, self.raw, made)
         })
@@ -198,10 +198,10 @@ unsafe impl Requests for MpiRequests {
         n_bytes: usize,
         (from, tag): (Option<Rank>, Tag),
     ) -> Result<ffi::MPI_Request, c_int> {
-        // SAFETY: a constant of the library's.
+        // SAFETY: reads a constant of the library.
         let from = from.map_or(unsafe { ffi::RSMPI_ANY_SOURCE }, |rank| rank.0 as c_int);
         let (n, tag) = (count(n_bytes)?, c_int::from(tag.0));
-        // SAFETY: by the caller's promise; the request is written before it is read.
+        // SAFETY: the caller guarantees the memory; the request is written before it is read.
         started(|made| unsafe {
             ffi::MPI_Irecv(memory.cast(), n, ffi::RSMPI_UINT8_T, from, tag, self.raw, made)
         })
@@ -216,8 +216,8 @@ unsafe impl Requests for MpiRequests {
         let mut n_done = 0;
         self.indices.resize(n, 0);
         self.statuses.resize_with(n, MaybeUninit::uninit);
-        // SAFETY: the three arrays have `n` elements; the requests are ours, and under way or null.
-        // MPI writes as many indices and statuses as it says are done.
+        // SAFETY: the three arrays have `n` elements. The requests are ours, and pending or null.
+        // MPI writes as many indices and statuses as it reports in `n_done`.
         let code = unsafe {
             ffi::MPI_Testsome(
                 n as c_int,
@@ -231,7 +231,7 @@ unsafe impl Requests for MpiRequests {
         if code != SUCCESS && !in_status {
             return Err(code);
         }
-        // Negative (MPI_UNDEFINED) where there is no request.
+        // Negative (MPI_UNDEFINED) if there are no requests.
         let n_done = usize::try_from(n_done).unwrap_or(0);
         for (index, status) in self.indices.iter().zip(&self.statuses).take(n_done) {
             // SAFETY: MPI has written the first `n_done` statuses.
@@ -244,7 +244,7 @@ unsafe impl Requests for MpiRequests {
     }
 
     fn cancel(&mut self, request: &mut ffi::MPI_Request) {
-        // SAFETY: the request is ours and under way. If it cannot be cancelled, it stays.
+        // SAFETY: the request is ours and pending. If it cannot be cancelled, it stays pending.
         let _ = unsafe { ffi::MPI_Cancel(request) };
     }
 
@@ -261,26 +261,25 @@ unsafe impl Requests for MpiRequests {
     }
 }
 
-/// The request that `start` writes, or MPI's code.
+/// Returns the request that `start` writes, or MPI's error code.
 fn started(start: impl FnOnce(*mut ffi::MPI_Request) -> c_int) -> Result<ffi::MPI_Request, c_int> {
     let mut request = MaybeUninit::uninit();
     match start(request.as_mut_ptr()) {
-        // SAFETY: MPI has accepted the call, and so written the request.
+        // SAFETY: MPI accepted the call, and therefore wrote the request.
         SUCCESS => Ok(unsafe { request.assume_init() }),
         code => Err(code),
     }
 }
 
-/// A number of bytes as MPI counts.
+/// Converts a number of bytes to MPI's count type.
 fn count(n_bytes: usize) -> Result<c_int, c_int> {
     c_int::try_from(n_bytes).map_err(|_| COUNT_ERROR)
 }
 
-/// Who sent how much, unless the request was cancelled.
+/// Returns the sender and length of a message, or `None` if the request was cancelled.
 fn received(status: &ffi::MPI_Status) -> Option<(Rank, usize)> {
     let (mut cancelled, mut n_bytes) = (0, 0);
-    // SAFETY: the status is one that MPI has written; both functions only read it and write one
-    // integer.
+    // SAFETY: MPI has written the status. Both functions only read it and write one integer.
     unsafe {
         ffi::MPI_Test_cancelled(status, &mut cancelled);
         ffi::MPI_Get_count(status, ffi::RSMPI_UINT8_T, &mut n_bytes);

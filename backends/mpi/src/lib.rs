@@ -1,7 +1,7 @@
-//! Foldwire over MPI: any library that the crate `mpi` (rsmpi) works with; tested with Open MPI and
-//! MPICH.
+//! Foldwire over MPI. It works with every library that the crate `mpi` (rsmpi) supports, and is
+//! tested with Open MPI and MPICH.
 //!
-//! An MPI program adopts it in three lines:
+//! An MPI program needs three lines:
 //!
 //! ```no_run
 //! # let universe = mpi::initialize().unwrap();
@@ -14,18 +14,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *What it does.* [`join`] duplicates the communicator, so that no message of Foldwire's meets one
-//! of the program's. Frames travel by `MPI_Isend` and `MPI_Irecv`, and one `MPI_Testsome` in each
-//! poll moves all of them along: no threads, `MPI_THREAD_FUNNELED` suffices. Every `link_depth`-th
-//! frame goes by `MPI_Issend`, which keeps a fast sender from filling a slow receiver's memory.
-//! Between ranks of one node frames pass in memory that they share ([`Messages::share_memory`]).
+//! *Design.* [`join`] duplicates the communicator, so that Foldwire's messages never match the
+//! program's receives. Frames travel by `MPI_Isend` and `MPI_Irecv`. One `MPI_Testsome` in each
+//! poll advances all of them, so there are no threads and `MPI_THREAD_FUNNELED` suffices. Every
+//! `link_depth`-th frame is sent by `MPI_Issend`, which keeps a fast sender from filling a slow
+//! receiver's memory. Between ranks of one node, frames pass through shared memory
+//! ([`Messages::share_memory`]).
 //!
-//! *Order of the end.* Drop communicators of Foldwire's before the `Universe`, as those of MPI's.
-//! Dropping one waits until what it sent is delivered, as `MPI_Finalize` does.
+//! *Order of drops.* Drop Foldwire's communicators before the `Universe`, like MPI's own. Dropping
+//! one waits until its messages are delivered, as `MPI_Finalize` does.
 //!
-//! *Errors* come back as values: the duplicate has `MPI_ERRORS_RETURN`. What a lost process means
-//! is the library's affair: most launchers end the whole job, and few libraries tell others of it.
-//! Where they do, it is `PeerLost`; where not, the call ends by its time limit.
+//! *Errors* are returned as values: the duplicate has `MPI_ERRORS_RETURN`. The effect of a lost
+//! process depends on the library: most launchers end the whole job, and few libraries report the
+//! loss to other ranks. A reported loss is `PeerLost`; otherwise the call ends by its time limit.
 
 mod error;
 mod exchange;
@@ -44,10 +45,10 @@ pub type Endpoint = foldwire_messaging::Endpoint<Messages<MpiRequests>>;
 
 foldwire::compile_calls!(Endpoint);
 
-/// Why an [`Endpoint`] failed.
+/// Error of an [`Endpoint`].
 pub type EndpointError = foldwire_messaging::Error<Error>;
 
-/// A transport between the ranks of `communicator`, with default settings. All ranks call it
+/// Makes a transport between the ranks of `communicator`, with default settings. All ranks call it
 /// together.
 ///
 /// # Errors
@@ -56,10 +57,10 @@ pub fn join(communicator: &impl Communicator) -> Result<Endpoint, EndpointError>
     join_with(communicator, Options::default())
 }
 
-/// As [`join`], with these settings, which must be the same on all ranks.
+/// As [`join`], with explicit settings, which must be the same on all ranks.
 ///
 /// # Errors
-/// When the communicator cannot be duplicated, frames are too small, or there is no memory.
+/// The communicator cannot be duplicated, frames are too small, or there is no memory.
 pub fn join_with(
     communicator: &impl Communicator,
     options: Options,

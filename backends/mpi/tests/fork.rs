@@ -1,5 +1,5 @@
-//! A process that a rank forks off is no rank: its calls are refused, and what it drops leaves MPI
-//! alone. `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
+//! A forked child of a rank is not a rank: its calls fail, and dropping its transport does not
+//! touch MPI. `FOLDWIRE_MPIRUN` names the launcher with its options (default: `mpirun`).
 #![cfg(unix)]
 
 #[path = "../../tcp/tests/ffi/mod.rs"]
@@ -13,7 +13,7 @@ use foldwire::{Communicator, Error, Op, Plan};
 
 const AS_A_RANK: &str = "FOLDWIRE_TEST_AS_A_RANK";
 
-/// What each of the two processes does that the test makes of this program.
+/// Body of each of the two ranks, which the test below starts from this program.
 #[test]
 fn as_a_rank() {
     if env::var_os(AS_A_RANK).is_none() {
@@ -30,7 +30,7 @@ fn as_a_rank() {
     if let Some(child) = ffi::fork() {
         assert_eq!(ffi::wait(child), 0, "the child's call was not refused");
     } else {
-        // Nothing here may panic: the test's harness is the parent's.
+        // Nothing here may panic: the test harness belongs to the parent.
         let refused = comm.all_reduce(&mut [1.0f32; 9], Op::Sum, &Plan::raw());
         drop(comm);
         let kind = TransportErrorKind::OtherProcess;
@@ -52,7 +52,7 @@ fn a_forked_process_disturbs_nobody() {
     let mut command = Command::new(launcher.next().expect("a launcher"));
     command.args(launcher).args(["-n", "2"]).arg(env::current_exe().unwrap());
     command.args(["--exact", "as_a_rank", "--nocapture", "--test-threads=1"]).env(AS_A_RANK, "1");
-    // Root is who runs containers.
+    // Containers run as root.
     let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
     command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
