@@ -1,5 +1,5 @@
-//! Compiles the one function that bindgen cannot make of MPI's header, with the MPI library that
-//! the crate `mpi` finds by the same means (`MPICC`, else `mpicc`, else pkg-config).
+//! Compiles a C function for the constant that bindgen cannot read. Uses the MPI library that the
+//! crate `mpi` finds, by the same search (`MPICC`, else `mpicc`, else pkg-config).
 
 fn main() {
     println!("cargo:rerun-if-changed=src/ffi/in_place.c");

@@ -1,40 +1,44 @@
-//! Why a call of the MPI library failed, or was not made.
+//! Errors of the MPI library, and of calls that it cannot make.
 
 use foldwire::Collective;
 
-/// An error of MPI's, or a call that cannot be made.
+/// Error of MPI, or of a call that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// MPI's.
+    /// MPI returned an error.
     #[error(transparent)]
     Mpi(#[from] foldwire_mpi::Error),
     /// A function for control variables returned this code.
-    #[error("MPI's control variables cannot be used (code {code}); compare with its default only")]
+    #[error(
+        "MPI's control variables cannot be used (code {code}); compare only with the library's \
+         default"
+    )]
     Tool {
-        /// The code, of MPI's tool interface.
+        /// Error code of MPI's tool interface; 0 if the variable does not exist.
         code: i32,
     },
-    /// A buffer is not as long as the call needs.
+    /// A buffer has the wrong length for the call.
     #[error("the {buffer} buffer has {have} values, but the call needs {need}")]
     Length {
-        /// Which.
+        /// The buffer.
         buffer: BufferSide,
-        /// Values needed.
+        /// Number of values that the call needs.
         need: usize,
-        /// Values there.
+        /// Number of values in the buffer.
         have: usize,
     },
-    /// More values than MPI's 32-bit counts can say.
+    /// The array has more values than MPI's 32-bit counts can express.
     #[error("{count} values are more than MPI's functions can count; use at most {}", i32::MAX)]
     TooLong {
-        /// The length of the array.
+        /// Number of values in the array.
         count: usize,
     },
-    /// No such call: in place, a root beyond the group, or a function for equal shares of an array
-    /// that has none.
+    /// The call is impossible: in place, with a root beyond the group, or by a function for equal
+    /// shares although the shares differ.
     #[error(
-        "there is no such {}: it is not done in place, has no such root, or shares are not equal",
+        "MPI cannot make this {} call: it has no in-place form, the root is out of range, or \
+         shares differ",
         collective.name()
     )]
     NoSuchCall {
@@ -43,12 +47,12 @@ pub enum Error {
     },
 }
 
-/// A buffer of a call.
+/// Role of a buffer in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferSide {
-    /// What is sent.
+    /// The send buffer.
     Send,
-    /// Where results go.
+    /// The receive buffer.
     Recv,
 }
 

@@ -1,5 +1,5 @@
-//! The only place where MPI's functions are called: communicators and collectives here, control
-//! variables in [`tool`].
+//! Safe wrappers of MPI's functions, which only this module calls: communicators and collectives
+//! here, control variables in [`tool`].
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 pub(crate) mod tool;
@@ -18,7 +18,7 @@ use crate::{Call, Error, FunctionForm, Operation};
 const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 
 unsafe extern "C" {
-    /// `MPI_IN_PLACE`.
+    /// Returns `MPI_IN_PLACE`.
     safe fn foldwire_mpi_in_place() -> *mut c_void;
 }
 
@@ -26,16 +26,16 @@ fn checked(code: c_int) -> Result<(), Error> {
     if code == SUCCESS { Ok(()) } else { Err(foldwire_mpi::Error::of_code(code).into()) }
 }
 
-/// A duplicate of `communicator` that returns errors.
+/// Duplicates `communicator`. The duplicate returns errors.
 pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<SimpleCommunicator, Error> {
     let own = communicator.duplicate();
-    // SAFETY: rsmpi's communicator is valid, and its constant was written before the program
-    // starts.
+    // SAFETY: rsmpi's communicator is valid, and its constant was initialised before the program
+    // started.
     checked(unsafe { ffi::MPI_Comm_set_errhandler(own.as_raw(), ffi::RSMPI_ERRORS_RETURN) })?;
     Ok(own)
 }
 
-/// The buffers of a call as MPI takes them: `send` is `None` in place.
+/// Buffers of a call as MPI takes them. `send` is `None` in place.
 pub(crate) struct CallMemory<'a, T> {
     send: Option<*const T>,
     recv: *mut T,
@@ -53,12 +53,12 @@ impl<'a, T> CallMemory<'a, T> {
 }
 
 fn datatype<T: Float>() -> ffi::MPI_Datatype {
-    // SAFETY: constants of rsmpi's, written before the program starts.
+    // SAFETY: reads constants of rsmpi that were initialised before the program started.
     unsafe {
         match T::DTYPE {
             DType::F32 => ffi::RSMPI_FLOAT,
             DType::F64 => ffi::RSMPI_DOUBLE,
-            // MPI refuses it.
+            // MPI rejects this type.
             _ => ffi::RSMPI_DATATYPE_NULL,
         }
     }
@@ -76,8 +76,8 @@ fn operation(op: Operation) -> ffi::MPI_Op {
     }
 }
 
-/// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank,
-/// and that `call` is for as many ranks as `comm` has.
+/// Makes the call. The caller has checked that `memory` has the lengths that `call` needs on this
+/// rank, and that `call` is for the number of ranks of `comm`.
 pub(crate) fn collective<T: Float>(
     comm: &SimpleCommunicator,
     call: &Call,
@@ -91,19 +91,21 @@ pub(crate) fn collective<T: Float>(
     let recv = memory.recv.cast::<c_void>();
     let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
     let is_equal = call.form == FunctionForm::Equal;
-    // What an all-to-all receives: as many values from each rank, one after the other.
+    // An all-to-all with unequal shares receives `share` values from each rank, one block after the
+    // other.
     let is_all_to_all_v = call.collective == Collective::AllToAll && !is_equal;
     let size = if is_all_to_all_v { call.counts.len() as c_int } else { 0 };
     let from_each: Vec<c_int> = (0..size).map(|_| share).collect();
     let from_at: Vec<c_int> = (0..size).map(|source| source * share).collect();
     let (from_each, from_at) = (from_each.as_ptr(), from_at.as_ptr());
     // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not
-    // touch them afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads
-    // and writes the count that is passed with each, or the shares that `counts` and `starts` say,
-    // which lie within `call.count` values; both have one element a rank. `FunctionForm::Equal` passes one
-    // share for all, and a call has that form only if all are equal (see `Call::with_form`). An
-    // all-to-all receives as many values from each rank as the share that `lengths` multiplies.
-    // Buffers that a rank does not use are not looked at.
+    // touch them afterwards. The caller has checked their lengths (see `Call::lengths`). MPI reads
+    // and writes the count that is passed with each buffer, or the shares that `counts` and
+    // `starts` describe. These lie within `call.count` values, and both arrays have one element for
+    // each rank. `FunctionForm::Equal` passes one share for all ranks, and a call has that form
+    // only if all shares are equal (see `Call::with_form`). An all-to-all receives `share` values
+    // from each rank, and `lengths` requires space for one share from every rank. MPI does not
+    // access buffers that a rank does not use.
     checked(unsafe {
         match call.collective {
             Collective::AllReduce => ffi::MPI_Allreduce(send, recv, count, dtype, op, comm_raw),
@@ -141,7 +143,7 @@ pub(crate) fn collective<T: Float>(
             Collective::Scan => ffi::MPI_Scan(send, recv, count, dtype, op, comm_raw),
             Collective::ExclusiveScan => ffi::MPI_Exscan(send, recv, count, dtype, op, comm_raw),
             Collective::Reduce if rank != call.root => {
-                // Only the root may say that it reduces in place.
+                // Only the root may pass MPI_IN_PLACE.
                 let send = memory.send.map_or(recv.cast_const(), <*const T>::cast);
                 ffi::MPI_Reduce(send, ptr::null_mut(), count, dtype, op, root, comm_raw)
             }

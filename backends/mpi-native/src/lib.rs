@@ -1,18 +1,18 @@
-//! The MPI library's own collectives, and its choice of algorithms: what
-//! `foldwire bench --backend mpi` compares Foldwire with.
+//! The MPI library's own collectives and algorithms, with which `foldwire bench --backend mpi`
+//! compares Foldwire.
 //!
-//! [`Native`] calls `MPI_Allreduce` and its like on slices. [`ways`] lists the algorithms that the
-//! library offers for a collective, and [`Tuned`] is one of them: the library's control variables
-//! (MPI 4.0, section 15.3) are set for it, and set back.
+//! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`ways`] lists the algorithms
+//! that the library offers for a collective. [`Tuned`] runs one of them: it sets the library's
+//! control variables (MPI 4.0, section 15.3), and restores them.
 //!
 //! | library | variables | when they are read |
 //! |---|---|---|
 //! | Open MPI | `coll_tuned_<function>_algorithm`, `…_segmentsize` | when a communicator is made, if `coll_tuned_use_dynamic_rules` was set before `MPI_Init` ([`required_environment`]) |
 //! | MPICH | `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM`, `…_POSIX_INTRA_ALGORITHM`, `…_DEVICE_COLLECTIVE` | at each call |
 //!
-//! Other libraries have only their default. What none can change once it runs stays as the user
-//! started it: which component of Open MPI provides collectives (`tuned`, `han`, …), thresholds,
-//! trees' fan-outs.
+//! Other libraries have only their default. Settings that cannot change at run time stay as the
+//! user started the library: Open MPI's component for collectives (`tuned`, `han`, …), thresholds,
+//! and trees' fan-outs.
 
 mod error;
 mod ffi;

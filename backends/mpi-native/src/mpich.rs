@@ -1,18 +1,19 @@
-//! MPICH: `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM` for the library's general algorithms,
-//! `…_POSIX_INTRA_ALGORITHM` for those of shared memory, and whether the device may compose them
-//! (`…_DEVICE_COLLECTIVE`).
+//! Control variables of MPICH: `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM` for the general algorithms,
+//! `…_POSIX_INTRA_ALGORITHM` for shared memory, and `…_DEVICE_COLLECTIVE`, which lets the device
+//! compose them.
 //!
-//! They are read at each call. Where an algorithm cannot do a call (a size that is no power of two,
-//! say), MPICH takes its default without a word, so a name is what was asked for.
+//! MPICH reads them at each call. If an algorithm does not support a call (for example a size that
+//! is no power of two), MPICH silently uses its default. So a name states the request, not the
+//! algorithm that ran.
 //!
-//! MPICH 4.0.2 has a fault of its own here: `MPI_Reduce` with `MPI_IN_PLACE`, three ranks or more
-//! on a node and a root other than rank 0 of it reads address −1 above some hundred bytes, whatever
-//! the algorithm.
+//! MPICH 4.0.2 has a bug here, with every algorithm: `MPI_Reduce` with `MPI_IN_PLACE`, three or
+//! more ranks on a node, and a root that is not that node's first rank reads address −1 above some
+//! hundred bytes.
 
 use crate::ffi::tool::Variable;
 use crate::variant::CollectiveVariant;
 
-/// Names of algorithms, to find them in descriptions of variables.
+/// Names of algorithms, used to find them in descriptions of variables.
 const NAMES: &[&str] = &[
     "auto",
     "binomial",
@@ -33,7 +34,7 @@ const NAMES: &[&str] = &[
     "smp",
 ];
 
-/// Every algorithm of this function, with the device's collectives and without.
+/// Returns every algorithm of this function, with and without the device's collectives.
 pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<CollectiveVariant> {
     let prefix = format!("MPIR_CVAR_{}", function.to_uppercase());
     let [general, shared, device] =
@@ -53,7 +54,8 @@ pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<Colle
     variants
 }
 
-/// The values of a variable and their names, without those that mean the default or are not for us.
+/// Returns the values of a variable and their names, except those that mean the default or do not
+/// apply.
 fn algorithms(variable: &str) -> Vec<(i32, String)> {
     let Some(variable) = Variable::open(variable) else { return Vec::new() };
     let values = if variable.values.is_empty() {
@@ -61,15 +63,15 @@ fn algorithms(variable: &str) -> Vec<(i32, String)> {
     } else {
         variable.values.clone()
     };
-    // MPI's own reductions commute. The algorithm for others aborts the program where it does not
-    // apply.
+    // MPI's own reductions commute. The algorithm for non-commutative ones aborts the program where
+    // it does not apply.
     let is_choice = |name: &str| name != "auto" && name != "noncommutative";
     values.into_iter().filter(|(_, name)| is_choice(name)).collect()
 }
 
-/// The names in a description, in the order of their values: MPICH 4.0 has no enumerations, but
-/// generates the values from lines `name - text`, whose ends it drops
-/// (`auto - Internal selectionring - Force ring algorithm`).
+/// Extracts the names from a description, in the order of their values. MPICH 4.0 has no
+/// enumerations. It generates the values from lines `name - text`, and joins the lines without
+/// separators (`auto - Internal selectionring - Force ring algorithm`).
 fn described(description: &str) -> Vec<String> {
     let name = |before: &str| {
         let before = before.trim_end_matches(' ');
@@ -90,10 +92,11 @@ mod tests {
 
     #[test]
     fn names_are_found_in_descriptions_whose_lines_run_together() {
-        let of_bcast = "Variable to select bcast algorithmauto - Internal algorithm selection (can be overridden \
-            with MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE)binomial       - Force Binomial Treenb             \
-            - Force nonblocking algorithmsmp    - Force smp algorithmscatter_recursive_doubling_allgather    \
-            - Force Scatter Recursive-Doubling Allgatherscatter_ring_allgather        - Force Scatter Ring";
+        let of_bcast = "Variable to select bcast algorithmauto - Internal algorithm selection \
+            (can be overridden with MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE)binomial       - \
+            Force Binomial Treenb             - Force nonblocking algorithmsmp    - Force smp \
+            algorithmscatter_recursive_doubling_allgather    - Force Scatter Recursive-Doubling \
+            Allgatherscatter_ring_allgather        - Force Scatter Ring";
         let names = [
             "auto",
             "binomial",

@@ -1,5 +1,5 @@
-//! MPI's blocking collectives on slices, with the meaning that Foldwire's collectives of the same
-//! names have.
+//! MPI's blocking collectives on slices. They mean the same as Foldwire's collectives of the same
+//! names.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -11,17 +11,17 @@ use mpi::topology::{Communicator, SimpleCommunicator};
 use crate::ffi::{self, CallMemory};
 use crate::{BufferSide, Error};
 
-/// Which function of a pair is called.
+/// Function of a pair: for equal shares, or for shares of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionForm {
-    /// The one for shares of the same length, such as `MPI_Allgather` and
-    /// `MPI_Reduce_scatter_block`; or the only one.
+    /// Function for shares of the same length, such as `MPI_Allgather` and
+    /// `MPI_Reduce_scatter_block`, or the only function.
     Equal,
-    /// The one for shares of any length, such as `MPI_Allgatherv` and `MPI_Reduce_scatter`.
+    /// Function for shares of any length, such as `MPI_Allgatherv` and `MPI_Reduce_scatter`.
     Counts,
 }
 
-/// A reduction that MPI has.
+/// Reduction operation of MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Operation {
@@ -31,7 +31,7 @@ pub enum Operation {
     Prod,
 }
 
-/// A call, without its buffers.
+/// Parameters of a call, without its buffers.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(crate) collective: Collective,
@@ -39,14 +39,14 @@ pub struct Call {
     pub(crate) op: Operation,
     pub(crate) root: Rank,
     pub(crate) form: FunctionForm,
-    /// Lengths and starts of the ranks' shares, as MPI wants them.
+    /// Lengths and starts of the ranks' shares, in MPI's types.
     pub(crate) counts: Vec<c_int>,
     pub(crate) starts: Vec<c_int>,
 }
 
 impl Call {
-    /// A collective on an array of `count` values between `size` ranks, by its first
-    /// [`form`](Self::forms). The operation and the root are those of collectives that have one.
+    /// Describes a collective on an array of `count` values between `size` ranks, by its first
+    /// [`form`](Self::forms). Collectives without an operation or a root ignore `op` or `root`.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::NoSuchCall`].
@@ -60,7 +60,7 @@ impl Call {
         if root.index() >= size {
             return Err(Error::NoSuchCall { collective });
         }
-        // What an all-to-all receives may be longer by a value for each rank.
+        // An all-to-all may receive one value more from each rank.
         if c_int::try_from(count.saturating_add(size)).is_err() {
             return Err(Error::TooLong { count });
         }
@@ -70,8 +70,8 @@ impl Call {
         Ok(Self { collective, count, op, root, form, counts, starts })
     }
 
-    /// The same where rank r's share has `shares[r]` values: by the function for shares of any
-    /// length, of a collective that divides the array.
+    /// Describes a collective in which rank r's share has `shares[r]` values. It uses the function
+    /// for shares of any length, and exists for collectives that divide the array.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -82,7 +82,7 @@ impl Call {
         root: Rank,
     ) -> Result<Self, Error> {
         let (size, count) = (shares.len(), shares.iter().sum());
-        // An all-to-all receives a rank's share from every rank.
+        // An all-to-all receives this rank's share from every rank.
         let most = shares.iter().max().map_or(0, |share| share.saturating_mul(size));
         if c_int::try_from(most).is_err() {
             return Err(Error::TooLong { count });
@@ -97,14 +97,15 @@ impl Call {
         Ok(Self { form: FunctionForm::Counts, counts, starts, ..call })
     }
 
-    /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal
-    /// shares would write beyond the buffers of others.
+    /// Selects the function of this form, one of [`forms`](Self::forms). A function for equal
+    /// shares would write beyond the buffers of unequal ones.
     ///
     /// # Errors
-    /// [`Error::NoSuchCall`] for a form that is none of them.
+    /// [`Error::NoSuchCall`] for a form that the call does not have.
     pub fn with_form(self, form: FunctionForm) -> Result<Self, Error> {
         let (collective, size) = (self.collective, self.counts.len());
-        // Shares of an array that divides evenly are equal, and others are not.
+        // Equal shares come from a count that divides evenly, such as 0. Unequal ones come from one
+        // that does not, such as 1.
         let like = usize::from(!self.is_equal());
         if Self::forms(collective, like, size).contains(&form) {
             Ok(Self { form, ..self })
@@ -113,9 +114,9 @@ impl Call {
         }
     }
 
-    /// The functions that can do it; what programs call first comes first. Reduce-scatter is
-    /// `MPI_Reduce_scatter`, as in the OSU benchmarks; the others take the function for equal
-    /// shares if shares are equal.
+    /// Returns the functions for a call, with the one that programs usually call first.
+    /// Reduce-scatter defaults to `MPI_Reduce_scatter`, as in the OSU benchmarks. Other collectives
+    /// use the function for equal shares if shares are equal.
     #[must_use]
     pub fn forms(collective: Collective, count: usize, size: usize) -> &'static [FunctionForm] {
         let is_even = count.is_multiple_of(size);
@@ -138,12 +139,12 @@ impl Call {
         }
     }
 
-    /// Whether all shares are as long.
+    /// Returns whether all shares have the same length.
     fn is_equal(&self) -> bool {
         self.counts.iter().all(|&share| share == self.counts[0])
     }
 
-    /// Values that `rank` sends and receives.
+    /// Returns the numbers of values that `rank` sends and receives.
     fn lengths(&self, rank: Rank) -> (usize, usize) {
         let all = self.count;
         let share = self.counts[rank.index()] as usize;
@@ -157,49 +158,49 @@ impl Call {
             Collective::Gather => (share, at_root),
             Collective::Reduce => (all, at_root),
             Collective::AllToAll => (all, share * self.counts.len()),
-            // Broadcast, which has one buffer.
+            // Broadcast has one buffer.
             _ => (0, all),
         }
     }
 }
 
-/// The caller's memory.
+/// Buffers of the caller.
 #[derive(Debug)]
 pub enum Buffers<'a, T> {
-    /// One buffer of the whole array, with `MPI_IN_PLACE` where MPI has that; broadcast always.
-    /// What each rank contributes is at its place; so is the result, except that a reduce-scatter
-    /// puts it at the start.
+    /// One buffer for the whole array. MPI gets `MPI_IN_PLACE` where it accepts that; broadcast
+    /// always has one buffer. Each rank's contribution is at its place in the array. So is the
+    /// result, except that a reduce-scatter writes it to the start.
     InPlace(&'a mut [T]),
-    /// Two buffers, each of the values that this rank sends or receives.
+    /// Two buffers, with exactly the values that this rank sends and receives.
     Split {
-        /// What this rank sends.
+        /// Values that this rank sends.
         send: &'a [T],
-        /// Where its result goes.
+        /// Space for this rank's result.
         recv: &'a mut [T],
     },
 }
 
-/// A communicator of our own with MPI's collectives.
+/// A duplicated communicator with MPI's collectives.
 pub struct Native {
     comm: SimpleCommunicator,
-    /// MPI may be called by the thread only that initialised it.
+    /// Only the thread that initialised MPI may call it.
     one_thread: PhantomData<*const ()>,
 }
 
 impl Native {
-    /// Over a duplicate of `communicator` that returns errors. All ranks call it together.
+    /// Duplicates `communicator`. The duplicate returns errors. All ranks call it together.
     ///
     /// # Errors
-    /// MPI's.
+    /// MPI's errors.
     pub fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
         Ok(Self { comm: ffi::duplicate(communicator)?, one_thread: PhantomData })
     }
 
-    /// Runs a collective; all ranks make the same call.
+    /// Runs a collective. All ranks make the same call.
     ///
     /// # Errors
-    /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in
-    /// place.
+    /// MPI's errors; [`Error::Length`]; [`Error::NoSuchCall`] for calls that MPI or Foldwire does
+    /// not support in place.
     pub fn run<T: Float>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
         let (rank, collective) = (Rank::new(self.comm.rank() as usize), call.collective);
         let check = |buffer, need, have| match need == have {
@@ -218,7 +219,7 @@ impl Native {
             Buffers::Split { .. } if collective == Collective::Broadcast => {
                 return Err(Error::NoSuchCall { collective });
             }
-            // What comes must fit where what went was.
+            // In place, received values must fit the space of sent ones.
             Buffers::InPlace(_) if collective == Collective::AllToAll && !call.is_equal() => {
                 return Err(Error::NoSuchCall { collective });
             }

@@ -1,26 +1,26 @@
 //! Open MPI's component `tuned`: `coll_tuned_<function>_algorithm` and its segment size.
 //!
-//! A communicator takes the variables' values when it is made, if dynamic rules are allowed. An
-//! algorithm of 0, which every communicator made before or after has, means the fixed rules: the
-//! default.
+//! A communicator reads the variables when it is made, if dynamic rules are enabled. An algorithm
+//! of 0 selects the fixed rules, which are the default. All communicators made at other times have
+//! that.
 
 use crate::ffi::tool::Variable;
 use crate::variant::CollectiveVariant;
 
-/// Must be in the environment before `MPI_Init`.
+/// Environment variable that must be set before `MPI_Init`.
 pub(crate) const DYNAMIC_RULES: (&str, &str) = ("OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
 
-/// Sizes of segments that are tried, in KiB. The library's own rules use 1 to 128.
+/// Segment sizes to try, in KiB. The library's own rules use 1 to 128.
 const SEGMENTS_KIB: [usize; 4] = [8, 32, 128, 1024];
 
-/// Algorithms that cut arrays in segments, by function.
+/// Algorithms that divide arrays into segments, by function.
 const SEGMENTING: &[(&str, &[&str])] = &[
     ("allreduce", &["segmented_ring"]),
     ("bcast", &["chain", "pipeline", "split_binary_tree", "binary_tree", "binomial", "knomial"]),
     ("reduce", &["chain", "pipeline", "binary", "binomial", "in-order_binary"]),
 ];
 
-/// Every algorithm of this function, in every size of segments.
+/// Returns every algorithm of this function, with every segment size.
 pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<CollectiveVariant> {
     let name = format!("coll_tuned_{function}_algorithm");
     let Some(algorithms) = Variable::open(&name) else { return Vec::new() };
@@ -35,7 +35,7 @@ pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<Colle
         for kib in SEGMENTS_KIB.into_iter().filter(|_| is_segmenting && has_segments) {
             let n_bytes = kib * 1024;
             let mut cut = variant.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
-            // An array of one segment is not cut.
+            // An array of one segment is not divided.
             cut.least_bytes = n_bytes + 1;
             variants.push(cut);
         }

@@ -1,4 +1,4 @@
-//! The variants in which the library can carry out a collective, and being told to take one.
+//! Variants of the library's collectives, and their selection by control variables.
 
 use std::env;
 
@@ -8,7 +8,7 @@ use mpi::topology::Communicator;
 use crate::ffi::tool::Variable;
 use crate::{Buffers, Call, Error, FunctionForm, Native, mpich, open_mpi};
 
-/// Which library this is, as far as we know its variables.
+/// MPI library, as far as its control variables are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MpiImplementation {
     OpenMpi,
@@ -17,7 +17,8 @@ enum MpiImplementation {
 }
 
 impl MpiImplementation {
-    /// By what `MPI_Get_library_version` says. Libraries made of MPICH have its variables.
+    /// Identifies the library by the text of `MPI_Get_library_version`. Libraries derived from
+    /// MPICH have its variables.
     fn of(version: &str) -> Self {
         let starts = |names: &[&str]| names.iter().any(|name| version.starts_with(name));
         match () {
@@ -32,7 +33,8 @@ fn version() -> String {
     mpi::environment::library_version().unwrap_or_default()
 }
 
-/// The library's name and version, as `Open MPI v4.1.4`. May be asked before `MPI_Init`.
+/// Returns the library's name and version, such as `Open MPI v4.1.4`. May be called before
+/// `MPI_Init`.
 #[must_use]
 pub fn library() -> String {
     let version = version();
@@ -42,8 +44,9 @@ pub fn library() -> String {
     name.replace("Version:", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// An environment variable, and its value, that must be set before `MPI_Init` so that [`ways`] has
-/// more than the default; `None` if all is set. It changes no default.
+/// Returns an environment variable and its value that must be set before `MPI_Init`, so that
+/// [`ways`] lists more than the default. Returns `None` if all is set. The variable changes no
+/// default.
 #[must_use]
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
     let (name, value) = open_mpi::DYNAMIC_RULES;
@@ -52,24 +55,24 @@ pub fn required_environment() -> Option<(&'static str, &'static str)> {
         .then_some((name, value))
 }
 
-/// A variant to carry out a collective: one of MPI's functions, and values of control variables.
+/// Variant of a collective: one of MPI's functions, and values of control variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectiveVariant {
     pub(crate) name: String,
     pub(crate) form: FunctionForm,
     pub(crate) settings: Vec<(String, i32)>,
-    /// The least array for which it differs from another variant, in bytes.
+    /// Smallest array for which the variant differs from others, in bytes.
     pub(crate) least_bytes: usize,
 }
 
 impl CollectiveVariant {
-    /// What the library does unless told otherwise.
+    /// Makes the library's default variant.
     pub(crate) fn default_of(collective: Collective, form: FunctionForm) -> Self {
         let name = format!("MPI_{}", capitalised(function(collective, form)));
         Self { name, form, settings: Vec::new(), least_bytes: 0 }
     }
 
-    /// The same with a setting more.
+    /// Adds a setting, described by `words`.
     pub(crate) fn with(&self, words: &str, variable: &str, value: i32) -> Self {
         let mut variant = self.clone();
         variant.name =
@@ -78,27 +81,28 @@ impl CollectiveVariant {
         variant
     }
 
-    /// Its function and settings in words, such as `MPI_Allreduce: ring`.
+    /// Returns the function and settings in words, such as `MPI_Allreduce: ring`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The function that it uses.
+    /// Returns the form of its function.
     #[must_use]
     pub fn form(&self) -> FunctionForm {
         self.form
     }
 
-    /// Whether it differs from the other variants for arrays of `n_bytes`.
+    /// Returns whether the variant differs from the others for arrays of `n_bytes`.
     #[must_use]
     pub fn suits(&self, n_bytes: usize) -> bool {
         n_bytes >= self.least_bytes
     }
 }
 
-/// Every variant that the library offers for `collective` on arrays that divide evenly among the ranks,
-/// or do not; the default first. Only the default before `MPI_Init`. The same on all ranks.
+/// Returns every variant that the library offers for `collective`, on arrays that divide evenly
+/// among the ranks or do not. The default comes first. Before `MPI_Init`, only the default is
+/// known. The result is the same on all ranks.
 #[must_use]
 pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
     let implementation = MpiImplementation::of(&version());
@@ -107,7 +111,7 @@ pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
         MpiImplementation::Mpich => mpich::variants,
         MpiImplementation::OpenMpi | MpiImplementation::Other => |_, _| Vec::new(),
     };
-    // One value on one rank is even, one on two is not.
+    // One value divides evenly among one rank, but not among two.
     let forms = Call::forms(collective, 1, if is_even { 1 } else { 2 });
     let mut variants = Vec::new();
     for &form in forms {
@@ -119,7 +123,7 @@ pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
     variants
 }
 
-/// MPI's function, in lower case and without `MPI_`.
+/// Returns the name of MPI's function, in lower case and without `MPI_`.
 fn function(collective: Collective, form: FunctionForm) -> &'static str {
     match (collective, form) {
         (Collective::AllReduce, _) => "allreduce",
@@ -145,49 +149,50 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// MPI's collectives, done in one variant.
+/// MPI's collectives by one variant.
 pub struct Tuned {
     native: Native,
     variant: CollectiveVariant,
-    /// The variables, what they are set to, and what they were.
+    /// The variables, with their values for this variant and their previous values.
     settings: Vec<(Variable, i32, i32)>,
-    /// Whether the library reads them at each call, not when a communicator is made.
+    /// The library reads the variables at each call, not when a communicator is made.
     at_each_call: bool,
 }
 
 impl Tuned {
-    /// Over a duplicate of `communicator`. All ranks call it together.
+    /// Duplicates `communicator`, with the variant's settings in force. All ranks call it together.
     ///
     /// # Errors
-    /// MPI's; [`Error::Tool`] if a variable cannot be set.
+    /// MPI's errors; [`Error::Tool`] if a variable cannot be set.
     pub fn new(
         communicator: &impl Communicator,
         variant: CollectiveVariant,
     ) -> Result<Self, Error> {
         let mut settings = Vec::new();
         for (name, value) in &variant.settings {
-            // The variant was found among the library's, so the variable was there.
+            // The variant was built from variables that existed.
             let variable = Variable::open(name).ok_or(Error::Tool { code: 0 })?;
             let before = variable.read()?;
             settings.push((variable, *value, before));
         }
         let at_each_call = MpiImplementation::of(&version()) == MpiImplementation::Mpich;
         let native = set(&settings).and_then(|()| Native::duplicate(communicator));
-        // Also if only some could be set: the library's default is to stay what it was.
+        // Restore the settings even if only some could be set, so that the library's default stays
+        // unchanged.
         let restored = restore(&settings);
         let native = native?;
         restored?;
         Ok(Self { native, variant, settings, at_each_call })
     }
 
-    /// The variant.
+    /// Returns the variant.
     #[must_use]
     pub fn way(&self) -> &CollectiveVariant {
         &self.variant
     }
 
-    /// Sets what the library reads at each call, until what it returns is dropped. In between, run
-    /// only this.
+    /// Sets the variables that the library reads at each call, until the returned value is dropped.
+    /// In between, run only this variant.
     ///
     /// # Errors
     /// [`Error::Tool`].
@@ -199,17 +204,17 @@ impl Tuned {
     }
 }
 
-/// A [`Tuned`] whose settings are in force.
+/// A [`Tuned`] with its settings in force.
 pub struct Armed<'a> {
     tuned: &'a Tuned,
     settings: &'a [(Variable, i32, i32)],
 }
 
 impl Armed<'_> {
-    /// As [`Native::run`], in this variant's form of the function.
+    /// As [`Native::run`], with this variant's settings.
     ///
     /// # Errors
-    /// As [`Native::run`]; also MPI's if the algorithm cannot do the call.
+    /// As [`Native::run`]; also MPI's errors if the algorithm does not support the call.
     pub fn run<T: Float>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
         self.tuned.native.run(call, buffers)
     }
@@ -217,7 +222,7 @@ impl Armed<'_> {
 
 impl Drop for Armed<'_> {
     fn drop(&mut self) {
-        // What could be set can be set back.
+        // A variable that could be set can be restored.
         let _ = restore(self.settings);
     }
 }
@@ -227,7 +232,7 @@ fn set(settings: &[(Variable, i32, i32)]) -> Result<(), Error> {
 }
 
 fn restore(settings: &[(Variable, i32, i32)]) -> Result<(), Error> {
-    // All of them, whatever happens to the first.
+    // Restore all variables, even if one fails.
     settings.iter().map(|(variable, _, before)| variable.write(*before)).fold(Ok(()), Result::and)
 }
 

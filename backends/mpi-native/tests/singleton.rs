@@ -1,14 +1,13 @@
-//! A group of one rank, which needs no launcher: every variant of every collective moves the values
-//! that it should. (Groups of several are checked by `foldwire bench --backend mpi`, which compares
-//! every result.)
+//! Every variant of every collective moves the right values in a group of one rank, which needs no
+//! launcher. (`foldwire bench --backend mpi` checks larger groups: it compares every result.)
 
 use foldwire::{Collective, Rank};
 use foldwire_mpi_native::{BufferSide, Buffers, Call, Error, Native, Operation, Tuned, ways};
 
-/// One test, since MPI starts once in a process.
+/// One test, because MPI starts only once in a process.
 #[test]
 fn one_rank_gets_its_own_values_back() {
-    let universe = mpi::initialize().expect("nobody else has started MPI");
+    let universe = mpi::initialize().expect("MPI starts once in this process");
     let world = universe.world();
     let send: Vec<f64> = (0..1000).map(f64::from).collect();
     for collective in Collective::ALL {
@@ -19,7 +18,7 @@ fn one_rank_gets_its_own_values_back() {
             let (name, form) = (variant.name().to_owned(), variant.form());
             let tuned = Tuned::new(&world, variant).unwrap();
             let call = call.clone().with_form(form).unwrap();
-            // No rank is before this one.
+            // No rank precedes this one.
             let n_received = if collective == Collective::ExclusiveScan { 0 } else { send.len() };
             let mut recv = vec![0.0; n_received];
             let armed = tuned.arm().unwrap();
@@ -29,7 +28,7 @@ fn one_rank_gets_its_own_values_back() {
             } else {
                 armed.run(&call, Buffers::Split { send: &send, recv: &mut recv })
             };
-            // Some algorithms are for two ranks, or more; they say so.
+            // Some algorithms need two ranks or more, and return an error.
             match outcome {
                 Ok(()) => assert!(recv == send[..n_received], "{name}"),
                 Err(Error::Mpi(_)) => assert!(name.contains(':'), "{name}"),

@@ -1,4 +1,4 @@
-/* MPI_IN_PLACE is a cast, which bindgen cannot read, and differs between libraries. */
+/* bindgen cannot read MPI_IN_PLACE, which is a cast and differs between libraries. */
 #include <mpi.h>
 
 void *foldwire_mpi_in_place(void)

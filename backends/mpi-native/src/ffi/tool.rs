@@ -10,14 +10,15 @@ use mpi::ffi;
 use super::SUCCESS;
 use crate::Error;
 
-/// Longest name or description that is read, in bytes; longer ones are cut.
+/// Longest name or description that is read, in bytes. Longer ones are cut.
 const TEXT_BYTES: usize = 4096;
 
 fn checked(code: c_int) -> Result<(), Error> {
     if code == SUCCESS { Ok(()) } else { Err(Error::Tool { code }) }
 }
 
-/// Opens the tool interface, once, and for good: MPICH 4.0 forgets its variables when it is closed.
+/// Opens the tool interface once, and never closes it: MPICH 4.0 forgets its variables when it is
+/// closed.
 fn open_interface() -> Result<(), Error> {
     static OPENED: OnceLock<c_int> = OnceLock::new();
     let code = *OPENED.get_or_init(|| {
@@ -28,18 +29,18 @@ fn open_interface() -> Result<(), Error> {
     checked(code)
 }
 
-/// A control variable that holds one `int` and belongs to no object.
+/// Control variable that holds one `int` and is not bound to an object.
 pub(crate) struct Variable {
     handle: ffi::MPI_T_cvar_handle,
-    /// The values that it may have, where the library names them.
+    /// Possible values with their names, if the library names them.
     pub(crate) values: Vec<(c_int, String)>,
-    /// What the library says of it.
+    /// Description by the library.
     pub(crate) description: String,
 }
 
 impl Variable {
-    /// The variable of this name, if MPI is up, the library has it, it is an `int`, and it can be
-    /// set.
+    /// Opens a variable by name. Returns `None` unless MPI is initialised and not finalised, and
+    /// the library has the variable, as a settable `int`.
     pub(crate) fn open(name: &str) -> Option<Self> {
         if !mpi::is_initialized() || mpi::is_finalized() {
             return None;
@@ -53,9 +54,9 @@ impl Variable {
         let (mut name_bytes, mut description_bytes) = (0, TEXT_BYTES as c_int);
         let (mut verbosity, mut bind, mut scope) = (0, 0, 0);
         let mut n_bytes = 0;
-        // SAFETY: MPI is up, and the interface open. MPI writes the variables that it is given and
-        // at most `description_bytes` bytes of text; what is uninitialised is read only after
-        // success.
+        // SAFETY: MPI is initialised, and the interface open. MPI writes the variables that it
+        // receives and at most `description_bytes` bytes of text. Uninitialised variables are read
+        // only after success.
         let values = unsafe {
             checked(ffi::MPI_T_cvar_get_index(c_name.as_ptr(), &mut index)).ok()?;
             checked(ffi::MPI_T_cvar_get_info(
@@ -79,7 +80,8 @@ impl Variable {
         if n_bytes as usize != size_of::<c_int>() {
             return None;
         }
-        // SAFETY: as above; a variable that needs an object is refused by MPI, since none is given.
+        // SAFETY: as above. MPI rejects a variable that is bound to an object, since none is
+        // passed.
         let handle = unsafe {
             checked(ffi::MPI_T_cvar_handle_alloc(
                 index,
@@ -92,14 +94,14 @@ impl Variable {
         };
         let variable =
             Self { handle, values: enumeration(values), description: text(&description) };
-        // Libraries differ in how they say that a variable cannot be set; all of them refuse.
+        // Libraries differ in how they mark a variable as read-only, but all reject a write to it.
         let settable = n_values == 1 && variable.read().and_then(|v| variable.write(v)).is_ok();
         settable.then_some(variable)
     }
 
     pub(crate) fn read(&self) -> Result<c_int, Error> {
         let mut value: c_int = 0;
-        // SAFETY: the handle is ours, and its variable is one `int`, as `open` has seen.
+        // SAFETY: the handle is ours, and `open` has checked that its variable is one `int`.
         checked(unsafe { ffi::MPI_T_cvar_read(self.handle, ptr::from_mut(&mut value).cast()) })?;
         Ok(value)
     }
@@ -112,19 +114,20 @@ impl Variable {
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours, and the interface open. An error has nobody to go to.
+        // SAFETY: the handle is ours, and the interface is open. An error is ignored, since drop
+        // cannot return it.
         unsafe { ffi::MPI_T_cvar_handle_free(&mut self.handle) };
     }
 }
 
-/// The items of an enumeration; none of none.
+/// Returns the items of an enumeration; none for a null enumeration.
 fn enumeration(values: ffi::MPI_T_enum) -> Vec<(c_int, String)> {
     let (mut n_items, mut name_bytes) = (0, 0);
-    // Null in every library (MPI_T_ENUM_NULL is a cast that bindgen cannot read).
+    // MPI_T_ENUM_NULL is null in every library (it is a cast that bindgen cannot read).
     if values.is_null() {
         return Vec::new();
     }
-    // SAFETY: the enumeration is one that MPI gave us; no text is asked for.
+    // SAFETY: the enumeration came from MPI, and no text is requested.
     let code =
         unsafe { ffi::MPI_T_enum_get_info(values, &mut n_items, ptr::null_mut(), &mut name_bytes) };
     if code != SUCCESS {
@@ -142,7 +145,7 @@ fn enumeration(values: ffi::MPI_T_enum) -> Vec<(c_int, String)> {
     (0..n_items).filter_map(item).collect()
 }
 
-/// The text before the first zero.
+/// Returns the text before the first zero.
 fn text(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|&b| b as u8).take_while(|&b| b != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
