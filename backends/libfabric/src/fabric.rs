@@ -288,7 +288,7 @@ impl Net for Fabric {
                 if matched {
                     self.acks.note_accepted(to, tag);
                 }
-                self.backoff.renew();
+                self.backoff.reset();
                 Ok(())
             }
             Err((buffer, errno)) => Err(self.refusal(to, buffer, errno)),
@@ -331,7 +331,7 @@ impl Net for Fabric {
         }
         let event = self.events.pop_front();
         if event.is_some() {
-            self.backoff.renew();
+            self.backoff.reset();
         }
         Ok(event)
     }
@@ -357,7 +357,7 @@ impl Net for Fabric {
     }
 
     fn idle(&mut self, budget: Duration) {
-        self.backoff.rest(budget);
+        self.backoff.wait(budget);
     }
 
     fn link_rate(&self) -> Option<f64> {
@@ -398,7 +398,7 @@ impl Drop for Fabric {
                     self.acks.note_ack_sent(to, buffer);
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => self.backoff.rest(CHECK_INTERVAL),
+                Ok(None) => self.backoff.wait(CHECK_INTERVAL),
                 Err(_) => return,
             }
         }

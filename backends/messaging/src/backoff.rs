@@ -26,12 +26,12 @@ pub struct Backoff {
 
 impl Backoff {
     /// Starts again with spinning. Call it after each event.
-    pub fn renew(&mut self) {
+    pub fn reset(&mut self) {
         *self = Self::default();
     }
 
     /// Waits a moment, at most `budget`.
-    pub fn rest(&mut self, budget: Duration) {
+    pub fn wait(&mut self, budget: Duration) {
         if budget.is_zero() {
             return;
         }
@@ -58,13 +58,13 @@ mod tests {
         let mut backoff = Backoff::default();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(60) {
-            backoff.rest(Duration::from_micros(100));
+            backoff.wait(Duration::from_micros(100));
         }
         // It sleeps by now, but a zero budget prevents that.
         let start = Instant::now();
-        (0..1000).for_each(|_| backoff.rest(Duration::ZERO));
+        (0..1000).for_each(|_| backoff.wait(Duration::ZERO));
         assert!(start.elapsed() < Duration::from_millis(100));
-        backoff.renew();
+        backoff.reset();
         assert_eq!((backoff.n_rests, backoff.since), (0, None));
     }
 }

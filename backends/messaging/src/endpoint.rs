@@ -539,9 +539,9 @@ impl<N: Net> Drop for Endpoint<N> {
                 break;
             }
             if self.take_events() {
-                backoff.renew();
+                backoff.reset();
             } else {
-                backoff.rest(Duration::from_millis(1));
+                backoff.wait(Duration::from_millis(1));
             }
             self.flush_outbox();
         }

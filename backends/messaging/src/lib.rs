@@ -25,9 +25,6 @@ mod process;
 mod shared_memory;
 
 pub use backoff::Backoff;
-/// Former name of [`Backoff`].
-#[doc(hidden)]
-pub use backoff::Backoff as Patience;
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use ffi::requests::{Completion, Requests};

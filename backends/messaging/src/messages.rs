@@ -161,7 +161,7 @@ impl<R: Requests> Net for Messages<R> {
         n_bytes: usize,
         matched: bool,
     ) -> Result<(), Refused<MessageFrame, R::Error>> {
-        self.backoff.renew();
+        self.backoff.reset();
         if let Some(shared) = self.shared_with(to, tag) {
             let sent = shared.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)?;
             self.queue(sent);
@@ -209,7 +209,7 @@ impl<R: Requests> Net for Messages<R> {
         let event = self.events.pop_front();
         self.must_report_none = event.is_some() && self.events.is_empty();
         if event.is_some() {
-            self.backoff.renew();
+            self.backoff.reset();
         }
         Ok(event)
     }
@@ -262,7 +262,7 @@ impl<R: Requests> Net for Messages<R> {
                 hint::spin_loop();
             }
         }
-        self.backoff.rest(budget);
+        self.backoff.wait(budget);
     }
 }
 

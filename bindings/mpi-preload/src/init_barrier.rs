@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use foldwire::op::OpCode;
-use foldwire_messaging::Patience;
+use foldwire_messaging::Backoff;
 
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 
@@ -27,7 +27,7 @@ pub(crate) fn wait_for_all_ranks(
     }
     // One of these two ranks has the library, unless both lack it.
     let mut warns = rank == 0 || rank == size - 1;
-    let (start, mut patience) = (Instant::now(), Patience::default());
+    let (start, mut backoff) = (Instant::now(), Backoff::default());
     let mut wait = || {
         if warns && start.elapsed() >= WARN_AFTER {
             warns = false;
@@ -37,7 +37,7 @@ pub(crate) fn wait_for_all_ranks(
                 WARN_AFTER.as_secs()
             );
         }
-        patience.rest(Duration::from_millis(1));
+        backoff.wait(Duration::from_millis(1));
     };
     let own = fingerprint as i64;
     let mut largest = [own, !own];

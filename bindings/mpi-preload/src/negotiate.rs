@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use foldwire::{Finished, Op, Pending, Plan};
-use foldwire_messaging::{Completion, Patience};
+use foldwire_messaging::{Backoff, Completion};
 
 use crate::call::{KeptTypes, MpiCall};
 use crate::decide::PassReason;
@@ -95,9 +95,9 @@ impl RunningStep for ForwardedCall {
     }
 
     fn finish(self: Box<Self>, _: &dyn MpiApi) -> Result<StepOutcome, NotExecuted> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         while !self.is_done() {
-            patience.rest(MAX_REST);
+            backoff.wait(MAX_REST);
         }
         match self.outcome.get() {
             Some(Err(code)) => Err(code.into()),
