@@ -16,7 +16,8 @@ use foldwire_bootstrap::message::{
     Refusal,
 };
 use foldwire_bootstrap::protocol::{
-    Admission, Answer, CHUNK_BYTES, Guest, Inbox, Knock, Membership, Verdict,
+    Admission, AdmissionVerdict, CHUNK_BYTES, ChallengeOutcome, JoinRequest, MemberState,
+    Membership, ReceiveBuffer,
 };
 use foldwire_bootstrap::{Job, Launcher, Place, Root, Token};
 use std::convert::Infallible;
@@ -31,7 +32,7 @@ pub fn check(input: &[u8]) {
     match end % 4 {
         0 => stranger(script, piece),
         1 => impostor(script, piece),
-        2 => guest(script, piece),
+        2 => member(script, piece),
         _ => root(script, piece),
     }
 }
@@ -97,7 +98,7 @@ impl Act<'_> {
             Self::Hello { rank, size } => {
                 let nonce = [rank as u8; NONCE_BYTES];
                 let myself = Place { rank: Rank(rank & 0x7f), size: size as usize, ..place(0) };
-                let mut hello = Knock::new(&myself, nonce).hello();
+                let mut hello = JoinRequest::new(&myself, nonce).hello();
                 if let Message::Hello { proof, .. } = &mut hello
                     && rank >= 0x80
                 {
@@ -123,11 +124,11 @@ impl Act<'_> {
 /// Lets bytes arrive piece by piece; `take` is called after each, and says whether to go on. No
 /// more waits than a message of `longest` bytes and one piece.
 fn arrive(
-    inbox: &mut Inbox,
+    inbox: &mut ReceiveBuffer,
     mut bytes: &[u8],
     piece: usize,
     longest: usize,
-    mut take: impl FnMut(&mut Inbox) -> bool,
+    mut take: impl FnMut(&mut ReceiveBuffer) -> bool,
 ) -> bool {
     while !bytes.is_empty() {
         let n_read = inbox.fill(|room| {
@@ -148,7 +149,8 @@ fn arrive(
 
 /// Somebody knocks at rank 0; rank 2 is there already.
 fn stranger(script: Script<'_>, piece: usize) {
-    let (place, mut admission, mut inbox) = (place(0), Admission::default(), Inbox::default());
+    let (place, mut admission, mut inbox) =
+        (place(0), Admission::default(), ReceiveBuffer::default());
     let mut greeted = None;
     let mut challenge: Option<Message<'static>> = None;
     let mut has_proven = false;
@@ -160,9 +162,9 @@ fn stranger(script: Script<'_>, piece: usize) {
             // The stranger is a rank that has the token, if it greets as one does.
             let rank = greeted?;
             let myself = Place { rank: Rank(rank & 0x7f), ..place.clone() };
-            let knock = Knock::new(&myself, [rank as u8; NONCE_BYTES]);
-            match knock.hear(Ok(challenge.clone()?)) {
-                Answer::Proof(proof) => {
+            let join_request = JoinRequest::new(&myself, [rank as u8; NONCE_BYTES]);
+            match join_request.receive(Ok(challenge.clone()?)) {
+                ChallengeOutcome::Proof(proof) => {
                     has_proven = true;
                     Some(Message::Answer { proof })
                 }
@@ -170,11 +172,11 @@ fn stranger(script: Script<'_>, piece: usize) {
             }
         });
         let is_still_there = arrive(&mut inbox, &bytes, piece, MAX_HANDSHAKE_BYTES, |inbox| {
-            while let Some(heard) = inbox.next(MAX_HANDSHAKE_BYTES).transpose() {
+            while let Some(received) = inbox.next(MAX_HANDSHAKE_BYTES).transpose() {
                 let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
-                let Ok(verdict) = admission.hear(heard, &place, draw, |rank| rank == Rank(2));
+                let Ok(verdict) = admission.receive(received, &place, draw, |rank| rank == Rank(2));
                 match verdict {
-                    Verdict::Challenge { nonce, proof } => {
+                    AdmissionVerdict::Challenge { nonce, proof } => {
                         assert!(challenge.is_none(), "it is challenged once");
                         assert!(
                             greeted.is_some_and(|rank| rank < 0x80),
@@ -182,16 +184,16 @@ fn stranger(script: Script<'_>, piece: usize) {
                         );
                         challenge = Some(Message::Challenge { nonce, proof });
                     }
-                    Verdict::Admit(rank) => {
+                    AdmissionVerdict::Admit(rank) => {
                         assert!(has_proven, "rank {rank} was let in without a proof");
                         assert!((1..SIZE).contains(&rank.index()) && rank != Rank(2));
                         return false;
                     }
-                    Verdict::TurnAway(Refusal::Duplicate { rank }) => {
+                    AdmissionVerdict::TurnAway(Refusal::Duplicate { rank }) => {
                         assert!(has_proven && rank == 2);
                         return false;
                     }
-                    Verdict::TurnAway(_) => return false,
+                    AdmissionVerdict::TurnAway(_) => return false,
                 }
             }
             true
@@ -204,24 +206,27 @@ fn stranger(script: Script<'_>, piece: usize) {
 
 /// Somebody listens where rank 0 should.
 fn impostor(script: Script<'_>, piece: usize) {
-    let (place, mut inbox) = (place(1), Inbox::default());
-    let knock = Knock::new(&place, [3; NONCE_BYTES]);
+    let (place, mut inbox) = (place(1), ReceiveBuffer::default());
+    let join_request = JoinRequest::new(&place, [3; NONCE_BYTES]);
     let mut is_honest = false;
     for act in script {
         let bytes = act.into_bytes(|| {
             is_honest = true;
             let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
-            let Ok(verdict) = Admission::default().hear(Ok(knock.hello()), &place, draw, |_| false);
+            let Ok(verdict) =
+                Admission::default().receive(Ok(join_request.hello()), &place, draw, |_| false);
             match verdict {
-                Verdict::Challenge { nonce, proof } => Some(Message::Challenge { nonce, proof }),
+                AdmissionVerdict::Challenge { nonce, proof } => {
+                    Some(Message::Challenge { nonce, proof })
+                }
                 other => panic!("an honest greeting led to {other:?}"),
             }
         });
         let goes_on = arrive(&mut inbox, &bytes, piece, MAX_HANDSHAKE_BYTES, |inbox| {
             match inbox.next(MAX_HANDSHAKE_BYTES).transpose() {
                 None => true,
-                Some(heard) => {
-                    if matches!(knock.hear(heard), Answer::Proof(_)) {
+                Some(received) => {
+                    if matches!(join_request.receive(received), ChallengeOutcome::Proof(_)) {
                         assert!(is_honest, "this rank has proven itself to an impostor");
                     }
                     false
@@ -235,14 +240,14 @@ fn impostor(script: Script<'_>, piece: usize) {
 }
 
 /// A rank that is in says anything to rank 0.
-fn guest(script: Script<'_>, piece: usize) {
-    let (mut guest, mut inbox) = (Guest::default(), Inbox::default());
+fn member(script: Script<'_>, piece: usize) {
+    let (mut member_state, mut inbox) = (MemberState::default(), ReceiveBuffer::default());
     for act in script {
         let gives = matches!(act, Act::Prove);
         let bytes = act.into_bytes(|| Some(Message::Give(&[5; 700])));
         let stays = arrive(&mut inbox, &bytes, piece, MAX_MESSAGE_BYTES, |inbox| {
-            while let Some(heard) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
-                if guest.hear(heard).is_some() {
+            while let Some(received) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
+                if member_state.receive(received).is_some() {
                     return false;
                 }
             }
@@ -253,7 +258,7 @@ fn guest(script: Script<'_>, piece: usize) {
         }
         // Rank 0 takes the part now and then.
         if gives {
-            let given = guest.take_given();
+            let given = member_state.take_given();
             assert!(given.is_none_or(|given| given.len() <= MAX_GIVEN_BYTES));
         }
     }
@@ -261,7 +266,7 @@ fn guest(script: Script<'_>, piece: usize) {
 
 /// Rank 0 says anything to a rank that is in.
 fn root(script: Script<'_>, piece: usize) {
-    let (mut membership, mut inbox) = (Membership::new(SIZE), Inbox::default());
+    let (mut membership, mut inbox) = (Membership::new(SIZE), ReceiveBuffer::default());
     let (mut next, mut n_news) = (0, 0);
     for act in script {
         let takes = matches!(act, Act::Prove);
@@ -270,8 +275,8 @@ fn root(script: Script<'_>, piece: usize) {
             Some(Message::Share { from: Rank::new((next + SIZE - 1) % SIZE), bytes: &[6; 300] })
         });
         let goes_on = arrive(&mut inbox, &bytes, piece, MAX_MESSAGE_BYTES, |inbox| {
-            while let Some(heard) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
-                membership.hear(heard);
+            while let Some(received) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
+                membership.receive(received);
                 if membership.is_over() {
                     return false;
                 }
@@ -281,11 +286,11 @@ fn root(script: Script<'_>, piece: usize) {
         if takes && let Some(parts) = membership.take_parts() {
             assert_eq!(parts.len(), SIZE);
         }
-        while let Some(rank) = membership.take_news() {
+        while let Some(rank) = membership.take_lost() {
             n_news += 1;
             assert!(rank.index() < SIZE && n_news <= SIZE, "each rank is lost once");
         }
-        assert!(goes_on || membership.broken().is_some(), "it is over for a reason");
+        assert!(goes_on || membership.failure().is_some(), "it is over for a reason");
         if !goes_on {
             return;
         }

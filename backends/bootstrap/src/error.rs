@@ -184,7 +184,7 @@ impl RankList {
     }
 
     /// As rank 0 told.
-    pub(crate) fn told(n_ranks: u32, first: Vec<Rank>) -> Self {
+    pub(crate) fn received(n_ranks: u32, first: Vec<Rank>) -> Self {
         Self { n_ranks: n_ranks as usize, first }
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let all: Vec<_> = (1..=100).collect();
         assert_eq!(text(&all), "ranks 1–32 and 68 more");
         assert_eq!(
-            RankList::told(7, vec![Rank(u32::MAX)]).to_string(),
+            RankList::received(7, vec![Rank(u32::MAX)]).to_string(),
             "ranks 4294967295 and 6 more"
         );
     }

@@ -29,39 +29,39 @@ pub struct InProcess {
     rank: Rank,
     size: usize,
     n_rounds: usize,
-    board: Arc<Board>,
+    shared: Arc<SharedExchange>,
 }
 
 /// What the ranks share.
 #[derive(Default)]
-struct Board {
-    said: Mutex<Said>,
+struct SharedExchange {
+    state: Mutex<ExchangeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Said {
+struct ExchangeState {
     /// What each rank gave in each round, and how many have read it.
     rounds: BTreeMap<usize, (BTreeMap<u32, Vec<u8>>, usize)>,
     /// Ranks that have ended.
-    gone: Vec<Rank>,
+    ended: Vec<Rank>,
 }
 
-impl Board {
-    fn lock(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedExchange {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl InProcess {
     /// A group of `size` ranks, in order.
     pub fn ranks(size: usize) -> impl Iterator<Item = Self> {
-        let board = Arc::new(Board::default());
+        let shared = Arc::new(SharedExchange::default());
         (0..size).map(move |rank| Self {
             rank: Rank::new(rank),
             size,
             n_rounds: 0,
-            board: Arc::clone(&board),
+            shared: Arc::clone(&shared),
         })
     }
 }
@@ -81,11 +81,11 @@ impl Exchange for InProcess {
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let round = self.n_rounds;
         self.n_rounds += 1;
-        let mut said = self.board.lock();
-        said.rounds.entry(round).or_default().0.insert(self.rank.0, mine.to_vec());
-        self.board.changed.notify_all();
+        let mut state = self.shared.lock();
+        state.rounds.entry(round).or_default().0.insert(self.rank.0, mine.to_vec());
+        self.shared.changed.notify_all();
         loop {
-            let Said { rounds, gone } = &mut *said;
+            let ExchangeState { rounds, ended } = &mut *state;
             let (given, n_readers) = rounds.entry(round).or_default();
             if given.len() == self.size {
                 *n_readers += 1;
@@ -95,18 +95,18 @@ impl Exchange for InProcess {
                 }
                 return Ok(all);
             }
-            if let Some(&rank) = gone.iter().find(|rank| !given.contains_key(&rank.0)) {
+            if let Some(&rank) = ended.iter().find(|rank| !given.contains_key(&rank.0)) {
                 return Err(Error::Left { rank });
             }
-            said = self.board.changed.wait(said).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl Drop for InProcess {
     fn drop(&mut self) {
-        self.board.lock().gone.push(self.rank);
-        self.board.changed.notify_all();
+        self.shared.lock().ended.push(self.rank);
+        self.shared.changed.notify_all();
     }
 }
 

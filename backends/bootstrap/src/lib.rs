@@ -20,13 +20,13 @@
 //! | `place` | rank, size and root from the environment of Foldwire, Open MPI, PMI, Slurm, PMIx |
 //! | `job` | which job a group is of, so that two at once do not mix |
 //! | `root`, `token` | rank 0's address; the secret, and proofs that one knows it |
-//! | `rendezvous`, `party` | settings; the group that has come together |
-//! | `door` | rank 0 while ranks are missing: admission |
-//! | `hub`, `seats` | rank 0 after that: all-gathers and news; what it knows of each rank |
+//! | `rendezvous`, `session` | settings; the group that has come together |
+//! | `acceptor` | rank 0 while ranks are missing: admission |
+//! | `coordinator`, `seats` | rank 0 after that: all-gathers and news; what it knows of each rank |
 //! | `member` | the other ranks |
 //! | [`message`] | what they say to each other, and its parser |
 //! | [`protocol`] | what each side does with what it hears, without sockets |
-//! | `link`, `watch` | connections that never wait; waiting for many of them |
+//! | `connection`, `poller` | connections that never wait; waiting for many of them |
 //!
 //! # Examples
 //! ```no_run
@@ -38,32 +38,32 @@
 //! # Ok::<(), foldwire_bootstrap::Error>(())
 //! ```
 
-mod door;
+mod acceptor;
+mod connection;
+mod coordinator;
 mod error;
 mod exchange;
 mod host;
-mod hub;
 mod in_process;
 mod job;
-mod link;
 mod member;
 pub mod message;
-mod party;
 mod place;
+mod poller;
 pub mod protocol;
+mod rank_connections;
 mod rendezvous;
 mod root;
-mod seats;
+mod session;
 mod token;
-mod watch;
 
 pub use error::{Error, RankList};
 pub use exchange::Exchange;
 pub use host::node;
 pub use in_process::InProcess;
 pub use job::{JOB_BYTES, Job};
-pub use party::Party;
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};
-pub use root::{DEFAULT_PORT, NoRoot, Root};
+pub use root::{DEFAULT_PORT, Root, RootParseError};
+pub use session::Session;
 pub use token::{MIN_TOKEN_CHARS, NoRandomNumbers, Token, TokenTooShort};

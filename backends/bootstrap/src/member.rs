@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use foldwire::Rank;
 use mio::Token;
 
+use crate::connection::{Connection, ReadStatus};
 use crate::error::Error;
-use crate::link::{Fill, Link};
 use crate::message::{MAX_HANDSHAKE_BYTES, Message, Refusal};
 use crate::place::Place;
-use crate::protocol::{Answer, Broken, Knock, Membership};
+use crate::poller::Poller;
+use crate::protocol::{ChallengeOutcome, GroupFailure, JoinRequest, Membership};
+use crate::rank_connections::GOODBYE_LIMIT;
 use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::root::Root;
-use crate::seats::GOODBYE_LIMIT;
 use crate::token;
-use crate::watch::Watch;
 
 /// Pauses between attempts to connect grow from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -31,31 +31,31 @@ const SPARE_LIMIT: Duration = Duration::from_millis(200);
 /// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0
 /// is to hear that this rank is lost. A process that was forked off has nothing to say to it.
 #[derive(Debug)]
-pub(crate) struct Member {
-    home: u32,
+pub(crate) struct MemberConnection {
+    owner_pid: u32,
     root: Root,
     size: usize,
     limit: Duration,
-    watch: Watch,
-    link: Link,
+    poller: Poller,
+    connection: Connection,
     membership: Membership,
 }
 
-impl Member {
+impl MemberConnection {
     /// Connects to the place's root, however often it takes, and waits until all ranks are there.
     pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
         let root = || place.root.clone();
         let addresses =
             place.root.resolve().map_err(|source| Error::Resolve { root: root(), source })?;
         let spare = place.spare_addresses(&addresses).collect();
-        let search = Search { place, limit, deadline, spare };
+        let search = RootSearch { place, limit, deadline, spare };
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut why_not = No::Yet(io::ErrorKind::TimedOut.into());
+            let mut why_not = AttemptError::Retry(io::ErrorKind::TimedOut.into());
             for &address in &addresses {
                 match search.try_root(address) {
                     Ok(member) => return Ok(member),
-                    Err(No::Ever(error)) => return Err(error),
+                    Err(AttemptError::Fatal(error)) => return Err(error),
                     Err(no) => why_not = no,
                 }
             }
@@ -67,8 +67,10 @@ impl Member {
             let is_late = Instant::now() + pause >= deadline;
             match why_not {
                 // An address that was given has rank 0, or nobody is to be there.
-                No::Here(error) if is_late || !place.job.chooses_port() => return Err(error),
-                No::Yet(source) if is_late => {
+                AttemptError::NotRankZero(error) if is_late || !place.job.chooses_port() => {
+                    return Err(error);
+                }
+                AttemptError::Retry(source) if is_late => {
                     return Err(Error::Unreachable { root: root(), limit, source });
                 }
                 _ => {}
@@ -78,14 +80,14 @@ impl Member {
         }
     }
 
-    fn new(place: &Place, limit: Duration, watch: Watch, link: Link) -> Self {
+    fn new(place: &Place, limit: Duration, poller: Poller, connection: Connection) -> Self {
         Self {
-            home: process::id(),
+            owner_pid: process::id(),
             root: place.root.clone(),
             size: place.size,
             limit,
-            watch,
-            link,
+            poller,
+            connection,
             membership: Membership::new(place.size),
         }
     }
@@ -100,9 +102,9 @@ impl Member {
 
     /// As [`Exchange::all_gather`](crate::Exchange::all_gather).
     pub(crate) fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        self.listen();
+        self.process_messages();
         self.check()?;
-        self.link.send(&Message::Give(mine));
+        self.connection.send(&Message::Give(mine));
         let deadline = self.deadline();
         loop {
             if let Some(parts) = self.membership.take_parts() {
@@ -114,8 +116,8 @@ impl Member {
 
     /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
-        self.listen();
-        self.membership.take_news()
+        self.process_messages();
+        self.membership.take_lost()
     }
 
     /// Later than that of rank 0, if that began to wait before: its verdict names who is missing.
@@ -128,57 +130,57 @@ impl Member {
         self.check()?;
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            self.membership.break_up(Broken::Silent);
+            self.membership.fail(GroupFailure::Silent);
             return self.check();
         }
-        drop(self.watch.wait(left)?);
-        self.listen();
+        drop(self.poller.wait(left)?);
+        self.process_messages();
         Ok(())
     }
 
     /// An error if the group is no longer whole.
     fn check(&self) -> Result<(), Error> {
         let (root, size, limit) = (self.root.clone(), self.size, self.limit);
-        Err(match self.membership.broken() {
+        Err(match self.membership.failure() {
             None => return Ok(()),
-            Some(Broken::Refused(reason)) => Error::Refused { root, reason: *reason },
-            Some(Broken::Missing(missing)) => {
+            Some(GroupFailure::Refused(reason)) => Error::Refused { root, reason: *reason },
+            Some(GroupFailure::Missing(missing)) => {
                 Error::Missing { missing: missing.clone(), size, limit, turned_away: None }
             }
-            Some(&Broken::Unfit(rank, reason)) => Error::Unfit { rank, size, reason },
-            Some(Broken::Silent) => Error::Silent { root, limit },
-            Some(Broken::Lost(rank)) => Error::Lost { rank: *rank },
-            Some(Broken::Left(rank)) => Error::Left { rank: *rank },
-            Some(Broken::Protocol) => Error::Protocol { rank: Rank(0) },
+            Some(&GroupFailure::Unfit(rank, reason)) => Error::Unfit { rank, size, reason },
+            Some(GroupFailure::Silent) => Error::Silent { root, limit },
+            Some(GroupFailure::Lost(rank)) => Error::Lost { rank: *rank },
+            Some(GroupFailure::Left(rank)) => Error::Left { rank: *rank },
+            Some(GroupFailure::Protocol) => Error::Protocol { rank: Rank(0) },
         })
     }
 
     /// Sends what waits for rank 0, and heeds what it has said.
-    fn listen(&mut self) {
-        self.link.flush();
+    fn process_messages(&mut self) {
+        self.connection.flush();
         while !self.membership.is_over() {
-            let fill = self.link.fill();
-            while let Some(heard) = self.link.next().transpose() {
-                self.membership.hear(heard);
+            let status = self.connection.read();
+            while let Some(received) = self.connection.next().transpose() {
+                self.membership.receive(received);
                 if self.membership.is_over() {
                     return;
                 }
             }
-            match fill {
-                Fill::Some => {}
-                Fill::Blocked => return,
-                Fill::Ended => self.membership.end(Broken::Lost(Rank(0))),
+            match status {
+                ReadStatus::Data => {}
+                ReadStatus::Blocked => return,
+                ReadStatus::Closed => self.membership.end(GroupFailure::Lost(Rank(0))),
             }
         }
     }
 }
 
-impl Drop for Member {
+impl Drop for MemberConnection {
     fn drop(&mut self) {
-        let is_own = process::id() == self.home;
+        let is_own = process::id() == self.owner_pid;
         if is_own && !self.membership.is_over() && !thread::panicking() {
-            self.link.send(&Message::Goodbye);
-            self.link.close(Instant::now() + GOODBYE_LIMIT);
+            self.connection.send(&Message::Goodbye);
+            self.connection.close(Instant::now() + GOODBYE_LIMIT);
         }
     }
 }
@@ -186,28 +188,28 @@ impl Drop for Member {
 /// Whether rank 0 may never have heard this rank's answer, and did not let it in: in a crowd at its
 /// door it closes connections, and those that take long. If it has ended instead, nobody listens
 /// any more.
-fn is_put_off(error: &Error) -> bool {
+fn is_retryable(error: &Error) -> bool {
     matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
 }
 
 /// Why whoever listens has not let a rank in.
-enum No {
+enum AttemptError {
     /// It went away, said nothing in time, or was too busy to listen.
-    Yet(io::Error),
+    Retry(io::Error),
     /// It is no rank 0 of this job.
-    Here(Error),
+    NotRankZero(Error),
     /// It is, and does not want this rank.
-    Ever(Error),
+    Fatal(Error),
 }
 
-impl<E: Into<Error>> From<E> for No {
+impl<E: Into<Error>> From<E> for AttemptError {
     fn from(error: E) -> Self {
-        Self::Ever(error.into())
+        Self::Fatal(error.into())
     }
 }
 
 /// A rank that looks for rank 0.
-struct Search<'a> {
+struct RootSearch<'a> {
     place: &'a Place,
     limit: Duration,
     deadline: Instant,
@@ -215,49 +217,54 @@ struct Search<'a> {
     spare: Vec<SocketAddr>,
 }
 
-impl Search<'_> {
-    fn try_root(&self, address: SocketAddr) -> Result<Member, No> {
+impl RootSearch<'_> {
+    fn try_root(&self, address: SocketAddr) -> Result<MemberConnection, AttemptError> {
         let attempt = self.deadline.min(Instant::now() + HANDSHAKE_LIMIT);
-        self.knock(connect(address, attempt).map_err(No::Yet)?, attempt, true)
+        self.handshake(connect(address, attempt).map_err(AttemptError::Retry)?, attempt, true)
     }
 
     /// Nobody needs to be there, and whoever is may be anybody.
-    fn try_spare(&self, address: SocketAddr) -> Result<Option<Member>, Error> {
+    fn try_spare(&self, address: SocketAddr) -> Result<Option<MemberConnection>, Error> {
         let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
         let Ok(stream) = connect(address, attempt) else { return Ok(None) };
-        match self.knock(stream, attempt, false) {
+        match self.handshake(stream, attempt, false) {
             Ok(member) => Ok(Some(member)),
-            Err(No::Ever(error)) => Err(error),
-            Err(No::Yet(_) | No::Here(_)) => Ok(None),
+            Err(AttemptError::Fatal(error)) => Err(error),
+            Err(AttemptError::Retry(_) | AttemptError::NotRankZero(_)) => Ok(None),
         }
     }
 
     /// Shows whoever listens that this process belongs to the group, and waits until all are in.
-    /// While it says nothing, which no rank 0 may be, this rank looks `elsewhere` too.
-    fn knock(&self, stream: TcpStream, deadline: Instant, elsewhere: bool) -> Result<Member, No> {
+    /// While it says nothing, which no rank 0 may be, this rank looks `tries_spares` too.
+    fn handshake(
+        &self,
+        stream: TcpStream,
+        deadline: Instant,
+        tries_spares: bool,
+    ) -> Result<MemberConnection, AttemptError> {
         let place = self.place;
-        let reset = || No::Yet(io::ErrorKind::ConnectionReset.into());
-        let mut watch = Watch::new()?;
-        let mut link = Link::new(stream).map_err(No::Yet)?;
-        link.watch(watch.registry(), Token(0)).map_err(Error::System)?;
-        let knock = Knock::new(place, token::nonce().map_err(Error::from)?);
+        let reset = || AttemptError::Retry(io::ErrorKind::ConnectionReset.into());
+        let mut poller = Poller::new()?;
+        let mut connection = Connection::new(stream).map_err(AttemptError::Retry)?;
+        connection.register(poller.registry(), Token(0)).map_err(Error::System)?;
+        let request = JoinRequest::new(place, token::nonce().map_err(Error::from)?);
         let impostor = || Error::Impostor { root: place.root.clone(), size: place.size };
-        link.send(&knock.hello());
+        connection.send(&request.hello());
         let answer = loop {
-            let fill = link.fill();
-            if let Some(heard) = link.next_within(MAX_HANDSHAKE_BYTES).transpose() {
-                break knock.hear(heard);
+            let status = connection.read();
+            if let Some(received) = connection.next_within(MAX_HANDSHAKE_BYTES).transpose() {
+                break request.receive(received);
             }
-            match fill {
-                Fill::Some => {}
-                Fill::Ended => return Err(reset()),
-                Fill::Blocked => {
+            match status {
+                ReadStatus::Data => {}
+                ReadStatus::Closed => return Err(reset()),
+                ReadStatus::Blocked => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        return Err(No::Yet(io::ErrorKind::TimedOut.into()));
+                        return Err(AttemptError::Retry(io::ErrorKind::TimedOut.into()));
                     }
-                    let is_silent = watch.wait(left.min(SILENCE))?.next().is_none();
-                    if is_silent && elsewhere {
+                    let is_silent = poller.wait(left.min(SILENCE))?.next().is_none();
+                    if is_silent && tries_spares {
                         for &address in &self.spare {
                             if let Some(member) = self.try_spare(address)? {
                                 return Ok(member);
@@ -268,22 +275,26 @@ impl Search<'_> {
             }
         };
         match answer {
-            Answer::Proof(proof) => link.send(&Message::Answer { proof }),
-            Answer::Refused(Refusal::Slow) => return Err(reset()),
-            Answer::Refused(reason) => {
+            ChallengeOutcome::Proof(proof) => connection.send(&Message::Answer { proof }),
+            ChallengeOutcome::Refused(Refusal::Slow) => return Err(reset()),
+            ChallengeOutcome::Refused(reason) => {
                 let error = Error::Refused { root: place.root.clone(), reason };
                 let is_here = matches!(reason, Refusal::Job { .. });
-                return Err(if is_here { No::Here(error) } else { No::Ever(error) });
+                return Err(if is_here {
+                    AttemptError::NotRankZero(error)
+                } else {
+                    AttemptError::Fatal(error)
+                });
             }
-            Answer::Foreign => return Err(No::Here(impostor())),
-            Answer::Impostor => {
-                link.send(&Message::Refusal(Refusal::Token));
-                link.close(deadline);
-                return Err(No::Ever(impostor()));
+            ChallengeOutcome::Foreign => return Err(AttemptError::NotRankZero(impostor())),
+            ChallengeOutcome::Impostor => {
+                connection.send(&Message::Refusal(Refusal::Token));
+                connection.close(deadline);
+                return Err(AttemptError::Fatal(impostor()));
             }
         }
-        match Member::new(place, self.limit, watch, link).wait_for_welcome() {
-            Err(error) if is_put_off(&error) => Err(reset()),
+        match MemberConnection::new(place, self.limit, poller, connection).wait_for_welcome() {
+            Err(error) if is_retryable(&error) => Err(reset()),
             outcome => Ok(outcome?),
         }
     }

@@ -262,7 +262,7 @@ pub fn parse_within(
         return Err(Malformed::Length { kind, n_bytes });
     }
     let Some(body) = rest.get(..n_body) else { return Ok(None) };
-    let mut body = Reader { rest: body, otherwise: Malformed::Length { kind, n_bytes } };
+    let mut body = BodyReader { rest: body, otherwise: Malformed::Length { kind, n_bytes } };
     let message = parse_body(kind, &mut body)?;
     if body.rest.is_empty() {
         Ok(Some((message, HEAD_BYTES + n_body)))
@@ -290,7 +290,7 @@ fn body_bytes(kind: u8) -> Option<(usize, usize)> {
 }
 
 /// `kind` is one that [`body_bytes`] knows.
-fn parse_body<'a>(kind: u8, body: &mut Reader<'a>) -> Result<Message<'a>, Malformed> {
+fn parse_body<'a>(kind: u8, body: &mut BodyReader<'a>) -> Result<Message<'a>, Malformed> {
     Ok(match kind {
         kind::HELLO => {
             if body.array()? != MAGIC {
@@ -330,7 +330,7 @@ fn parse_body<'a>(kind: u8, body: &mut Reader<'a>) -> Result<Message<'a>, Malfor
 }
 
 /// A reason and two numbers, unused ones 0.
-fn parse_refusal(body: &mut Reader<'_>) -> Result<Refusal, Malformed> {
+fn parse_refusal(body: &mut BodyReader<'_>) -> Result<Refusal, Malformed> {
     let [reason] = body.array()?;
     Ok(match (reason, body.u32()?, body.u32()?) {
         (1, 0, 0) => Refusal::Garbage,
@@ -349,13 +349,13 @@ fn parse_refusal(body: &mut Reader<'_>) -> Result<Refusal, Malformed> {
 }
 
 /// Takes a body apart.
-struct Reader<'a> {
+struct BodyReader<'a> {
     rest: &'a [u8],
     /// The error when it is too short.
     otherwise: Malformed,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (array, rest) = self.rest.split_first_chunk().ok_or(self.otherwise)?;
         self.rest = rest;

@@ -100,7 +100,7 @@ impl fmt::Display for Launcher {
 }
 
 /// Where a launcher writes what.
-struct Source {
+struct LauncherVariables {
     launcher: Launcher,
     /// This process's rank; the launcher counts if this is set…
     rank: &'static str,
@@ -110,7 +110,7 @@ struct Source {
     size: &'static [&'static str],
     /// Nobody else has a variable of the rank's name: without a size it is a mistake.
     is_own_name: bool,
-    nodes: Nodes,
+    nodes: SingleNodeTest,
     /// The host of rank 0.
     host: Option<&'static str>,
     /// What names this job; one of them must be set.
@@ -122,49 +122,49 @@ struct Source {
 }
 
 /// How to tell whether all ranks are on one machine.
-enum Nodes {
+enum SingleNodeTest {
     /// They are, unless a root is set.
-    One,
+    Assumed,
     /// They are if this many ranks are on this machine.
-    RanksHere(&'static str),
+    LocalRanks(&'static str),
     /// They are if there is one node; the first variable that is set counts.
-    Number(&'static [&'static str]),
+    NodeCount(&'static [&'static str]),
     /// It is not said.
     Unknown,
 }
 
-const SOURCES: [Source; 8] = [
-    Source {
+const LAUNCHERS: [LauncherVariables; 8] = [
+    LauncherVariables {
         launcher: Launcher::Foldwire,
         rank: "FOLDWIRE_RANK",
         also: None,
         size: &["FOLDWIRE_SIZE"],
         is_own_name: true,
-        nodes: Nodes::One,
+        nodes: SingleNodeTest::Assumed,
         host: None,
         job: &[],
         run: &[],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Torchrun,
         rank: "RANK",
         also: Some("TORCHELASTIC_RUN_ID"),
         size: &["WORLD_SIZE"],
         is_own_name: false,
-        nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
+        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
         host: Some("MASTER_ADDR"),
         job: &["MASTER_PORT"],
         run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
         also: None,
         size: &["OMPI_COMM_WORLD_SIZE"],
         is_own_name: true,
-        nodes: Nodes::RanksHere("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        nodes: SingleNodeTest::LocalRanks("OMPI_COMM_WORLD_LOCAL_SIZE"),
         host: None,
         job: &[
             "PMIX_NAMESPACE",
@@ -174,61 +174,61 @@ const SOURCES: [Source; 8] = [
         run: &[],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Hydra,
         rank: "PMI_RANK",
         also: Some("MPI_LOCALNRANKS"),
         size: &["PMI_SIZE"],
         is_own_name: false,
-        nodes: Nodes::RanksHere("MPI_LOCALNRANKS"),
+        nodes: SingleNodeTest::LocalRanks("MPI_LOCALNRANKS"),
         host: None,
         job: &[],
         run: &[],
         ancestor: Some(HYDRA_PROXY),
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
         also: Some("SLURM_STEP_ID"),
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         is_own_name: false,
-        nodes: Nodes::Number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
+        nodes: SingleNodeTest::NodeCount(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
         host: None,
         job: &["SLURM_JOB_ID"],
         run: &["SLURM_STEP_ID"],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Pmi,
         rank: "PMI_RANK",
         also: None,
         size: &["PMI_SIZE"],
         is_own_name: false,
-        nodes: Nodes::RanksHere("PMI_LOCAL_SIZE"),
+        nodes: SingleNodeTest::LocalRanks("PMI_LOCAL_SIZE"),
         host: None,
         job: &["PMI_JOBID", "PALS_APID", "FLUX_JOB_ID"],
         run: &[],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Pmix,
         rank: "PMIX_RANK",
         also: None,
         size: &["FOLDWIRE_SIZE"],
         is_own_name: true,
-        nodes: Nodes::Unknown,
+        nodes: SingleNodeTest::Unknown,
         host: None,
         job: &["PMIX_NAMESPACE"],
         run: &[],
         ancestor: None,
     },
-    Source {
+    LauncherVariables {
         launcher: Launcher::Torchrun,
         rank: "RANK",
         also: Some("MASTER_ADDR"),
         size: &["WORLD_SIZE"],
         is_own_name: false,
-        nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
+        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
         host: Some("MASTER_ADDR"),
         job: &["MASTER_PORT"],
         run: &[],
@@ -302,12 +302,12 @@ impl Place {
         lookup: impl Fn(&str) -> Option<OsString>,
         ancestor: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, PlaceError> {
-        let env = Env { lookup: &lookup, ancestor: &ancestor };
+        let env = Environment { lookup: &lookup, ancestor: &ancestor };
         let token = match env.text("FOLDWIRE_TOKEN")? {
             Some(text) => Some(Token::new(text).map_err(PlaceError::Token)?),
             None => None,
         };
-        for source in &SOURCES {
+        for source in &LAUNCHERS {
             let has_size = source.size.iter().any(|name| env.is_set(name));
             let is_complete = has_size && source.also.is_none_or(|name| env.is_set(name));
             if !env.is_set(source.rank) || !(is_complete || source.is_own_name) {
@@ -342,12 +342,12 @@ impl Place {
 }
 
 /// An environment.
-struct Env<'a> {
+struct Environment<'a> {
     lookup: &'a dyn Fn(&str) -> Option<OsString>,
     ancestor: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl Env<'_> {
+impl Environment<'_> {
     fn is_set(&self, variable: &str) -> bool {
         (self.lookup)(variable).is_some_and(|value| !value.is_empty())
     }
@@ -386,15 +386,19 @@ impl Env<'_> {
     }
 
     /// Where rank 0 listens, and which job is meant.
-    fn root_and_job(&self, source: &Source, size: u64) -> Result<(Root, Job), PlaceError> {
+    fn root_and_job(
+        &self,
+        source: &LauncherVariables,
+        size: u64,
+    ) -> Result<(Root, Job), PlaceError> {
         let is_one_node = size == 1
             || match source.nodes {
-                Nodes::One => true,
-                Nodes::RanksHere(variable) => self.number(variable)? == Some(size),
-                Nodes::Number(variables) => {
+                SingleNodeTest::Assumed => true,
+                SingleNodeTest::LocalRanks(variable) => self.number(variable)? == Some(size),
+                SingleNodeTest::NodeCount(variables) => {
                     matches!(self.first_number(variables)?, Some((_, 1)))
                 }
-                Nodes::Unknown => false,
+                SingleNodeTest::Unknown => false,
             };
         let job = self.job(source, is_one_node)?;
         if let Some(value) = self.text("FOLDWIRE_ROOT")? {
@@ -418,7 +422,7 @@ impl Env<'_> {
     }
 
     /// The host of rank 0 among several.
-    fn host(&self, source: &Source) -> Result<String, PlaceError> {
+    fn host(&self, source: &LauncherVariables) -> Result<String, PlaceError> {
         if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
             return Ok(host);
         }
@@ -434,7 +438,11 @@ impl Env<'_> {
     }
 
     /// The job, if anybody names it.
-    fn job(&self, source: &Source, is_one_node: bool) -> Result<Option<Job>, PlaceError> {
+    fn job(
+        &self,
+        source: &LauncherVariables,
+        is_one_node: bool,
+    ) -> Result<Option<Job>, PlaceError> {
         let mut is_named = false;
         let mut names = vec![source.launcher.to_string()];
         for variable in ["FOLDWIRE_JOB"].iter().chain(source.job) {

@@ -7,20 +7,20 @@
 //!                                   Membership   a rank that is in               ──▶ its fields
 //! ```
 //!
-//! `door`, `seats` and `member` carry bytes between these and their connections. Since nothing here
+//! `acceptor`, `seats` and `member` carry bytes between these and their connections. Since nothing here
 //! waits, the whole protocol can be driven with arbitrary bytes, as fuzzing does. What a peer sends
-//! makes nothing here grow beyond what is stated: an [`Inbox`] holds one message of the longest
-//! kind that is expected and [`CHUNK_BYTES`] more, a [`Guest`] one part, a [`Membership`] one part
+//! makes nothing here grow beyond what is stated: an [`ReceiveBuffer`] holds one message of the longest
+//! kind that is expected and [`CHUNK_BYTES`] more, a [`MemberState`] one part, a [`Membership`] one part
 //! and one piece of news of each rank.
 
 mod admission;
-mod guest;
-mod inbox;
-mod knock;
+mod join_request;
+mod member_state;
 mod membership;
+mod receive_buffer;
 
-pub use admission::{Admission, Verdict};
-pub use guest::{Departure, Guest};
-pub use inbox::{CHUNK_BYTES, Inbox};
-pub use knock::{Answer, Knock};
-pub use membership::{Broken, Membership};
+pub use admission::{Admission, AdmissionVerdict};
+pub use join_request::{ChallengeOutcome, JoinRequest};
+pub use member_state::{Departure, MemberState};
+pub use membership::{GroupFailure, Membership};
+pub use receive_buffer::{CHUNK_BYTES, ReceiveBuffer};

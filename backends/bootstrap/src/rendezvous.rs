@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use foldwire::Rank;
 
-use crate::door::Door;
+use crate::acceptor::Acceptor;
 use crate::error::Error;
-use crate::member::Member;
-use crate::party::{Party, Side};
+use crate::member::MemberConnection;
 use crate::place::Place;
+use crate::session::{Session, SessionRole};
 
 /// Time limit by default.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
@@ -74,20 +74,20 @@ impl Rendezvous {
     ///
     /// # Errors
     /// [`Error`] says who is missing, or why this rank cannot take part.
-    pub fn join(self) -> Result<Party, Error> {
+    pub fn join(self) -> Result<Session, Error> {
         let Self { place, limit, listener } = self;
         if place.size > 1 && place.token.is_none() && !place.root.is_loopback() {
             return Err(Error::NoToken { root: place.root });
         }
         let (rank, size) = (place.rank, place.size);
         let deadline = Instant::now() + limit;
-        let side = match (size, rank) {
-            (0 | 1, _) => Side::Alone,
-            (_, Rank(0)) => {
-                Side::Root(Door::open(&place, listener, limit)?.admit_all(deadline, limit)?)
-            }
-            _ => Side::Member(Box::new(Member::join(&place, deadline, limit)?)),
+        let role = match (size, rank) {
+            (0 | 1, _) => SessionRole::Alone,
+            (_, Rank(0)) => SessionRole::Root(
+                Acceptor::bind(&place, listener, limit)?.admit_all(deadline, limit)?,
+            ),
+            _ => SessionRole::Member(Box::new(MemberConnection::join(&place, deadline, limit)?)),
         };
-        Ok(Party::new(rank, size, limit, side))
+        Ok(Session::new(rank, size, limit, role))
     }
 }

@@ -20,7 +20,7 @@ pub struct Root {
 #[error(
     "write HOST:PORT, such as node1:29753, 10.0.0.1:29753 or [fe80::1]:29753, with a port above 0"
 )]
-pub struct NoRoot;
+pub struct RootParseError;
 
 impl Root {
     /// `port` of this machine, for ranks on this machine only.
@@ -76,11 +76,11 @@ impl Root {
 }
 
 impl FromStr for Root {
-    type Err = NoRoot;
+    type Err = RootParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoRoot> {
-        let (host, port) = text.rsplit_once(':').ok_or(NoRoot)?;
-        let port = port.parse().ok().filter(|&port| port > 0).ok_or(NoRoot)?;
+    fn from_str(text: &str) -> Result<Self, RootParseError> {
+        let (host, port) = text.rsplit_once(':').ok_or(RootParseError)?;
+        let port = port.parse().ok().filter(|&port| port > 0).ok_or(RootParseError)?;
         let host = match host.strip_prefix('[') {
             Some(rest) => rest.strip_suffix(']').filter(|inner| inner.contains(':')),
             // Without brackets nobody can tell where the address ends.
@@ -90,7 +90,7 @@ impl FromStr for Root {
             Some(host) if !host.is_empty() && !host.contains(['[', ']', ' ', '/']) => {
                 Ok(Self::new(host, port))
             }
-            _ => Err(NoRoot),
+            _ => Err(RootParseError),
         }
     }
 }
@@ -118,11 +118,11 @@ mod tests {
         for text in
             ["", "node1", ":80", "node1:", "node1:0", "node1:65536", "::1:80", "[::1]", "[]:80"]
         {
-            assert_eq!(text.parse::<Root>(), Err(NoRoot), "{text}");
+            assert_eq!(text.parse::<Root>(), Err(RootParseError), "{text}");
         }
         for text in ["[node1]:80", "http://node1:80", "[::1:80", "::1]:80", "a b:80", "node1:+80 "]
         {
-            assert_eq!(text.parse::<Root>(), Err(NoRoot), "{text}");
+            assert_eq!(text.parse::<Root>(), Err(RootParseError), "{text}");
         }
     }
 

@@ -88,13 +88,13 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandomNumbers> {
 
 /// Who proves itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ProofKind {
     /// Rank 0, to the one who knocks.
-    Root,
+    RootChallenge,
     /// The one who knocks, in its answer.
-    Member,
+    MemberAnswer,
     /// The same, in its greeting; rank 0's nonce counts as zeros.
-    Knocker,
+    MemberHello,
 }
 
 /// What one handshake is about: the same on both sides if all is well.
@@ -111,24 +111,24 @@ pub(crate) struct Transcript<'a> {
 }
 
 impl Transcript<'_> {
-    pub(crate) fn proof(&self, of: Role) -> Proof {
-        let proof: [u8; PROOF_BYTES] = self.mac(of).finalize().into_bytes().into();
+    pub(crate) fn proof(&self, kind: ProofKind) -> Proof {
+        let proof: [u8; PROOF_BYTES] = self.mac(kind).finalize().into_bytes().into();
         proof
     }
 
     /// Compared in constant time.
-    pub(crate) fn accepts(&self, proof: &Proof, of: Role) -> bool {
-        self.mac(of).verify_slice(proof).is_ok()
+    pub(crate) fn accepts(&self, proof: &Proof, kind: ProofKind) -> bool {
+        self.mac(kind).verify_slice(proof).is_ok()
     }
 
     /// All fields have fixed lengths, so no two transcripts have the same bytes.
-    fn mac(&self, of: Role) -> Hmac<Sha256> {
+    fn mac(&self, kind: ProofKind) -> Hmac<Sha256> {
         let key = self.token.map_or("", Token::reveal);
         let mut mac = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");
-        mac.update(match of {
-            Role::Root => b"foldwire bootstrap root  ",
-            Role::Member => b"foldwire bootstrap member",
-            Role::Knocker => b"foldwire bootstrap knocks",
+        mac.update(match kind {
+            ProofKind::RootChallenge => b"foldwire bootstrap root  ",
+            ProofKind::MemberAnswer => b"foldwire bootstrap member",
+            ProofKind::MemberHello => b"foldwire bootstrap knocks",
         });
         mac.update(&VERSION.to_le_bytes());
         mac.update(&self.rank.0.to_le_bytes());
@@ -154,10 +154,10 @@ mod tests {
         let token = Token::new("0123456789abcdef").unwrap();
         let other = Token::new("0123456789abcdeF").unwrap();
         let mine = transcript(Some(&token));
-        let proof = mine.proof(Role::Member);
-        assert!(mine.accepts(&proof, Role::Member));
-        assert!(!mine.accepts(&proof, Role::Root), "no reflection");
-        assert!(!mine.accepts(&proof, Role::Knocker), "no greeting is an answer");
+        let proof = mine.proof(ProofKind::MemberAnswer);
+        assert!(mine.accepts(&proof, ProofKind::MemberAnswer));
+        assert!(!mine.accepts(&proof, ProofKind::RootChallenge), "no reflection");
+        assert!(!mine.accepts(&proof, ProofKind::MemberHello), "no greeting is an answer");
         for else_where in [
             Transcript { token: Some(&other), ..mine },
             Transcript { token: None, ..mine },
@@ -167,12 +167,12 @@ mod tests {
             Transcript { root_nonce: [2; 32], ..mine },
             Transcript { member_nonce: [1; 32], ..mine },
         ] {
-            assert!(!else_where.accepts(&proof, Role::Member), "{else_where:?}");
+            assert!(!else_where.accepts(&proof, ProofKind::MemberAnswer), "{else_where:?}");
         }
         for bit in 0..8 * PROOF_BYTES {
             let mut damaged = proof;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(!mine.accepts(&damaged, Role::Member));
+            assert!(!mine.accepts(&damaged, ProofKind::MemberAnswer));
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_proof_is_hmac_sha_256_of_the_documented_bytes() {
         let token = Token::new("0123456789abcdef").unwrap();
-        let proof = transcript(Some(&token)).proof(Role::Member);
+        let proof = transcript(Some(&token)).proof(ProofKind::MemberAnswer);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "1ebbfcbeb5b2213673bfbaec8712b68a4c6c11e9374d33f66b9893969163c542");
     }

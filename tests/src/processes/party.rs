@@ -1,7 +1,7 @@
 //! Processes that found each other by the bootstrap, and how tests start them.
 
 use foldwire::Rank;
-use foldwire_bootstrap::{Error, Exchange, Party, Rendezvous};
+use foldwire_bootstrap::{Error, Exchange, Rendezvous, Session};
 use std::cell::RefCell;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,12 +9,12 @@ use std::rc::Rc;
 
 /// A party that lives longer than the endpoint that it sets up.
 #[derive(Clone)]
-pub struct SharedParty(Rc<RefCell<Party>>);
+pub struct SharedParty(Rc<RefCell<Session>>);
 
 impl SharedParty {
     /// Shares a party.
     #[must_use]
-    pub fn new(party: Party) -> Self {
+    pub fn new(party: Session) -> Self {
         Self(Rc::new(RefCell::new(party)))
     }
 }

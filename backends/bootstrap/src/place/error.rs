@@ -1,7 +1,7 @@
 //! What is wrong with an environment, and what to set instead.
 
 use super::{Launcher, MAX_RANKS};
-use crate::root::NoRoot;
+use crate::root::RootParseError;
 use crate::token::TokenTooShort;
 
 /// Why the environment does not say which rank this is.
@@ -62,7 +62,7 @@ pub enum PlaceError {
         /// What it holds.
         value: String,
         /// What it should hold.
-        reason: NoRoot,
+        reason: RootParseError,
     },
     /// `FOLDWIRE_TOKEN` is too short.
     #[error("FOLDWIRE_TOKEN: {0}")]

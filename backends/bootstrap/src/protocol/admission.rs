@@ -6,27 +6,27 @@ use foldwire::Rank;
 use crate::job::short;
 use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
-use crate::token::{Role, Transcript};
+use crate::token::{ProofKind, Transcript};
 
 /// What rank 0 knows of one who has knocked.
 #[derive(Debug, Default)]
 pub struct Admission {
-    stage: Stage,
+    stage: AdmissionStage,
     claim: Option<Rank>,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum AdmissionStage {
     /// It has said nothing yet.
     #[default]
-    Knocked,
+    AwaitingHello,
     /// It has said who it is, and must show that it is no recording.
     Challenged { rank: Rank, root_nonce: Nonce, member_nonce: Nonce },
 }
 
 /// What a stranger's message leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionVerdict {
     /// Send this [`Challenge`](Message::Challenge), and hear what it answers.
     Challenge {
         /// Drawn by rank 0.
@@ -44,7 +44,7 @@ impl Admission {
     /// Whether it has said who it is, as only somebody can who knows the token.
     #[must_use]
     pub fn is_challenged(&self) -> bool {
-        matches!(self.stage, Stage::Challenged { .. })
+        matches!(self.stage, AdmissionStage::Challenged { .. })
     }
 
     /// Which rank of this job it says it is, whether or not that is true.
@@ -58,62 +58,74 @@ impl Admission {
     ///
     /// # Errors
     /// Those of `draw`.
-    pub fn hear<E>(
+    pub fn receive<E>(
         &mut self,
-        heard: Result<Message<'_>, Malformed>,
+        received: Result<Message<'_>, Malformed>,
         place: &Place,
         draw: impl FnOnce() -> Result<Nonce, E>,
         is_taken: impl FnOnce(Rank) -> bool,
-    ) -> Result<Verdict, E> {
+    ) -> Result<AdmissionVerdict, E> {
         let (size, job) = (place.size as u32, place.job.id());
-        let message = match heard {
+        let message = match received {
             Ok(message) => message,
             Err(Malformed::Version { theirs }) => {
-                return Ok(Verdict::TurnAway(Refusal::Version { theirs }));
+                return Ok(AdmissionVerdict::TurnAway(Refusal::Version { theirs }));
             }
-            Err(_) => return Ok(Verdict::TurnAway(Refusal::Garbage)),
+            Err(_) => return Ok(AdmissionVerdict::TurnAway(Refusal::Garbage)),
         };
         let transcript = |rank, root_nonce, member_nonce| {
             let token = place.token.as_ref();
             Transcript { token, rank, size, job, root_nonce, member_nonce }
         };
         Ok(match (&self.stage, message) {
-            (Stage::Knocked, Message::Hello { job: theirs, .. }) if theirs != job => {
+            (AdmissionStage::AwaitingHello, Message::Hello { job: theirs, .. })
+                if theirs != job =>
+            {
                 let (theirs, ours) = (short(&theirs), short(&job));
-                Verdict::TurnAway(Refusal::Job { theirs, ours })
+                AdmissionVerdict::TurnAway(Refusal::Job { theirs, ours })
             }
-            (Stage::Knocked, Message::Hello { rank, size: theirs, nonce, proof, .. }) => {
+            (
+                AdmissionStage::AwaitingHello,
+                Message::Hello { rank, size: theirs, nonce, proof, .. },
+            ) => {
                 let is_other = rank.0 > 0 && rank.0 < size;
                 self.claim = is_other.then_some(rank);
                 if theirs != size {
-                    return Ok(Verdict::TurnAway(Refusal::Size { theirs, ours: size }));
+                    return Ok(AdmissionVerdict::TurnAway(Refusal::Size { theirs, ours: size }));
                 }
                 if !is_other {
-                    return Ok(Verdict::TurnAway(Refusal::Rank { rank: rank.0, size }));
+                    return Ok(AdmissionVerdict::TurnAway(Refusal::Rank { rank: rank.0, size }));
                 }
-                if !transcript(rank, [0; NONCE_BYTES], nonce).accepts(&proof, Role::Knocker) {
-                    return Ok(Verdict::TurnAway(Refusal::Token));
+                if !transcript(rank, [0; NONCE_BYTES], nonce)
+                    .accepts(&proof, ProofKind::MemberHello)
+                {
+                    return Ok(AdmissionVerdict::TurnAway(Refusal::Token));
                 }
                 let root_nonce = draw()?;
-                let proof = transcript(rank, root_nonce, nonce).proof(Role::Root);
-                self.stage = Stage::Challenged { rank, root_nonce, member_nonce: nonce };
-                Verdict::Challenge { nonce: root_nonce, proof }
+                let proof = transcript(rank, root_nonce, nonce).proof(ProofKind::RootChallenge);
+                self.stage = AdmissionStage::Challenged { rank, root_nonce, member_nonce: nonce };
+                AdmissionVerdict::Challenge { nonce: root_nonce, proof }
             }
-            (&Stage::Challenged { rank, root_nonce, member_nonce }, Message::Answer { proof }) => {
-                if !transcript(rank, root_nonce, member_nonce).accepts(&proof, Role::Member) {
-                    Verdict::TurnAway(Refusal::Token)
+            (
+                &AdmissionStage::Challenged { rank, root_nonce, member_nonce },
+                Message::Answer { proof },
+            ) => {
+                if !transcript(rank, root_nonce, member_nonce)
+                    .accepts(&proof, ProofKind::MemberAnswer)
+                {
+                    AdmissionVerdict::TurnAway(Refusal::Token)
                 } else if is_taken(rank) {
                     // Only now: who is there is nobody else's business.
-                    Verdict::TurnAway(Refusal::Duplicate { rank: rank.0 })
+                    AdmissionVerdict::TurnAway(Refusal::Duplicate { rank: rank.0 })
                 } else {
-                    Verdict::Admit(rank)
+                    AdmissionVerdict::Admit(rank)
                 }
             }
             // It has found that rank 0 does not know its token.
-            (Stage::Challenged { .. }, Message::Refusal(Refusal::Token)) => {
-                Verdict::TurnAway(Refusal::Token)
+            (AdmissionStage::Challenged { .. }, Message::Refusal(Refusal::Token)) => {
+                AdmissionVerdict::TurnAway(Refusal::Token)
             }
-            _ => Verdict::TurnAway(Refusal::Garbage),
+            _ => AdmissionVerdict::TurnAway(Refusal::Garbage),
         })
     }
 }

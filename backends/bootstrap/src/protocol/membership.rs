@@ -18,14 +18,14 @@ pub struct Membership {
     /// Ranks known to be lost.
     lost: BTreeSet<Rank>,
     /// Those of them that nobody has asked for yet.
-    news: VecDeque<Rank>,
-    broken: Option<Broken>,
+    unreported: VecDeque<Rank>,
+    failure: Option<GroupFailure>,
 }
 
 /// Why the group is no longer whole.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum GroupFailure {
     /// Rank 0 does not want this rank any more.
     Refused(Refusal),
     /// Rank 0 has waited for these in vain.
@@ -52,18 +52,18 @@ impl Membership {
             is_over: false,
             parts: Vec::new(),
             lost: BTreeSet::new(),
-            news: VecDeque::new(),
-            broken: None,
+            unreported: VecDeque::new(),
+            failure: None,
         }
     }
 
     /// Heeds a message of rank 0's. After one that ends it all others are passed over.
-    pub fn hear(&mut self, heard: Result<Message<'_>, Malformed>) {
+    pub fn receive(&mut self, received: Result<Message<'_>, Malformed>) {
         if self.is_over {
             return;
         }
         let size = self.size;
-        let broken = match heard {
+        let failure = match received {
             Ok(Message::Welcome) => {
                 self.is_welcome = true;
                 return;
@@ -76,40 +76,40 @@ impl Membership {
             }
             Ok(Message::Lost(rank)) if rank.index() < size => {
                 self.note_lost(rank);
-                Broken::Lost(rank)
+                GroupFailure::Lost(rank)
             }
-            Ok(Message::Left(rank)) if rank.index() < size => Broken::Left(rank),
+            Ok(Message::Left(rank)) if rank.index() < size => GroupFailure::Left(rank),
             Ok(Message::Missing { n_missing, ranks }) => {
-                Broken::Missing(RankList::told(n_missing, ranks))
+                GroupFailure::Missing(RankList::received(n_missing, ranks))
             }
             Ok(Message::Unfit { rank, reason }) if rank.index() < size => {
-                Broken::Unfit(rank, reason)
+                GroupFailure::Unfit(rank, reason)
             }
-            Ok(Message::Refusal(reason)) => Broken::Refused(reason),
+            Ok(Message::Refusal(reason)) => GroupFailure::Refused(reason),
             Ok(Message::Goodbye) => {
                 self.is_over = true;
-                Broken::Left(Rank(0))
+                GroupFailure::Left(Rank(0))
             }
-            Ok(_) | Err(_) => return self.end(Broken::Protocol),
+            Ok(_) | Err(_) => return self.end(GroupFailure::Protocol),
         };
-        self.break_up(broken);
+        self.fail(failure);
     }
 
     /// Rank 0 is lost, for this reason: nothing more will come.
-    pub fn end(&mut self, why: Broken) {
+    pub fn end(&mut self, why: GroupFailure) {
         self.is_over = true;
         self.note_lost(Rank(0));
-        self.break_up(why);
+        self.fail(why);
     }
 
     /// The group is no longer whole. The first reason counts.
-    pub fn break_up(&mut self, why: Broken) {
-        self.broken.get_or_insert(why);
+    pub fn fail(&mut self, why: GroupFailure) {
+        self.failure.get_or_insert(why);
     }
 
     fn note_lost(&mut self, rank: Rank) {
         if self.lost.insert(rank) {
-            self.news.push_back(rank);
+            self.unreported.push_back(rank);
         }
     }
 
@@ -127,8 +127,8 @@ impl Membership {
 
     /// Why the group is no longer whole, if it is not.
     #[must_use]
-    pub fn broken(&self) -> Option<&Broken> {
-        self.broken.as_ref()
+    pub fn failure(&self) -> Option<&GroupFailure> {
+        self.failure.as_ref()
     }
 
     /// All ranks' parts of an all-gather, once they are there.
@@ -137,8 +137,8 @@ impl Membership {
     }
 
     /// A lost rank that nobody has asked for yet.
-    pub fn take_news(&mut self) -> Option<Rank> {
-        self.news.pop_front()
+    pub fn take_lost(&mut self) -> Option<Rank> {
+        self.unreported.pop_front()
     }
 }
 
@@ -150,10 +150,10 @@ mod tests {
     fn a_rank_is_lost_once_however_often_it_is_told() {
         let mut membership = Membership::new(3);
         for _ in 0..1000 {
-            membership.hear(Ok(Message::Lost(Rank(2))));
+            membership.receive(Ok(Message::Lost(Rank(2))));
         }
-        assert_eq!((membership.take_news(), membership.take_news()), (Some(Rank(2)), None));
-        assert!(matches!(membership.broken(), Some(Broken::Lost(Rank(2)))));
+        assert_eq!((membership.take_lost(), membership.take_lost()), (Some(Rank(2)), None));
+        assert!(matches!(membership.failure(), Some(GroupFailure::Lost(Rank(2)))));
     }
 
     #[test]
@@ -161,11 +161,11 @@ mod tests {
         let mut membership = Membership::new(2);
         for from in [0, 1] {
             assert!(membership.take_parts().is_none());
-            membership.hear(Ok(Message::Share { from: Rank(from), bytes: &[from as u8] }));
+            membership.receive(Ok(Message::Share { from: Rank(from), bytes: &[from as u8] }));
         }
         assert_eq!(membership.take_parts(), Some(vec![vec![0], vec![1]]));
-        membership.hear(Ok(Message::Share { from: Rank(1), bytes: &[] }));
-        assert!(membership.is_over() && membership.take_news() == Some(Rank(0)));
-        assert!(matches!(membership.broken(), Some(Broken::Protocol)));
+        membership.receive(Ok(Message::Share { from: Rank(1), bytes: &[] }));
+        assert!(membership.is_over() && membership.take_lost() == Some(Rank(0)));
+        assert!(matches!(membership.failure(), Some(GroupFailure::Protocol)));
     }
 }

@@ -34,9 +34,9 @@ fn without_rank_0_the_others_give_up_in_time() {
 
 #[test]
 fn a_rank_that_gives_nothing_is_named() {
-    let mut parties = group(3, SHORT);
-    let mut idle = parties.pop().unwrap();
-    for result in each(&mut parties, Exchange::barrier) {
+    let mut sessions = group(3, SHORT);
+    let mut idle = sessions.pop().unwrap();
+    for result in each(&mut sessions, Exchange::barrier) {
         let error = result.unwrap_err();
         let Error::Missing { missing, .. } = &error else { panic!("{error}") };
         assert_eq!(missing.first(), [Rank(2)]);
@@ -46,9 +46,9 @@ fn a_rank_that_gives_nothing_is_named() {
 }
 
 /// Ends a rank as a crash does: the system closes its connection, and nobody says goodbye.
-fn crash(party: Party) {
+fn crash(session: Session) {
     let crashed = panic::catch_unwind(AssertUnwindSafe(|| {
-        let _party = party;
+        let _session = session;
         panic::resume_unwind(Box::new("a crash"));
     }));
     assert!(crashed.is_err());
@@ -56,43 +56,43 @@ fn crash(party: Party) {
 
 #[test]
 fn everyone_hears_of_a_lost_rank_once() {
-    let mut parties = group(5, LIMIT);
-    crash(parties.remove(3));
-    let (rank_0, others) = parties.split_at_mut(1);
+    let mut sessions = group(5, LIMIT);
+    crash(sessions.remove(3));
+    let (rank_0, others) = sessions.split_at_mut(1);
     assert_eq!(hear_of_loss(&mut rank_0[0], others), Rank(3));
-    for party in others {
-        assert_eq!(hear_of_loss(party, &mut []), Rank(3));
+    for session in others {
+        assert_eq!(hear_of_loss(session, &mut []), Rank(3));
     }
-    for party in &mut parties {
-        assert_eq!(party.poll_lost(), None);
+    for session in &mut sessions {
+        assert_eq!(session.poll_lost(), None);
     }
-    for result in each(&mut parties, Exchange::barrier) {
+    for result in each(&mut sessions, Exchange::barrier) {
         assert!(matches!(result, Err(Error::Lost { rank: Rank(3) })));
     }
 }
 
 #[test]
 fn everyone_hears_of_the_loss_of_rank_0() {
-    let mut parties = group(4, LIMIT);
-    crash(parties.remove(0));
-    for party in &mut parties {
-        assert_eq!(hear_of_loss(party, &mut []), Rank(0));
-        assert_eq!(party.poll_lost(), None);
-        assert!(matches!(party.barrier(), Err(Error::Lost { rank: Rank(0) })));
+    let mut sessions = group(4, LIMIT);
+    crash(sessions.remove(0));
+    for session in &mut sessions {
+        assert_eq!(hear_of_loss(session, &mut []), Rank(0));
+        assert_eq!(session.poll_lost(), None);
+        assert!(matches!(session.barrier(), Err(Error::Lost { rank: Rank(0) })));
     }
 }
 
 #[test]
 fn a_loss_ends_an_all_gather_that_waits_for_it() {
     for lost in [0, 2] {
-        let mut parties = group(3, LIMIT);
+        let mut sessions = group(3, LIMIT);
         let start = Instant::now();
-        let party = parties.remove(lost);
+        let session = sessions.remove(lost);
         let crash = thread::spawn(move || {
             thread::sleep(Duration::from_millis(100));
-            crash(party);
+            crash(session);
         });
-        for result in each(&mut parties, Exchange::barrier) {
+        for result in each(&mut sessions, Exchange::barrier) {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Lost { rank } if rank.index() == lost), "{error}");
         }
@@ -118,40 +118,40 @@ fn a_rank_that_gives_up_while_others_are_missing_ends_the_wait() {
 
 #[test]
 fn a_goodbye_is_no_loss() {
-    let mut parties = group(4, LIMIT);
-    drop(parties.pop());
+    let mut sessions = group(4, LIMIT);
+    drop(sessions.pop());
     thread::sleep(Duration::from_millis(50));
-    for party in &mut parties {
-        assert_eq!(party.poll_lost(), None);
+    for session in &mut sessions {
+        assert_eq!(session.poll_lost(), None);
     }
-    for result in each(&mut parties, Exchange::barrier) {
+    for result in each(&mut sessions, Exchange::barrier) {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Left { rank: Rank(3) }), "{error}");
     }
-    drop(parties.remove(0));
-    for party in &mut parties {
-        assert_eq!(party.poll_lost(), None);
+    drop(sessions.remove(0));
+    for session in &mut sessions {
+        assert_eq!(session.poll_lost(), None);
     }
 }
 
 #[test]
 fn leaving_is_quick_whatever_the_others_do() {
     // Nobody reads: the goodbye, and news of what was given, stay in the system's buffers.
-    let mut parties = group(3, LIMIT);
+    let mut sessions = group(3, LIMIT);
     let start = Instant::now();
-    drop(parties.remove(0));
-    drop(parties);
+    drop(sessions.remove(0));
+    drop(sessions);
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
 #[test]
 fn rank_0_passes_news_on_before_it_leaves() {
-    let mut parties = group(3, LIMIT);
-    crash(parties.remove(1));
+    let mut sessions = group(3, LIMIT);
+    crash(sessions.remove(1));
     thread::sleep(Duration::from_millis(50));
-    drop(parties.remove(0));
-    assert_eq!(hear_of_loss(&mut parties[0], &mut []), Rank(1));
-    assert_eq!(parties[0].poll_lost(), None, "rank 0 has left in good order");
+    drop(sessions.remove(0));
+    assert_eq!(hear_of_loss(&mut sessions[0], &mut []), Rank(1));
+    assert_eq!(sessions[0].poll_lost(), None, "rank 0 has left in good order");
 }
 
 /// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs a few system
@@ -164,18 +164,18 @@ fn asking_for_losses_is_cheap() {
         (0..CALLS).for_each(|_| call());
         start.elapsed() / CALLS
     };
-    let mut parties = group(9, LIMIT);
+    let mut sessions = group(9, LIMIT);
     let empty = UdpSocket::bind("127.0.0.1:0").unwrap();
     empty.set_nonblocking(true).unwrap();
-    for party in &mut parties[..2] {
+    for session in &mut sessions[..2] {
         // In turns: whatever disturbs the machine disturbs both.
         let pairs = (0..50).map(|_| {
-            let asked = time(&mut || assert_eq!(party.poll_lost(), None));
+            let asked = time(&mut || assert_eq!(session.poll_lost(), None));
             [asked, time(&mut || assert!(empty.recv(&mut [0]).is_err()))]
         });
         let [asked, system] =
             pairs.reduce(|[a, b], [c, d]| [a.min(c), b.min(d)]).expect("there are some");
-        assert!(asked < 20 * system, "{asked:?} for rank {}, {system:?}", party.rank());
-        eprintln!("rank {}: {asked:?} per call, a system call {system:?}", party.rank());
+        assert!(asked < 20 * system, "{asked:?} for rank {}, {system:?}", session.rank());
+        eprintln!("rank {}: {asked:?} per call, a system call {system:?}", session.rank());
     }
 }

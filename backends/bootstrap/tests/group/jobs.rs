@@ -30,9 +30,9 @@ fn place_of(launcher: &str, job: usize, rank: usize) -> Place {
 /// Joins and gives its job's number; what all gave.
 fn member_of(job: usize, place: Place) -> JoinHandle<Vec<Vec<u8>>> {
     thread::spawn(move || {
-        let mut party = Rendezvous::new(place).limit(LIMIT).join().unwrap();
-        let all = party.all_gather(&[job as u8, party.rank().0 as u8]).unwrap();
-        party.barrier().unwrap();
+        let mut session = Rendezvous::new(place).limit(LIMIT).join().unwrap();
+        let all = session.all_gather(&[job as u8, session.rank().0 as u8]).unwrap();
+        session.barrier().unwrap();
         all
     })
 }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
-use foldwire_bootstrap::{Error, Exchange, Job, Launcher, Party, Place, Rendezvous, Root, Token};
+use foldwire_bootstrap::{Error, Exchange, Job, Launcher, Place, Rendezvous, Root, Session, Token};
 
 /// Long enough for a loaded machine; no test that passes waits for it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ fn place(rank: u32, size: usize, root: &Root) -> Place {
     Place { rank, size, root, token: token(), job, launcher: Launcher::Foldwire }
 }
 
-type Joining = JoinHandle<Result<Party, Error>>;
+type Joining = JoinHandle<Result<Session, Error>>;
 
 /// Rank 0 in a thread.
 fn root(place: Place, listener: TcpListener, limit: Duration) -> Joining {
@@ -51,7 +51,7 @@ fn member(place: Place, limit: Duration) -> Joining {
     thread::spawn(move || Rendezvous::new(place).limit(limit).join())
 }
 
-fn joined(joining: Joining) -> Party {
+fn joined(joining: Joining) -> Session {
     joining.join().expect("no panic").expect("the group comes together")
 }
 
@@ -60,7 +60,7 @@ fn failed(joining: Joining) -> Error {
 }
 
 /// A group that has come together, by rank.
-fn group(size: usize, limit: Duration) -> Vec<Party> {
+fn group(size: usize, limit: Duration) -> Vec<Session> {
     let (listener, at) = listener();
     let mut joining = vec![root(place(0, size, &at), listener, limit)];
     joining.extend((1..size as u32).map(|rank| member(place(rank, size, &at), limit)));
@@ -68,24 +68,25 @@ fn group(size: usize, limit: Duration) -> Vec<Party> {
 }
 
 /// Runs `work` for every rank at the same time; the results by rank.
-fn each<T: Send>(parties: &mut [Party], work: impl Fn(&mut Party) -> T + Sync) -> Vec<T> {
+fn each<T: Send>(sessions: &mut [Session], work: impl Fn(&mut Session) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
-        let threads: Vec<_> = parties.iter_mut().map(|party| scope.spawn(|| work(party))).collect();
+        let threads: Vec<_> =
+            sessions.iter_mut().map(|session| scope.spawn(|| work(session))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     })
 }
 
-/// Polls until `party` hears of a loss; rank 0 must be polled too, or nobody passes it on.
-fn hear_of_loss(party: &mut Party, others: &mut [Party]) -> Rank {
+/// Polls until `session` hears of a loss; rank 0 must be polled too, or nobody passes it on.
+fn hear_of_loss(session: &mut Session, others: &mut [Session]) -> Rank {
     let start = Instant::now();
     loop {
-        if let Some(rank) = party.poll_lost() {
+        if let Some(rank) = session.poll_lost() {
             return rank;
         }
         for other in &mut *others {
             other.poll_lost();
         }
-        assert!(start.elapsed() < LIMIT, "rank {} never hears of it", party.rank());
+        assert!(start.elapsed() < LIMIT, "rank {} never hears of it", session.rank());
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -8,7 +8,7 @@ use foldwire_bootstrap::JOB_BYTES;
 use foldwire_bootstrap::message::{
     self, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, PROOF_BYTES, Refusal,
 };
-use foldwire_bootstrap::protocol::{Admission, Knock, Verdict};
+use foldwire_bootstrap::protocol::{Admission, AdmissionVerdict, JoinRequest};
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn hello_of(rank: u32, size: u32, job: Job) -> Vec<u8> {
 /// What a rank says, or somebody who has recorded it.
 fn true_hello(place: &Place) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Knock::new(place, [8; NONCE_BYTES]).hello().emit(&mut bytes);
+    JoinRequest::new(place, [8; NONCE_BYTES]).hello().emit(&mut bytes);
     bytes
 }
 
@@ -98,9 +98,9 @@ fn strangers_neither_stop_nor_delay_the_group() {
 
     let rank_1 = member(place(1, 3, &at), LIMIT);
     let rank_2 = member(place(2, 3, &at), LIMIT);
-    let mut parties = [joined(rank_0), joined(rank_1), joined(rank_2)];
+    let mut sessions = [joined(rank_0), joined(rank_1), joined(rank_2)];
     assert!(start.elapsed() < Duration::from_secs(4), "less than a silent connection's deadline");
-    for result in each(&mut parties, Exchange::barrier) {
+    for result in each(&mut sessions, Exchange::barrier) {
         result.expect("the group is whole");
     }
     drop((silent, slow, challenged, flood));
@@ -120,7 +120,7 @@ fn a_crowd_of_silent_strangers_does_not_keep_ranks_out() {
 /// once.
 fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<Refusal>) {
     let (stream, _) = listener.accept().unwrap();
-    let (mut admission, mut heard) = (Admission::default(), Vec::new());
+    let (mut admission, mut received) = (Admission::default(), Vec::new());
     let say = |message: &Message<'_>| {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
@@ -130,20 +130,20 @@ fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<
         let mut bytes = [0; 1024];
         let n_bytes = (&stream).read(&mut bytes).unwrap();
         assert!(n_bytes > 0, "it gave up");
-        heard.extend_from_slice(&bytes[..n_bytes]);
-        let Some((message, n_bytes)) = message::parse(&heard).unwrap() else { continue };
+        received.extend_from_slice(&bytes[..n_bytes]);
+        let Some((message, n_bytes)) = message::parse(&received).unwrap() else { continue };
         let draw = || Ok::<_, ()>([5; NONCE_BYTES]);
-        match admission.hear(Ok(message), place, draw, |_| false).unwrap() {
-            Verdict::Challenge { nonce, proof } if !at_once => {
+        match admission.receive(Ok(message), place, draw, |_| false).unwrap() {
+            AdmissionVerdict::Challenge { nonce, proof } if !at_once => {
                 say(&Message::Challenge { nonce, proof });
             }
             verdict => {
-                assert!(!matches!(verdict, Verdict::TurnAway(_)));
+                assert!(!matches!(verdict, AdmissionVerdict::TurnAway(_)));
                 reason.iter().for_each(|&reason| say(&Message::Refusal(reason)));
                 return;
             }
         }
-        heard.drain(..n_bytes);
+        received.drain(..n_bytes);
     }
 }
 
@@ -229,15 +229,15 @@ fn a_root_that_cannot_prove_itself_learns_nothing() {
         let mut challenge = Vec::new();
         Message::Challenge { nonce: [1; 32], proof: [2; 32] }.emit(&mut challenge);
         stream.write_all(&challenge).unwrap();
-        let mut heard = Vec::new();
-        stream.read_to_end(&mut heard).unwrap();
-        heard
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received
     });
     let error = failed(member(place(1, 2, &at), LIMIT));
     assert!(matches!(error, Error::Impostor { .. }), "{error}");
-    let heard = server.join().unwrap();
-    let (_, n_hello) = message::parse(&heard).unwrap().expect("a greeting");
-    let (rest, n_rest) = message::parse(&heard[n_hello..]).unwrap().expect("a refusal");
+    let received = server.join().unwrap();
+    let (_, n_hello) = message::parse(&received).unwrap().expect("a greeting");
+    let (rest, n_rest) = message::parse(&received[n_hello..]).unwrap().expect("a refusal");
     assert_eq!(rest, Message::Refusal(Refusal::Token), "no answer to the challenge");
-    assert_eq!(heard.len(), n_hello + n_rest);
+    assert_eq!(received.len(), n_hello + n_rest);
 }

@@ -13,33 +13,33 @@ fn part(rank: usize, round: usize) -> Vec<u8> {
 fn every_rank_gets_every_part_in_rank_order_each_time() {
     const ROUNDS: usize = 5;
     for size in [1, 2, 3, 5, 9] {
-        let mut parties = group(size, LIMIT);
-        let by_rank = each(&mut parties, |party| {
+        let mut sessions = group(size, LIMIT);
+        let by_rank = each(&mut sessions, |session| {
             let mut rounds = Vec::new();
             for round in 0..ROUNDS {
-                rounds.push(party.all_gather(&part(party.rank().index(), round)).unwrap());
+                rounds.push(session.all_gather(&part(session.rank().index(), round)).unwrap());
             }
             rounds
         });
         let expected: Vec<Vec<_>> =
             (0..ROUNDS).map(|round| (0..size).map(|rank| part(rank, round)).collect()).collect();
         assert_eq!(by_rank, vec![expected; size]);
-        for party in &mut parties {
-            assert_eq!((party.size(), party.poll_lost()), (size, None));
+        for session in &mut sessions {
+            assert_eq!((session.size(), session.poll_lost()), (size, None));
         }
     }
 }
 
 #[test]
 fn the_largest_part_goes_through_and_a_larger_one_is_refused() {
-    let mut parties = group(4, LIMIT);
+    let mut sessions = group(4, LIMIT);
     let largest = vec![3; MAX_GIVEN_BYTES];
-    for parts in each(&mut parties, |party| party.all_gather(&largest).unwrap()) {
+    for parts in each(&mut sessions, |session| session.all_gather(&largest).unwrap()) {
         assert!(parts.len() == 4 && parts.iter().all(|part| *part == largest));
     }
-    let too_long = parties[1].all_gather(&[0; MAX_GIVEN_BYTES + 1]);
+    let too_long = sessions[1].all_gather(&[0; MAX_GIVEN_BYTES + 1]);
     assert!(matches!(too_long, Err(Error::TooLong { n_bytes }) if n_bytes == MAX_GIVEN_BYTES + 1));
-    for result in each(&mut parties, Exchange::barrier) {
+    for result in each(&mut sessions, Exchange::barrier) {
         result.expect("nothing has happened");
     }
 }
@@ -59,8 +59,8 @@ fn ranks_may_come_in_any_order_and_before_rank_0() {
 
 #[test]
 fn the_longest_time_limit_is_one() {
-    let mut parties = group(3, Duration::MAX);
-    for result in each(&mut parties, Exchange::barrier) {
+    let mut sessions = group(3, Duration::MAX);
+    for result in each(&mut sessions, Exchange::barrier) {
         result.expect("the group is whole");
     }
 }
@@ -71,8 +71,10 @@ fn ipv6_works_as_well() {
     assert!(at.to_string().starts_with("[::1]:"));
     let rank_0 = root(place(0, 2, &at), listener, LIMIT);
     let rank_1 = member(place(1, 2, &at), LIMIT);
-    let mut parties = [joined(rank_0), joined(rank_1)];
-    for parts in each(&mut parties, |party| party.all_gather(&[party.rank().0 as u8]).unwrap()) {
+    let mut sessions = [joined(rank_0), joined(rank_1)];
+    for parts in
+        each(&mut sessions, |session| session.all_gather(&[session.rank().0 as u8]).unwrap())
+    {
         assert_eq!(parts, [[0], [1]]);
     }
 }
@@ -98,9 +100,9 @@ fn loopback_needs_no_token_and_all_else_does() {
 #[test]
 fn a_single_rank_needs_no_network() {
     let place = Place { size: 1, token: None, ..place(0, 1, &Root::new("no.such.host", 1)) };
-    let mut party = Rendezvous::new(place).join().unwrap();
-    assert_eq!(party.all_gather(b"x").unwrap(), [b"x"]);
-    assert_eq!(party.poll_lost(), None);
+    let mut session = Rendezvous::new(place).join().unwrap();
+    assert_eq!(session.all_gather(b"x").unwrap(), [b"x"]);
+    assert_eq!(session.poll_lost(), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use anyhow::Context;
 use foldwire::select::Speeds;
 use foldwire::{Float, Transport};
 use foldwire_arguments::{BenchArgs, ChooseArgs};
-use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
+use foldwire_bootstrap::{Exchange, Place, Rendezvous, Session};
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::{Settings, Source, choose, show};
@@ -15,7 +15,7 @@ use super::{Settings, Source, choose, show};
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     args: &BenchArgs,
     source: &Source,
-    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+    join: impl FnOnce(Session) -> anyhow::Result<(X, String)>,
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
@@ -39,7 +39,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
 /// Runs this process's rank of `foldwire choose`.
 pub(super) fn choose<X: Transport>(
     args: &ChooseArgs,
-    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+    join: impl FnOnce(Session) -> anyhow::Result<(X, String)>,
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let rank = place.rank.index();

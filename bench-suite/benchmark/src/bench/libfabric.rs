@@ -1,7 +1,7 @@
 //! Joins ranks by libfabric.
 
 use foldwire_arguments::values::LinkRate;
-use foldwire_bootstrap::Party;
+use foldwire_bootstrap::Session;
 use foldwire_libfabric::{Endpoint, Settings};
 
 /// Returns a function that joins the ranks of a bootstrapped group, with settings from the
@@ -13,14 +13,14 @@ pub(crate) fn joins(
     provider: Option<&str>,
     link: Option<&LinkRate>,
     frame: Option<usize>,
-) -> anyhow::Result<impl FnOnce(Party) -> anyhow::Result<(Endpoint, String)> + use<>> {
+) -> anyhow::Result<impl FnOnce(Session) -> anyhow::Result<(Endpoint, String)> + use<>> {
     let mut settings = Settings::from_env()?;
     if let Some(name) = provider {
         settings = settings.provider(name);
     }
     settings.options.frame_bytes = frame.unwrap_or(settings.options.frame_bytes);
     settings.options.link_rate = link.and_then(LinkRate::bytes_per_s);
-    Ok(move |party: Party| {
+    Ok(move |party: Session| {
         let endpoint = foldwire_libfabric::join(&settings, party)?;
         let name = format!("libfabric ({})", endpoint.net().provider());
         Ok((endpoint, name))

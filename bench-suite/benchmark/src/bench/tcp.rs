@@ -1,7 +1,7 @@
 //! Joins ranks by TCP sockets.
 
 use foldwire_arguments::values::LinkRate;
-use foldwire_bootstrap::Party;
+use foldwire_bootstrap::Session;
 use foldwire_tcp::{Endpoint, Settings};
 
 /// Returns a function that joins the ranks of a bootstrapped group, with settings from the
@@ -14,13 +14,13 @@ pub(crate) fn joins(
     encrypt: bool,
     link: Option<&LinkRate>,
     frame: Option<usize>,
-) -> anyhow::Result<impl FnOnce(Party) -> anyhow::Result<(Endpoint, String)> + use<>> {
+) -> anyhow::Result<impl FnOnce(Session) -> anyhow::Result<(Endpoint, String)> + use<>> {
     let mut settings = Settings::from_env()?;
     settings.streams = streams.unwrap_or(settings.streams);
     settings.encrypt |= encrypt;
     settings.options.frame_bytes = frame.unwrap_or(settings.options.frame_bytes);
     settings.options.link_rate = link.and_then(LinkRate::bytes_per_s);
-    Ok(move |mut party: Party| {
+    Ok(move |mut party: Session| {
         let endpoint = foldwire_tcp::join(&settings, &mut party)?;
         let name = name(&endpoint);
         Ok((endpoint, name))

@@ -4,7 +4,7 @@
 use anyhow::Context;
 use foldwire::{Communicator, Transport};
 use foldwire_arguments::P2pArgs;
-use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
+use foldwire_bootstrap::{Exchange, Place, Rendezvous, Session};
 use foldwire_workbench::data::Source;
 
 use super::benchmark::MessageBenchmark;
@@ -18,7 +18,7 @@ use crate::bench::{config_from_env, progress};
 pub(super) fn run<X: Transport>(
     args: &P2pArgs,
     source: &Source,
-    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+    join: impl FnOnce(Session) -> anyhow::Result<(X, String)>,
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use foldwire::Rank;
 use foldwire_bootstrap::{
-    Exchange, Job, Launcher, MAX_RANKS, Party, Place, Rendezvous, Root, Token,
+    Exchange, Job, Launcher, MAX_RANKS, Place, Rendezvous, Root, Session, Token,
 };
 use foldwire_tcp::Settings;
 
@@ -120,7 +120,7 @@ fn is_refused(meeting: &Meeting, limit: Duration) -> bool {
 }
 
 fn meet(
-    party: &mut Party,
+    party: &mut Session,
     settings: &Settings,
     secret: &str,
     fault_of: impl FnOnce(foldwire_bootstrap::Error) -> Fault,
@@ -144,7 +144,7 @@ fn meet(
     only(own)
 }
 
-fn tcp(settings: &Settings, party: &mut Party) -> Result<Wire, Fault> {
+fn tcp(settings: &Settings, party: &mut Session) -> Result<Wire, Fault> {
     let endpoint = foldwire_tcp::join(settings, party).map_err(fault::of_join)?;
     Ok(Wire::Tcp(Box::new(endpoint)))
 }

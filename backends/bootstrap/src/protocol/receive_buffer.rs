@@ -9,7 +9,7 @@ pub const CHUNK_BYTES: usize = 16 * 1024;
 
 /// What one connection has brought and nobody has taken yet.
 #[derive(Debug, Default)]
-pub struct Inbox {
+pub struct ReceiveBuffer {
     /// Room that stays. From `n_taken` up to `n_read` it holds an incomplete message, or messages
     /// that nobody has taken.
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Inbox {
     n_read: usize,
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     /// Lets `read` fill some of [`CHUNK_BYTES`]; it says how many, and so does this.
     ///
     /// # Errors

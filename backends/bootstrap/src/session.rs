@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use foldwire::Rank;
 
+use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::hub::Hub;
-use crate::member::Member;
+use crate::member::MemberConnection;
 use crate::message::MAX_GIVEN_BYTES;
 
 /// This rank's connection to its group, by way of rank 0.
@@ -23,32 +23,32 @@ use crate::message::MAX_GIVEN_BYTES;
 /// It is of use in the process that joined. In one that was forked off, all-gathers fail with
 /// [`Error::OtherProcess`], and dropping it says nothing to anybody.
 #[derive(Debug)]
-pub struct Party {
+pub struct Session {
     /// The process that joined.
-    home: u32,
+    owner_pid: u32,
     rank: Rank,
     size: usize,
     limit: Duration,
-    side: Side,
+    role: SessionRole,
 }
 
 #[derive(Debug)]
-pub(crate) enum Side {
+pub(crate) enum SessionRole {
     /// There are no others.
     Alone,
     /// Rank 0.
-    Root(Hub),
+    Root(Coordinator),
     /// Any other.
-    Member(Box<Member>),
+    Member(Box<MemberConnection>),
 }
 
-impl Party {
-    pub(crate) fn new(rank: Rank, size: usize, limit: Duration, side: Side) -> Self {
-        Self { home: process::id(), rank, size, limit, side }
+impl Session {
+    pub(crate) fn new(rank: Rank, size: usize, limit: Duration, role: SessionRole) -> Self {
+        Self { owner_pid: process::id(), rank, size, limit, role }
     }
 }
 
-impl Exchange for Party {
+impl Exchange for Session {
     type Error = Error;
 
     fn rank(&self) -> Rank {
@@ -60,26 +60,26 @@ impl Exchange for Party {
     }
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        if process::id() != self.home {
+        if process::id() != self.owner_pid {
             return Err(Error::OtherProcess);
         }
         if mine.len() > MAX_GIVEN_BYTES {
             return Err(Error::TooLong { n_bytes: mine.len() });
         }
-        match &mut self.side {
-            Side::Alone => Ok(vec![mine.to_vec()]),
-            Side::Root(hub) => hub.all_gather(mine, self.limit),
-            Side::Member(member) => member.all_gather(mine),
+        match &mut self.role {
+            SessionRole::Alone => Ok(vec![mine.to_vec()]),
+            SessionRole::Root(coordinator) => coordinator.all_gather(mine, self.limit),
+            SessionRole::Member(member) => member.all_gather(mine),
         }
     }
 
     fn poll_lost(&mut self) -> Option<Rank> {
-        match &mut self.side {
+        match &mut self.role {
             // What it would read, its parent would never hear.
-            _ if process::id() != self.home => None,
-            Side::Alone => None,
-            Side::Root(hub) => hub.poll_lost(),
-            Side::Member(member) => member.poll_lost(),
+            _ if process::id() != self.owner_pid => None,
+            SessionRole::Alone => None,
+            SessionRole::Root(coordinator) => coordinator.poll_lost(),
+            SessionRole::Member(member) => member.poll_lost(),
         }
     }
 }

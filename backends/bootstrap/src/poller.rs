@@ -10,12 +10,12 @@ use crate::error::Error;
 
 /// Tells which of many connections are ready, at the cost of one system call.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Poller {
     poll: Poll,
     events: Events,
 }
 
-impl Watch {
+impl Poller {
     pub(crate) fn new() -> Result<Self, Error> {
         let poll = Poll::new().map_err(Error::System)?;
         Ok(Self { poll, events: Events::with_capacity(64) })

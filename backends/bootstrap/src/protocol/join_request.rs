@@ -5,11 +5,11 @@ use foldwire::Rank;
 use crate::job::JOB_BYTES;
 use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
-use crate::token::{Role, Token, Transcript};
+use crate::token::{ProofKind, Token, Transcript};
 
 /// A rank that wants in.
 #[derive(Debug)]
-pub struct Knock<'a> {
+pub struct JoinRequest<'a> {
     token: Option<&'a Token>,
     rank: Rank,
     size: u32,
@@ -19,8 +19,8 @@ pub struct Knock<'a> {
 
 /// What whoever listens is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Send this [`Answer`](Message::Answer): rank 0 knows the token.
+pub enum ChallengeOutcome {
+    /// Send this [`ChallengeOutcome`](Message::Answer): rank 0 knows the token.
     Proof(Proof),
     /// Rank 0 does not want this rank.
     Refused(Refusal),
@@ -31,7 +31,7 @@ pub enum Answer {
     Foreign,
 }
 
-impl<'a> Knock<'a> {
+impl<'a> JoinRequest<'a> {
     /// The rank that has this place; `nonce` is one that nobody has seen.
     #[must_use]
     pub fn new(place: &'a Place, nonce: Nonce) -> Self {
@@ -43,23 +43,23 @@ impl<'a> Knock<'a> {
     #[must_use]
     pub fn hello(&self) -> Message<'static> {
         let &Self { rank, size, job, nonce, .. } = self;
-        let proof = self.transcript([0; NONCE_BYTES]).proof(Role::Knocker);
+        let proof = self.transcript([0; NONCE_BYTES]).proof(ProofKind::MemberHello);
         Message::Hello { rank, size, job, nonce, proof }
     }
 
     /// Heeds what whoever listens says first.
     #[must_use]
-    pub fn hear(&self, heard: Result<Message<'_>, Malformed>) -> Answer {
-        let (root_nonce, root_proof) = match heard {
+    pub fn receive(&self, received: Result<Message<'_>, Malformed>) -> ChallengeOutcome {
+        let (root_nonce, root_proof) = match received {
             Ok(Message::Challenge { nonce, proof }) => (nonce, proof),
-            Ok(Message::Refusal(reason)) => return Answer::Refused(reason),
-            Ok(_) | Err(_) => return Answer::Foreign,
+            Ok(Message::Refusal(reason)) => return ChallengeOutcome::Refused(reason),
+            Ok(_) | Err(_) => return ChallengeOutcome::Foreign,
         };
         let transcript = self.transcript(root_nonce);
-        if transcript.accepts(&root_proof, Role::Root) {
-            Answer::Proof(transcript.proof(Role::Member))
+        if transcript.accepts(&root_proof, ProofKind::RootChallenge) {
+            ChallengeOutcome::Proof(transcript.proof(ProofKind::MemberAnswer))
         } else {
-            Answer::Impostor
+            ChallengeOutcome::Impostor
         }
     }
 

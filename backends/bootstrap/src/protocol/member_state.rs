@@ -4,7 +4,7 @@ use crate::message::{Malformed, Message};
 
 /// What rank 0 has heard of a rank that is in.
 #[derive(Debug, Default)]
-pub struct Guest {
+pub struct MemberState {
     given: Option<Vec<u8>>,
 }
 
@@ -17,10 +17,10 @@ pub enum Departure {
     Breach,
 }
 
-impl Guest {
+impl MemberState {
     /// Heeds a message. `None`: the rank stays.
-    pub fn hear(&mut self, heard: Result<Message<'_>, Malformed>) -> Option<Departure> {
-        match heard {
+    pub fn receive(&mut self, received: Result<Message<'_>, Malformed>) -> Option<Departure> {
+        match received {
             Ok(Message::Give(bytes)) if self.given.is_none() => {
                 self.given = Some(bytes.to_vec());
                 None

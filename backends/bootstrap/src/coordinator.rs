@@ -7,21 +7,21 @@ use foldwire::Rank;
 
 use crate::error::{Error, RankList};
 use crate::message::Message;
-use crate::seats::Seats;
-use crate::watch::Watch;
+use crate::poller::Poller;
+use crate::rank_connections::RankConnections;
 
 /// Rank 0's side of a group that has come together.
 #[derive(Debug)]
-pub(crate) struct Hub {
-    watch: Watch,
-    seats: Seats,
+pub(crate) struct Coordinator {
+    poller: Poller,
+    ranks: RankConnections,
 }
 
-impl Hub {
-    /// Tells all ranks that all are there. The tokens of `watch` are ranks.
-    pub(crate) fn welcome(watch: Watch, mut seats: Seats) -> Self {
-        seats.tell_all(&Message::Welcome);
-        Self { watch, seats }
+impl Coordinator {
+    /// Tells all ranks that all are there. The tokens of `poller` are ranks.
+    pub(crate) fn welcome(poller: Poller, mut ranks: RankConnections) -> Self {
+        ranks.send_to_all(&Message::Welcome);
+        Self { poller, ranks }
     }
 
     /// As [`Exchange::all_gather`](crate::Exchange::all_gather). Every rank gets every part: size²
@@ -32,17 +32,17 @@ impl Hub {
         limit: Duration,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let deadline = Instant::now() + limit;
-        self.listen(Duration::ZERO)?;
-        self.seats.check()?;
-        while self.seats.silent().next().is_some() {
-            self.wait(deadline, limit, |seats| RankList::of(seats.silent()))?;
-            self.seats.check()?;
+        self.process_events(Duration::ZERO)?;
+        self.ranks.check()?;
+        while self.ranks.without_part().next().is_some() {
+            self.wait(deadline, limit, |ranks| RankList::of(ranks.without_part()))?;
+            self.ranks.check()?;
         }
-        let parts = self.seats.take_given(mine);
-        self.seats.share_out(&parts);
+        let parts = self.ranks.take_parts(mine);
+        self.ranks.send_parts(&parts);
         // Others wait for it, and this rank may not come back here for long.
-        while self.seats.clogged().next().is_some() {
-            self.wait(deadline, limit, |seats| RankList::of(seats.clogged()))?;
+        while self.ranks.with_unsent().next().is_some() {
+            self.wait(deadline, limit, |ranks| RankList::of(ranks.with_unsent()))?;
         }
         Ok(parts)
     }
@@ -50,8 +50,8 @@ impl Hub {
     /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
         // If the system cannot tell, the group's own traffic must.
-        let _ = self.listen(Duration::ZERO);
-        self.seats.take_news()
+        let _ = self.process_events(Duration::ZERO);
+        self.ranks.take_lost()
     }
 
     /// Waits for something to happen; gives up at the deadline, and tells the others for whom it
@@ -60,21 +60,21 @@ impl Hub {
         &mut self,
         deadline: Instant,
         limit: Duration,
-        missing: impl Fn(&Seats) -> RankList,
+        missing: impl Fn(&RankConnections) -> RankList,
     ) -> Result<(), Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let missing = missing(&self.seats);
-            self.seats.tell_all(&missing.to_message());
-            let size = self.seats.size();
+            let missing = missing(&self.ranks);
+            self.ranks.send_to_all(&missing.to_message());
+            let size = self.ranks.size();
             return Err(Error::Missing { missing, size, limit, turned_away: None });
         }
-        self.listen(left)
+        self.process_events(left)
     }
 
-    fn listen(&mut self, timeout: Duration) -> Result<(), Error> {
-        for event in self.watch.wait(timeout)? {
-            self.seats.hear(event.token().0);
+    fn process_events(&mut self, timeout: Duration) -> Result<(), Error> {
+        for event in self.poller.wait(timeout)? {
+            self.ranks.receive(event.token().0);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! One connection: bytes in both directions without ever waiting, and messages made of them.
 //!
 //! Readiness comes from `mio` and is told once for each change, so whoever hears of it calls
-//! [`fill`](Link::fill) until it says [`Fill::Blocked`].
+//! [`fill`](Link::fill) until it says [`ReadStatus::Blocked`].
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::message::{MAX_MESSAGE_BYTES, Malformed, Message};
-use crate::protocol::Inbox;
+use crate::protocol::ReceiveBuffer;
 
 /// A machine that has vanished without a word is found out after about this time plus
 /// [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
@@ -25,44 +25,44 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// A connection to another rank, or to a stranger.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     stream: mio::net::TcpStream,
-    inbox: Inbox,
+    inbox: ReceiveBuffer,
     /// What has not yet gone from `n_sent` on.
     outbox: Vec<u8>,
     n_sent: usize,
 }
 
-/// What [`Link::fill`] found.
+/// What [`Connection::fill`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub(crate) enum ReadStatus {
     /// Bytes; there may be more.
-    Some,
+    Data,
     /// Nothing for now.
     Blocked,
     /// The other side has closed the connection, or the system has.
-    Ended,
+    Closed,
 }
 
-impl Link {
+impl Connection {
     /// Takes over a connection.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Self::of(mio::net::TcpStream::from_std(stream))
+        Self::from_nonblocking(mio::net::TcpStream::from_std(stream))
     }
 
     /// Takes over a connection that does not wait.
-    pub(crate) fn of(stream: mio::net::TcpStream) -> io::Result<Self> {
+    pub(crate) fn from_nonblocking(stream: mio::net::TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
         #[cfg(any(target_os = "linux", target_os = "macos", windows))]
         let keepalive = keepalive.with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        Ok(Self { stream, inbox: Inbox::default(), outbox: Vec::new(), n_sent: 0 })
+        Ok(Self { stream, inbox: ReceiveBuffer::default(), outbox: Vec::new(), n_sent: 0 })
     }
 
     /// Asks to hear of it under `token`, instead of under any other.
-    pub(crate) fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
         match self.stream.register(registry, token, interests) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// Reads some of what has come.
-    pub(crate) fn fill(&mut self) -> Fill {
+    pub(crate) fn read(&mut self) -> ReadStatus {
         let Self { stream, inbox, .. } = self;
         let result = inbox.fill(|room| {
             loop {
@@ -84,10 +84,10 @@ impl Link {
             }
         });
         match result {
-            Ok(0) => Fill::Ended,
-            Ok(_) => Fill::Some,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Fill::Blocked,
-            Err(_) => Fill::Ended,
+            Ok(0) => ReadStatus::Closed,
+            Ok(_) => ReadStatus::Data,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadStatus::Blocked,
+            Err(_) => ReadStatus::Closed,
         }
     }
 
@@ -112,7 +112,7 @@ impl Link {
 
     /// As [`send`](Self::send), for messages that have been written already, which many links may
     /// be given: only what the system does not take now is copied.
-    pub(crate) fn send_written(&mut self, messages: &[u8]) {
+    pub(crate) fn send_encoded(&mut self, messages: &[u8]) {
         let n_sent = if self.flush() { write(&mut self.stream, messages) } else { 0 };
         self.outbox.extend_from_slice(&messages[n_sent..]);
     }
@@ -121,7 +121,7 @@ impl Link {
     /// everything: the loss is told by [`fill`](Self::fill).
     pub(crate) fn flush(&mut self) -> bool {
         self.n_sent += write(&mut self.stream, &self.outbox[self.n_sent..]);
-        if self.is_clogged() {
+        if self.has_unsent() {
             return false;
         }
         self.outbox.clear();
@@ -130,7 +130,7 @@ impl Link {
     }
 
     /// Whether some of what was sent has not yet gone.
-    pub(crate) fn is_clogged(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.n_sent < self.outbox.len()
     }
 
@@ -141,7 +141,7 @@ impl Link {
         }
         // What has come and nobody has read makes some systems reset the connection, and lose what
         // was sent.
-        while Instant::now() < deadline && self.fill() == Fill::Some {
+        while Instant::now() < deadline && self.read() == ReadStatus::Data {
             self.inbox.clear();
         }
         // Fails if the other side was first.

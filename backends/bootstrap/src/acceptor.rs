@@ -1,0 +1,458 @@
+//! Rank 0 at the door: who knocks, who is let in, and who is not.
+//!
+//! Nobody is waited for alone. Every connection has its own state and its own deadline, all are
+//! served by one loop, and what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`].
+//! When too many knock at once, one of them must knock again: of those who have not shown that they
+//! know the token, if there are any, the one who has waited longest.
+//!
+//! Who has said something is heard before anybody is put off, since it may be this rank that was
+//! slow.
+//!
+//! A rank that is turned away has ended, and keeps the others waiting. So where all that are absent
+//! have been turned away, as it says in words of this job, and none comes in its place for
+//! [`RETRY_LIMIT`], the group is given up, and all are told why. Likewise where rank 0 cannot
+//! listen: it says so at one of the job's spare ports, where ranks look that do not find it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use foldwire::Rank;
+use mio::event::Event;
+use mio::{Interest, Token};
+
+use crate::connection::{Connection, ReadStatus};
+use crate::coordinator::Coordinator;
+use crate::error::{Error, RankList};
+use crate::message::{MAX_HANDSHAKE_BYTES, Message, Refusal};
+use crate::place::Place;
+use crate::poller::Poller;
+use crate::protocol::{Admission, AdmissionVerdict};
+use crate::rank_connections::RankConnections;
+use crate::rendezvous::HANDSHAKE_LIMIT;
+use crate::token::{self, NoRandomNumbers};
+
+/// Most connections that are neither let in nor turned away, on top of the ranks that are expected.
+const MAX_UNPROVEN: usize = 64;
+/// Most connections that are taken before those who are there are heard again.
+const ACCEPTS_PER_PASS: usize = 32;
+/// Longest wait without a look at the listener: the system may have refused a connection for want
+/// of files.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a rank that was turned away may come again, or the true one if that was a stranger.
+const RETRY_LIMIT: Duration = Duration::from_millis(500);
+/// How long rank 0 tells the others that it cannot listen.
+const REFUSE_ALL_LIMIT: Duration = Duration::from_secs(1);
+
+const LISTENER: Token = Token(usize::MAX);
+
+/// Rank 0 while ranks are missing.
+pub(crate) struct Acceptor<'a> {
+    place: &'a Place,
+    listener: mio::net::TcpListener,
+    poller: Poller,
+    /// Who is in.
+    ranks: RankConnections,
+    /// Who has knocked, in the order of deadlines.
+    pending: VecDeque<PendingConnection>,
+    n_accepted: usize,
+    /// More may wait at the listener.
+    is_backlogged: bool,
+    turned_away: Option<(usize, Refusal)>,
+    /// Ranks that were turned away, as they say, and have not come since.
+    unfit: BTreeMap<Rank, Refusal>,
+    /// When the last rank came or was turned away.
+    changed_at: Instant,
+    /// Why ranks are turned away that would be let in otherwise.
+    refuse_all: Option<Refusal>,
+}
+
+struct PendingConnection {
+    token: Token,
+    connection: Connection,
+    deadline: Instant,
+    admission: Admission,
+}
+
+/// What hearing a stranger leads to.
+enum PendingOutcome {
+    Wait,
+    Admit(Rank),
+    TurnAway(Refusal),
+    /// It has gone.
+    Forget,
+}
+
+impl<'a> Acceptor<'a> {
+    /// Listens at the place's root, or through `listener`. If it cannot, it tells the others, for
+    /// at most so long.
+    pub(crate) fn bind(
+        place: &'a Place,
+        listener: Option<TcpListener>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        if let Some(listener) = listener {
+            return Self::with_listener(place, listener);
+        }
+        let resolve = |source| Error::Resolve { root: place.root.clone(), source };
+        let addresses = place.root.listening().map_err(resolve)?;
+        let source = match TcpListener::bind(&*addresses) {
+            Ok(listener) => return Self::with_listener(place, listener),
+            Err(source) => source,
+        };
+        let spare: Vec<SocketAddr> = place.spare_addresses(&addresses).collect();
+        if let Ok(listener) = TcpListener::bind(&*spare) {
+            let mut acceptor = Self::with_listener(place, listener)?;
+            if place.job.chooses_port() && source.kind() == io::ErrorKind::AddrInUse {
+                return Ok(acceptor);
+            }
+            acceptor.refuse_all_ranks(&source, limit.min(REFUSE_ALL_LIMIT));
+        }
+        Err(Error::Listen { root: place.root.clone(), source })
+    }
+
+    /// Tells all ranks that rank 0 cannot listen; until all know, or for so long.
+    fn refuse_all_ranks(&mut self, why: &io::Error, limit: Duration) {
+        let os_error = why.raw_os_error().unwrap_or_default();
+        self.refuse_all = Some(Refusal::CannotListen { os_error });
+        let deadline = Instant::now() + limit;
+        while self.unfit.len() < self.place.size - 1 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.poll_once(left.min(TICK)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn with_listener(place: &'a Place, listener: TcpListener) -> Result<Self, Error> {
+        listener.set_nonblocking(true).map_err(Error::System)?;
+        let mut listener = mio::net::TcpListener::from_std(listener);
+        let poller = Poller::new()?;
+        poller
+            .registry()
+            .register(&mut listener, LISTENER, Interest::READABLE)
+            .map_err(Error::System)?;
+        Ok(Self {
+            place,
+            listener,
+            poller,
+            ranks: RankConnections::new(place.size),
+            pending: VecDeque::new(),
+            n_accepted: 0,
+            is_backlogged: false,
+            turned_away: None,
+            unfit: BTreeMap::new(),
+            changed_at: Instant::now(),
+            refuse_all: None,
+        })
+    }
+
+    /// Lets ranks in until all are there.
+    pub(crate) fn admit_all(
+        mut self,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<Coordinator, Error> {
+        while self.ranks.absent().next().is_some() {
+            let now = Instant::now();
+            if now >= deadline {
+                let missing = RankList::of(self.ranks.absent());
+                self.ranks.send_to_all(&missing.to_message());
+                let (size, turned_away) = (self.place.size, self.turned_away);
+                return Err(Error::Missing { missing, size, limit, turned_away });
+            }
+            if let Some((rank, reason)) = self.hopeless_rank(now) {
+                self.ranks.send_to_all(&Message::Unfit { rank, reason });
+                return Err(Error::Unfit { rank, size: self.place.size, reason });
+            }
+            let next = self.pending.front().map_or(deadline, |first| first.deadline.min(deadline));
+            self.poll_once(next.saturating_duration_since(now).min(TICK))?;
+            self.ranks.check()?;
+        }
+        Ok(Coordinator::welcome(self.poller, self.ranks))
+    }
+
+    /// The first of those that were turned away, if they are all that are missing, and nobody has
+    /// come since. Ranks that they do not count themselves will not come.
+    fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
+        let (&rank, &reason) = self.unfit.first_key_value()?;
+        let sizes = self.unfit.values().map(|reason| match reason {
+            Refusal::Size { theirs, .. } => *theirs,
+            _ => u32::MAX,
+        });
+        let size = sizes.min()?;
+        let is_lost = |rank: Rank| rank.0 >= size || self.unfit.contains_key(&rank);
+        let is_due = now.saturating_duration_since(self.changed_at) >= RETRY_LIMIT;
+        (is_due && self.ranks.absent().all(is_lost)).then_some((rank, reason))
+    }
+
+    /// Waits at most `timeout` for something to happen, and sees to it.
+    fn poll_once(&mut self, timeout: Duration) -> Result<(), Error> {
+        let timeout = if self.is_backlogged { Duration::ZERO } else { timeout };
+        let ready: Vec<_> = self.poller.wait(timeout)?.map(Event::token).collect();
+        for token in ready {
+            self.ranks.receive(token.0);
+            self.serve(token)?;
+        }
+        self.accept()?;
+        self.expire()
+    }
+
+    /// Takes some of those who wait at the listener.
+    fn accept(&mut self) -> Result<(), Error> {
+        self.is_backlogged = false;
+        for _ in 0..ACCEPTS_PER_PASS {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.add_pending(stream)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                    ) => {}
+                // No files or no memory, by a crowd of strangers: the next tick tries again.
+                Err(_) => return Ok(()),
+            }
+        }
+        self.is_backlogged = true;
+        Ok(())
+    }
+
+    fn add_pending(&mut self, stream: mio::net::TcpStream) -> Result<(), Error> {
+        if self.pending.len() >= MAX_UNPROVEN + self.ranks.absent().count() {
+            let is_unknown = |connection: &PendingConnection| !connection.admission.is_challenged();
+            self.pending.remove(self.pending.iter().position(is_unknown).unwrap_or(0));
+        }
+        let token = Token(self.place.size + self.n_accepted);
+        self.n_accepted += 1;
+        // A connection that has ended already cannot be set up.
+        let Ok(mut connection) = Connection::from_nonblocking(stream) else { return Ok(()) };
+        connection.register(self.poller.registry(), token).map_err(Error::System)?;
+        let deadline = Instant::now() + HANDSHAKE_LIMIT;
+        let admission = Admission::default();
+        self.pending.push_back(PendingConnection { token, connection, deadline, admission });
+        // What it says first is often here already.
+        self.serve(token)
+    }
+
+    /// Turns away who has taken too long, after a last hearing.
+    fn expire(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        while let Some(first) = self.pending.front().filter(|first| first.deadline <= now) {
+            let token = first.token;
+            self.serve(token)?;
+            if let Some(first) = self.pending.pop_front_if(|first| first.token == token) {
+                self.turn_away(first, Refusal::Slow);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears a stranger, if it is one that `token` stands for.
+    fn serve(&mut self, token: Token) -> Result<(), Error> {
+        let index = self.pending.iter().position(|connection| connection.token == token);
+        let Some(index) = index else { return Ok(()) };
+        let outcome = self.pending[index].receive(self.place, &self.ranks)?;
+        if matches!(outcome, PendingOutcome::Wait) {
+            return Ok(());
+        }
+        let Some(mut newcomer) = self.pending.remove(index) else { return Ok(()) };
+        match outcome {
+            PendingOutcome::Admit(_) if let Some(reason) = self.refuse_all => {
+                self.turn_away(newcomer, reason);
+            }
+            PendingOutcome::Admit(rank) => {
+                self.unfit.remove(&rank);
+                self.changed_at = Instant::now();
+                let token = Token(rank.index());
+                newcomer
+                    .connection
+                    .register(self.poller.registry(), token)
+                    .map_err(Error::System)?;
+                self.ranks.admit(rank, newcomer.connection);
+            }
+            PendingOutcome::TurnAway(reason) => self.turn_away(newcomer, reason),
+            PendingOutcome::Wait | PendingOutcome::Forget => {}
+        }
+        Ok(())
+    }
+
+    fn turn_away(&mut self, mut newcomer: PendingConnection, reason: Refusal) {
+        let n_before = self.turned_away.map_or(0, |(n, _)| n);
+        self.turned_away = Some((n_before + 1, reason));
+        let is_final = !matches!(reason, Refusal::Slow | Refusal::Duplicate { .. });
+        if let Some(rank) = newcomer.admission.claim().filter(|_| is_final) {
+            self.unfit.insert(rank, reason);
+            self.changed_at = Instant::now();
+        }
+        newcomer.connection.send(&Message::Refusal(reason));
+        newcomer.connection.close(Instant::now());
+    }
+}
+
+impl PendingConnection {
+    fn receive(
+        &mut self,
+        place: &Place,
+        ranks: &RankConnections,
+    ) -> Result<PendingOutcome, NoRandomNumbers> {
+        self.connection.flush();
+        loop {
+            let status = self.connection.read();
+            loop {
+                match self.take_message(place, ranks)? {
+                    None => break,
+                    Some(PendingOutcome::Wait) => {}
+                    Some(outcome) => return Ok(outcome),
+                }
+            }
+            match status {
+                ReadStatus::Data => {}
+                ReadStatus::Blocked => return Ok(PendingOutcome::Wait),
+                ReadStatus::Closed => return Ok(PendingOutcome::Forget),
+            }
+        }
+    }
+
+    /// `None`: no whole message is there.
+    fn take_message(
+        &mut self,
+        place: &Place,
+        ranks: &RankConnections,
+    ) -> Result<Option<PendingOutcome>, NoRandomNumbers> {
+        let Some(received) = self.connection.next_within(MAX_HANDSHAKE_BYTES).transpose() else {
+            return Ok(None);
+        };
+        let is_admitted = |rank| ranks.is_admitted(rank);
+        Ok(Some(match self.admission.receive(received, place, token::nonce, is_admitted)? {
+            AdmissionVerdict::Challenge { nonce, proof } => {
+                self.connection.send(&Message::Challenge { nonce, proof });
+                PendingOutcome::Wait
+            }
+            AdmissionVerdict::Admit(rank) => PendingOutcome::Admit(rank),
+            AdmissionVerdict::TurnAway(reason) => PendingOutcome::TurnAway(reason),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+    use std::thread;
+
+    use super::*;
+    use crate::message::NONCE_BYTES;
+    use crate::protocol::{ChallengeOutcome, JoinRequest};
+    use crate::{Job, Launcher, Root};
+
+    fn place(rank: u32, port: u16) -> Place {
+        let (rank, root) = (Rank(rank), Root::loopback(port));
+        Place {
+            rank,
+            size: 3,
+            root,
+            token: None,
+            job: Job::at_given_root(),
+            launcher: Launcher::Foldwire,
+        }
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    fn connect(address: SocketAddr) -> Connection {
+        Connection::new(TcpStream::connect(address).unwrap()).unwrap()
+    }
+
+    /// Passes until `done`, or for some seconds.
+    fn poll_until(acceptor: &mut Acceptor<'_>, done: impl Fn(&Acceptor<'_>) -> bool) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(4);
+        while !done(acceptor) && Instant::now() < deadline {
+            acceptor.poll_once(Duration::from_millis(10)).unwrap();
+        }
+        done(acceptor)
+    }
+
+    fn n_challenged(acceptor: &Acceptor<'_>) -> usize {
+        acceptor.pending.iter().filter(|connection| connection.admission.is_challenged()).count()
+    }
+
+    /// A rank that has been challenged, and what it is to answer.
+    fn challenged(
+        acceptor: &mut Acceptor<'_>,
+        place: &Place,
+        address: SocketAddr,
+    ) -> (Connection, Message<'static>) {
+        let request = JoinRequest::new(place, [place.rank.0 as u8; NONCE_BYTES]);
+        let mut connection = connect(address);
+        connection.send(&request.hello());
+        let n_before = n_challenged(acceptor);
+        assert!(poll_until(acceptor, |acceptor| n_challenged(acceptor) > n_before));
+        loop {
+            connection.read();
+            if let Some(received) = connection.next().transpose() {
+                let ChallengeOutcome::Proof(proof) = request.receive(received) else {
+                    panic!("no challenge")
+                };
+                return (connection, Message::Answer { proof });
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_answered_is_let_in_however_late_it_is_heard() {
+        let (listener, address) = listener();
+        let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
+        let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let join_requests = [one, two].map(|place| challenged(&mut acceptor, &place, address));
+        let connections = join_requests.map(|(mut connection, answer)| {
+            connection.send(&answer);
+            connection
+        });
+        thread::sleep(Duration::from_millis(50));
+        // As if this rank had been away.
+        for newcomer in &mut acceptor.pending {
+            newcomer.deadline = Instant::now();
+        }
+        acceptor.expire().unwrap();
+        assert_eq!((acceptor.ranks.absent().count(), acceptor.turned_away), (0, None));
+        drop(connections);
+    }
+
+    #[test]
+    fn who_has_answered_is_let_in_before_a_crowd() {
+        let (listener, address) = listener();
+        let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
+        let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let (mut connection, answer) = challenged(&mut acceptor, &one, address);
+        // All of them say who they are, and one is too many.
+        let crowd: Vec<_> = (0..=MAX_UNPROVEN + 1)
+            .map(|_| {
+                let mut connection = connect(address);
+                connection.send(&JoinRequest::new(&one, [9; NONCE_BYTES]).hello());
+                connection
+            })
+            .collect();
+        connection.send(&answer);
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted == 1 + crowd.len()));
+        assert!(acceptor.ranks.is_admitted(Rank(1)));
+    }
+
+    #[test]
+    fn a_crowd_that_says_nothing_does_not_push_out_who_has_been_challenged() {
+        let (listener, address) = listener();
+        let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
+        let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let (mut connection, answer) = challenged(&mut acceptor, &one, address);
+        let crowd: Vec<_> = (0..MAX_UNPROVEN + 10).map(|_| connect(address)).collect();
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted == 1 + crowd.len()));
+        assert!(acceptor.pending.len() <= MAX_UNPROVEN + 2);
+        connection.send(&answer);
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.ranks.is_admitted(Rank(1))));
+    }
+}
