@@ -19,7 +19,7 @@
 use crate::tcp;
 use foldwire::Rank;
 use foldwire_tcp::JoinError;
-use foldwire_tcp::outside::{Offered, Waiting, hello, hello_again};
+use foldwire_tcp::fuzzing::{ExpectedConnections, OpaqueOffer, hello, reencode_hello};
 use std::collections::BTreeSet;
 
 const MAX_RANKS: usize = 6;
@@ -36,20 +36,20 @@ pub fn check(input: &[u8]) {
 }
 
 fn bytes(bytes: &[u8]) {
-    if let Some(offer) = Offered::decode(bytes) {
+    if let Some(offer) = OpaqueOffer::decode(bytes) {
         assert_eq!(offer.encode(), bytes, "an offer has one spelling");
     }
-    if let Some(again) = hello_again(bytes) {
+    if let Some(again) = reencode_hello(bytes) {
         assert!(bytes.starts_with(&again), "a hello has one spelling");
     }
 }
 
 /// An honest offer, of one of two nodes and of four settings.
-fn honest(bits: u8, rank: usize) -> Offered {
+fn honest(bits: u8, rank: usize) -> OpaqueOffer {
     let node = if bits & 1 == 0 { "" } else { "another node" };
     let address = if bits & 2 == 0 { ([127, 0, 0, 1], 7) } else { ([10, 0, 0, 1], 7) };
     let n_streams = 1 + usize::from(bits >> 2 & 1);
-    Offered::new(node, address.into(), [4096, 4, n_streams], bits & 8 != 0, [rank as u8; 32])
+    OpaqueOffer::new(node, address.into(), [4096, 4, n_streams], bits & 8 != 0, [rank as u8; 32])
 }
 
 fn offers(script: &[u8]) {
@@ -58,18 +58,18 @@ fn offers(script: &[u8]) {
     let mut ours = Vec::new();
     let all: Vec<Vec<u8>> = (0..n_ranks).map(|rank| offer(&mut script, rank, &mut ours)).collect();
     let empty = all.iter().position(Vec::is_empty);
-    let strange = all.iter().position(|bytes| Offered::decode(bytes).is_none());
+    let strange = all.iter().position(|bytes| OpaqueOffer::decode(bytes).is_none());
     let answers: Vec<_> = ours.iter().map(|mine| mine.agree(&all)).collect();
     for (mine, answer) in ours.iter().zip(&answers) {
         let agrees = answer.is_ok();
         assert!(answers.iter().all(|answer| answer.is_ok() == agrees), "all agree, or none");
         match answer {
             Ok(offers) => {
-                let again: Vec<_> = offers.iter().map(Offered::encode).collect();
+                let again: Vec<_> = offers.iter().map(OpaqueOffer::encode).collect();
                 assert_eq!(again, all, "they agree on what was offered");
-                assert!(offers.iter().all(|offer| offer.has_terms_of(mine)));
+                assert!(offers.iter().all(|offer| offer.has_same_settings(mine)));
                 let is_one_node = offers.iter().all(|offer| offer.node() == mine.node());
-                assert!(is_one_node || !offers.iter().any(Offered::is_on_loopback));
+                assert!(is_one_node || !offers.iter().any(OpaqueOffer::is_on_loopback));
             }
             Err(JoinError::PeerFailed { rank }) => assert_eq!(Some(rank.index()), empty),
             Err(JoinError::Unintelligible { rank }) => assert_eq!(Some(rank.index()), strange),
@@ -79,7 +79,7 @@ fn offers(script: &[u8]) {
 }
 
 /// What a rank offers; honest ones are added to `ours`.
-fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<Offered>) -> Vec<u8> {
+fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<OpaqueOffer>) -> Vec<u8> {
     let mut take = |n_bytes: usize| {
         let (taken, rest) = script.split_at(n_bytes.min(script.len()));
         *script = rest;
@@ -113,10 +113,10 @@ fn hellos(script: &[u8]) {
     let offers: Vec<_> = (0..n_ranks)
         .map(|rank| {
             let address = ([10, 0, 0, 1], 7).into();
-            Offered::new(node(rank), address, [4096, 4, n_streams], false, [0; 32])
+            OpaqueOffer::new(node(rank), address, [4096, 4, n_streams], false, [0; 32])
         })
         .collect();
-    let mut waiting = Waiting::new(rank, &offers);
+    let mut waiting = ExpectedConnections::new(rank, &offers);
     let mut expected: BTreeSet<(Rank, u16)> = BTreeSet::new();
     for from in rank.index() + 1..n_ranks {
         // Between nodes is one more, which is quiet.

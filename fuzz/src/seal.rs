@@ -18,7 +18,7 @@
 //!
 //! Keys are drawn anew each time, so what a finding says of ciphertext is of one run.
 
-use foldwire_tcp::outside::Sealed;
+use foldwire_tcp::fuzzing::EncryptedEnd;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
 const LENGTH_BYTES: usize = 2;
@@ -35,7 +35,7 @@ pub fn check(input: &[u8]) {
     let [piece, room, script @ ..] = input else { return };
     let piece = usize::from(*piece) * 83 + 1;
     let room = usize::from(*room) * 57 + 1;
-    let [writer, mut reader] = Sealed::pair();
+    let [writer, mut reader] = EncryptedEnd::pair();
     let mut sender = Sender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
     let came = come(script, &mut sender, &mut reader);
     let (plain, end) = expected(&sender.records, &came);
@@ -61,7 +61,7 @@ enum End {
 
 /// What one side has sealed.
 struct Sender {
-    sealed: Sealed,
+    sealed: EncryptedEnd,
     piece: usize,
     /// Records and what is in them.
     records: Vec<(Vec<u8>, Vec<u8>)>,
@@ -98,7 +98,7 @@ fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
 }
 
 /// Writes a record, and how much it holds.
-fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
+fn seal(by: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
     let mut to = Narrow { bytes: Vec::new(), piece, is_pause: false };
     let (one, two) = plain.split_at(piece.min(plain.len()));
     let n_taken = by.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
@@ -111,7 +111,7 @@ fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
 }
 
 /// What comes by the script.
-fn come(mut script: &[u8], sender: &mut Sender, reader: &mut Sealed) -> Vec<u8> {
+fn come(mut script: &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> Vec<u8> {
     let mut came = Vec::new();
     while sender.n_sealed.max(came.len()) < MAX_BYTES
         && let Some(bytes) = next(&mut script, sender, reader)
@@ -121,7 +121,7 @@ fn come(mut script: &[u8], sender: &mut Sender, reader: &mut Sealed) -> Vec<u8> 
     came
 }
 
-fn next(script: &mut &[u8], sender: &mut Sender, reader: &mut Sealed) -> Option<Vec<u8>> {
+fn next(script: &mut &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> Option<Vec<u8>> {
     let mut byte = || {
         let (&byte, rest) = script.split_first()?;
         *script = rest;
@@ -175,7 +175,7 @@ fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, End) {
 }
 
 /// Reads to the end.
-fn read_on(by: &mut Sealed, from: &mut Pieces<'_>, room: usize, read: &mut Vec<u8>) -> End {
+fn read_on(by: &mut EncryptedEnd, from: &mut Pieces<'_>, room: usize, read: &mut Vec<u8>) -> End {
     let (mut one, mut two) = (vec![0; room / 3], vec![0; room - room / 3]);
     loop {
         let n_read = by.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);

@@ -17,8 +17,8 @@
 
 use foldwire::Tag;
 use foldwire_bootstrap::Token;
-use foldwire_tcp::Loss;
-use foldwire_tcp::outside::{Heard, Hearing, Side, answer, goodbye, message};
+use foldwire_tcp::PeerLoss;
+use foldwire_tcp::fuzzing::{HandshakeEnd, PeerEvent, PeerInput, answer, goodbye, message};
 use std::collections::{BTreeMap, BTreeSet};
 
 const FRAME_BYTES: usize = 5000;
@@ -39,9 +39,9 @@ pub fn check(input: &[u8]) {
 pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool) {
     let token = Token::new("a token of this fuzzer's").expect("it is long enough");
     // In the order in which they speak.
-    let mut sides = [true, false].map(|connects| Side::new(connects, encrypts, &token));
+    let mut sides = [true, false].map(|connects| HandshakeEnd::new(connects, encrypts, &token));
     let mut is_honest = true;
-    let mut said = sides[0].hear(&[]).expect("who begins hears nothing");
+    let mut said = sides[0].receive(&[]).expect("who begins hears nothing");
     for listener in [1, 0, 1] {
         let n_needed = sides[listener].n_needed().expect("it waits for a message");
         assert_eq!(said.len(), n_needed, "what one side says is as long as the other waits for");
@@ -67,12 +67,12 @@ pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool)
             }
             is_honest &= said == honest;
         }
-        match sides[listener].hear(&said) {
+        match sides[listener].receive(&said) {
             Some(next) => said = next,
             None => break,
         }
     }
-    let [connector, other] = sides.each_mut().map(Side::trusts);
+    let [connector, other] = sides.each_mut().map(HandshakeEnd::trusts);
     assert!(!is_honest || connector && other, "honest sides know each other");
     // What the connector says last it says when it trusts; what harms that is no harm to itself.
     let harmed = if harms_connector { connector } else { other };
@@ -123,8 +123,8 @@ fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, Act<'a>)> {
 /// What a peer's bytes come to.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    heard: Vec<Heard>,
-    loss: Option<Loss>,
+    heard: Vec<PeerEvent>,
+    loss: Option<PeerLoss>,
 }
 
 fn stream(script: &[u8], piece: usize) {
@@ -138,7 +138,7 @@ fn stream(script: &[u8], piece: usize) {
 }
 
 fn outcome(mut script: &[u8], piece: usize) -> Outcome {
-    let mut hearing = Hearing::new(2, FRAME_BYTES, LINK_DEPTH);
+    let mut hearing = PeerInput::new(2, FRAME_BYTES, LINK_DEPTH);
     let mut outcome = Outcome { heard: Vec::new(), loss: None };
     while let (Some((on, act)), None) = (next_act(&mut script), outcome.loss) {
         let bytes = match act {
@@ -157,14 +157,14 @@ fn outcome(mut script: &[u8], piece: usize) -> Outcome {
                 Vec::new()
             }
         };
-        outcome.loss = bytes.chunks(piece).find_map(|piece| hearing.hear(on, piece).err());
-        outcome.heard.extend(std::iter::from_fn(|| hearing.next_heard()));
+        outcome.loss = bytes.chunks(piece).find_map(|piece| hearing.receive(on, piece).err());
+        outcome.heard.extend(std::iter::from_fn(|| hearing.next_event()));
     }
     outcome
 }
 
 /// What a peer is heard to say that keeps to the rules; `None` if this one does not.
-fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
+fn expected(mut script: &[u8]) -> Option<Vec<PeerEvent>> {
     let mut heard = Vec::new();
     // By tag: receives posted, the number of the next message taken, and those that are here.
     let mut posted = BTreeSet::new();
@@ -188,7 +188,7 @@ fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
                 if !awaited.remove(&tag) {
                     return None;
                 }
-                heard.push(Heard::Answer(tag));
+                heard.push(PeerEvent::Answer(tag));
             }
             Act::Post(tag) => _ = posted.insert(tag),
             Act::Send(tag) => _ = awaited.insert(tag),
@@ -198,7 +198,7 @@ fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
             let next = next.entry(tag).or_default();
             let Some(body) = here.remove(&(tag, *next)) else { return true };
             *next += 1;
-            heard.push(Heard::Message(tag, body));
+            heard.push(PeerEvent::Message(tag, body));
             false
         });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use foldwire::transport::{Rank, TransportError, TransportErrorKind as Kind};
 
 use crate::MAX_STREAMS;
-use crate::header::Garbage;
+use crate::header::ProtocolViolation;
 
 /// Why the message layer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ impl TransportError for Error {
 /// How a rank was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum PeerLoss {
     /// It said goodbye.
     #[error("it ended in good order")]
     Left,
@@ -78,7 +78,7 @@ pub enum Loss {
     Broken(io::ErrorKind),
     /// It sent what no rank would, so its connections were closed.
     #[error("it sent {0}")]
-    Garbage(#[from] Garbage),
+    ProtocolViolation(#[from] ProtocolViolation),
     /// There is no memory for what it sends.
     #[error("no memory for what it sends")]
     NoMemory,

@@ -17,7 +17,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 
 /// What follows a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum MessageHeader {
     /// A message; `matched`: its sender waits for an [`Answer`](Self::Answer).
     Message { tag: Tag, n_bytes: usize, number: u32, matched: bool },
     /// The matched message of this link has met its receive.
@@ -29,10 +29,10 @@ pub(crate) enum Header {
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Garbage {
+pub enum ProtocolViolation {
     /// They are no header.
     #[error("bytes that are no header")]
-    NoHeader,
+    InvalidHeader,
     /// A header says what no rank would.
     #[error("a header of an unknown kind or tag")]
     Unknown,
@@ -47,7 +47,7 @@ pub enum Garbage {
     /// A message is further ahead of the last that was taken than its sender's credit allows, or
     /// comes twice.
     #[error("message {number} of a link of which {next} comes next")]
-    OutOfTurn {
+    OutOfOrder {
         /// Its number.
         number: u32,
         /// The number of the next one to be taken.
@@ -55,7 +55,7 @@ pub enum Garbage {
     },
     /// An answer to nothing.
     #[error("an answer to a message that was not sent")]
-    Unasked,
+    UnexpectedAnswer,
     /// Bytes that do not decrypt.
     #[error("bytes that do not decrypt")]
     Forged,
@@ -65,7 +65,7 @@ const MESSAGE: u8 = 1;
 const ANSWER: u8 = 2;
 const GOODBYE: u8 = 3;
 
-impl Header {
+impl MessageHeader {
     pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
         let (kind, tag, n_bytes, number, matched) = match self {
             Self::Message { tag, n_bytes, number, matched } => {
@@ -86,14 +86,17 @@ impl Header {
     }
 
     /// Reads a header of a peer whose frames have `frame_bytes`.
-    pub(crate) fn decode(bytes: [u8; HEADER_BYTES], frame_bytes: usize) -> Result<Self, Garbage> {
+    pub(crate) fn decode(
+        bytes: [u8; HEADER_BYTES],
+        frame_bytes: usize,
+    ) -> Result<Self, ProtocolViolation> {
         if bytes[12..] != check(&bytes) {
-            return Err(Garbage::NoHeader);
+            return Err(ProtocolViolation::InvalidHeader);
         }
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let (tag, n_bytes) = (Tag(u16::from_le_bytes([bytes[2], bytes[3]])), word(4) as usize);
         if bytes[1] > 1 || tag.channel() >= MAX_CHANNELS {
-            return Err(Garbage::Unknown);
+            return Err(ProtocolViolation::Unknown);
         }
         let most = match bytes[0] {
             MESSAGE if tag.is_control() => MIN_FRAME_BYTES,
@@ -101,13 +104,13 @@ impl Header {
             _ => 0,
         };
         if n_bytes > most {
-            return Err(Garbage::TooLong { n_bytes, most });
+            return Err(ProtocolViolation::TooLong { n_bytes, most });
         }
         match bytes[0] {
             MESSAGE => Ok(Self::Message { tag, n_bytes, number: word(8), matched: bytes[1] == 1 }),
             ANSWER => Ok(Self::Answer { tag }),
             GOODBYE => Ok(Self::Goodbye),
-            _ => Err(Garbage::Unknown),
+            _ => Err(ProtocolViolation::Unknown),
         }
     }
 }
@@ -122,8 +125,8 @@ mod tests {
 
     const FRAME: usize = 5000;
 
-    fn message(tag: u16, n_bytes: usize) -> Header {
-        Header::Message { tag: Tag(tag), n_bytes, number: 7, matched: true }
+    fn message(tag: u16, n_bytes: usize) -> MessageHeader {
+        MessageHeader::Message { tag: Tag(tag), n_bytes, number: 7, matched: true }
     }
 
     #[test]
@@ -133,11 +136,11 @@ mod tests {
             message(0, 0),
             message(7, FRAME),
             message(last, MIN_FRAME_BYTES),
-            Header::Message { tag: Tag(3), n_bytes: 1, number: u32::MAX, matched: false },
-            Header::Answer { tag: Tag(2) },
-            Header::Goodbye,
+            MessageHeader::Message { tag: Tag(3), n_bytes: 1, number: u32::MAX, matched: false },
+            MessageHeader::Answer { tag: Tag(2) },
+            MessageHeader::Goodbye,
         ] {
-            assert_eq!(Header::decode(header.encode(), FRAME), Ok(header));
+            assert_eq!(MessageHeader::decode(header.encode(), FRAME), Ok(header));
         }
     }
 
@@ -147,21 +150,28 @@ mod tests {
         for bit in 0..8 * HEADER_BYTES {
             let mut bytes = good;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(bytes, FRAME), Err(Garbage::NoHeader), "bit {bit}");
+            assert_eq!(
+                MessageHeader::decode(bytes, FRAME),
+                Err(ProtocolViolation::InvalidHeader),
+                "bit {bit}"
+            );
         }
-        assert_eq!(Header::decode([0; HEADER_BYTES], FRAME), Err(Garbage::NoHeader));
+        assert_eq!(
+            MessageHeader::decode([0; HEADER_BYTES], FRAME),
+            Err(ProtocolViolation::InvalidHeader)
+        );
     }
 
     #[test]
     fn lengths_and_tags_that_cannot_be_are_refused() {
-        let decode = |header: Header| Header::decode(header.encode(), FRAME);
-        let too_long = |n_bytes, most| Err(Garbage::TooLong { n_bytes, most });
+        let decode = |header: MessageHeader| MessageHeader::decode(header.encode(), FRAME);
+        let too_long = |n_bytes, most| Err(ProtocolViolation::TooLong { n_bytes, most });
         assert_eq!(decode(message(0, FRAME + 1)), too_long(FRAME + 1, FRAME));
         assert_eq!(decode(message(0, u32::MAX as usize)), too_long(u32::MAX as usize, FRAME));
         let control = Tag::CONTROL.0;
         assert_eq!(decode(message(control, 1025)), too_long(1025, MIN_FRAME_BYTES));
         let beyond = (MAX_CHANNELS * Tag::COUNT) as u16;
-        assert_eq!(decode(message(beyond, 1)), Err(Garbage::Unknown));
-        assert_eq!(decode(message(u16::MAX, 1)), Err(Garbage::Unknown));
+        assert_eq!(decode(message(beyond, 1)), Err(ProtocolViolation::Unknown));
+        assert_eq!(decode(message(u16::MAX, 1)), Err(ProtocolViolation::Unknown));
     }
 }

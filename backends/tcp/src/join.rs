@@ -18,21 +18,21 @@ use foldwire_bootstrap::{Exchange, Token};
 use foldwire_messaging::Options;
 use mio::net::TcpStream;
 
-use crate::greeting::{Fault, Greeting, Hello};
-use crate::net::{Parts, Tcp, n_places};
-use crate::secret::{NONCE_BYTES, Nonce, Secret, accepts_offer, nonce, offer_proof};
+use crate::byte_stream::ByteStream;
+use crate::handshake::{HandshakeError, Hello, PendingHandshake};
+use crate::net::{Tcp, TcpSetup, n_slots};
+use crate::secret::{NONCE_BYTES, Nonce, SessionSecret, accepts_offer, nonce, offer_proof};
 use crate::settings::Settings;
-use crate::wire::Wire;
 use crate::{JoinError, MAX_STREAMS};
 
 /// What a rank says that is connected to all others.
 const READY: &[u8] = b"ready";
 /// The time in which a connection must show that it is a rank's.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Connections under way beyond those that ranks make.
-const MAX_STRANGERS: usize = 64;
+const MAX_UNPROVEN: usize = 64;
 /// Connections taken before those that are under way are heard.
-const KNOCKS_PER_PASS: usize = 32;
+const ACCEPTS_PER_PASS: usize = 32;
 /// How long to wait before the next attempt to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Between two looks at all connections, while nothing happens.
@@ -40,14 +40,14 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// What must be the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct SharedSettings {
     pub(crate) frame_bytes: usize,
     pub(crate) link_depth: usize,
     pub(crate) n_streams: usize,
     pub(crate) encrypts: bool,
 }
 
-impl Terms {
+impl SharedSettings {
     fn text(self) -> String {
         let Self { frame_bytes, link_depth, n_streams, encrypts } = self;
         let how = if encrypts { "encrypted" } else { "not encrypted" };
@@ -57,20 +57,20 @@ impl Terms {
 
 /// What a rank tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct RankOffer {
     pub(crate) node: String,
     pub(crate) address: SocketAddr,
-    pub(crate) terms: Terms,
+    pub(crate) shared: SharedSettings,
     pub(crate) nonce: Nonce,
     /// Shows that the rank has the others' token.
     pub(crate) proof: Nonce,
 }
 
-impl Offer {
+impl RankOffer {
     /// One line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { node, address, terms, nonce, proof } = self;
-        let Terms { frame_bytes, link_depth, n_streams, encrypts } = terms;
+        let Self { node, address, shared, nonce, proof } = self;
+        let SharedSettings { frame_bytes, link_depth, n_streams, encrypts } = shared;
         let [nonce, proof] = [nonce, proof]
             .map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         format!(
@@ -88,8 +88,8 @@ impl Offer {
         let n_streams = lines.next()?.parse().ok()?;
         let encrypts = lines.next()?.parse().ok()?;
         let [nonce, proof] = [number(lines.next()?)?, number(lines.next()?)?];
-        let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
-        let read = Self { node, address, terms, nonce, proof };
+        let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
+        let read = Self { node, address, shared, nonce, proof };
         // Numbers may be written in several ways, offers in one.
         (read.encode() == bytes).then_some(read)
     }
@@ -113,16 +113,21 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     let connected = listening.and_then(|(listener, mine)| {
         let offers = agree(&mine, settings.token.as_ref(), &all)?;
         let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
-        let secret = Secret::new(settings.token.as_ref(), &nonces);
+        let secret = SessionSecret::new(settings.token.as_ref(), &nonces);
         let is_near: Vec<bool> =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
-        let meeting =
-            Meeting { rank, offers: &offers, is_near: &is_near, secret, terms: mine.terms };
-        let wires = meeting.connect_all(&listener, settings.limit)?;
-        let Terms { n_streams, encrypts, .. } = mine.terms;
+        let setup = ConnectionSetup {
+            rank,
+            offers: &offers,
+            is_near: &is_near,
+            secret,
+            shared: mine.shared,
+        };
+        let connections = setup.connect_all(&listener, settings.limit)?;
+        let SharedSettings { n_streams, encrypts, .. } = mine.shared;
         let options = settings.effective_options();
-        let parts = Parts { rank, size, options, n_streams, encrypts, is_near };
-        Tcp::new(parts, wires).map_err(|error| of_socket(settings, error))
+        let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near };
+        Tcp::new(setup, connections).map_err(|error| of_socket(settings, error))
     });
     // Nobody sends before all are connected.
     let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
@@ -143,7 +148,7 @@ fn of_socket(settings: &Settings, source: io::Error) -> JoinError {
 }
 
 /// Listens, and says where and how.
-fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), JoinError> {
+fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, RankOffer), JoinError> {
     let have = settings.streams;
     if !(1..=MAX_STREAMS).contains(&have) {
         return Err(JoinError::Streams { have });
@@ -163,30 +168,34 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
     });
     let (address, listener) = bound.map_err(|error| of_socket(settings, error))?;
     let Options { frame_bytes, link_depth, .. } = settings.effective_options();
-    let terms =
-        Terms { frame_bytes, link_depth, n_streams: settings.streams, encrypts: settings.encrypt };
+    let shared = SharedSettings {
+        frame_bytes,
+        link_depth,
+        n_streams: settings.streams,
+        encrypts: settings.encrypt,
+    };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
     let proof = offer_proof(settings.token.as_ref(), &nonce);
-    Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce, proof }))
+    Ok((listener, RankOffer { node: foldwire_bootstrap::node(), address, shared, nonce, proof }))
 }
 
 /// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
 /// it names another one's settings, not its own.
 pub(crate) fn agree(
-    mine: &Offer,
+    mine: &RankOffer,
     token: Option<&Token>,
     all: &[Vec<u8>],
-) -> Result<Vec<Offer>, JoinError> {
+) -> Result<Vec<RankOffer>, JoinError> {
     if let Some(rank) = all.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
     let offers = all.iter().zip(0..).map(|(bytes, rank)| {
-        Offer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
+        RankOffer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
     });
     let offers = offers.collect::<Result<Vec<_>, _>>()?;
-    let first = |differs: &dyn Fn(&Offer) -> bool| offers.iter().position(differs);
-    if let Some(rank) = first(&|offer| offer.terms != mine.terms) {
-        let (there, here) = (offers[rank].terms.text(), mine.terms.text());
+    let first = |differs: &dyn Fn(&RankOffer) -> bool| offers.iter().position(differs);
+    if let Some(rank) = first(&|offer| offer.shared != mine.shared) {
+        let (there, here) = (offers[rank].shared.text(), mine.shared.text());
         return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
     }
     // Else only one side of a connection would find out, and the other wait for it.
@@ -205,83 +214,83 @@ pub(crate) fn agree(
 /// last. How many were.
 fn accept(
     listener: &TcpListener,
-    incoming: &mut VecDeque<(Instant, Greeting)>,
+    incoming: &mut VecDeque<(Instant, PendingHandshake)>,
     room: usize,
 ) -> usize {
     let mut n_refused = 0;
-    for _ in 0..KNOCKS_PER_PASS {
+    for _ in 0..ACCEPTS_PER_PASS {
         let Ok((socket, _)) = listener.accept() else { break };
         if incoming.len() >= room {
             n_refused += 1;
-            match incoming.iter().position(|(_, greeting)| !greeting.has_said_hello()) {
+            match incoming.iter().position(|(_, handshake)| !handshake.has_valid_hello()) {
                 Some(unknown) => _ = incoming.remove(unknown),
                 None => continue,
             }
         }
         // A connection that has ended already cannot be set up.
         if socket.set_nonblocking(true).is_ok() {
-            let greeting = Greeting::accept(TcpStream::from_std(socket));
-            incoming.push_back((Instant::now() + GREETING_LIMIT, greeting));
+            let handshake = PendingHandshake::accept(TcpStream::from_std(socket));
+            incoming.push_back((Instant::now() + HANDSHAKE_LIMIT, handshake));
         }
     }
     n_refused
 }
 
 /// A connection to a lower rank.
-struct Outgoing {
+struct OutgoingConnection {
     address: SocketAddr,
     hello: Hello,
     /// `None` before it has begun, and between two attempts.
-    greeting: Option<Greeting>,
+    handshake: Option<PendingHandshake>,
     /// Why the last attempt failed.
     fault: Option<io::Error>,
     rests_until: Instant,
 }
 
 /// Ranks that connect to each other.
-pub(crate) struct Meeting<'a> {
+pub(crate) struct ConnectionSetup<'a> {
     pub(crate) rank: Rank,
-    pub(crate) offers: &'a [Offer],
+    pub(crate) offers: &'a [RankOffer],
     /// Which ranks share this one's node.
     pub(crate) is_near: &'a [bool],
-    pub(crate) secret: Secret,
-    pub(crate) terms: Terms,
+    pub(crate) secret: SessionSecret,
+    pub(crate) shared: SharedSettings,
 }
 
-impl Meeting<'_> {
+impl ConnectionSetup<'_> {
     /// All connections of this rank, by peer and number.
     fn connect_all(
         &self,
         listener: &TcpListener,
         limit: Duration,
-    ) -> Result<Vec<Option<Wire>>, JoinError> {
+    ) -> Result<Vec<Option<ByteStream>>, JoinError> {
         let deadline = Instant::now() + limit;
         let ranks = (0..self.offers.len()).map(Rank::new);
-        let n_places = n_places(self.offers.len(), self.terms.n_streams);
-        let mut wires: Vec<Option<Wire>> = (0..n_places).map(|_| None).collect();
+        let n_slots = n_slots(self.offers.len(), self.shared.n_streams);
+        let mut connections: Vec<Option<ByteStream>> = (0..n_slots).map(|_| None).collect();
         let n_all: usize = ranks.clone().map(|peer| self.n_connections(peer)).sum();
-        let mut outgoing: Vec<Outgoing> = self.outgoing().collect();
-        let mut incoming: VecDeque<(Instant, Greeting)> = VecDeque::new();
+        let mut outgoing: Vec<OutgoingConnection> = self.outgoing().collect();
+        let mut incoming: VecDeque<(Instant, PendingHandshake)> = VecDeque::new();
         let (mut n_refused, mut n_there) = (0, 0);
         while n_there < n_all {
             let n_before = n_there;
-            n_refused += accept(listener, &mut incoming, n_all + MAX_STRANGERS);
+            n_refused += accept(listener, &mut incoming, n_all + MAX_UNPROVEN);
             let mut impostor = None;
             outgoing.retain_mut(|outgoing| match self.advance(outgoing) {
                 Ok(None) => true,
-                Ok(Some((hello, wire))) => {
-                    wires[self.place(hello.to, hello.stream)] = Some(wire);
+                Ok(Some((hello, connection))) => {
+                    connections[self.slot(hello.to, hello.stream)] = Some(connection);
                     n_there += 1;
                     false
                 }
-                Err(Fault::Stranger) => {
+                Err(HandshakeError::Untrusted) => {
                     impostor = Some(outgoing.hello.to);
                     false
                 }
                 // It may have been one of a crowd, and knocks again.
-                Err(Fault::Broken(source)) => {
+                Err(HandshakeError::Io(source)) => {
                     outgoing.fault = Some(source);
-                    outgoing.greeting = None;
+                    outgoing.handshake = None;
                     outgoing.rests_until = Instant::now() + RETRY_AFTER;
                     true
                 }
@@ -290,11 +299,11 @@ impl Meeting<'_> {
                 return Err(JoinError::Impostor { rank });
             }
             let now = Instant::now();
-            incoming.retain_mut(|(until, greeting)| {
-                match greeting.advance(&self.secret, self.terms.encrypts) {
+            incoming.retain_mut(|(until, handshake)| {
+                match handshake.advance(&self.secret, self.shared.encrypts) {
                     Ok(None) if *until > now => return true,
-                    Ok(Some((hello, wire))) if self.is_due(hello, &wires) => {
-                        wires[self.place(hello.from, hello.stream)] = Some(wire);
+                    Ok(Some((hello, connection))) if self.is_expected(hello, &connections) => {
+                        connections[self.slot(hello.from, hello.stream)] = Some(connection);
                         n_there += 1;
                     }
                     _ => n_refused += 1,
@@ -310,8 +319,8 @@ impl Meeting<'_> {
                         return Err(JoinError::Unreachable { rank, source });
                     }
                     let is_missing = |&peer: &Rank| {
-                        let first = self.place(peer, 0);
-                        let due = &wires[first..first + self.n_connections(peer)];
+                        let first = self.slot(peer, 0);
+                        let due = &connections[first..first + self.n_connections(peer)];
                         due.iter().any(Option::is_none)
                     };
                     let rank = ranks.clone().find(is_missing).unwrap_or(Rank(0));
@@ -320,18 +329,18 @@ impl Meeting<'_> {
                 thread::sleep(PAUSE);
             }
         }
-        Ok(wires)
+        Ok(connections)
     }
 
     /// The connections to lower ranks.
-    fn outgoing(&self) -> impl Iterator<Item = Outgoing> {
-        let encrypts = self.terms.encrypts;
+    fn outgoing(&self) -> impl Iterator<Item = OutgoingConnection> {
+        let encrypts = self.shared.encrypts;
         let lower = self.offers.iter().zip((0..).map(Rank)).take(self.rank.index());
         lower.flat_map(move |(offer, to)| {
-            (0..self.n_connections(to) as u16).map(move |stream| Outgoing {
+            (0..self.n_connections(to) as u16).map(move |stream| OutgoingConnection {
                 address: offer.address,
                 hello: Hello { from: self.rank, to, stream, encrypts },
-                greeting: None,
+                handshake: None,
                 fault: None,
                 rests_until: Instant::now(),
             })
@@ -339,38 +348,41 @@ impl Meeting<'_> {
     }
 
     /// Goes on with a connection, or begins it.
-    fn advance(&self, outgoing: &mut Outgoing) -> Result<Option<(Hello, Wire)>, Fault> {
-        let greeting = match &mut outgoing.greeting {
-            Some(greeting) => greeting,
+    fn advance(
+        &self,
+        outgoing: &mut OutgoingConnection,
+    ) -> Result<Option<(Hello, ByteStream)>, HandshakeError> {
+        let handshake = match &mut outgoing.handshake {
+            Some(handshake) => handshake,
             None if Instant::now() < outgoing.rests_until => return Ok(None),
             none => {
-                let socket = TcpStream::connect(outgoing.address).map_err(Fault::Broken)?;
-                none.insert(Greeting::connect(socket, outgoing.hello))
+                let socket = TcpStream::connect(outgoing.address).map_err(HandshakeError::Io)?;
+                none.insert(PendingHandshake::connect(socket, outgoing.hello))
             }
         };
-        greeting.advance(&self.secret, self.terms.encrypts)
+        handshake.advance(&self.secret, self.shared.encrypts)
     }
 
     /// Connections with a rank: its streams and, between machines, the quiet one behind them.
     fn n_connections(&self, peer: Rank) -> usize {
         match peer == self.rank {
             true => 0,
-            false => self.terms.n_streams + usize::from(!self.is_near[peer.index()]),
+            false => self.shared.n_streams + usize::from(!self.is_near[peer.index()]),
         }
     }
 
-    pub(crate) const fn place(&self, rank: Rank, stream: u16) -> usize {
-        n_places(rank.index(), self.terms.n_streams) + stream as usize
+    pub(crate) const fn slot(&self, rank: Rank, stream: u16) -> usize {
+        n_slots(rank.index(), self.shared.n_streams) + stream as usize
     }
 
     /// Whether a connection is one that is waited for.
-    pub(crate) fn is_due<W>(&self, hello: Hello, wires: &[Option<W>]) -> bool {
+    pub(crate) fn is_expected<W>(&self, hello: Hello, connections: &[Option<W>]) -> bool {
         let Hello { from, to, stream, .. } = hello;
         let is_higher = from > self.rank && from.index() < self.offers.len();
         to == self.rank
             && is_higher
             && usize::from(stream) < self.n_connections(from)
-            && wires[self.place(from, stream)].is_none()
+            && connections[self.slot(from, stream)].is_none()
     }
 }
 

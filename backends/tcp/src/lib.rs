@@ -33,36 +33,36 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `join`, `greeting` | ranks come together: offers, connections, who is a stranger |
-//! | `secret`, `seal` | the session's secret and proofs of it; encryption (feature `noise`) |
-//! | `net`, `inbox` | messages as events, dealt to connections; losses; the end; what has come |
+//! | `join`, `handshake` | ranks come together: offers, connections, who is a stranger |
+//! | `secret`, `noise` | the session's secret and proofs of it; encryption (feature `noise`) |
+//! | `net`, `incoming` | messages as events, dealt to connections; losses; the end; what has come |
 //! | `link`, `header` | order and credit of a link; what stands before a message |
-//! | `stream`, `reader`, `wire` | one connection: queue; messages; bytes |
-//! | `watch` | wakes futures |
+//! | `message_stream`, `reader`, `byte_stream` | one connection: queue; messages; bytes |
+//! | `waker_thread` | wakes futures |
 #![forbid(unsafe_code)]
 
+mod byte_stream;
 mod error;
-mod greeting;
+#[doc(hidden)]
+pub mod fuzzing;
+mod handshake;
 mod header;
-mod inbox;
+mod incoming;
 mod join;
 mod link;
+mod message_stream;
 mod net;
-#[doc(hidden)]
-pub mod outside;
-mod reader;
 #[cfg(feature = "noise")]
-mod seal;
+mod noise;
+mod reader;
 mod secret;
 mod settings;
-mod stream;
 #[cfg(unix)]
-mod watch;
-mod wire;
+mod waker_thread;
 
-pub use error::{Error, JoinError, Loss};
+pub use error::{Error, JoinError, PeerLoss};
 pub use foldwire_messaging::Options;
-pub use header::Garbage;
+pub use header::ProtocolViolation;
 pub use net::Tcp;
 pub use settings::{Settings, SettingsError};
 

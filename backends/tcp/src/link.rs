@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use foldwire::HeapFrame;
 use foldwire::transport::Tag;
 
-use crate::header::Garbage;
+use crate::header::ProtocolViolation;
 
 /// A message that is here.
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedMessage {
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
@@ -16,20 +16,20 @@ pub(crate) struct Arrived {
 
 /// One stream of messages each way.
 #[derive(Default)]
-pub(crate) struct Link {
+pub(crate) struct TagLink {
     /// Messages sent; the number of the next one.
     n_sent: u32,
     /// Messages that met a receive; the number of the next one that will.
     n_taken: u32,
     /// What is here of number `n_taken` and those after it.
-    arrived: VecDeque<Option<Arrived>>,
+    arrived: VecDeque<Option<ReceivedMessage>>,
     /// The receive that is posted.
     pub(crate) posted: Option<HeapFrame>,
     /// The message that its receiver has not answered yet.
     pub(crate) awaits: Option<HeapFrame>,
 }
 
-impl Link {
+impl TagLink {
     /// The number of the next message to be sent.
     pub(crate) const fn next_number(&mut self) -> u32 {
         let number = self.n_sent;
@@ -38,7 +38,7 @@ impl Link {
     }
 
     /// The posted receive and its message, if both are here.
-    pub(crate) fn take(&mut self) -> Option<(HeapFrame, Arrived)> {
+    pub(crate) fn take(&mut self) -> Option<(HeapFrame, ReceivedMessage)> {
         let arrived = self.arrived.front_mut()?.take_if(|_| self.posted.is_some())?;
         self.arrived.pop_front();
         self.n_taken = self.n_taken.wrapping_add(1);
@@ -47,13 +47,13 @@ impl Link {
 }
 
 /// The links of a peer.
-pub(crate) struct Links {
-    links: Vec<Link>,
+pub(crate) struct PeerLinks {
+    links: Vec<TagLink>,
     /// Messages that may be ahead of the last one taken.
     window: usize,
 }
 
-impl Links {
+impl PeerLinks {
     /// Links on which a sender gets no further ahead than its credit of `depth` (see
     /// `foldwire-messaging`).
     pub(crate) const fn new(depth: usize) -> Self {
@@ -61,31 +61,31 @@ impl Links {
     }
 
     /// The link of a tag that has been checked.
-    pub(crate) fn of(&mut self, tag: Tag) -> &mut Link {
+    pub(crate) fn of(&mut self, tag: Tag) -> &mut TagLink {
         if self.links.len() <= tag.index() {
-            self.links.resize_with(tag.index() + 1, Link::default);
+            self.links.resize_with(tag.index() + 1, TagLink::default);
         }
         &mut self.links[tag.index()]
     }
 
     /// Whether a message of this number may come now.
-    pub(crate) fn admit(&mut self, tag: Tag, number: u32) -> Result<usize, Garbage> {
+    pub(crate) fn admit(&mut self, tag: Tag, number: u32) -> Result<usize, ProtocolViolation> {
         let window = self.window;
         let link = self.of(tag);
         let ahead = number.wrapping_sub(link.n_taken) as usize;
         if ahead >= window || link.arrived.get(ahead).is_some_and(Option::is_some) {
-            return Err(Garbage::OutOfTurn { number, next: link.n_taken });
+            return Err(ProtocolViolation::OutOfOrder { number, next: link.n_taken });
         }
         Ok(ahead)
     }
 
     /// Notes that a message is here.
-    pub(crate) fn arrive(
+    pub(crate) fn store(
         &mut self,
         tag: Tag,
         number: u32,
-        message: Arrived,
-    ) -> Result<(), Garbage> {
+        message: ReceivedMessage,
+    ) -> Result<(), ProtocolViolation> {
         let ahead = self.admit(tag, number)?;
         let arrived = &mut self.of(tag).arrived;
         if arrived.len() <= ahead {
@@ -96,7 +96,7 @@ impl Links {
     }
 
     /// All links, by the first channel's tags and those after them.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = (Tag, &mut Link)> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (Tag, &mut TagLink)> {
         (0..).map(Tag).zip(&mut self.links)
     }
 }
@@ -105,11 +105,11 @@ impl Links {
 mod tests {
     use super::*;
 
-    fn message(n_bytes: usize) -> Arrived {
-        Arrived { frame: HeapFrame::new(8), n_bytes, matched: false }
+    fn message(n_bytes: usize) -> ReceivedMessage {
+        ReceivedMessage { frame: HeapFrame::new(8), n_bytes, matched: false }
     }
 
-    fn taken(links: &mut Links, tag: Tag) -> Option<usize> {
+    fn taken(links: &mut PeerLinks, tag: Tag) -> Option<usize> {
         let link = links.of(tag);
         link.posted.get_or_insert_with(|| HeapFrame::new(8));
         link.take().map(|(_, arrived)| arrived.n_bytes)
@@ -117,25 +117,25 @@ mod tests {
 
     #[test]
     fn messages_are_taken_in_the_order_sent_whichever_comes_first() {
-        let (mut links, tag) = (Links::new(2), Tag(4));
+        let (mut links, tag) = (PeerLinks::new(2), Tag(4));
         for number in [2, 0, 3] {
-            links.arrive(tag, number, message(number as usize)).unwrap();
+            links.store(tag, number, message(number as usize)).unwrap();
         }
         assert!(links.of(tag).take().is_none(), "no receive is posted");
         assert_eq!(taken(&mut links, tag), Some(0));
         assert_eq!(taken(&mut links, tag), None);
-        links.arrive(tag, 1, message(1)).unwrap();
+        links.store(tag, 1, message(1)).unwrap();
         let rest: Vec<_> = (0..4).map(|_| taken(&mut links, tag)).collect();
         assert_eq!(rest, [Some(1), Some(2), Some(3), None]);
     }
 
     #[test]
     fn who_sends_beyond_its_credit_or_twice_is_found_out() {
-        let (mut links, tag) = (Links::new(2), Tag(0));
-        let refused = |number, next| Err(Garbage::OutOfTurn { number, next });
+        let (mut links, tag) = (PeerLinks::new(2), Tag(0));
+        let refused = |number, next| Err(ProtocolViolation::OutOfOrder { number, next });
         assert_eq!(links.admit(tag, 4), refused(4, 0));
         assert_eq!(links.admit(tag, u32::MAX), refused(u32::MAX, 0));
-        links.arrive(tag, 0, message(1)).unwrap();
+        links.store(tag, 0, message(1)).unwrap();
         assert_eq!(links.admit(tag, 0), refused(0, 0));
         assert_eq!(taken(&mut links, tag), Some(1));
         assert_eq!(links.admit(tag, 0), refused(0, 1));
@@ -144,12 +144,12 @@ mod tests {
 
     #[test]
     fn numbers_begin_anew_after_the_last() {
-        let (mut links, tag) = (Links::new(2), Tag(0));
+        let (mut links, tag) = (PeerLinks::new(2), Tag(0));
         let link = links.of(tag);
         (link.n_sent, link.n_taken) = (u32::MAX, u32::MAX);
         assert_eq!([link.next_number(), link.next_number()], [u32::MAX, 0]);
-        links.arrive(tag, 0, message(2)).unwrap();
-        links.arrive(tag, u32::MAX, message(1)).unwrap();
+        links.store(tag, 0, message(2)).unwrap();
+        links.store(tag, u32::MAX, message(1)).unwrap();
         assert_eq!([(); 2].map(|()| taken(&mut links, tag)), [Some(1), Some(2)]);
     }
 }

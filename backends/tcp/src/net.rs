@@ -10,7 +10,7 @@
 //!
 //! *Who is lost* the connections tell: at the end of one without a goodbye, or what no rank would
 //! send, a peer is lost; what its other connections still hold is read. A machine that vanishes
-//! ends nothing. The system finds it out on connections that are idle, by asking (`wire`); where
+//! ends nothing. The system finds it out on connections that are idle, by asking (`bytes`); where
 //! something is on its way it gives up only after many minutes. Hence between machines there is one
 //! more, quiet connection, which is always idle. `TCP_USER_TIMEOUT` would need none, but also ends
 //! connections to ranks that are well and read nothing for so long, because they compute.
@@ -28,25 +28,25 @@ use foldwire::transport::{Distance, MIN_FRAME_BYTES, Rank, Tag};
 use foldwire_messaging::{Event, Net, Options, Refused, Source, on_wire};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::error::{Error, Loss};
-use crate::header::Header;
-use crate::inbox::{Inbox, OfPeer};
-use crate::link::Links;
-use crate::stream::{Message, Stream};
+use crate::byte_stream::ByteStream;
+use crate::error::{Error, PeerLoss};
+use crate::header::MessageHeader;
+use crate::incoming::{IncomingMessages, PeerReceiver};
+use crate::link::PeerLinks;
+use crate::message_stream::{MessageStream, QueuedMessage};
 #[cfg(unix)]
-use crate::watch::Watch;
-use crate::wire::Wire;
+use crate::waker_thread::WakerThread;
 
 /// How long to offer the core to others before sleeping: most answers come within this time.
-const YIELDING: Duration = Duration::from_micros(50);
+const YIELD_LIMIT: Duration = Duration::from_micros(50);
 /// Least time to sleep: the system's clock for it has steps of a millisecond.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// How long to wait at the end until the others have closed their side: a connection that ends
 /// with something unread takes with it what is still on its way.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
 /// What [`join`](crate::join) has found out.
-pub(crate) struct Parts {
+pub(crate) struct TcpSetup {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) options: Options,
@@ -57,99 +57,99 @@ pub(crate) struct Parts {
 }
 
 /// Places for the connections of so many ranks: their streams, and a quiet one each.
-pub(crate) const fn n_places(n_ranks: usize, n_streams: usize) -> usize {
+pub(crate) const fn n_slots(n_ranks: usize, n_streams: usize) -> usize {
     n_ranks * (n_streams + 1)
 }
 
 /// Messages between ranks over TCP.
 pub struct Tcp {
     /// The process that made the connections.
-    home: u32,
+    owner_pid: u32,
     #[cfg(unix)]
-    watch: Option<Watch>,
+    waker_thread: Option<WakerThread>,
     poll: Poll,
     ready: Events,
-    parts: Parts,
+    setup: TcpSetup,
     /// By rank and number, the quiet one last; `None` for this rank's own, quiet ones on one node,
     /// and those that have ended.
-    streams: Vec<Option<Stream>>,
+    streams: Vec<Option<MessageStream>>,
     /// Which of them to look at.
     to_serve: VecDeque<usize>,
-    peers: Vec<Peer>,
-    inbox: Inbox,
+    peers: Vec<PeerState>,
+    incoming: IncomingMessages,
     /// When the wait began that is going on.
     idle_since: Option<Instant>,
 }
 
-struct Peer {
-    loss: Option<Loss>,
+struct PeerState {
+    loss: Option<PeerLoss>,
     /// Where to look first for a connection.
     next_stream: usize,
 }
 
 impl Tcp {
     /// The layer over connections by rank and number.
-    pub(crate) fn new(parts: Parts, wires: Vec<Option<Wire>>) -> io::Result<Self> {
+    pub(crate) fn new(setup: TcpSetup, connections: Vec<Option<ByteStream>>) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let mut streams = Vec::with_capacity(wires.len());
-        for (at, wire) in wires.into_iter().enumerate() {
+        let mut streams = Vec::with_capacity(connections.len());
+        for (at, connection) in connections.into_iter().enumerate() {
             let interests = Interest::READABLE | Interest::WRITABLE;
-            streams.push(match wire {
+            streams.push(match connection {
                 None => None,
-                Some(mut wire) => {
-                    poll.registry().register(&mut wire.socket, Token(at), interests)?;
-                    Some(Stream::new(wire, parts.options.frame_bytes))
+                Some(mut connection) => {
+                    poll.registry().register(&mut connection.socket, Token(at), interests)?;
+                    Some(MessageStream::new(connection, setup.options.frame_bytes))
                 }
             });
         }
-        let Options { frame_bytes, link_depth, .. } = parts.options;
-        let inbox = Inbox::new(parts.size, frame_bytes, link_depth);
+        let Options { frame_bytes, link_depth, .. } = setup.options;
+        let incoming = IncomingMessages::new(setup.size, frame_bytes, link_depth);
         Ok(Self {
-            home: process::id(),
+            owner_pid: process::id(),
             #[cfg(unix)]
-            watch: None,
+            waker_thread: None,
             poll,
             ready: Events::with_capacity(128),
             to_serve: (0..streams.len()).collect(),
             streams,
-            peers: (0..parts.size).map(|_| Peer { loss: None, next_stream: 0 }).collect(),
-            parts,
-            inbox,
+            peers: (0..setup.size).map(|_| PeerState { loss: None, next_stream: 0 }).collect(),
+            setup,
+            incoming,
             idle_since: None,
         })
     }
 
     /// How a rank was lost, if it was.
     #[must_use]
-    pub fn loss(&self, peer: Rank) -> Option<Loss> {
+    pub fn loss(&self, peer: Rank) -> Option<PeerLoss> {
         self.peers.get(peer.index())?.loss
     }
 
     /// Connections of each pair of ranks for what travels.
     #[must_use]
     pub const fn n_streams(&self) -> usize {
-        self.parts.n_streams
+        self.setup.n_streams
     }
 
     /// Whether what travels is encrypted.
     #[must_use]
     pub const fn encrypts(&self) -> bool {
-        self.parts.encrypts
+        self.setup.encrypts
     }
 
     /// The places of a peer's connections.
     const fn streams_of(&self, peer: Rank) -> std::ops::Range<usize> {
-        let n_streams = self.parts.n_streams;
-        n_places(peer.index(), n_streams)..n_places(peer.index() + 1, n_streams)
+        let n_streams = self.setup.n_streams;
+        n_slots(peer.index(), n_streams)..n_slots(peer.index() + 1, n_streams)
     }
 
     const fn rank_at(&self, at: usize) -> Rank {
-        Rank((at / n_places(1, self.parts.n_streams)) as u32)
+        Rank((at / n_slots(1, self.setup.n_streams)) as u32)
     }
 
     /// The connection for the next message to a peer: that with the fewest bytes waiting, in turn.
-    fn deal(&mut self, peer: Rank) -> Option<usize> {
-        let (range, n) = (self.streams_of(peer), self.parts.n_streams);
+    fn choose_stream(&mut self, peer: Rank) -> Option<usize> {
+        let (range, n) = (self.streams_of(peer), self.setup.n_streams);
         let first = self.peers[peer.index()].next_stream;
         let in_turn = (0..n).map(|i| range.start + (first + i) % n);
         let open = in_turn.filter_map(|at| Some((at, self.streams[at].as_ref()?.n_queued())));
@@ -159,7 +159,7 @@ impl Tcp {
     }
 
     /// Asks the system which connections are ready; waits no longer than `timeout`.
-    fn look(&mut self, timeout: Duration) -> Result<(), Error> {
+    fn poll_system(&mut self, timeout: Duration) -> Result<(), Error> {
         match self.poll.poll(&mut self.ready, Some(timeout)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -170,7 +170,7 @@ impl Tcp {
             if let Some(Some(stream)) = self.streams.get_mut(at) {
                 let is_ending = event.is_read_closed() || event.is_error();
                 let is_writable = event.is_writable() || event.is_error();
-                stream.note(event.is_readable() || is_ending, is_writable, is_ending);
+                stream.note_readiness(event.is_readable() || is_ending, is_writable, is_ending);
                 self.to_serve.push_back(at);
             }
         }
@@ -184,56 +184,56 @@ impl Tcp {
                 self.serve(at);
             }
         }
-        for (to, tag) in std::mem::take(&mut self.inbox.to_answer) {
-            self.push(to, Header::Answer { tag }, None);
+        for (to, tag) in std::mem::take(&mut self.incoming.to_answer) {
+            self.push(to, MessageHeader::Answer { tag }, None);
         }
     }
 
     fn serve(&mut self, at: usize) {
         let Some(mut stream) = self.streams[at].take() else { return };
         let peer = self.rank_at(at);
-        let read = stream.read(&mut OfPeer { peer, inbox: &mut self.inbox });
+        let read = stream.read(&mut PeerReceiver { peer, incoming: &mut self.incoming });
         let written = self.write(peer, &mut stream);
         match read {
             Ok(()) => {
                 if stream.is_readable() {
                     self.to_serve.push_back(at);
                 }
-                let has_left = stream.reader.said_goodbye;
+                let has_left = stream.reader.has_ended;
                 self.streams[at] = Some(stream);
                 if let Err(loss) = written {
-                    self.lose(peer, loss);
+                    self.mark_lost(peer, loss);
                 } else if has_left {
-                    self.part(peer);
+                    self.mark_left_when_done(peer);
                 }
             }
             Err(loss) => {
-                self.release(peer, stream.give_up());
-                let has_left = stream.reader.said_goodbye;
+                self.release(peer, stream.discard_unsent());
+                let has_left = stream.reader.has_ended;
                 drop(stream);
                 // Who said goodbye closes the connection.
                 if has_left {
-                    self.part(peer);
+                    self.mark_left_when_done(peer);
                 } else {
-                    self.lose(peer, loss);
+                    self.mark_lost(peer, loss);
                 }
             }
         }
     }
 
-    fn write(&mut self, to: Rank, stream: &mut Stream) -> Result<(), Loss> {
-        let Inbox { links, happened, .. } = &mut self.inbox;
+    fn write(&mut self, to: Rank, stream: &mut MessageStream) -> Result<(), PeerLoss> {
+        let IncomingMessages { links, events, .. } = &mut self.incoming;
         stream.write(|message| match message.matched {
             true => links[to.index()].of(message.tag).awaits = Some(message.frame),
-            false => happened.push_back(message.released(to)),
+            false => events.push_back(message.released(to)),
         })
     }
 
     /// Sends on the connection whose turn it is; notices on the first.
-    fn push(&mut self, to: Rank, header: Header, message: Option<Message>) {
+    fn push(&mut self, to: Rank, header: MessageHeader, message: Option<QueuedMessage>) {
         let first = message.as_ref().is_none_or(|message| message.tag.is_control());
         let is_notice = first && message.is_some();
-        let at = if is_notice { Some(self.streams_of(to).start) } else { self.deal(to) };
+        let at = if is_notice { Some(self.streams_of(to).start) } else { self.choose_stream(to) };
         let Some((at, mut stream)) = at.and_then(|at| Some((at, self.streams[at].take()?))) else {
             return self.release(to, message.into_iter());
         };
@@ -241,52 +241,52 @@ impl Tcp {
         let written = self.write(to, &mut stream);
         self.streams[at] = Some(stream);
         if let Err(loss) = written {
-            self.lose(to, loss);
+            self.mark_lost(to, loss);
         }
     }
 
     /// Gives back what will not be sent.
-    fn release(&mut self, to: Rank, messages: impl Iterator<Item = Message>) {
-        self.inbox.happened.extend(messages.map(|message| message.released(to)));
+    fn release(&mut self, to: Rank, messages: impl Iterator<Item = QueuedMessage>) {
+        self.incoming.events.extend(messages.map(|message| message.released(to)));
     }
 
     /// Gives back what its receiver will not answer.
     fn release_unanswered(&mut self, to: Rank) {
-        let Inbox { links, happened, .. } = &mut self.inbox;
+        let IncomingMessages { links, events, .. } = &mut self.incoming;
         for (tag, link) in links[to.index()].all() {
             let released = |buffer| Event::Released { to, tag, buffer, matched: true };
-            happened.extend(link.awaits.take().map(released));
+            events.extend(link.awaits.take().map(released));
         }
     }
 
     /// Notes that a peer has ended; the first reason counts. What it sent before is still read,
     /// unless that made no sense.
-    fn lose(&mut self, peer: Rank, loss: Loss) {
+    fn mark_lost(&mut self, peer: Rank, loss: PeerLoss) {
         let range = self.streams_of(peer);
         if self.peers[peer.index()].loss.is_none() {
             self.peers[peer.index()].loss = Some(loss);
-            self.inbox.happened.push_back(match loss {
-                Loss::Left => Event::Left { peer },
+            self.incoming.events.push_back(match loss {
+                PeerLoss::Left => Event::Left { peer },
                 _ => Event::Lost { peer },
             });
         }
         for at in range.clone() {
             if let Some(mut stream) = self.streams[at].take() {
-                self.release(peer, stream.give_up());
+                self.release(peer, stream.discard_unsent());
                 self.streams[at] = Some(stream);
             }
         }
         self.release_unanswered(peer);
-        if matches!(loss, Loss::Garbage(_) | Loss::NoMemory | Loss::Left) {
+        if matches!(loss, PeerLoss::ProtocolViolation(_) | PeerLoss::NoMemory | PeerLoss::Left) {
             self.streams[range].fill_with(|| None);
         }
     }
 
     /// Closes the connections of a peer, once it has said goodbye on all of them.
-    fn part(&mut self, peer: Rank) {
+    fn mark_left_when_done(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
-        if streams.all(|stream| stream.reader.said_goodbye) {
-            self.lose(peer, Loss::Left);
+        if streams.all(|stream| stream.reader.has_ended) {
+            self.mark_lost(peer, PeerLoss::Left);
         }
     }
 }
@@ -296,11 +296,11 @@ impl Net for Tcp {
     type Error = Error;
 
     fn rank(&self) -> Rank {
-        self.parts.rank
+        self.setup.rank
     }
 
     fn size(&self) -> usize {
-        self.parts.size
+        self.setup.size
     }
 
     fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Error> {
@@ -315,8 +315,8 @@ impl Net for Tcp {
         n_bytes: usize,
         matched: bool,
     ) -> Result<(), Refused<HeapFrame, Error>> {
-        let most = if tag.is_control() { MIN_FRAME_BYTES } else { self.inbox.frame_bytes };
-        let is_other = to.index() < self.parts.size && to != self.parts.rank;
+        let most = if tag.is_control() { MIN_FRAME_BYTES } else { self.incoming.frame_bytes };
+        let is_other = to.index() < self.setup.size && to != self.setup.rank;
         if !is_other || n_bytes > buffer.as_ref().len().min(most) {
             return Err(Refused::Failed(buffer, Error::Misuse));
         }
@@ -325,10 +325,10 @@ impl Net for Tcp {
         }
         let number = match tag.is_control() {
             true => 0,
-            false => self.inbox.links[to.index()].of(tag).next_number(),
+            false => self.incoming.links[to.index()].of(tag).next_number(),
         };
-        let header = Header::Message { tag: on_wire(tag), n_bytes, number, matched };
-        self.push(to, header, Some(Message { tag, frame: buffer, n_bytes, matched }));
+        let header = MessageHeader::Message { tag: on_wire(tag), n_bytes, number, matched };
+        self.push(to, header, Some(QueuedMessage { tag, frame: buffer, n_bytes, matched }));
         self.idle_since = None;
         Ok(())
     }
@@ -340,17 +340,17 @@ impl Net for Tcp {
         buffer: HeapFrame,
     ) -> Result<(), Refused<HeapFrame, Error>> {
         match from {
-            Source::Any if tag == Tag::CONTROL && self.inbox.notice_buffer.is_none() => {
-                self.inbox.notice_buffer = Some(buffer);
-                self.inbox.deliver_notice();
+            Source::Any if tag == Tag::CONTROL && self.incoming.notice_buffer.is_none() => {
+                self.incoming.notice_buffer = Some(buffer);
+                self.incoming.deliver_notice();
             }
-            Source::Rank(from) if from.index() < self.parts.size => {
-                let posted = &mut self.inbox.links[from.index()].of(tag).posted;
+            Source::Rank(from) if from.index() < self.setup.size => {
+                let posted = &mut self.incoming.links[from.index()].of(tag).posted;
                 if posted.is_some() {
                     return Err(Refused::Failed(buffer, Error::Misuse));
                 }
                 *posted = Some(buffer);
-                self.inbox.deliver(from, tag);
+                self.incoming.deliver(from, tag);
             }
             _ => return Err(Refused::Failed(buffer, Error::Misuse)),
         }
@@ -358,13 +358,13 @@ impl Net for Tcp {
     }
 
     fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Error> {
-        if self.inbox.happened.is_empty() && self.inbox.failed.is_none() {
-            self.look(Duration::ZERO)?;
+        if self.incoming.events.is_empty() && self.incoming.failed.is_none() {
+            self.poll_system(Duration::ZERO)?;
             self.serve_all();
         }
-        match (self.inbox.happened.pop_front(), self.inbox.failed.take()) {
+        match (self.incoming.events.pop_front(), self.incoming.failed.take()) {
             (Some(event), failed) => {
-                self.inbox.failed = failed;
+                self.incoming.failed = failed;
                 self.idle_since = None;
                 Ok(Some(event))
             }
@@ -378,11 +378,11 @@ impl Net for Tcp {
     }
 
     fn cancel_receives(&mut self) {
-        let Inbox { links, happened, notice_buffer, .. } = &mut self.inbox;
-        let posted = links.iter_mut().flat_map(Links::all);
+        let IncomingMessages { links, events, notice_buffer, .. } = &mut self.incoming;
+        let posted = links.iter_mut().flat_map(PeerLinks::all);
         let posted = posted.filter_map(|(_, link)| link.posted.take());
         let all = posted.chain(notice_buffer.take());
-        happened.extend(all.map(|buffer| Event::Returned { buffer }));
+        events.extend(all.map(|buffer| Event::Returned { buffer }));
     }
 
     fn forget(&mut self, peer: Rank) {
@@ -390,40 +390,40 @@ impl Net for Tcp {
     }
 
     fn idle(&mut self, budget: Duration) {
-        let Inbox { happened, .. } = &self.inbox;
-        if !happened.is_empty() || !self.to_serve.is_empty() {
+        let IncomingMessages { events, .. } = &self.incoming;
+        if !events.is_empty() || !self.to_serve.is_empty() {
             return;
         }
         let since = *self.idle_since.get_or_insert_with(Instant::now);
-        if budget < LEAST_SLEEP || since.elapsed() < YIELDING {
+        if budget < LEAST_SLEEP || since.elapsed() < YIELD_LIMIT {
             return thread::yield_now();
         }
         // What is wrong the next poll finds as well.
-        let _ = self.look(budget);
+        let _ = self.poll_system(budget);
     }
 
     #[cfg(unix)]
     fn register(&mut self, waker: &Waker) -> bool {
-        if self.watch.is_none() {
-            self.watch = Watch::start(&self.poll).ok();
+        if self.waker_thread.is_none() {
+            self.waker_thread = WakerThread::start(&self.poll).ok();
         }
-        let Some(watch) = &self.watch else { return false };
-        watch.register(waker);
+        let Some(waker_thread) = &self.waker_thread else { return false };
+        waker_thread.register(waker);
         // What this rank knows already nothing will tell it again.
-        if !self.inbox.happened.is_empty() || !self.to_serve.is_empty() {
+        if !self.incoming.events.is_empty() || !self.to_serve.is_empty() {
             waker.wake_by_ref();
         }
         true
     }
 
     fn distance(&self, peer: Rank) -> Distance {
-        let is_near = self.parts.is_near.get(peer.index()).is_some_and(|&near| near);
+        let is_near = self.setup.is_near.get(peer.index()).is_some_and(|&near| near);
         if is_near { Distance::Loopback } else { Distance::Network }
     }
 
     /// Encryption authenticates as well.
     fn needs_checksum(&self) -> bool {
-        !self.parts.encrypts
+        !self.setup.encrypts
     }
 }
 
@@ -432,33 +432,33 @@ impl Drop for Tcp {
     /// process that was forked off, the connections are its parent's, and only their descriptors
     /// are closed.
     fn drop(&mut self) {
-        if process::id() != self.home {
+        if process::id() != self.owner_pid {
             // Its thread is the parent's too.
             #[cfg(unix)]
-            std::mem::forget(self.watch.take());
+            std::mem::forget(self.waker_thread.take());
             return;
         }
-        let deadline = Instant::now() + LAST_WORDS;
+        let deadline = Instant::now() + CLOSE_LIMIT;
         for stream in self.streams.iter_mut().flatten() {
-            stream.push(Header::Goodbye, None, false);
+            stream.push(MessageHeader::Goodbye, None, false);
         }
         let mut has_finished = vec![false; self.streams.len()];
         let mut to_write: VecDeque<usize> = (0..self.streams.len()).collect();
         self.to_serve.append(&mut to_write);
         loop {
             self.serve_all();
-            self.inbox.happened.clear();
+            self.incoming.events.clear();
             for (stream, has_finished) in self.streams.iter_mut().zip(&mut has_finished) {
                 if let Some(stream) = stream
                     && !*has_finished
                     && stream.is_flushed()
                 {
-                    stream.wire.finish();
+                    stream.connection.finish();
                     *has_finished = true;
                 }
             }
             let is_over = self.streams.iter().all(Option::is_none) || Instant::now() >= deadline;
-            if is_over || self.look(LEAST_SLEEP).is_err() {
+            if is_over || self.poll_system(LEAST_SLEEP).is_err() {
                 return;
             }
         }
@@ -468,10 +468,10 @@ impl Drop for Tcp {
 impl fmt::Debug for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tcp")
-            .field("rank", &self.parts.rank)
-            .field("size", &self.parts.size)
-            .field("n_streams", &self.parts.n_streams)
-            .field("encrypts", &self.parts.encrypts)
+            .field("rank", &self.setup.rank)
+            .field("size", &self.setup.size)
+            .field("n_streams", &self.setup.n_streams)
+            .field("encrypts", &self.setup.encrypts)
             .finish_non_exhaustive()
     }
 }

@@ -8,48 +8,48 @@ use std::ops::Range;
 
 use foldwire::HeapFrame;
 
-use crate::error::Loss;
-use crate::header::{HEADER_BYTES, Header};
+use crate::error::PeerLoss;
+use crate::header::{HEADER_BYTES, MessageHeader};
 
 /// Bytes that are read before it is known what they are.
-const INBOX_BYTES: usize = 4096;
+const SHORT_BUFFER_BYTES: usize = 4096;
 
 /// Who takes what comes.
-pub(crate) trait Receiver {
+pub(crate) trait MessageSink {
     /// Looks at a header, and gives a frame if a message follows.
-    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss>;
+    fn admit(&mut self, header: MessageHeader) -> Result<Option<HeapFrame>, PeerLoss>;
     /// Takes what the header announced; with a message the frame that was given for it.
-    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss>;
+    fn take(&mut self, header: MessageHeader, frame: Option<HeapFrame>) -> Result<(), PeerLoss>;
 }
 
 /// A message of which some is here.
-struct Incoming {
-    header: Header,
+struct PartialMessage {
+    header: MessageHeader,
     frame: HeapFrame,
     n_bytes: usize,
     n_here: usize,
 }
 
 /// What a connection has read.
-pub(crate) struct Reader {
-    inbox: Box<[u8; INBOX_BYTES]>,
+pub(crate) struct MessageReader {
+    short_buffer: Box<[u8; SHORT_BUFFER_BYTES]>,
     /// What of the inbox is to be looked at.
     unread: Range<usize>,
-    incoming: Option<Incoming>,
+    partial: Option<PartialMessage>,
     frame_bytes: usize,
     /// The other side has said that nothing more comes.
-    pub(crate) said_goodbye: bool,
+    pub(crate) has_ended: bool,
 }
 
-impl Reader {
+impl MessageReader {
     /// For a peer whose frames have so many bytes.
     pub(crate) fn new(frame_bytes: usize) -> Self {
         Self {
-            inbox: Box::new([0; INBOX_BYTES]),
+            short_buffer: Box::new([0; SHORT_BUFFER_BYTES]),
             unread: 0..0,
-            incoming: None,
+            partial: None,
             frame_bytes,
-            said_goodbye: false,
+            has_ended: false,
         }
     }
 
@@ -60,51 +60,53 @@ impl Reader {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<(usize, bool)> {
         // What is left of the inbox is less than a header.
-        self.inbox.copy_within(self.unread.clone(), 0);
+        self.short_buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
-        let body = match &mut self.incoming {
-            Some(Incoming { frame, n_bytes, n_here, .. }) => &mut frame.as_mut()[*n_here..*n_bytes],
+        let body = match &mut self.partial {
+            Some(PartialMessage { frame, n_bytes, n_here, .. }) => {
+                &mut frame.as_mut()[*n_here..*n_bytes]
+            }
             None => &mut [],
         };
         let n_body = body.len();
-        let rest = &mut self.inbox[self.unread.end..];
+        let rest = &mut self.short_buffer[self.unread.end..];
         let n_room = n_body + rest.len();
         let n_bytes = read(&mut [IoSliceMut::new(body), IoSliceMut::new(rest)])?;
-        if let Some(incoming) = &mut self.incoming {
-            incoming.n_here += n_bytes.min(n_body);
+        if let Some(partial) = &mut self.partial {
+            partial.n_here += n_bytes.min(n_body);
         }
         self.unread.end += n_bytes.saturating_sub(n_body);
         Ok((n_bytes, n_bytes == n_room))
     }
 
     /// Makes messages of what was read.
-    pub(crate) fn parse(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
+    pub(crate) fn parse(&mut self, sink: &mut impl MessageSink) -> Result<(), PeerLoss> {
         loop {
-            if let Some(incoming) = &mut self.incoming {
-                let n_missing = incoming.n_bytes - incoming.n_here;
+            if let Some(partial) = &mut self.partial {
+                let n_missing = partial.n_bytes - partial.n_here;
                 let n_here = n_missing.min(self.unread.len());
                 let from = self.unread.start..self.unread.start + n_here;
-                incoming.frame.as_mut()[incoming.n_here..][..n_here]
-                    .copy_from_slice(&self.inbox[from]);
-                incoming.n_here += n_here;
+                partial.frame.as_mut()[partial.n_here..][..n_here]
+                    .copy_from_slice(&self.short_buffer[from]);
+                partial.n_here += n_here;
                 self.unread.start += n_here;
                 if n_here < n_missing {
                     return Ok(());
                 }
-                if let Some(Incoming { header, frame, .. }) = self.incoming.take() {
-                    receiver.take(header, Some(frame))?;
+                if let Some(PartialMessage { header, frame, .. }) = self.partial.take() {
+                    sink.take(header, Some(frame))?;
                 }
             }
-            let unread = &self.inbox[self.unread.clone()];
+            let unread = &self.short_buffer[self.unread.clone()];
             let Some((bytes, _)) = unread.split_first_chunk() else { return Ok(()) };
-            let header = Header::decode(*bytes, self.frame_bytes)?;
+            let header = MessageHeader::decode(*bytes, self.frame_bytes)?;
             self.unread.start += HEADER_BYTES;
-            match (receiver.admit(header)?, header) {
-                (Some(frame), Header::Message { n_bytes, .. }) => {
-                    self.incoming = Some(Incoming { header, frame, n_bytes, n_here: 0 });
+            match (sink.admit(header)?, header) {
+                (Some(frame), MessageHeader::Message { n_bytes, .. }) => {
+                    self.partial = Some(PartialMessage { header, frame, n_bytes, n_here: 0 });
                 }
-                (_, Header::Goodbye) => self.said_goodbye = true,
-                _ => receiver.take(header, None)?,
+                (_, MessageHeader::Goodbye) => self.has_ended = true,
+                _ => sink.take(header, None)?,
             }
         }
     }

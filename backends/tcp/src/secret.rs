@@ -20,17 +20,17 @@ use sha2::Sha256;
 pub(crate) const NONCE_BYTES: usize = 32;
 pub(crate) type Nonce = [u8; NONCE_BYTES];
 /// Bytes of the proof in a hello.
-pub(crate) const KNOCK_BYTES: usize = 16;
+pub(crate) const HELLO_PROOF_BYTES: usize = 16;
 
 /// In which words a side proves itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ProofKind {
     /// Who connects, in its hello; the other side's random number counts as zeros.
-    Knocks,
+    ConnectorHello,
     /// Who connects, in its answer.
-    Connects,
+    ConnectorAnswer,
     /// Who accepts.
-    Accepts,
+    AcceptorReply,
 }
 
 /// Shows that a rank knows the token, to all of the bootstrap: that of its offer.
@@ -52,9 +52,9 @@ fn offer_mac(token: Option<&Token>, nonce: &Nonce) -> Hmac<Sha256> {
 
 /// A session's secret. Not shown by `Debug`.
 #[derive(Clone)]
-pub(crate) struct Secret([u8; NONCE_BYTES]);
+pub(crate) struct SessionSecret([u8; NONCE_BYTES]);
 
-impl Secret {
+impl SessionSecret {
     pub(crate) fn new(token: Option<&Token>, nonces: &[Nonce]) -> Self {
         let mut mac = mac(token.map_or("", Token::reveal).as_bytes());
         mac.update(b"foldwire tcp session");
@@ -68,29 +68,34 @@ impl Secret {
     }
 
     /// The proof of one side of a connection; nonces are the connector's and the other's.
-    pub(crate) fn proof(&self, role: Role, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
+    pub(crate) fn proof(&self, role: ProofKind, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
         self.proof_mac(role, about, nonces).finalize().into_bytes().into()
     }
 
     /// The proof in a connector's hello, as long as encryption's.
-    pub(crate) fn knock(&self, about: &[u8], own: &Nonce) -> [u8; KNOCK_BYTES] {
-        let proof = self.proof(Role::Knocks, about, [own, &[0; NONCE_BYTES]]);
-        let mut knock = [0; KNOCK_BYTES];
-        knock.copy_from_slice(&proof[..KNOCK_BYTES]);
-        knock
+    pub(crate) fn hello_proof(&self, about: &[u8], own: &Nonce) -> [u8; HELLO_PROOF_BYTES] {
+        let proof = self.proof(ProofKind::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
+        let mut hello_proof = [0; HELLO_PROOF_BYTES];
+        hello_proof.copy_from_slice(&proof[..HELLO_PROOF_BYTES]);
+        hello_proof
     }
 
     /// Whether such a proof is right. Compared in constant time.
-    pub(crate) fn accepts_knock(&self, knock: &[u8], about: &[u8], theirs: &Nonce) -> bool {
-        let mac = self.proof_mac(Role::Knocks, about, [theirs, &[0; NONCE_BYTES]]);
-        knock.len() == KNOCK_BYTES && mac.verify_truncated_left(knock).is_ok()
+    pub(crate) fn accepts_hello_proof(
+        &self,
+        hello_proof: &[u8],
+        about: &[u8],
+        theirs: &Nonce,
+    ) -> bool {
+        let mac = self.proof_mac(ProofKind::ConnectorHello, about, [theirs, &[0; NONCE_BYTES]]);
+        hello_proof.len() == HELLO_PROOF_BYTES && mac.verify_truncated_left(hello_proof).is_ok()
     }
 
     /// Whether such a proof is right. Compared in constant time.
     pub(crate) fn accepts(
         &self,
         proof: &[u8],
-        role: Role,
+        role: ProofKind,
         about: &[u8],
         nonces: [&Nonce; 2],
     ) -> bool {
@@ -98,12 +103,12 @@ impl Secret {
     }
 
     /// All fields have fixed lengths, so no two transcripts have the same bytes.
-    fn proof_mac(&self, role: Role, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+    fn proof_mac(&self, role: ProofKind, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         let mut mac = mac(&self.0);
         mac.update(match role {
-            Role::Knocks => b"knocks..",
-            Role::Connects => b"connects",
-            Role::Accepts => b"accepts.",
+            ProofKind::ConnectorHello => b"knocks..",
+            ProofKind::ConnectorAnswer => b"connects",
+            ProofKind::AcceptorReply => b"accepts.",
         });
         mac.update(about);
         nonces.iter().for_each(|nonce| mac.update(*nonce));
@@ -111,7 +116,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SessionSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -137,24 +142,30 @@ mod tests {
         let [token, other] = ["0123456789abcdef", "0123456789abcdeF"].map(Token::new);
         let (token, other) = (token.unwrap(), other.unwrap());
         let (one, two) = ([1; NONCE_BYTES], [2; NONCE_BYTES]);
-        let secret = Secret::new(Some(&token), &[one, two]);
-        let proof = secret.proof(Role::Connects, b"0 to 1", [&one, &two]);
-        let accepts = |secret: &Secret, role, about: &[u8], nonces| {
+        let secret = SessionSecret::new(Some(&token), &[one, two]);
+        let proof = secret.proof(ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]);
+        let accepts = |secret: &SessionSecret, role, about: &[u8], nonces| {
             secret.accepts(&proof, role, about, nonces)
         };
-        assert!(accepts(&secret, Role::Connects, b"0 to 1", [&one, &two]));
-        assert!(!accepts(&secret, Role::Accepts, b"0 to 1", [&one, &two]), "no reflection");
-        assert!(!accepts(&secret, Role::Knocks, b"0 to 1", [&one, &two]), "no hello is an answer");
-        assert!(!accepts(&secret, Role::Connects, b"0 to 2", [&one, &two]));
-        assert!(!accepts(&secret, Role::Connects, b"0 to 1", [&two, &one]));
+        assert!(accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
+        assert!(
+            !accepts(&secret, ProofKind::AcceptorReply, b"0 to 1", [&one, &two]),
+            "no reflection"
+        );
+        assert!(
+            !accepts(&secret, ProofKind::ConnectorHello, b"0 to 1", [&one, &two]),
+            "no hello is an answer"
+        );
+        assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 2", [&one, &two]));
+        assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 1", [&two, &one]));
         for another in [
-            Secret::new(Some(&other), &[one, two]),
-            Secret::new(None, &[one, two]),
-            Secret::new(Some(&token), &[one, one]),
+            SessionSecret::new(Some(&other), &[one, two]),
+            SessionSecret::new(None, &[one, two]),
+            SessionSecret::new(Some(&token), &[one, one]),
         ] {
-            assert!(!accepts(&another, Role::Connects, b"0 to 1", [&one, &two]));
+            assert!(!accepts(&another, ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
         }
-        assert!(!secret.accepts(&proof[1..], Role::Connects, b"0 to 1", [&one, &two]));
+        assert!(!secret.accepts(&proof[1..], ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
         assert!(!format!("{secret:?}").contains(char::is_numeric));
     }
 }

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::proxy::{self, Harm};
-use common::{Mangling, Sums, address_in, endpoints, outcomes, ranks, settings, token, ways};
+use common::proxy::{self, ProxyFault};
+use common::{
+    Sums, TamperedExchange, address_in, endpoints, outcomes, ranks, settings, token, variants,
+};
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
 use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::Exchange;
@@ -25,23 +27,28 @@ fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
 }
 
 /// Sums of two ranks, of which the second reaches the first by somebody who does harm.
-fn harmed_sums(settings: &Settings, harm: Harm, n_bytes: usize, n_calls: usize) -> Vec<Sums> {
+fn sums_through_proxy(
+    settings: &Settings,
+    fault: ProxyFault,
+    n_bytes: usize,
+    n_calls: usize,
+) -> Vec<Sums> {
     ranks(2, |inner| {
         let is_second = inner.rank() == Rank(1);
-        let mangle = is_second.then_some(|all: &mut Vec<Vec<u8>>| {
+        let tamper = is_second.then_some(|all: &mut Vec<Vec<u8>>| {
             let [node, address, rest] = address_in(&all[0]);
-            let proxy = proxy::start(address.parse().unwrap(), harm, n_bytes);
+            let proxy = proxy::start(address.parse().unwrap(), fault, n_bytes);
             all[0] = format!("{node}\n{proxy}\n{rest}").into_bytes();
         });
-        let endpoint = join(settings, &mut Mangling { inner, mangle }).unwrap();
+        let endpoint = join(settings, &mut TamperedExchange { inner, tamper }).unwrap();
         sums(endpoint, n_calls)
     })
 }
 
-fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
+fn check_fault(settings: &Settings, fault: ProxyFault, n_bytes: usize) {
     let start = Instant::now();
-    let ends = harmed_sums(settings, harm, n_bytes, usize::MAX);
-    let context = format!("{harm:?} after {n_bytes}, {settings:?}: {ends:?}");
+    let ends = sums_through_proxy(settings, fault, n_bytes, usize::MAX);
+    let context = format!("{fault:?} after {n_bytes}, {settings:?}: {ends:?}");
     for (_, error, took) in &ends {
         let is_typed = match error {
             Some(Error::Transport { kind, .. }) => *kind == Kind::PeerLost,
@@ -56,7 +63,7 @@ fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
         assert!(is_typed, "{context}");
         assert!(*took < 2 * TIMEOUT, "{context}");
     }
-    if [Harm::Close, Harm::CloseOneWay].contains(&harm) {
+    if [ProxyFault::Close, ProxyFault::CloseOneWay].contains(&fault) {
         let is_noticed = |(_, _, took): &(_, _, Duration)| *took < TIMEOUT;
         assert!(ends.iter().all(is_noticed), "not by the time limit: {context}");
     }
@@ -69,10 +76,11 @@ const PLACES: [usize; 3] = [300, 9_000, 1_234_567];
 #[test]
 fn every_harm_to_a_connection_ends_in_a_typed_error() {
     thread::scope(|scope| {
-        let ways = ways();
-        let cases = Harm::ALL.into_iter().flat_map(|harm| PLACES.map(|place| (harm, place)));
-        for ((harm, n_bytes), settings) in cases.zip(ways.into_iter().cycle()) {
-            scope.spawn(move || harmed(&settings, harm, n_bytes));
+        let variants = variants();
+        let cases =
+            ProxyFault::ALL.into_iter().flat_map(|fault| PLACES.map(|place| (fault, place)));
+        for ((fault, n_bytes), settings) in cases.zip(variants.into_iter().cycle()) {
+            scope.spawn(move || check_fault(&settings, fault, n_bytes));
         }
     });
 }
@@ -80,10 +88,10 @@ fn every_harm_to_a_connection_ends_in_a_typed_error() {
 #[test]
 fn a_connection_that_pauses_and_goes_on_is_waited_for() {
     thread::scope(|scope| {
-        for (settings, n_bytes) in ways().into_iter().zip(PLACES.into_iter().cycle()) {
+        for (settings, n_bytes) in variants().into_iter().zip(PLACES.into_iter().cycle()) {
             scope.spawn(move || {
                 let start = Instant::now();
-                let ends = harmed_sums(&settings, Harm::Pause, n_bytes, 20);
+                let ends = sums_through_proxy(&settings, ProxyFault::Pause, n_bytes, 20);
                 assert!(ends.iter().all(|(n_right, error, _)| (*n_right, *error) == (20, None)));
                 assert!(start.elapsed() >= proxy::PAUSE, "it has paused");
             });
@@ -95,7 +103,7 @@ fn a_connection_that_pauses_and_goes_on_is_waited_for() {
 #[test]
 fn a_rank_that_is_late_gets_all_that_was_sent_meanwhile() {
     const N_CALLS: u8 = 12;
-    for settings in ways() {
+    for settings in variants() {
         endpoints(3, &settings, |endpoint| {
             let mut comm = Communicator::new(endpoint).unwrap();
             let (rank, late) = (comm.rank(), Rank(2));
@@ -138,11 +146,11 @@ fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() 
 /// Silent ones, talkative ones, and one that ends at once.
 #[test]
 fn strangers_at_the_door_stop_nobody() {
-    for settings in ways() {
+    for settings in variants() {
         let settings = settings.token(token("0123456789abcdef"));
         let sums = ranks(3, |inner| {
             let is_last = inner.rank() == Rank(2);
-            let mangle = is_last.then_some(|all: &mut Vec<Vec<u8>>| {
+            let tamper = is_last.then_some(|all: &mut Vec<Vec<u8>>| {
                 let [_, address, _] = address_in(&all[0]);
                 let address: SocketAddr = address.parse().unwrap();
                 let mut crowd = Vec::new();
@@ -162,7 +170,7 @@ fn strangers_at_the_door_stop_nobody() {
                 // Those that stay do so for the rest of the test program.
                 std::mem::forget(crowd);
             });
-            let endpoint = join(&settings, &mut Mangling { inner, mangle }).unwrap();
+            let endpoint = join(&settings, &mut TamperedExchange { inner, tamper }).unwrap();
             sums(endpoint, 3)
         });
         assert!(sums.iter().all(|(n_right, error, _)| (*n_right, *error) == (3, None)));
@@ -177,13 +185,13 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
         let to_and_stream = [0, 0, 0, 0, stream, 0, encrypts, 0];
         [&b"fwtcp\0\0\x02\x02\0\0\0"[..], &to_and_stream, &[0x5a; 64]].concat()
     };
-    for settings in ways() {
+    for settings in variants() {
         let settings = settings.token(token("0123456789abcdef"));
         let whole = greeting(0, settings.encrypt.into());
         let said = [&b""[..], &[0xff; 400], &whole[..10], &whole[..30], &whole];
         ranks(3, |inner| {
             let (mut crowd, mut door) = (Vec::new(), None);
-            let mangle = (inner.rank() == Rank(2)).then_some(|all: &mut Vec<Vec<u8>>| {
+            let tamper = (inner.rank() == Rank(2)).then_some(|all: &mut Vec<Vec<u8>>| {
                 let address: SocketAddr = address_in(&all[0])[1].parse().unwrap();
                 door = Some(address);
                 for said in said {
@@ -193,7 +201,7 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
                 }
             });
             let start = Instant::now();
-            let endpoint = join(&settings, &mut Mangling { inner, mangle }).unwrap();
+            let endpoint = join(&settings, &mut TamperedExchange { inner, tamper }).unwrap();
             assert!(start.elapsed() < TIMEOUT, "strangers keep nobody waiting");
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -224,7 +232,7 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
 /// All learn so from what ranks tell each other, long before the time limit of connections.
 #[test]
 fn who_has_another_token_does_not_get_in() {
-    for settings in ways() {
+    for settings in variants() {
         let start = Instant::now();
         let all = outcomes(3, |rank| {
             let token =

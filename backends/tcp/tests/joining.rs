@@ -10,7 +10,9 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use common::{Mangling, PATIENCE, apart, endpoints, outcomes, ranks, settings, sums, token, ways};
+use common::{
+    PATIENCE, TamperedExchange, apart, endpoints, outcomes, ranks, settings, sums, token, variants,
+};
 use foldwire::transport::{Distance, Rank};
 use foldwire::{Call, Communicator, Op, Plan, Transport};
 use foldwire_bootstrap::Exchange;
@@ -18,7 +20,7 @@ use foldwire_tcp::{JoinError, Options, Settings, join};
 
 #[test]
 fn sums_are_exact_however_frames_are_carried() {
-    for settings in ways() {
+    for settings in variants() {
         endpoints(3, &settings, |endpoint| {
             assert_eq!(endpoint.net().n_streams(), settings.streams);
             assert_eq!(endpoint.net().encrypts(), settings.encrypt);
@@ -38,12 +40,12 @@ fn sums_are_exact_however_frames_are_carried() {
 #[cfg(target_os = "linux")]
 #[test]
 fn sums_are_exact_between_machines() {
-    for settings in ways() {
+    for settings in variants() {
         // Any address that all can reach and that is not loopback's.
         let settings = settings.address([0, 0, 0, 0].into()).token(token("0123456789abcdef"));
         let ends = ranks(3, |inner| {
             let rank = inner.rank();
-            let exchange = &mut Mangling { inner, mangle: Some(apart(rank)) };
+            let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank)) };
             let endpoint = join(&settings, exchange).unwrap();
             let distances = [0, 1, 2].map(|peer| endpoint.distance(Rank(peer)));
             let is_near = |&distance: &Distance| distance == Distance::Loopback;
@@ -92,7 +94,7 @@ impl Wake for Alarm {
 #[test]
 fn a_future_sleeps_until_the_network_wakes_it() {
     const AWAY: Duration = Duration::from_millis(400);
-    for settings in ways() {
+    for settings in variants() {
         endpoints(2, &settings, |endpoint| {
             let is_late = endpoint.rank() == Rank(1);
             let mut comm = Communicator::new(endpoint).unwrap();

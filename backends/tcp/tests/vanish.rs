@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, thread};
 
-use common::{Mangling, apart, ranks, settings, sums, token};
+use common::{TamperedExchange, apart, ranks, settings, sums, token};
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
 use foldwire::{Communicator, Error};
 use foldwire_bootstrap::Exchange;
@@ -35,7 +35,7 @@ fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {
     let settings = settings().address([10, 77, 0, 1].into()).token(token("0123456789abcdef"));
     let ends = ranks(2, |inner| {
         let rank = inner.rank();
-        let exchange = &mut Mangling { inner, mangle: Some(apart(rank)) };
+        let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank)) };
         let mut comm = Communicator::new(join(&settings, exchange).unwrap()).unwrap();
         comm.config_mut().timeout = Duration::from_secs(60);
         comm.barrier().unwrap();

@@ -5,29 +5,29 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn offer(node: &str, address: &str) -> Offer {
-    let terms = Terms { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
+fn offer(node: &str, address: &str) -> RankOffer {
+    let shared = SharedSettings { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
     let (address, nonce) = (address.parse().unwrap(), [7; 32]);
     let proof = offer_proof(None, &nonce);
-    Offer { node: node.to_owned(), address, terms, nonce, proof }
+    RankOffer { node: node.to_owned(), address, shared, nonce, proof }
 }
 
-fn told(offers: &[Offer]) -> Vec<Vec<u8>> {
-    offers.iter().map(Offer::encode).collect()
+fn told(offers: &[RankOffer]) -> Vec<Vec<u8>> {
+    offers.iter().map(RankOffer::encode).collect()
 }
 
 #[test]
 fn an_offer_survives_the_exchange_and_nonsense_does_not() {
     for address in ["127.0.0.1:80", "[::1]:65535"] {
         let offer = offer("here", address);
-        assert_eq!(Offer::decode(&offer.encode()), Some(offer.clone()));
+        assert_eq!(RankOffer::decode(&offer.encode()), Some(offer.clone()));
         let bytes = offer.encode();
         for n_bytes in 0..bytes.len() {
-            assert_eq!(Offer::decode(&bytes[..n_bytes]), None);
+            assert_eq!(RankOffer::decode(&bytes[..n_bytes]), None);
         }
-        assert_eq!(Offer::decode(&[&bytes[..], b"\nmore"].concat()), None);
+        assert_eq!(RankOffer::decode(&[&bytes[..], b"\nmore"].concat()), None);
     }
-    assert_eq!(Offer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
+    assert_eq!(RankOffer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn loopback_does_not_reach_other_hosts() {
 #[test]
 fn other_settings_are_named() {
     let mut other = offer("a", "127.0.0.1:9");
-    other.terms.n_streams = 3;
+    other.shared.n_streams = 3;
     let offers = [offer("a", "127.0.0.1:8"), other];
     match agree(&offers[0], None, &told(&offers)) {
         Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
@@ -54,22 +54,22 @@ fn other_settings_are_named() {
     }
 }
 
-fn any_offer() -> impl Strategy<Value = Offer> {
-    let terms = (any::<usize>(), any::<usize>(), any::<usize>(), any::<bool>()).prop_map(
-        |(frame_bytes, link_depth, n_streams, encrypts)| Terms {
+fn any_offer() -> impl Strategy<Value = RankOffer> {
+    let shared = (any::<usize>(), any::<usize>(), any::<usize>(), any::<bool>()).prop_map(
+        |(frame_bytes, link_depth, n_streams, encrypts)| SharedSettings {
             frame_bytes,
             link_depth,
             n_streams,
             encrypts,
         },
     );
-    ("[^\n]{0,20}", any::<SocketAddr>(), terms, any::<Nonce>()).prop_map(
-        |(node, mut address, terms, nonce)| {
+    ("[^\n]{0,20}", any::<SocketAddr>(), shared, any::<Nonce>()).prop_map(
+        |(node, mut address, shared, nonce)| {
             // No socket listens on a flow, and text has none.
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
-            Offer { node, address, terms, nonce, proof: offer_proof(None, &nonce) }
+            RankOffer { node, address, shared, nonce, proof: offer_proof(None, &nonce) }
         },
     )
 }
@@ -77,7 +77,7 @@ fn any_offer() -> impl Strategy<Value = Offer> {
 proptest! {
     #[test]
     fn any_offer_is_read_as_written(offer in any_offer()) {
-        prop_assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        prop_assert_eq!(RankOffer::decode(&offer.encode()), Some(offer));
     }
 
     #[test]
@@ -91,7 +91,7 @@ proptest! {
         let at = at.index(bytes.len() + 1);
         let end = (at + n_removed).min(bytes.len());
         _ = bytes.splice(at..end, put);
-        if let Some(read) = Offer::decode(&bytes) {
+        if let Some(read) = RankOffer::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);
         }
     }
@@ -107,9 +107,9 @@ proptest! {
             1..4,
         ),
     ) {
-        let honest: Vec<Offer> = ours.iter().map(|(node, address, n_streams)| {
+        let honest: Vec<RankOffer> = ours.iter().map(|(node, address, n_streams)| {
             let mut offer = offer(node, address);
-            offer.terms.n_streams = *n_streams;
+            offer.shared.n_streams = *n_streams;
             offer
         }).collect();
         let all = [told(&honest), strange].concat();
@@ -117,7 +117,7 @@ proptest! {
         for (answer, mine) in answers.iter().zip(&honest) {
             prop_assert_eq!(answer.as_ref().ok(), answers[0].as_ref().ok());
             for other in answer.iter().flatten() {
-                prop_assert_eq!(other.terms, mine.terms);
+                prop_assert_eq!(other.shared, mine.shared);
             }
         }
     }
@@ -132,11 +132,11 @@ proptest! {
         hellos in vec((0..4u32, 0..4u32, 0..6u16), 0..80),
     ) {
         let mut offers = vec![offer("a", "10.0.0.1:9"); 3];
-        offers.iter_mut().for_each(|offer| offer.terms.n_streams = n_streams);
-        let terms = offers[0].terms;
-        let (rank, secret) = (Rank(rank), Secret::new(None, &[]));
-        let meeting = Meeting { rank, offers: &offers, is_near: &is_near, secret, terms };
-        let mut wires = vec![None; n_places(3, n_streams)];
+        offers.iter_mut().for_each(|offer| offer.shared.n_streams = n_streams);
+        let shared = offers[0].shared;
+        let (rank, secret) = (Rank(rank), SessionSecret::new(None, &[]));
+        let setup = ConnectionSetup { rank, offers: &offers, is_near: &is_near, secret, shared };
+        let mut connections = vec![None; n_slots(3, n_streams)];
         let mut taken = Vec::new();
         for (from, to, stream) in hellos {
             let hello = Hello { from: Rank(from), to: Rank(to), stream, encrypts: false };
@@ -145,10 +145,10 @@ proptest! {
                 && (rank.0 + 1..3).contains(&from)
                 && usize::from(stream) < n_streams + usize::from(!is_near[from as usize])
                 && !taken.contains(&(from, stream));
-            prop_assert_eq!(meeting.is_due(hello, &wires), is_expected, "{:?}", hello);
+            prop_assert_eq!(setup.is_expected(hello, &connections), is_expected, "{:?}", hello);
             if is_expected {
                 taken.push((from, stream));
-                wires[meeting.place(hello.from, stream)] = Some(());
+                connections[setup.slot(hello.from, stream)] = Some(());
             }
         }
     }
@@ -159,7 +159,7 @@ fn a_number_has_one_spelling() {
     let text = String::from_utf8(offer("here", "127.0.0.1:80").encode()).unwrap();
     for (plain, other) in [("4096", "+4096"), ("4096", "04096"), (":80", ":080"), ("07", "+7")] {
         let other = text.replacen(plain, other, 1);
-        assert_eq!(Offer::decode(other.as_bytes()), None, "{other}");
+        assert_eq!(RankOffer::decode(other.as_bytes()), None, "{other}");
     }
 }
 
@@ -170,7 +170,7 @@ fn another_token_is_found_by_all_before_anybody_connects() {
         .iter()
         .map(|token| {
             let offer = offer("a", "127.0.0.1:9");
-            Offer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
+            RankOffer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
         })
         .collect();
     let named = tokens.iter().zip(&offers).map(|(token, mine)| {
@@ -190,20 +190,20 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let secret = Secret::new(None, &[[1; NONCE_BYTES]]);
+    let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
     let hello = Hello { from: Rank(1), to: Rank(0), stream: 0, encrypts: false };
-    let connect = |secret: &Secret| {
+    let connect = |secret: &SessionSecret| {
         let mut socket = std::net::TcpStream::connect(address).unwrap();
         let own = [5; NONCE_BYTES];
-        let knock = secret.knock(&hello.encode(), &own);
-        socket.write_all(&[&hello.encode()[..], &own, &knock].concat()).unwrap();
+        let hello_proof = secret.hello_proof(&hello.encode(), &own);
+        socket.write_all(&[&hello.encode()[..], &own, &hello_proof].concat()).unwrap();
         socket
     };
     let mut incoming = VecDeque::new();
     let mut pass = || {
         accept(&listener, &mut incoming, 3);
-        incoming.retain_mut(|(_, greeting): &mut (Instant, Greeting)| {
-            greeting.advance(&secret, false).is_ok()
+        incoming.retain_mut(|(_, handshake): &mut (Instant, PendingHandshake)| {
+            handshake.advance(&secret, false).is_ok()
         });
     };
     let mut rank = connect(&secret);
@@ -212,7 +212,7 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
         pass();
         thread::sleep(wait);
     });
-    let other = Secret::new(None, &[[2; NONCE_BYTES]]);
+    let other = SessionSecret::new(None, &[[2; NONCE_BYTES]]);
     let crowd: Vec<_> = (0..20).map(|_| connect(&other)).collect();
     (0..20).for_each(|_| {
         pass();

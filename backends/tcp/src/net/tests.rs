@@ -10,7 +10,7 @@ use foldwire_messaging::Endpoint;
 use socket2::SockRef;
 
 use super::*;
-use crate::header::Garbage;
+use crate::header::ProtocolViolation;
 use crate::settings::Settings;
 
 const FRAME: usize = 4096;
@@ -26,22 +26,23 @@ fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut options = Options::default();
     (options.frame_bytes, options.link_depth) = (FRAME, 2);
-    let parts =
-        Parts { rank: Rank(0), size: 2, options, n_streams, encrypts: false, is_near: vec![] };
-    let mut wires: Vec<Option<Wire>> = (0..n_places(1, n_streams)).map(|_| None).collect();
+    let setup =
+        TcpSetup { rank: Rank(0), size: 2, options, n_streams, encrypts: false, is_near: vec![] };
+    let mut connections: Vec<Option<ByteStream>> =
+        (0..n_slots(1, n_streams)).map(|_| None).collect();
     let mut theirs = Vec::new();
     for _ in 0..n_connections {
         theirs.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let (ours, _) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
-        wires.push(Some(Wire::new(mio::net::TcpStream::from_std(ours)).unwrap()));
+        connections.push(Some(ByteStream::new(mio::net::TcpStream::from_std(ours)).unwrap()));
     }
-    wires.resize_with(n_places(2, n_streams), || None);
-    (Tcp::new(parts, wires).unwrap(), theirs)
+    connections.resize_with(n_slots(2, n_streams), || None);
+    (Tcp::new(setup, connections).unwrap(), theirs)
 }
 
 fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
-    let header = Header::Message { tag, n_bytes, number, matched }.encode();
+    let header = MessageHeader::Message { tag, n_bytes, number, matched }.encode();
     [&header[..], &vec![number as u8; n_bytes]].concat()
 }
 
@@ -65,29 +66,30 @@ fn post(tcp: &mut Tcp, tag: Tag) {
 #[test]
 fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
     let tag = Tag(2);
-    let header = |n_bytes| Header::Message { tag, n_bytes, number: 0, matched: false }.encode();
-    let too_long = |n_bytes, most| Garbage::TooLong { n_bytes, most };
-    let out_of_turn = |number, next| Garbage::OutOfTurn { number, next };
+    let header =
+        |n_bytes| MessageHeader::Message { tag, n_bytes, number: 0, matched: false }.encode();
+    let too_long = |n_bytes, most| ProtocolViolation::TooLong { n_bytes, most };
+    let out_of_turn = |number, next| ProtocolViolation::OutOfOrder { number, next };
     let control = message(Tag::CONTROL, 0, 1025, false);
     let ahead: Vec<u8> = (0..5).flat_map(|number| message(tag, number, 3, false)).collect();
     let twice = [message(tag, 1, 3, false), message(tag, 1, 3, false)].concat();
     for (said, garbage) in [
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Garbage::NoHeader),
-        (vec![0; 100], Garbage::NoHeader),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), ProtocolViolation::InvalidHeader),
+        (vec![0; 100], ProtocolViolation::InvalidHeader),
         (header(FRAME + 1).to_vec(), too_long(FRAME + 1, FRAME)),
         (header(u32::MAX as usize).to_vec(), too_long(u32::MAX as usize, FRAME)),
         (control, too_long(1025, MIN_FRAME_BYTES)),
         (message(tag, 4, 3, false), out_of_turn(4, 0)),
         (ahead, out_of_turn(4, 0)),
         (twice, out_of_turn(1, 0)),
-        (Header::Answer { tag }.encode().to_vec(), Garbage::Unasked),
-        (message(Tag(u16::MAX), 0, 3, false), Garbage::Unknown),
+        (MessageHeader::Answer { tag }.encode().to_vec(), ProtocolViolation::UnexpectedAnswer),
+        (message(Tag(u16::MAX), 0, 3, false), ProtocolViolation::Unknown),
     ] {
         let (mut tcp, mut theirs) = rank(2);
         theirs[1].write_all(&said).unwrap();
         let event = next(&mut tcp);
         assert!(matches!(event, Some(Event::Lost { peer: PEER })), "{garbage}: {event:?}");
-        assert_eq!(tcp.loss(PEER), Some(Loss::Garbage(garbage)));
+        assert_eq!(tcp.loss(PEER), Some(PeerLoss::ProtocolViolation(garbage)));
         // Both connections are closed at once.
         for theirs in &mut theirs {
             theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -134,14 +136,14 @@ fn a_matched_message_is_answered_when_it_meets_its_receive() {
     theirs[0].write_all(&message(Tag(3), 0, 5, true)).unwrap();
     assert!(next(&mut tcp).is_none());
     theirs[0].set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let mut heard = [0; 16];
-    assert!(theirs[0].read(&mut heard).is_err(), "nobody has taken it");
+    let mut received = [0; 16];
+    assert!(theirs[0].read(&mut received).is_err(), "nobody has taken it");
     post(&mut tcp, Tag(3));
     assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 5, .. })));
     assert!(tcp.poll().unwrap().is_none());
     theirs[0].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    theirs[0].read_exact(&mut heard).unwrap();
-    assert_eq!(Header::decode(heard, FRAME), Ok(Header::Answer { tag: Tag(3) }));
+    theirs[0].read_exact(&mut received).unwrap();
+    assert_eq!(MessageHeader::decode(received, FRAME), Ok(MessageHeader::Answer { tag: Tag(3) }));
 }
 
 #[test]
@@ -152,14 +154,14 @@ fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
         assert!(tcp.send(PEER, Tag(0), buffer, 100, true).is_ok());
         assert!(tcp.poll().unwrap().is_none());
         if is_answered {
-            theirs[0].write_all(&Header::Answer { tag: Tag(0) }.encode()).unwrap();
+            theirs[0].write_all(&MessageHeader::Answer { tag: Tag(0) }.encode()).unwrap();
         } else {
             theirs.clear();
         }
         let mut events = vec![next(&mut tcp).unwrap()];
         if !is_answered {
             assert!(matches!(events.remove(0), Event::Lost { peer: PEER }));
-            assert!(matches!(tcp.loss(PEER), Some(Loss::Ended | Loss::Broken(_))));
+            assert!(matches!(tcp.loss(PEER), Some(PeerLoss::Ended | PeerLoss::Broken(_))));
             events.push(next(&mut tcp).unwrap());
         }
         assert!(matches!(events[0], Event::Released { to: PEER, matched: true, .. }));
@@ -171,11 +173,11 @@ fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
 fn who_says_goodbye_has_left_in_good_order() {
     let (mut tcp, mut theirs) = rank(2);
     theirs[0].write_all(&message(Tag(0), 0, 9, false)).unwrap();
-    theirs[0].write_all(&Header::Goodbye.encode()).unwrap();
+    theirs[0].write_all(&MessageHeader::Goodbye.encode()).unwrap();
     assert!(next(&mut tcp).is_none(), "one connection is left");
-    theirs[1].write_all(&Header::Goodbye.encode()).unwrap();
+    theirs[1].write_all(&MessageHeader::Goodbye.encode()).unwrap();
     assert!(matches!(next(&mut tcp), Some(Event::Left { peer: PEER })));
-    assert_eq!(tcp.loss(PEER), Some(Loss::Left));
+    assert_eq!(tcp.loss(PEER), Some(PeerLoss::Left));
     post(&mut tcp, Tag(0));
     assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 9, .. })));
 }
@@ -187,10 +189,13 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     assert!(tcp.send(PEER, Tag(0), buffer, 0, false).is_ok());
     let start = Instant::now();
     drop(tcp);
-    assert!(start.elapsed() < 5 * LAST_WORDS, "it waits for nobody for long");
-    let mut heard = Vec::new();
-    theirs[0].read_to_end(&mut heard).unwrap();
-    assert_eq!(heard, [message(Tag(0), 0, 0, false), Header::Goodbye.encode().to_vec()].concat());
+    assert!(start.elapsed() < 5 * CLOSE_LIMIT, "it waits for nobody for long");
+    let mut received = Vec::new();
+    theirs[0].read_to_end(&mut received).unwrap();
+    assert_eq!(
+        received,
+        [message(Tag(0), 0, 0, false), MessageHeader::Goodbye.encode().to_vec()].concat()
+    );
 }
 
 /// One that something travels on would be found dead by the system only after many minutes.
@@ -213,14 +218,15 @@ fn on_the_quiet_connection_nothing_travels_and_its_end_is_a_loss() {
     assert_eq!(has_come.collect::<Vec<_>>(), [true, true, false]);
     drop(theirs.pop());
     while !matches!(next(&mut tcp).unwrap(), Event::Lost { peer: PEER }) {}
-    assert_eq!(tcp.loss(PEER), Some(Loss::Ended));
+    assert_eq!(tcp.loss(PEER), Some(PeerLoss::Ended));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn every_connection_that_is_idle_asks_after_the_other_side_within_25_seconds() {
     let (tcp, _theirs) = connected(2, 3);
-    let sockets = tcp.streams.iter().flatten().map(|stream| SockRef::from(&stream.wire.socket));
+    let sockets =
+        tcp.streams.iter().flatten().map(|stream| SockRef::from(&stream.connection.socket));
     let waits = sockets.map(|socket| {
         assert!(socket.keepalive().unwrap());
         let interval = socket.tcp_keepalive_interval().unwrap();
@@ -246,8 +252,11 @@ fn one_message_fills_all_connections_before_anything_is_answered() {
             let mut header = [0; 16];
             theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             theirs.read_exact(&mut header).unwrap();
-            let header = Header::decode(header, FRAME);
-            assert!(matches!(header, Ok(Header::Message { n_bytes: 3000.., .. })), "{header:?}");
+            let header = MessageHeader::decode(header, FRAME);
+            assert!(
+                matches!(header, Ok(MessageHeader::Message { n_bytes: 3000.., .. })),
+                "{header:?}"
+            );
         }
     }
 }
@@ -266,15 +275,15 @@ fn one_wrong_byte_is_found_out_or_is_the_payloads() {
         post(&mut tcp, tag);
         let is_first = at < n_header;
         let is_second = (n_header + 40..2 * n_header + 40).contains(&at);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             match next(&mut tcp) {
-                Some(Event::Received { n_bytes, .. }) => heard.push(n_bytes),
+                Some(Event::Received { n_bytes, .. }) => received.push(n_bytes),
                 Some(Event::Lost { .. }) => break,
                 other => panic!("byte {at}: {other:?}"),
             }
             post(&mut tcp, tag);
-            if heard.len() == 2 {
+            if received.len() == 2 {
                 break;
             }
         }
@@ -283,8 +292,8 @@ fn one_wrong_byte_is_found_out_or_is_the_payloads() {
             (_, true) => &[40],
             _ => &[40, 5],
         };
-        let is_lost = matches!(tcp.loss(PEER), Some(Loss::Garbage(_)));
-        assert_eq!((&heard[..], is_lost), (expected, is_first || is_second), "byte {at}");
+        let is_lost = matches!(tcp.loss(PEER), Some(PeerLoss::ProtocolViolation(_)));
+        assert_eq!((&received[..], is_lost), (expected, is_first || is_second), "byte {at}");
     }
 }
 

@@ -29,7 +29,7 @@ pub fn token(text: &str) -> Token {
 }
 
 /// The ways to carry frames: plain and encrypted, by one connection and several.
-pub fn ways() -> Vec<Settings> {
+pub fn variants() -> Vec<Settings> {
     let plain = [settings(), settings().streams(3)];
     let sealed = plain.clone().map(|settings| settings.encrypt(true));
     let is_there = cfg!(feature = "noise");
@@ -82,13 +82,13 @@ pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
 }
 
 /// An exchange of which one rank changes what it hears in the first round: where others listen.
-pub struct Mangling<F> {
+pub struct TamperedExchange<F> {
     pub inner: InProcess,
     /// Gets what each rank said.
-    pub mangle: Option<F>,
+    pub tamper: Option<F>,
 }
 
-impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for Mangling<F> {
+impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
     type Error = foldwire_bootstrap::Error;
 
     fn rank(&self) -> Rank {
@@ -101,8 +101,8 @@ impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for Mangling<F> {
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
         let mut all = self.inner.all_gather(mine)?;
-        if let Some(mangle) = self.mangle.take() {
-            mangle(&mut all);
+        if let Some(tamper) = self.tamper.take() {
+            tamper(&mut all);
         }
         Ok(all)
     }
@@ -115,7 +115,7 @@ pub fn address_in(said: &[u8]) -> [String; 3] {
     [(); 3].map(|()| lines.next().unwrap())
 }
 
-/// For [`Mangling`]: all other ranks seem to be on other machines than this one.
+/// For [`TamperedExchange`]: all other ranks seem to be on other machines than this one.
 pub fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
     move |all| {
         for (said, other) in all.iter_mut().zip((0..).map(Rank)).filter(|&(_, other)| other != rank)

@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 /// What happens once so many bytes have gone from the one who connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum ProxyFault {
     /// Both connections are closed, as by a process that ends.
     Close,
     /// Both are reset.
@@ -35,7 +35,7 @@ pub enum Harm {
 /// How long a pause is.
 pub const PAUSE: Duration = Duration::from_millis(300);
 
-impl Harm {
+impl ProxyFault {
     /// All that calls cannot go on after.
     pub const ALL: [Self; 8] = [
         Self::Close,
@@ -51,11 +51,11 @@ impl Harm {
 
 /// Listens in place of `to`, and does harm once after `n_bytes` of what comes from there, whichever
 /// connection they are on. Where it listens.
-pub fn start(to: SocketAddr, harm: Harm, n_bytes: usize) -> SocketAddr {
+pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let state =
-        Arc::new(State { left: AtomicUsize::new(n_bytes), is_done: AtomicBool::new(false), harm });
+        Arc::new(State { left: AtomicUsize::new(n_bytes), is_done: AtomicBool::new(false), fault });
     thread::spawn(move || {
         for from in listener.incoming().flatten() {
             let Ok(to) = TcpStream::connect(to) else { return };
@@ -72,18 +72,18 @@ pub fn start(to: SocketAddr, harm: Harm, n_bytes: usize) -> SocketAddr {
 struct State {
     left: AtomicUsize,
     is_done: AtomicBool,
-    harm: Harm,
+    fault: ProxyFault,
 }
 
 impl State {
     /// Forwards until the end, or for ever where nothing is forwarded any more.
-    fn forward(&self, mut from: TcpStream, mut to: TcpStream, harms: bool) {
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
         let mut bytes = [0; 4096];
         while let Ok(n_bytes @ 1..) = from.read(&mut bytes) {
-            if self.is_done.load(Ordering::Acquire) && self.harm == Harm::Freeze {
+            if self.is_done.load(Ordering::Acquire) && self.fault == ProxyFault::Freeze {
                 thread::sleep(Duration::from_secs(60));
             }
-            let left = if harms { self.take(n_bytes) } else { None };
+            let left = if counts { self.take(n_bytes) } else { None };
             let Some(n_before) = left else {
                 if to.write_all(&bytes[..n_bytes]).is_err() {
                     break;
@@ -92,9 +92,9 @@ impl State {
             };
             let _ = to.write_all(&bytes[..n_before]);
             let rest = &mut bytes[n_before..n_bytes];
-            let _ = match self.harm {
-                Harm::Close => break,
-                Harm::Reset => {
+            let _ = match self.fault {
+                ProxyFault::Close => break,
+                ProxyFault::Reset => {
                     for socket in [&from, &to] {
                         SockRef::from(socket).set_linger(Some(Duration::ZERO)).unwrap();
                     }
@@ -102,25 +102,25 @@ impl State {
                     let _ = to.shutdown(Shutdown::Both);
                     return;
                 }
-                Harm::CloseOneWay => {
+                ProxyFault::CloseOneWay => {
                     let _ = to.shutdown(Shutdown::Write);
                     thread::sleep(Duration::from_secs(60));
                     return;
                 }
-                Harm::Freeze => {
+                ProxyFault::Freeze => {
                     thread::sleep(Duration::from_secs(60));
                     return;
                 }
-                Harm::Insert => to.write_all(&[0x5a; 100]).and_then(|()| to.write_all(rest)),
-                Harm::Repeat => {
+                ProxyFault::Insert => to.write_all(&[0x5a; 100]).and_then(|()| to.write_all(rest)),
+                ProxyFault::Repeat => {
                     to.write_all(rest).and_then(|()| to.write_all(&rest[..rest.len().min(100)]))
                 }
-                Harm::Pause => {
+                ProxyFault::Pause => {
                     thread::sleep(PAUSE);
                     to.write_all(rest)
                 }
-                Harm::LeaveOut => to.write_all(&rest[rest.len().min(100)..]),
-                Harm::Flip => {
+                ProxyFault::LeaveOut => to.write_all(&rest[rest.len().min(100)..]),
+                ProxyFault::Flip => {
                     rest.iter_mut().take(20).for_each(|byte| *byte ^= 0x11);
                     to.write_all(rest)
                 }

@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use foldwire::transport::Rank;
 
 use crate::JoinError;
-use crate::greeting::Hello;
-use crate::join::{Meeting, Offer, Terms, agree};
-use crate::net::n_places;
-use crate::secret::{NONCE_BYTES, Secret, offer_proof};
+use crate::handshake::Hello;
+use crate::join::{ConnectionSetup, RankOffer, SharedSettings, agree};
+use crate::net::n_slots;
+use crate::secret::{NONCE_BYTES, SessionSecret, offer_proof};
 
 /// What a rank tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offered(Offer);
+pub struct OpaqueOffer(RankOffer);
 
-impl Offered {
+impl OpaqueOffer {
     /// The offer of a rank without a token; `numbers`: bytes of a frame, frames of a link, streams.
     #[must_use]
     pub fn new(
@@ -25,9 +25,9 @@ impl Offered {
         nonce: [u8; NONCE_BYTES],
     ) -> Self {
         let [frame_bytes, link_depth, n_streams] = numbers;
-        let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
+        let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
         let proof = offer_proof(None, &nonce);
-        Self(Offer { node: node.to_owned(), address, terms, nonce, proof })
+        Self(RankOffer { node: node.to_owned(), address, shared, nonce, proof })
     }
 
     /// The offer in bytes.
@@ -39,7 +39,7 @@ impl Offered {
     /// Reads an offer; `None` if it is none.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        Offer::decode(bytes).map(Self)
+        RankOffer::decode(bytes).map(Self)
     }
 
     /// The name of its node.
@@ -56,8 +56,8 @@ impl Offered {
 
     /// Whether another offers the same settings.
     #[must_use]
-    pub fn has_terms_of(&self, other: &Self) -> bool {
-        self.0.terms == other.0.terms
+    pub fn has_same_settings(&self, other: &Self) -> bool {
+        self.0.shared == other.0.shared
     }
 
     /// What all ranks have offered, if this one can go on with it.
@@ -71,37 +71,38 @@ impl Offered {
 
 /// A rank that waits for others to connect.
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
-pub struct Waiting {
+pub struct ExpectedConnections {
     rank: Rank,
-    offers: Vec<Offer>,
+    offers: Vec<RankOffer>,
     is_near: Vec<bool>,
-    terms: Terms,
+    shared: SharedSettings,
     /// By place, whether the connection is there.
-    places: Vec<Option<()>>,
+    slots: Vec<Option<()>>,
 }
 
-impl Waiting {
+impl ExpectedConnections {
     /// Among ranks that have agreed.
     #[must_use]
-    pub fn new(rank: Rank, offers: &[Offered]) -> Self {
-        let offers: Vec<Offer> = offers.iter().map(|Offered(offer)| offer.clone()).collect();
-        let Offer { node, terms, .. } = offers[rank.index()].clone();
+    pub fn new(rank: Rank, offers: &[OpaqueOffer]) -> Self {
+        let offers: Vec<RankOffer> =
+            offers.iter().map(|OpaqueOffer(offer)| offer.clone()).collect();
+        let RankOffer { node, shared, .. } = offers[rank.index()].clone();
         let is_near = offers.iter().map(|offer| offer.node == node).collect();
-        let places = vec![None; n_places(offers.len(), terms.n_streams)];
-        Self { rank, offers, is_near, terms, places }
+        let slots = vec![None; n_slots(offers.len(), shared.n_streams)];
+        Self { rank, offers, is_near, shared, slots }
     }
 
     /// Takes a connection of which this is the hello and all else is right, if it is waited for:
     /// from which rank, and which of its streams.
     pub fn take(&mut self, hello: &[u8]) -> Option<(Rank, u16)> {
         let hello = Hello::decode(hello)?;
-        let Self { rank, offers, is_near, terms, places } = self;
-        let secret = Secret::new(None, &[]);
-        let meeting = Meeting { rank: *rank, offers, is_near, secret, terms: *terms };
-        if !meeting.is_due(hello, places) {
+        let Self { rank, offers, is_near, shared, slots } = self;
+        let secret = SessionSecret::new(None, &[]);
+        let setup = ConnectionSetup { rank: *rank, offers, is_near, secret, shared: *shared };
+        if !setup.is_expected(hello, slots) {
             return None;
         }
-        places[meeting.place(hello.from, hello.stream)] = Some(());
+        slots[setup.slot(hello.from, hello.stream)] = Some(());
         Some((hello.from, hello.stream))
     }
 }
@@ -114,6 +115,6 @@ pub fn hello(from: Rank, to: Rank, stream: u16, encrypts: bool) -> Vec<u8> {
 
 /// Reads a hello and writes it again; `None` if it is none.
 #[must_use]
-pub fn hello_again(bytes: &[u8]) -> Option<Vec<u8>> {
+pub fn reencode_hello(bytes: &[u8]) -> Option<Vec<u8>> {
     Hello::decode(bytes).map(|hello| hello.encode().to_vec())
 }

@@ -9,10 +9,10 @@ use foldwire::HeapFrame;
 use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag};
 use foldwire_messaging::Event;
 
-use crate::error::{Error, Loss};
-use crate::header::{Garbage, Header};
-use crate::link::{Arrived, Links};
-use crate::reader::Receiver;
+use crate::error::{Error, PeerLoss};
+use crate::header::{MessageHeader, ProtocolViolation};
+use crate::link::{PeerLinks, ReceivedMessage};
+use crate::reader::MessageSink;
 
 /// Notices kept for each rank: more than an endpoint looks at of all its channels.
 const NOTICES_PER_RANK: usize = 1024;
@@ -20,9 +20,9 @@ const NOTICES_PER_RANK: usize = 1024;
 const MAX_SPARE: usize = 32;
 
 /// What has come, and what follows from it.
-pub(crate) struct Inbox {
-    pub(crate) links: Vec<Links>,
-    pub(crate) happened: VecDeque<Event<HeapFrame>>,
+pub(crate) struct IncomingMessages {
+    pub(crate) links: Vec<PeerLinks>,
+    pub(crate) events: VecDeque<Event<HeapFrame>>,
     /// Matched messages that have met their receives, to be answered.
     pub(crate) to_answer: Vec<(Rank, Tag)>,
     notices: VecDeque<(Rank, HeapFrame, usize)>,
@@ -34,38 +34,39 @@ pub(crate) struct Inbox {
 }
 
 /// The inbox for what one peer sends.
-pub(crate) struct OfPeer<'a> {
+pub(crate) struct PeerReceiver<'a> {
     pub(crate) peer: Rank,
-    pub(crate) inbox: &'a mut Inbox,
+    pub(crate) incoming: &'a mut IncomingMessages,
 }
 
-impl Receiver for OfPeer<'_> {
-    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss> {
-        let Header::Message { tag, number, .. } = header else { return Ok(None) };
+impl MessageSink for PeerReceiver<'_> {
+    fn admit(&mut self, header: MessageHeader) -> Result<Option<HeapFrame>, PeerLoss> {
+        let MessageHeader::Message { tag, number, .. } = header else { return Ok(None) };
         if tag.is_control() {
-            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(Loss::NoMemory)?));
+            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(PeerLoss::NoMemory)?));
         }
-        self.inbox.links[self.peer.index()].admit(tag, number)?;
-        let frame_bytes = self.inbox.frame_bytes;
-        let frame = self.inbox.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
-        Ok(Some(frame.ok_or(Loss::NoMemory)?))
+        self.incoming.links[self.peer.index()].admit(tag, number)?;
+        let frame_bytes = self.incoming.frame_bytes;
+        let frame = self.incoming.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
+        Ok(Some(frame.ok_or(PeerLoss::NoMemory)?))
     }
 
-    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss> {
-        let Self { peer, inbox } = self;
-        let (peer, links) = (*peer, &mut inbox.links[peer.index()]);
+    fn take(&mut self, header: MessageHeader, frame: Option<HeapFrame>) -> Result<(), PeerLoss> {
+        let Self { peer, incoming } = self;
+        let (peer, links) = (*peer, &mut incoming.links[peer.index()]);
         match (header, frame) {
-            (Header::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
-                inbox.keep_notice(peer, frame, n_bytes);
+            (MessageHeader::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
+                incoming.keep_notice(peer, frame, n_bytes);
             }
-            (Header::Message { tag, n_bytes, number, matched }, Some(frame)) => {
-                links.arrive(tag, number, Arrived { frame, n_bytes, matched })?;
-                inbox.deliver(peer, tag);
+            (MessageHeader::Message { tag, n_bytes, number, matched }, Some(frame)) => {
+                links.store(tag, number, ReceivedMessage { frame, n_bytes, matched })?;
+                incoming.deliver(peer, tag);
             }
-            (Header::Answer { tag }, _) => {
-                let buffer = links.of(tag).awaits.take().ok_or(Garbage::Unasked)?;
+            (MessageHeader::Answer { tag }, _) => {
+                let buffer =
+                    links.of(tag).awaits.take().ok_or(ProtocolViolation::UnexpectedAnswer)?;
                 let matched = true;
-                inbox.happened.push_back(Event::Released { to: peer, tag, buffer, matched });
+                incoming.events.push_back(Event::Released { to: peer, tag, buffer, matched });
             }
             _ => {}
         }
@@ -73,12 +74,12 @@ impl Receiver for OfPeer<'_> {
     }
 }
 
-impl Inbox {
+impl IncomingMessages {
     /// The inbox of one of `size` ranks.
     pub(crate) fn new(size: usize, frame_bytes: usize, link_depth: usize) -> Self {
         Self {
-            links: (0..size).map(|_| Links::new(link_depth.max(1))).collect(),
-            happened: VecDeque::new(),
+            links: (0..size).map(|_| PeerLinks::new(link_depth.max(1))).collect(),
+            events: VecDeque::new(),
             to_answer: Vec::new(),
             notices: VecDeque::new(),
             notice_buffer: None,
@@ -91,7 +92,7 @@ impl Inbox {
     /// Gives the user the next message of a link, if it is here and a receive is posted.
     pub(crate) fn deliver(&mut self, from: Rank, tag: Tag) {
         let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
-        let Arrived { frame, n_bytes, matched } = arrived;
+        let ReceivedMessage { frame, n_bytes, matched } = arrived;
         if matched {
             self.to_answer.push((from, tag));
         }
@@ -105,10 +106,10 @@ impl Inbox {
             posted
         } else {
             self.failed = Some(Error::Truncated { from, n_bytes, have });
-            self.happened.push_back(Event::Returned { buffer: posted });
+            self.events.push_back(Event::Returned { buffer: posted });
             return self.keep(frame);
         };
-        self.happened.push_back(Event::Received { from, tag, buffer, n_bytes });
+        self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
     }
 
     /// Keeps a frame for what comes, or not.
@@ -139,7 +140,7 @@ impl Inbox {
             buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
             let buffer = self.notice_buffer.take();
             let received = |buffer| Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes };
-            self.happened.extend(buffer.map(received));
+            self.events.extend(buffer.map(received));
         }
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All messages have fixed lengths. The hello says who connects to whom, and which of their streams
-//! it is; proofs and keys are about it (`secret`, `seal`). The first proof (or key, which is
+//! it is; authentication and keys are about it (`secret`, `channel`). The first proof (or key, which is
 //! authenticated) shows the secret without anything of the other side's: a recording has it too,
 //! but nobody else keeps a place among those who are listened to. A connection that breaks the
 //! order, or proves nothing, is a stranger's.
@@ -18,10 +18,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use foldwire::Rank;
 use mio::net::TcpStream;
 
+use crate::byte_stream::ByteStream;
 #[cfg(feature = "noise")]
-use crate::seal::{self, Greeter, Seal};
-use crate::secret::{KNOCK_BYTES, NONCE_BYTES, Nonce, Role, Secret, nonce};
-use crate::wire::Wire;
+use crate::noise::{self, NoiseChannel, NoiseHandshake};
+use crate::secret::{HELLO_PROOF_BYTES, NONCE_BYTES, Nonce, ProofKind, SessionSecret, nonce};
 
 /// First bytes of every connection, with the version of all that follows.
 const MAGIC: [u8; 8] = *b"fwtcp\0\0\x03";
@@ -61,101 +61,102 @@ impl Hello {
 
 /// Why a connection is of no use.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum HandshakeError {
     /// It could not be made, or has ended.
-    Broken(io::Error),
+    Io(io::Error),
     /// The other side does not know the secret, or is no rank.
-    Stranger,
+    Untrusted,
 }
 
 /// What one side proves, and with what.
-enum Proofs {
-    Open {
+enum Authentication {
+    Hmac {
         own: Nonce,
     },
     #[cfg(feature = "noise")]
-    Sealed(Box<Greeter>),
+    Noise(Box<NoiseHandshake>),
 }
 
 /// What a side waits for.
-enum Stage {
+enum HandshakeStage {
     /// To begin, as the one who connects.
     Begin(Hello),
     Hello,
-    Reply(Hello, Proofs),
-    Answer(Hello, Proofs, Vec<u8>),
+    Reply(Hello, Authentication),
+    Answer(Hello, Authentication, Vec<u8>),
     /// For its last message to leave.
-    Done(Hello, Ready),
+    Done(Hello, ConnectionSecurity),
 }
 
 /// What makes a wire of a socket.
 #[derive(Default)]
-pub(crate) struct Ready {
+pub(crate) struct ConnectionSecurity {
     #[cfg(feature = "noise")]
-    seal: Option<Seal>,
+    channel: Option<NoiseChannel>,
 }
 
 /// What one side says and hears, whoever carries it.
-pub(crate) struct Talk {
+pub(crate) struct HandshakeSide {
     /// `None` once it is over, well or not.
-    stage: Option<Stage>,
+    stage: Option<HandshakeStage>,
     pub(crate) outbox: Vec<u8>,
 }
 
-impl Talk {
+impl HandshakeSide {
     pub(crate) const fn connect(hello: Hello) -> Self {
-        Self { stage: Some(Stage::Begin(hello)), outbox: Vec::new() }
+        Self { stage: Some(HandshakeStage::Begin(hello)), outbox: Vec::new() }
     }
 
     pub(crate) const fn accept() -> Self {
-        Self { stage: Some(Stage::Hello), outbox: Vec::new() }
+        Self { stage: Some(HandshakeStage::Hello), outbox: Vec::new() }
     }
 
     /// Bytes of the next message that this side hears; `encrypts`: what an accepted connection must
     /// do. `None` if it hears no more.
     pub(crate) const fn n_needed(&self, encrypts: bool) -> Option<usize> {
         match &self.stage {
-            Some(Stage::Begin(_)) => Some(0),
-            Some(Stage::Hello) => Some(HELLO_BYTES + lengths(encrypts)[0]),
-            Some(Stage::Reply(..)) => Some(lengths(encrypts)[1]),
-            Some(Stage::Answer(..)) => Some(lengths(encrypts)[2]),
-            Some(Stage::Done(..)) | None => None,
+            Some(HandshakeStage::Begin(_)) => Some(0),
+            Some(HandshakeStage::Hello) => Some(HELLO_BYTES + lengths(encrypts)[0]),
+            Some(HandshakeStage::Reply(..)) => Some(lengths(encrypts)[1]),
+            Some(HandshakeStage::Answer(..)) => Some(lengths(encrypts)[2]),
+            Some(HandshakeStage::Done(..)) | None => None,
         }
     }
 
     /// Hears a message of that length, and says what follows.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
-        heard: &[u8],
-        secret: &Secret,
+        received: &[u8],
+        secret: &SessionSecret,
         encrypts: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HandshakeError> {
         let next = match self.stage.take() {
-            Some(Stage::Begin(hello)) => {
-                let mut proofs = Proofs::new(true, hello, secret)?;
+            Some(HandshakeStage::Begin(hello)) => {
+                let mut authentication = Authentication::new(true, hello, secret)?;
                 self.outbox.extend(hello.encode());
-                self.outbox.extend(proofs.opening(hello, secret)?);
-                Stage::Reply(hello, proofs)
+                self.outbox.extend(authentication.opening(hello, secret)?);
+                HandshakeStage::Reply(hello, authentication)
             }
-            Some(Stage::Hello) => {
-                let hello = Hello::decode(heard).ok_or(Fault::Stranger)?;
+            Some(HandshakeStage::Hello) => {
+                let hello = Hello::decode(received).ok_or(HandshakeError::Untrusted)?;
                 if hello.encrypts != encrypts {
-                    return Err(Fault::Stranger);
+                    return Err(HandshakeError::Untrusted);
                 }
-                let mut proofs = Proofs::new(false, hello, secret)?;
-                let opening = heard[HELLO_BYTES..].to_vec();
-                self.outbox.extend(proofs.reply(hello, secret, &opening)?);
-                Stage::Answer(hello, proofs, opening)
+                let mut authentication = Authentication::new(false, hello, secret)?;
+                let opening = received[HELLO_BYTES..].to_vec();
+                self.outbox.extend(authentication.reply(hello, secret, &opening)?);
+                HandshakeStage::Answer(hello, authentication, opening)
             }
-            Some(Stage::Reply(hello, proofs)) => {
-                let (answer, ready) = proofs.answer(hello, secret, heard)?;
+            Some(HandshakeStage::Reply(hello, authentication)) => {
+                let (answer, security) = authentication.answer(hello, secret, received)?;
                 self.outbox.extend(answer);
-                Stage::Done(hello, ready)
+                HandshakeStage::Done(hello, security)
             }
-            Some(Stage::Answer(hello, proofs, opening)) => {
-                Stage::Done(hello, proofs.accept(hello, secret, &opening, heard)?)
-            }
-            Some(done @ Stage::Done(..)) => done,
+            Some(HandshakeStage::Answer(hello, authentication, opening)) => HandshakeStage::Done(
+                hello,
+                authentication.accept(hello, secret, &opening, received)?,
+            ),
+            Some(done @ HandshakeStage::Done(..)) => done,
             None => return Ok(()),
         };
         self.stage = Some(next);
@@ -163,9 +164,9 @@ impl Talk {
     }
 
     /// What the connection is for, once both sides have shown what they know.
-    pub(crate) fn take_end(&mut self) -> Option<(Hello, Ready)> {
+    pub(crate) fn take_end(&mut self) -> Option<(Hello, ConnectionSecurity)> {
         match self.stage.take() {
-            Some(Stage::Done(hello, ready)) => Some((hello, ready)),
+            Some(HandshakeStage::Done(hello, security)) => Some((hello, security)),
             stage => {
                 self.stage = stage;
                 None
@@ -175,90 +176,90 @@ impl Talk {
 }
 
 /// A connection in the making.
-pub(crate) struct Greeting {
+pub(crate) struct PendingHandshake {
     socket: Option<TcpStream>,
-    talk: Talk,
+    side: HandshakeSide,
     inbox: [u8; MAX_BYTES],
     n_here: usize,
 }
 
-impl Greeting {
+impl PendingHandshake {
     /// Of a connection that is being made.
     pub(crate) fn connect(socket: TcpStream, hello: Hello) -> Self {
-        Self::new(socket, Talk::connect(hello))
+        Self::new(socket, HandshakeSide::connect(hello))
     }
 
     /// Of a connection that somebody has made.
     pub(crate) fn accept(socket: TcpStream) -> Self {
-        Self::new(socket, Talk::accept())
+        Self::new(socket, HandshakeSide::accept())
     }
 
-    fn new(socket: TcpStream, talk: Talk) -> Self {
-        Self { socket: Some(socket), talk, inbox: [0; MAX_BYTES], n_here: 0 }
+    fn new(socket: TcpStream, side: HandshakeSide) -> Self {
+        Self { socket: Some(socket), side, inbox: [0; MAX_BYTES], n_here: 0 }
     }
 
     /// Whether the other side has said who it is, in words that only a rank can have found.
-    pub(crate) const fn has_said_hello(&self) -> bool {
-        matches!(self.talk.stage, Some(Stage::Answer(..)))
+    pub(crate) const fn has_valid_hello(&self) -> bool {
+        matches!(self.side.stage, Some(HandshakeStage::Answer(..)))
     }
 
     /// Goes on as far as it can without waiting. What has become of it, once both sides have shown
     /// what they know; `encrypts`: what an accepted connection must do.
     pub(crate) fn advance(
         &mut self,
-        secret: &Secret,
+        secret: &SessionSecret,
         encrypts: bool,
-    ) -> Result<Option<(Hello, Wire)>, Fault> {
+    ) -> Result<Option<(Hello, ByteStream)>, HandshakeError> {
         while self.flush()? {
-            let Some(n_needed) = self.talk.n_needed(encrypts) else { return self.end() };
+            let Some(n_needed) = self.side.n_needed(encrypts) else { return self.end() };
             if n_needed == 0 && !is_connected(self.socket.as_ref())? || !self.fill(n_needed)? {
                 return Ok(None);
             }
-            self.talk.hear(&self.inbox[..n_needed], secret, encrypts)?;
+            self.side.receive(&self.inbox[..n_needed], secret, encrypts)?;
             self.n_here = 0;
         }
         Ok(None)
     }
 
     /// The connection, if the talk has ended well.
-    fn end(&mut self) -> Result<Option<(Hello, Wire)>, Fault> {
-        let Some((hello, ready)) = self.talk.take_end() else { return Ok(None) };
+    fn end(&mut self) -> Result<Option<(Hello, ByteStream)>, HandshakeError> {
+        let Some((hello, security)) = self.side.take_end() else { return Ok(None) };
         let Some(socket) = self.socket.take() else { return Ok(None) };
-        let wire = Wire::new(socket).map_err(Fault::Broken)?;
+        let connection = ByteStream::new(socket).map_err(HandshakeError::Io)?;
         #[cfg(feature = "noise")]
-        let wire = match ready.seal {
-            Some(seal) => wire.sealed(seal),
-            None => wire,
+        let connection = match security.channel {
+            Some(channel) => connection.encrypted(channel),
+            None => connection,
         };
         #[cfg(not(feature = "noise"))]
-        let _ = ready;
-        Ok(Some((hello, wire)))
+        let _ = security;
+        Ok(Some((hello, connection)))
     }
 
     /// Writes what is to be written; whether all of it has left.
-    fn flush(&mut self) -> Result<bool, Fault> {
+    fn flush(&mut self) -> Result<bool, HandshakeError> {
         let Some(socket) = &mut self.socket else { return Ok(true) };
-        while !self.talk.outbox.is_empty() {
-            match socket.write(&self.talk.outbox) {
-                Ok(n_bytes) => _ = self.talk.outbox.drain(..n_bytes),
+        while !self.side.outbox.is_empty() {
+            match socket.write(&self.side.outbox) {
+                Ok(n_bytes) => _ = self.side.outbox.drain(..n_bytes),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(Fault::Broken(error)),
+                Err(error) => return Err(HandshakeError::Io(error)),
             }
         }
         Ok(true)
     }
 
     /// Reads until so many bytes are here, and none beyond them; whether they are.
-    fn fill(&mut self, n_needed: usize) -> Result<bool, Fault> {
+    fn fill(&mut self, n_needed: usize) -> Result<bool, HandshakeError> {
         let Some(socket) = &mut self.socket else { return Ok(false) };
         while self.n_here < n_needed {
             match socket.read(&mut self.inbox[self.n_here..n_needed]) {
-                Ok(0) => return Err(Fault::Broken(ErrorKind::UnexpectedEof.into())),
+                Ok(0) => return Err(HandshakeError::Io(ErrorKind::UnexpectedEof.into())),
                 Ok(n_bytes) => self.n_here += n_bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(Fault::Broken(error)),
+                Err(error) => return Err(HandshakeError::Io(error)),
             }
         }
         Ok(true)
@@ -266,15 +267,15 @@ impl Greeting {
 }
 
 /// Whether a connection that was begun is there.
-fn is_connected(socket: Option<&TcpStream>) -> Result<bool, Fault> {
+fn is_connected(socket: Option<&TcpStream>) -> Result<bool, HandshakeError> {
     let Some(socket) = socket else { return Ok(false) };
-    if let Some(error) = socket.take_error().map_err(Fault::Broken)? {
-        return Err(Fault::Broken(error));
+    if let Some(error) = socket.take_error().map_err(HandshakeError::Io)? {
+        return Err(HandshakeError::Io(error));
     }
     match socket.peer_addr() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
-        Err(error) => Err(Fault::Broken(error)),
+        Err(error) => Err(HandshakeError::Io(error)),
     }
 }
 
@@ -282,54 +283,61 @@ fn is_connected(socket: Option<&TcpStream>) -> Result<bool, Fault> {
 const fn lengths(encrypts: bool) -> [usize; 3] {
     #[cfg(feature = "noise")]
     if encrypts {
-        return [seal::KEY_BYTES, seal::KEY_BYTES, seal::ANSWER_BYTES];
+        return [noise::KEY_BYTES, noise::KEY_BYTES, noise::ANSWER_BYTES];
     }
     #[cfg(not(feature = "noise"))]
     let _ = encrypts;
-    [NONCE_BYTES + KNOCK_BYTES, 2 * NONCE_BYTES, NONCE_BYTES]
+    [NONCE_BYTES + HELLO_PROOF_BYTES, 2 * NONCE_BYTES, NONCE_BYTES]
 }
 
 #[cfg(feature = "noise")]
-fn stranger(_: snow::Error) -> Fault {
-    Fault::Stranger
+fn untrusted(_: snow::Error) -> HandshakeError {
+    HandshakeError::Untrusted
 }
 
-impl Proofs {
-    fn new(connects: bool, hello: Hello, secret: &Secret) -> Result<Self, Fault> {
+impl Authentication {
+    fn new(connects: bool, hello: Hello, secret: &SessionSecret) -> Result<Self, HandshakeError> {
         #[cfg(feature = "noise")]
         if hello.encrypts {
-            let greeter = Greeter::new(connects, secret, &hello.encode());
-            return Ok(Self::Sealed(Box::new(greeter.map_err(stranger)?)));
+            let noise = NoiseHandshake::new(connects, secret, &hello.encode());
+            return Ok(Self::Noise(Box::new(noise.map_err(untrusted)?)));
         }
         let _ = (connects, hello, secret);
-        let own = nonce().map_err(|error| Fault::Broken(io::Error::other(error)))?;
-        Ok(Self::Open { own })
+        let own = nonce().map_err(|error| HandshakeError::Io(io::Error::other(error)))?;
+        Ok(Self::Hmac { own })
     }
 
     /// What the connector says behind its hello.
-    fn opening(&mut self, hello: Hello, secret: &Secret) -> Result<Vec<u8>, Fault> {
+    fn opening(&mut self, hello: Hello, secret: &SessionSecret) -> Result<Vec<u8>, HandshakeError> {
         match self {
-            Self::Open { own } => Ok([&own[..], &secret.knock(&hello.encode(), own)].concat()),
+            Self::Hmac { own } => {
+                Ok([&own[..], &secret.hello_proof(&hello.encode(), own)].concat())
+            }
             #[cfg(feature = "noise")]
-            Self::Sealed(greeter) => Ok(greeter.key().map_err(stranger)?.to_vec()),
+            Self::Noise(noise) => Ok(noise.key().map_err(untrusted)?.to_vec()),
         }
     }
 
     /// What the other side says to that.
-    fn reply(&mut self, hello: Hello, secret: &Secret, opening: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn reply(
+        &mut self,
+        hello: Hello,
+        secret: &SessionSecret,
+        opening: &[u8],
+    ) -> Result<Vec<u8>, HandshakeError> {
         match self {
-            Self::Open { own } => {
+            Self::Hmac { own } => {
                 let (theirs, about) = (nonce_of(opening)?, hello.encode());
-                if !secret.accepts_knock(&opening[NONCE_BYTES..], &about, &theirs) {
-                    return Err(Fault::Stranger);
+                if !secret.accepts_hello_proof(&opening[NONCE_BYTES..], &about, &theirs) {
+                    return Err(HandshakeError::Untrusted);
                 }
-                let proof = secret.proof(Role::Accepts, &about, [&theirs, &*own]);
+                let proof = secret.proof(ProofKind::AcceptorReply, &about, [&theirs, &*own]);
                 Ok([*own, proof].concat())
             }
             #[cfg(feature = "noise")]
-            Self::Sealed(greeter) => {
-                greeter.hear(opening).map_err(stranger)?;
-                Ok(greeter.key().map_err(stranger)?.to_vec())
+            Self::Noise(noise) => {
+                noise.receive(opening).map_err(untrusted)?;
+                Ok(noise.key().map_err(untrusted)?.to_vec())
             }
         }
     }
@@ -338,23 +346,27 @@ impl Proofs {
     fn answer(
         self,
         hello: Hello,
-        secret: &Secret,
+        secret: &SessionSecret,
         reply: &[u8],
-    ) -> Result<(Vec<u8>, Ready), Fault> {
+    ) -> Result<(Vec<u8>, ConnectionSecurity), HandshakeError> {
         match self {
-            Self::Open { own } => {
+            Self::Hmac { own } => {
                 let nonces = [&own, &nonce_of(reply)?];
                 let about = hello.encode();
-                if !secret.accepts(&reply[NONCE_BYTES..], Role::Accepts, &about, nonces) {
-                    return Err(Fault::Stranger);
+                if !secret.accepts(&reply[NONCE_BYTES..], ProofKind::AcceptorReply, &about, nonces)
+                {
+                    return Err(HandshakeError::Untrusted);
                 }
-                Ok((secret.proof(Role::Connects, &about, nonces).to_vec(), Ready::default()))
+                Ok((
+                    secret.proof(ProofKind::ConnectorAnswer, &about, nonces).to_vec(),
+                    ConnectionSecurity::default(),
+                ))
             }
             #[cfg(feature = "noise")]
-            Self::Sealed(mut greeter) => {
-                greeter.hear(reply).map_err(stranger)?;
-                let (answer, seal) = greeter.answer().map_err(stranger)?;
-                Ok((answer.to_vec(), Ready { seal: Some(seal) }))
+            Self::Noise(mut noise) => {
+                noise.receive(reply).map_err(untrusted)?;
+                let (answer, channel) = noise.answer().map_err(untrusted)?;
+                Ok((answer.to_vec(), ConnectionSecurity { channel: Some(channel) }))
             }
         }
     }
@@ -363,26 +375,31 @@ impl Proofs {
     fn accept(
         self,
         hello: Hello,
-        secret: &Secret,
+        secret: &SessionSecret,
         opening: &[u8],
         answer: &[u8],
-    ) -> Result<Ready, Fault> {
+    ) -> Result<ConnectionSecurity, HandshakeError> {
         match self {
-            Self::Open { own } => {
+            Self::Hmac { own } => {
                 let nonces = [&nonce_of(opening)?, &own];
-                let is_right = secret.accepts(answer, Role::Connects, &hello.encode(), nonces);
-                if is_right { Ok(Ready::default()) } else { Err(Fault::Stranger) }
+                let is_right =
+                    secret.accepts(answer, ProofKind::ConnectorAnswer, &hello.encode(), nonces);
+                if is_right {
+                    Ok(ConnectionSecurity::default())
+                } else {
+                    Err(HandshakeError::Untrusted)
+                }
             }
             #[cfg(feature = "noise")]
-            Self::Sealed(greeter) => {
-                Ok(Ready { seal: Some(greeter.accept(answer).map_err(stranger)?) })
+            Self::Noise(noise) => {
+                Ok(ConnectionSecurity { channel: Some(noise.accept(answer).map_err(untrusted)?) })
             }
         }
     }
 }
 
-fn nonce_of(bytes: &[u8]) -> Result<Nonce, Fault> {
-    bytes.first_chunk().copied().ok_or(Fault::Stranger)
+fn nonce_of(bytes: &[u8]) -> Result<Nonce, HandshakeError> {
+    bytes.first_chunk().copied().ok_or(HandshakeError::Untrusted)
 }
 
 #[cfg(test)]
@@ -407,12 +424,12 @@ mod tests {
         both.into()
     }
 
-    type Outcome = Result<Option<(Hello, Wire)>, Fault>;
+    type Outcome = Result<Option<(Hello, ByteStream)>, HandshakeError>;
 
     /// Both sides of a greeting with their secrets, until each has come to an end.
-    fn greet(hello: Hello, encrypts: bool, secrets: [&Secret; 2]) -> [Outcome; 2] {
+    fn greet(hello: Hello, encrypts: bool, secrets: [&SessionSecret; 2]) -> [Outcome; 2] {
         let (one, two) = pair();
-        let mut sides = [Greeting::connect(one, hello), Greeting::accept(two)];
+        let mut sides = [PendingHandshake::connect(one, hello), PendingHandshake::accept(two)];
         let mut ends = [Ok(None), Ok(None)];
         let start = Instant::now();
         while ends.iter().all(Result::is_ok)
@@ -428,30 +445,30 @@ mod tests {
         ends
     }
 
-    fn secret(byte: u8) -> Secret {
-        Secret::new(None, &[[byte; NONCE_BYTES]])
+    fn secret(byte: u8) -> SessionSecret {
+        SessionSecret::new(None, &[[byte; NONCE_BYTES]])
     }
 
-    fn ways() -> Vec<bool> {
+    fn variants() -> Vec<bool> {
         if cfg!(feature = "noise") { vec![false, true] } else { vec![false] }
     }
 
     #[test]
     fn ranks_of_one_session_know_each_other() {
-        for encrypts in ways() {
+        for encrypts in variants() {
             let hello = Hello { encrypts, ..HELLO };
             for end in greet(hello, encrypts, [&secret(1), &secret(1)]) {
-                let (heard, wire) = end.unwrap().expect("an end within seconds");
-                assert_eq!((heard, wire.is_plain()), (hello, !encrypts));
+                let (received, connection) = end.unwrap().expect("an end within seconds");
+                assert_eq!((received, connection.is_plain()), (hello, !encrypts));
             }
         }
     }
 
     #[test]
     fn who_does_not_know_the_secret_is_a_stranger() {
-        for encrypts in ways() {
+        for encrypts in variants() {
             let ends = greet(Hello { encrypts, ..HELLO }, encrypts, [&secret(1), &secret(2)]);
-            assert!(ends.iter().any(|end| matches!(end, Err(Fault::Stranger))));
+            assert!(ends.iter().any(|end| matches!(end, Err(HandshakeError::Untrusted))));
             assert!(!ends.iter().any(|end| matches!(end, Ok(Some(_)))));
         }
     }
@@ -462,7 +479,7 @@ mod tests {
         let encrypts = Hello { encrypts: true, ..HELLO };
         for (hello, accepts) in [(encrypts, false), (HELLO, true)] {
             let [_, end] = greet(hello, accepts, [&secret(1), &secret(1)]);
-            assert!(matches!(end, Err(Fault::Stranger)));
+            assert!(matches!(end, Err(HandshakeError::Untrusted)));
         }
     }
 
@@ -480,14 +497,14 @@ mod tests {
     proptest! {
         #[test]
         fn who_hears_a_message_that_was_changed_trusts_nobody(
-            encrypts in prop::sample::select(ways()),
+            encrypts in prop::sample::select(variants()),
             changed in 0..4usize,
             bit in any::<prop::sample::Index>(),
         ) {
             let secret = secret(1);
             let hello = Hello { encrypts, ..HELLO };
-            let mut sides = [Talk::connect(hello), Talk::accept()];
-            sides[0].hear(&[], &secret, encrypts).unwrap();
+            let mut sides = [HandshakeSide::connect(hello), HandshakeSide::accept()];
+            sides[0].receive(&[], &secret, encrypts).unwrap();
             // There are three messages: of the last number none is changed.
             for nth in 0..3 {
                 let (speaker, hearer) = (nth % 2, (nth + 1) % 2);
@@ -497,7 +514,7 @@ mod tests {
                     let bit = bit.index(8 * said.len());
                     said[bit / 8] ^= 1 << (bit % 8);
                 }
-                if sides[hearer].hear(&said, &secret, encrypts).is_err() {
+                if sides[hearer].receive(&said, &secret, encrypts).is_err() {
                     break;
                 }
             }

@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use socket2::{SockRef, TcpKeepalive};
 
 #[cfg(feature = "noise")]
-use crate::seal::Seal;
+use crate::noise::NoiseChannel;
 
 /// A machine that has vanished without a word is found out after about this time plus three times
 /// [`KEEPALIVE_INTERVAL`], where nothing is on its way to it: on the quiet connection at least.
@@ -17,13 +17,13 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One connection. Nothing here waits.
-pub(crate) struct Wire {
+pub(crate) struct ByteStream {
     pub(crate) socket: TcpStream,
     #[cfg(feature = "noise")]
-    seal: Option<Box<Seal>>,
+    channel: Option<Box<NoiseChannel>>,
 }
 
-impl Wire {
+impl ByteStream {
     /// A connection that is open, without encryption.
     pub(crate) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
@@ -34,14 +34,14 @@ impl Wire {
         Ok(Self {
             socket,
             #[cfg(feature = "noise")]
-            seal: None,
+            channel: None,
         })
     }
 
     /// From now on encrypted.
     #[cfg(feature = "noise")]
-    pub(crate) fn sealed(mut self, seal: Seal) -> Self {
-        self.seal = Some(Box::new(seal));
+    pub(crate) fn encrypted(mut self, channel: NoiseChannel) -> Self {
+        self.channel = Some(Box::new(channel));
         self
     }
 
@@ -49,7 +49,7 @@ impl Wire {
     /// here.
     pub(crate) const fn is_plain(&self) -> bool {
         #[cfg(feature = "noise")]
-        return self.seal.is_none();
+        return self.channel.is_none();
         #[cfg(not(feature = "noise"))]
         return true;
     }
@@ -57,8 +57,8 @@ impl Wire {
     /// Reads as a socket does.
     pub(crate) fn read(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         #[cfg(feature = "noise")]
-        if let Some(seal) = &mut self.seal {
-            return seal.read(&mut self.socket, slices);
+        if let Some(channel) = &mut self.channel {
+            return channel.read(&mut self.socket, slices);
         }
         self.socket.read_vectored(slices)
     }
@@ -66,8 +66,8 @@ impl Wire {
     /// Writes as a socket does. What was taken may still be [under way](Self::is_flushed) here.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         #[cfg(feature = "noise")]
-        if let Some(seal) = &mut self.seal {
-            return seal.write(&mut self.socket, slices);
+        if let Some(channel) = &mut self.channel {
+            return channel.write(&mut self.socket, slices);
         }
         match send(&mut self.socket, slices)? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -78,8 +78,8 @@ impl Wire {
     /// Hands on what was written before, as far as the system takes it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         #[cfg(feature = "noise")]
-        if let Some(seal) = &mut self.seal {
-            return seal.flush(&mut self.socket);
+        if let Some(channel) = &mut self.channel {
+            return channel.flush(&mut self.socket);
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Wire {
     /// Whether the system has all that was written.
     pub(crate) fn is_flushed(&self) -> bool {
         #[cfg(feature = "noise")]
-        return self.seal.as_ref().is_none_or(|seal| seal.is_flushed());
+        return self.channel.as_ref().is_none_or(|channel| channel.is_flushed());
         #[cfg(not(feature = "noise"))]
         return true;
     }

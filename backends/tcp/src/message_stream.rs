@@ -13,10 +13,10 @@ use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
 use foldwire_messaging::Event;
 
-use crate::error::Loss;
-use crate::header::{Garbage, HEADER_BYTES, Header};
-use crate::reader::{Reader, Receiver};
-use crate::wire::Wire;
+use crate::byte_stream::ByteStream;
+use crate::error::PeerLoss;
+use crate::header::{HEADER_BYTES, MessageHeader, ProtocolViolation};
+use crate::reader::{MessageReader, MessageSink};
 
 /// Bytes after which a connection lets others have their turn.
 const BYTES_AT_ONCE: usize = 512 << 10;
@@ -24,14 +24,14 @@ const BYTES_AT_ONCE: usize = 512 << 10;
 const MESSAGES_AT_ONCE: usize = 8;
 
 /// A message under way.
-pub(crate) struct Message {
+pub(crate) struct QueuedMessage {
     pub(crate) tag: Tag,
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
 }
 
-impl Message {
+impl QueuedMessage {
     /// That its frame is the user's again.
     pub(crate) fn released(self, to: Rank) -> Event<HeapFrame> {
         let Self { tag, frame: buffer, matched, .. } = self;
@@ -40,12 +40,12 @@ impl Message {
 }
 
 /// What stands in a queue: a header, and a message or nothing behind it.
-struct Outgoing {
+struct QueueEntry {
     header: [u8; HEADER_BYTES],
-    message: Option<Message>,
+    message: Option<QueuedMessage>,
 }
 
-impl Outgoing {
+impl QueueEntry {
     fn body(&self) -> &[u8] {
         self.message.as_ref().map_or(&[], |message| &message.frame.as_ref()[..message.n_bytes])
     }
@@ -56,26 +56,26 @@ impl Outgoing {
 }
 
 /// One connection.
-pub(crate) struct Stream {
-    pub(crate) wire: Wire,
+pub(crate) struct MessageStream {
+    pub(crate) connection: ByteStream,
     is_readable: bool,
     is_writable: bool,
     /// The other side has ended: what looks like nothing more may be the end.
     is_ending: bool,
-    queue: VecDeque<Outgoing>,
+    queue: VecDeque<QueueEntry>,
     /// How much of the first in the queue has left.
     n_written: usize,
     /// Bytes in the queue.
     n_queued: usize,
     /// Messages that the wire has, but not yet the system.
-    handed_on: VecDeque<Message>,
-    pub(crate) reader: Reader,
+    handed_on: VecDeque<QueuedMessage>,
+    pub(crate) reader: MessageReader,
 }
 
-impl Stream {
-    pub(crate) fn new(wire: Wire, frame_bytes: usize) -> Self {
+impl MessageStream {
+    pub(crate) fn new(connection: ByteStream, frame_bytes: usize) -> Self {
         Self {
-            wire,
+            connection,
             is_readable: true,
             is_writable: true,
             is_ending: false,
@@ -83,12 +83,17 @@ impl Stream {
             n_written: 0,
             n_queued: 0,
             handed_on: VecDeque::new(),
-            reader: Reader::new(frame_bytes),
+            reader: MessageReader::new(frame_bytes),
         }
     }
 
     /// Notes what the system says.
-    pub(crate) const fn note(&mut self, is_readable: bool, is_writable: bool, is_ending: bool) {
+    pub(crate) const fn note_readiness(
+        &mut self,
+        is_readable: bool,
+        is_writable: bool,
+        is_ending: bool,
+    ) {
         self.is_readable |= is_readable;
         self.is_writable |= is_writable;
         self.is_ending |= is_ending;
@@ -106,15 +111,20 @@ impl Stream {
 
     /// Whether the system has all that was sent.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.queue.is_empty() && self.handed_on.is_empty() && self.wire.is_flushed()
+        self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
     }
 
     /// Queues what is to be sent; `first`: before messages that have not begun to leave.
-    pub(crate) fn push(&mut self, header: Header, message: Option<Message>, first: bool) {
-        let outgoing = Outgoing { header: header.encode(), message };
+    pub(crate) fn push(
+        &mut self,
+        header: MessageHeader,
+        message: Option<QueuedMessage>,
+        first: bool,
+    ) {
+        let outgoing = QueueEntry { header: header.encode(), message };
         self.n_queued += outgoing.n_bytes();
         // What came first before stays so: there is no order among tags, and one within each.
-        let is_urgent = |outgoing: &Outgoing| {
+        let is_urgent = |outgoing: &QueueEntry| {
             outgoing.message.as_ref().is_none_or(|message| message.tag.is_control())
         };
         let at = match first {
@@ -129,19 +139,19 @@ impl Stream {
     }
 
     /// Sends as much as the system takes; `left` gets the messages of which it has all.
-    pub(crate) fn write(&mut self, mut left: impl FnMut(Message)) -> Result<(), Loss> {
+    pub(crate) fn write(&mut self, mut left: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
         while self.is_writable && !self.is_flushed() {
             let written = match self.queue.is_empty() {
-                true => self.wire.flush().map(|()| 0),
+                true => self.connection.flush().map(|()| 0),
                 false => self.write_some(),
             };
             match written {
                 Ok(n_bytes) => self.advance(n_bytes),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Loss::Broken(error.kind())),
+                Err(error) => return Err(PeerLoss::Broken(error.kind())),
             }
-            if self.wire.is_flushed() {
+            if self.connection.is_flushed() {
                 self.handed_on.drain(..).for_each(&mut left);
             }
         }
@@ -159,7 +169,7 @@ impl Stream {
             *slice = IoSlice::new(&part[n_left_out..]);
             n_slices += 1;
         }
-        self.wire.write(&slices[..n_slices])
+        self.connection.write(&slices[..n_slices])
     }
 
     fn advance(&mut self, n_bytes: usize) {
@@ -175,7 +185,7 @@ impl Stream {
     }
 
     /// Gives up what has not been sent.
-    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Message> {
+    pub(crate) fn discard_unsent(&mut self) -> impl Iterator<Item = QueuedMessage> {
         self.is_writable = false;
         (self.n_written, self.n_queued) = (0, 0);
         let queued = self.queue.drain(..).filter_map(|outgoing| outgoing.message);
@@ -186,27 +196,27 @@ impl Stream {
     ///
     /// # Errors
     /// When nothing more can be read.
-    pub(crate) fn read(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
-        let Self { wire, reader, .. } = self;
+    pub(crate) fn read(&mut self, sink: &mut impl MessageSink) -> Result<(), PeerLoss> {
+        let Self { connection, reader, .. } = self;
         let mut n_read = 0;
         loop {
-            reader.parse(receiver)?;
+            reader.parse(sink)?;
             if !self.is_readable || n_read >= BYTES_AT_ONCE {
                 return Ok(());
             }
-            match reader.fill(|slices| wire.read(slices)) {
-                Ok((0, _)) => return Err(Loss::Ended),
+            match reader.fill(|slices| connection.read(slices)) {
+                Ok((0, _)) => return Err(PeerLoss::Ended),
                 Ok((n_bytes, is_full)) => {
                     n_read += n_bytes;
-                    if !is_full && wire.is_plain() && !self.is_ending {
+                    if !is_full && connection.is_plain() && !self.is_ending {
                         self.is_readable = false;
                     }
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => self.is_readable = false,
                     ErrorKind::Interrupted => {}
-                    ErrorKind::InvalidData => return Err(Garbage::Forged.into()),
-                    kind => return Err(Loss::Broken(kind)),
+                    ErrorKind::InvalidData => return Err(ProtocolViolation::Forged.into()),
+                    kind => return Err(PeerLoss::Broken(kind)),
                 },
             }
         }

@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
 use snow::{Builder, HandshakeState, TransportState};
 
-use crate::header::Garbage;
-use crate::secret::Secret;
+use crate::header::ProtocolViolation;
+use crate::secret::SessionSecret;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 /// Bytes of authentication in each record.
@@ -26,11 +26,15 @@ pub(crate) const KEY_BYTES: usize = 32 + TAG_BYTES;
 pub(crate) const ANSWER_BYTES: usize = TAG_BYTES;
 
 /// A handshake under way.
-pub(crate) struct Greeter(HandshakeState);
+pub(crate) struct NoiseHandshake(HandshakeState);
 
-impl Greeter {
+impl NoiseHandshake {
     /// `about`: what both sides say that the connection is for.
-    pub(crate) fn new(connects: bool, secret: &Secret, about: &[u8]) -> Result<Self, snow::Error> {
+    pub(crate) fn new(
+        connects: bool,
+        secret: &SessionSecret,
+        about: &[u8],
+    ) -> Result<Self, snow::Error> {
         let builder = Builder::new(PATTERN.parse()?).prologue(about)?.psk(0, secret.bytes())?;
         let state = if connects { builder.build_initiator() } else { builder.build_responder() };
         Ok(Self(state?))
@@ -44,28 +48,28 @@ impl Greeter {
     }
 
     /// Takes the other side's key; an error if it does not know the secret.
-    pub(crate) fn hear(&mut self, key: &[u8]) -> Result<(), snow::Error> {
+    pub(crate) fn receive(&mut self, key: &[u8]) -> Result<(), snow::Error> {
         self.0.read_message(key, &mut []).map(|_| ())
     }
 
     /// The connector's third message, and what encrypts the rest.
-    pub(crate) fn answer(self) -> Result<([u8; ANSWER_BYTES], Seal), snow::Error> {
+    pub(crate) fn answer(self) -> Result<([u8; ANSWER_BYTES], NoiseChannel), snow::Error> {
         let mut state = self.0.into_transport_mode()?;
         let mut answer = [0; ANSWER_BYTES];
         state.write_message(&[], &mut answer)?;
-        Ok((answer, Seal::new(state)))
+        Ok((answer, NoiseChannel::new(state)))
     }
 
     /// Takes the third message.
-    pub(crate) fn accept(self, answer: &[u8]) -> Result<Seal, snow::Error> {
+    pub(crate) fn accept(self, answer: &[u8]) -> Result<NoiseChannel, snow::Error> {
         let mut state = self.0.into_transport_mode()?;
         state.read_message(answer, &mut [])?;
-        Ok(Seal::new(state))
+        Ok(NoiseChannel::new(state))
     }
 }
 
 /// Encrypts what is written and decrypts what is read.
-pub(crate) struct Seal {
+pub(crate) struct NoiseChannel {
     state: TransportState,
     /// Bytes to be encrypted, gathered.
     gathered: Vec<u8>,
@@ -80,7 +84,7 @@ pub(crate) struct Seal {
     n_taken: usize,
 }
 
-impl Seal {
+impl NoiseChannel {
     fn new(state: TransportState) -> Self {
         Self {
             state,
@@ -122,8 +126,8 @@ impl Seal {
             return Ok(0);
         }
         self.outbox.resize(LENGTH_BYTES + self.gathered.len() + TAG_BYTES, 0);
-        let sealed = self.state.write_message(&self.gathered, &mut self.outbox[LENGTH_BYTES..]);
-        let n_bytes = sealed.map_err(io::Error::other)?;
+        let encrypted = self.state.write_message(&self.gathered, &mut self.outbox[LENGTH_BYTES..]);
+        let n_bytes = encrypted.map_err(io::Error::other)?;
         self.outbox[..LENGTH_BYTES].copy_from_slice(&(n_bytes as u16).to_be_bytes());
         self.n_written = 0;
         match self.flush(to) {
@@ -169,7 +173,7 @@ impl Seal {
         };
         let n_bytes = usize::from(u16::from_be_bytes(*length));
         let Some(record) = rest.get(..n_bytes) else { return Ok(false) };
-        let forged = || io::Error::new(ErrorKind::InvalidData, Garbage::Forged);
+        let forged = || io::Error::new(ErrorKind::InvalidData, ProtocolViolation::Forged);
         let n_plain = n_bytes.checked_sub(TAG_BYTES).ok_or_else(forged)?;
         self.plain.resize(n_plain, 0);
         if self.state.read_message(record, &mut self.plain).is_err() {

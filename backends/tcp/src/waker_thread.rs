@@ -27,13 +27,13 @@ struct Shared {
 }
 
 /// The thread, until this is dropped.
-pub(crate) struct Watch {
+pub(crate) struct WakerThread {
     shared: Arc<Shared>,
     end: mio::Waker,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl WakerThread {
     /// Watches what `network` watches.
     pub(crate) fn start(network: &Poll) -> io::Result<Self> {
         let poll = Poll::new()?;
@@ -43,7 +43,7 @@ impl Watch {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("foldwire-tcp".to_owned());
-        let thread = Some(thread.spawn(move || watch(poll, &theirs))?);
+        let thread = Some(thread.spawn(move || run(poll, &theirs))?);
         Ok(Self { shared, end, thread })
     }
 
@@ -57,7 +57,7 @@ impl Watch {
     }
 }
 
-fn watch(mut poll: Poll, shared: &Shared) {
+fn run(mut poll: Poll, shared: &Shared) {
     let mut events = Events::with_capacity(2);
     while !shared.ends.load(Ordering::Acquire) {
         // By a signal it ends early, which wakes for nothing; what else is wrong, time mends.
@@ -71,7 +71,7 @@ fn watch(mut poll: Poll, shared: &Shared) {
     }
 }
 
-impl Drop for Watch {
+impl Drop for WakerThread {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         // If it cannot be woken, it ends with the next tick.

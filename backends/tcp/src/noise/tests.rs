@@ -8,31 +8,32 @@ use super::*;
 use crate::secret::NONCE_BYTES;
 
 /// The side that connects, and the other.
-fn pair() -> [Seal; 2] {
-    let secret = Secret::new(None, &[[1; NONCE_BYTES]]);
-    let sides = [true, false].map(|connects| Greeter::new(connects, &secret, b"a test").unwrap());
+fn pair() -> [NoiseChannel; 2] {
+    let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
+    let sides =
+        [true, false].map(|connects| NoiseHandshake::new(connects, &secret, b"a test").unwrap());
     let [mut connector, mut other] = sides;
-    other.hear(&connector.key().unwrap()).unwrap();
-    connector.hear(&other.key().unwrap()).unwrap();
+    other.receive(&connector.key().unwrap()).unwrap();
+    connector.receive(&other.key().unwrap()).unwrap();
     let (answer, connector) = connector.answer().unwrap();
     [connector, other.accept(&answer).unwrap()]
 }
 
 /// The record that one write makes.
-fn sealed(by: &mut Seal, plain: &[u8]) -> Vec<u8> {
+fn encrypted(by: &mut NoiseChannel, plain: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     assert_eq!(by.write(&mut record, &[IoSlice::new(plain)]).unwrap(), plain.len());
     record
 }
 
 /// A connection on which bytes come in pieces, and nothing between two of them.
-struct Pieces<'a> {
+struct ChunkedReader<'a> {
     rest: &'a [u8],
     longest: usize,
     is_pause: bool,
 }
 
-impl Read for Pieces<'_> {
+impl Read for ChunkedReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.is_pause = !self.is_pause;
         if self.is_pause {
@@ -46,7 +47,10 @@ impl Read for Pieces<'_> {
 }
 
 /// What is read until the end, or until an error.
-fn read_all(by: &mut Seal, from: &mut Pieces<'_>) -> (Vec<u8>, Result<(), ErrorKind>) {
+fn read_all(
+    by: &mut NoiseChannel,
+    from: &mut ChunkedReader<'_>,
+) -> (Vec<u8>, Result<(), ErrorKind>) {
     let mut read = Vec::new();
     loop {
         let (mut few, mut more) = ([0; 3], [0; 50]);
@@ -80,7 +84,7 @@ fn expected(
 
 /// What somebody does to records on their way.
 #[derive(Clone, Debug)]
-enum Harm {
+enum Tampering {
     None,
     Flip {
         bit: Index,
@@ -113,42 +117,42 @@ enum Harm {
     },
 }
 
-fn harm() -> impl Strategy<Value = Harm> {
+fn tampering() -> impl Strategy<Value = Tampering> {
     let index = any::<Index>;
     prop_oneof![
-        Just(Harm::None),
-        index().prop_map(|bit| Harm::Flip { bit }),
-        index().prop_map(|at| Harm::Cut { at }),
-        (index(), vec(any::<u8>(), 1..40)).prop_map(|(at, bytes)| Harm::Insert { at, bytes }),
+        Just(Tampering::None),
+        index().prop_map(|bit| Tampering::Flip { bit }),
+        index().prop_map(|at| Tampering::Cut { at }),
+        (index(), vec(any::<u8>(), 1..40)).prop_map(|(at, bytes)| Tampering::Insert { at, bytes }),
         (index(), prop_oneof![0..90u16, any::<u16>()])
-            .prop_map(|(of, length)| Harm::Length { of, length }),
-        index().prop_map(|which| Harm::Drop { which }),
-        (index(), index()).prop_map(|(which, before)| Harm::Repeat { which, before }),
-        (index(), index()).prop_map(|(one, two)| Harm::Swap { one, two }),
-        index().prop_map(|before| Harm::Reflect { before }),
+            .prop_map(|(of, length)| Tampering::Length { of, length }),
+        index().prop_map(|which| Tampering::Drop { which }),
+        (index(), index()).prop_map(|(which, before)| Tampering::Repeat { which, before }),
+        (index(), index()).prop_map(|(one, two)| Tampering::Swap { one, two }),
+        index().prop_map(|before| Tampering::Reflect { before }),
     ]
 }
 
-impl Harm {
-    fn do_to(self, records: &[Vec<u8>], reader: &mut Seal) -> Vec<u8> {
+impl Tampering {
+    fn apply(self, records: &[Vec<u8>], reader: &mut NoiseChannel) -> Vec<u8> {
         let n_records = records.len();
-        let mut harmed = records.to_vec();
+        let mut changed = records.to_vec();
         match self {
-            Self::Drop { which } => _ = harmed.remove(which.index(n_records)),
+            Self::Drop { which } => _ = changed.remove(which.index(n_records)),
             Self::Repeat { which, before } => {
-                let again = harmed[which.index(n_records)].clone();
-                harmed.insert(before.index(n_records + 1), again);
+                let again = changed[which.index(n_records)].clone();
+                changed.insert(before.index(n_records + 1), again);
             }
-            Self::Swap { one, two } => harmed.swap(one.index(n_records), two.index(n_records)),
+            Self::Swap { one, two } => changed.swap(one.index(n_records), two.index(n_records)),
             Self::Reflect { before } => {
-                harmed.insert(before.index(n_records + 1), sealed(reader, b"its own"));
+                changed.insert(before.index(n_records + 1), encrypted(reader, b"its own"));
             }
             Self::Length { of, length } => {
-                harmed[of.index(n_records)][..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+                changed[of.index(n_records)][..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
             }
             Self::None | Self::Flip { .. } | Self::Cut { .. } | Self::Insert { .. } => {}
         }
-        let mut bytes = harmed.concat();
+        let mut bytes = changed.concat();
         match self {
             Self::Flip { bit } => {
                 let bit = bit.index(8 * bytes.len());
@@ -169,13 +173,13 @@ proptest! {
     #[test]
     fn what_is_read_is_what_was_sealed_and_is_not_harmed(
         plains in vec(vec(any::<u8>(), 1..70), 1..6),
-        harm in harm(),
+        tampering in tampering(),
         longest in 1..200usize,
     ) {
         let [mut writer, mut reader] = pair();
-        let records: Vec<_> = plains.iter().map(|plain| sealed(&mut writer, plain)).collect();
-        let bytes = harm.do_to(&records, &mut reader);
-        let mut pieces = Pieces { rest: &bytes, longest, is_pause: false };
+        let records: Vec<_> = plains.iter().map(|plain| encrypted(&mut writer, plain)).collect();
+        let bytes = tampering.apply(&records, &mut reader);
+        let mut pieces = ChunkedReader { rest: &bytes, longest, is_pause: false };
         let read = read_all(&mut reader, &mut pieces);
         prop_assert_eq!(&read, &expected(&records, &plains, &bytes));
         // Whoever asks again hears the same, and gets nothing.
@@ -189,10 +193,10 @@ proptest! {
     ) {
         let [_, mut reader] = pair();
         let bytes = [&claimed.to_be_bytes()[..], &vec![7; n_bytes]].concat();
-        let mut pieces = Pieces { rest: &bytes, longest: 100, is_pause: false };
+        let mut pieces = ChunkedReader { rest: &bytes, longest: 100, is_pause: false };
         let _ = read_all(&mut reader, &mut pieces);
-        let [inbox, plain] = reader.n_held();
-        prop_assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES && plain <= n_bytes);
+        let [incoming, plain] = reader.n_held();
+        prop_assert!(incoming <= LENGTH_BYTES + MAX_RECORD_BYTES && plain <= n_bytes);
     }
 }
 
@@ -204,7 +208,7 @@ fn the_longest_record_is_read_and_what_is_longer_becomes_two() {
     let n_taken = writer.write(&mut bytes, &[IoSlice::new(&plain)]).unwrap();
     assert_eq!((n_taken, bytes.len()), (MAX_PLAIN_BYTES, LENGTH_BYTES + MAX_RECORD_BYTES));
     writer.write(&mut bytes, &[IoSlice::new(&plain[n_taken..])]).unwrap();
-    let mut pieces = Pieces { rest: &bytes, longest: 9000, is_pause: false };
+    let mut pieces = ChunkedReader { rest: &bytes, longest: 9000, is_pause: false };
     assert_eq!(read_all(&mut reader, &mut pieces), (plain, Ok(())));
 }
 
@@ -214,10 +218,10 @@ fn the_longest_record_is_read_and_what_is_longer_becomes_two() {
 fn who_reads_on_behind_a_forged_record_gets_nothing() {
     for plain in [&b""[..], b"a record of some length, which is read"] {
         let [mut writer, mut reader] = pair();
-        let mut bytes = sealed(&mut writer, plain);
+        let mut bytes = encrypted(&mut writer, plain);
         let forged = [&[0, TAG_BYTES as u8 + 3][..], &[9; TAG_BYTES + 3]].concat();
         bytes.extend(&forged);
-        let mut pieces = Pieces { rest: &bytes, longest: 100, is_pause: false };
+        let mut pieces = ChunkedReader { rest: &bytes, longest: 100, is_pause: false };
         let is_forged = Err(ErrorKind::InvalidData);
         assert_eq!(read_all(&mut reader, &mut pieces), (plain.to_vec(), is_forged));
         assert_eq!(read_all(&mut reader, &mut pieces), (Vec::new(), is_forged));

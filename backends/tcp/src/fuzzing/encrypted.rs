@@ -2,14 +2,14 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-use crate::seal::{Greeter, Seal};
-use crate::secret::{NONCE_BYTES, Secret};
+use crate::noise::{NoiseChannel, NoiseHandshake};
+use crate::secret::{NONCE_BYTES, SessionSecret};
 
 /// One end of an encrypted connection.
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
-pub struct Sealed(Seal);
+pub struct EncryptedEnd(NoiseChannel);
 
-impl Sealed {
+impl EncryptedEnd {
     /// The end that connects, and the other, once they know each other.
     #[must_use]
     pub fn pair() -> [Self; 2] {
@@ -17,11 +17,11 @@ impl Sealed {
     }
 
     fn greet() -> Result<[Self; 2], snow::Error> {
-        let secret = Secret::new(None, &[[7; NONCE_BYTES]]);
-        let mut connector = Greeter::new(true, &secret, &[])?;
-        let mut other = Greeter::new(false, &secret, &[])?;
-        other.hear(&connector.key()?)?;
-        connector.hear(&other.key()?)?;
+        let secret = SessionSecret::new(None, &[[7; NONCE_BYTES]]);
+        let mut connector = NoiseHandshake::new(true, &secret, &[])?;
+        let mut other = NoiseHandshake::new(false, &secret, &[])?;
+        other.receive(&connector.key()?)?;
+        connector.receive(&other.key()?)?;
         let (answer, connector) = connector.answer()?;
         Ok([connector, other.accept(&answer)?].map(Self))
     }
