@@ -1,17 +1,18 @@
-//! Rank 0 at the door: who knocks, who is let in, and who is not.
+//! Rank 0 while ranks are missing: it accepts connections, runs their handshakes, and admits or
+//! refuses them.
 //!
-//! Nobody is waited for alone. Every connection has its own state and its own deadline, all are
-//! served by one loop, and what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`].
-//! When too many knock at once, one of them must knock again: of those who have not shown that they
-//! know the token, if there are any, the one who has waited longest.
+//! One loop serves all connections, each with its own state and deadline. A connection that never
+//! proves to be a rank costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. If there are too many
+//! connections, rank 0 closes one, and its process must connect again. It closes the oldest one
+//! that has not proven to know the token, or else the oldest one.
 //!
-//! Who has said something is heard before anybody is put off, since it may be this rank that was
-//! slow.
+//! Rank 0 reads what a connection has sent before it closes it for lateness, since rank 0 itself
+//! may have been late.
 //!
-//! A rank that is turned away has ended, and keeps the others waiting. So where all that are absent
-//! have been turned away, as it says in words of this job, and none comes in its place for
-//! [`RETRY_LIMIT`], the group is given up, and all are told why. Likewise where rank 0 cannot
-//! listen: it says so at one of the job's spare ports, where ranks look that do not find it.
+//! A refused rank ends, and the other ranks wait for it. So the group fails if all missing ranks of
+//! this job were refused and none has joined since for [`RETRY_LIMIT`]. All ranks learn the reason.
+//! If rank 0 cannot listen at its root, it reports so at one of the job's spare ports, where ranks
+//! look that do not find it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -33,17 +34,18 @@ use crate::rank_connections::RankConnections;
 use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::token::{self, NoRandomNumbers};
 
-/// Most connections that are neither let in nor turned away, on top of the ranks that are expected.
+/// Most open connections that are neither admitted nor refused, beyond one for each missing rank.
 const MAX_UNPROVEN: usize = 64;
-/// Most connections that are taken before those who are there are heard again.
+/// Most connections to accept before the existing ones are served again.
 const ACCEPTS_PER_PASS: usize = 32;
-/// Longest wait without a look at the listener: the system may have refused a connection for want
-/// of files.
+/// Longest wait before the next attempt to accept. The system may have failed to accept a
+/// connection because of its limit of open files, and does not report readiness again.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long a rank that was turned away may come again, or the true one if that was a stranger.
+/// Time for a refused rank to join after all, or for the real rank if another process claimed its
+/// number.
 const RETRY_LIMIT: Duration = Duration::from_millis(500);
-/// How long rank 0 tells the others that it cannot listen.
+/// Longest time for which rank 0 reports to the other ranks that it cannot listen.
 const REFUSE_ALL_LIMIT: Duration = Duration::from_secs(1);
 
 const LISTENER: Token = Token(usize::MAX);
@@ -53,22 +55,24 @@ pub(crate) struct Acceptor<'a> {
     place: &'a Place,
     listener: mio::net::TcpListener,
     poller: Poller,
-    /// Who is in.
+    /// Admitted ranks.
     ranks: RankConnections,
-    /// Who has knocked, in the order of deadlines.
+    /// Connections whose handshake is in progress, in the order of deadlines.
     pending: VecDeque<PendingConnection>,
     n_accepted: usize,
-    /// More may wait at the listener.
+    /// True if more connections may wait at the listener.
     is_backlogged: bool,
+    /// Number of refused connections and the last reason.
     turned_away: Option<(usize, Refusal)>,
-    /// Ranks that were turned away, as they say, and have not come since.
+    /// Refused ranks, by the number that they claimed, that have not joined since.
     unfit: BTreeMap<Rank, Refusal>,
-    /// When the last rank came or was turned away.
+    /// When the last rank was admitted or refused.
     changed_at: Instant,
-    /// Why ranks are turned away that would be let in otherwise.
+    /// Reason to refuse ranks that would otherwise be admitted.
     refuse_all: Option<Refusal>,
 }
 
+/// A connection that has not yet proven to be a rank's.
 struct PendingConnection {
     token: Token,
     connection: Connection,
@@ -76,18 +80,18 @@ struct PendingConnection {
     admission: Admission,
 }
 
-/// What hearing a stranger leads to.
+/// Next step for a pending connection.
 enum PendingOutcome {
     Wait,
     Admit(Rank),
     TurnAway(Refusal),
-    /// It has gone.
+    /// The connection has ended.
     Forget,
 }
 
 impl<'a> Acceptor<'a> {
-    /// Listens at the place's root, or through `listener`. If it cannot, it tells the others, for
-    /// at most so long.
+    /// Listens at the root of `place`, or through `listener`. If rank 0 cannot listen, reports so
+    /// to the other ranks for at most `limit`.
     pub(crate) fn bind(
         place: &'a Place,
         listener: Option<TcpListener>,
@@ -113,7 +117,7 @@ impl<'a> Acceptor<'a> {
         Err(Error::Listen { root: place.root.clone(), source })
     }
 
-    /// Tells all ranks that rank 0 cannot listen; until all know, or for so long.
+    /// Refuses all ranks because rank 0 cannot listen, until all know or `limit` is over.
     fn refuse_all_ranks(&mut self, why: &io::Error, limit: Duration) {
         let os_error = why.raw_os_error().unwrap_or_default();
         self.refuse_all = Some(Refusal::CannotListen { os_error });
@@ -149,7 +153,7 @@ impl<'a> Acceptor<'a> {
         })
     }
 
-    /// Lets ranks in until all are there.
+    /// Admits ranks until the group is complete.
     pub(crate) fn admit_all(
         mut self,
         deadline: Instant,
@@ -174,8 +178,10 @@ impl<'a> Acceptor<'a> {
         Ok(Coordinator::welcome(self.poller, self.ranks))
     }
 
-    /// The first of those that were turned away, if they are all that are missing, and nobody has
-    /// come since. Ranks that they do not count themselves will not come.
+    /// Returns the first refused rank if all missing ranks were refused and [`RETRY_LIMIT`] is
+    /// over.
+    ///
+    /// Ranks beyond the size that a refused rank expects will not come either.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
         let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {
@@ -188,7 +194,7 @@ impl<'a> Acceptor<'a> {
         (is_due && self.ranks.absent().all(is_lost)).then_some((rank, reason))
     }
 
-    /// Waits at most `timeout` for something to happen, and sees to it.
+    /// Waits at most `timeout` for events, and handles them.
     fn poll_once(&mut self, timeout: Duration) -> Result<(), Error> {
         let timeout = if self.is_backlogged { Duration::ZERO } else { timeout };
         let ready: Vec<_> = self.poller.wait(timeout)?.map(Event::token).collect();
@@ -200,7 +206,7 @@ impl<'a> Acceptor<'a> {
         self.expire()
     }
 
-    /// Takes some of those who wait at the listener.
+    /// Accepts some of the waiting connections.
     fn accept(&mut self) -> Result<(), Error> {
         self.is_backlogged = false;
         for _ in 0..ACCEPTS_PER_PASS {
@@ -212,7 +218,7 @@ impl<'a> Acceptor<'a> {
                         error.kind(),
                         io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
                     ) => {}
-                // No files or no memory, by a crowd of strangers: the next tick tries again.
+                // No free file or memory, because of too many connections: try again after a tick.
                 Err(_) => return Ok(()),
             }
         }
@@ -227,17 +233,17 @@ impl<'a> Acceptor<'a> {
         }
         let token = Token(self.place.size + self.n_accepted);
         self.n_accepted += 1;
-        // A connection that has ended already cannot be set up.
+        // Fails if the connection has already ended.
         let Ok(mut connection) = Connection::from_nonblocking(stream) else { return Ok(()) };
         connection.register(self.poller.registry(), token).map_err(Error::System)?;
         let deadline = Instant::now() + HANDSHAKE_LIMIT;
         let admission = Admission::default();
         self.pending.push_back(PendingConnection { token, connection, deadline, admission });
-        // What it says first is often here already.
+        // The first message has often arrived already.
         self.serve(token)
     }
 
-    /// Turns away who has taken too long, after a last hearing.
+    /// Refuses connections that have passed their deadline, after reading from them once more.
     fn expire(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         while let Some(first) = self.pending.front().filter(|first| first.deadline <= now) {
@@ -250,7 +256,7 @@ impl<'a> Acceptor<'a> {
         Ok(())
     }
 
-    /// Hears a stranger, if it is one that `token` stands for.
+    /// Serves the pending connection with this token, if there is one.
     fn serve(&mut self, token: Token) -> Result<(), Error> {
         let index = self.pending.iter().position(|connection| connection.token == token);
         let Some(index) = index else { return Ok(()) };
@@ -316,7 +322,7 @@ impl PendingConnection {
         }
     }
 
-    /// `None`: no whole message is there.
+    /// Processes one message. `None` if no complete message has arrived.
     fn take_message(
         &mut self,
         place: &Place,
@@ -369,7 +375,7 @@ mod tests {
         Connection::new(TcpStream::connect(address).unwrap()).unwrap()
     }
 
-    /// Passes until `done`, or for some seconds.
+    /// Polls until `done`, for at most some seconds.
     fn poll_until(acceptor: &mut Acceptor<'_>, done: impl Fn(&Acceptor<'_>) -> bool) -> bool {
         let deadline = Instant::now() + Duration::from_secs(4);
         while !done(acceptor) && Instant::now() < deadline {
@@ -382,7 +388,7 @@ mod tests {
         acceptor.pending.iter().filter(|connection| connection.admission.is_challenged()).count()
     }
 
-    /// A rank that has been challenged, and what it is to answer.
+    /// Connects as a rank that has been challenged; returns its connection and its answer.
     fn challenged(
         acceptor: &mut Acceptor<'_>,
         place: &Place,
@@ -415,7 +421,7 @@ mod tests {
             connection
         });
         thread::sleep(Duration::from_millis(50));
-        // As if this rank had been away.
+        // As if rank 0 had not polled for a long time.
         for newcomer in &mut acceptor.pending {
             newcomer.deadline = Instant::now();
         }
@@ -430,7 +436,7 @@ mod tests {
         let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
         let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
         let (mut connection, answer) = challenged(&mut acceptor, &one, address);
-        // All of them say who they are, and one is too many.
+        // Each sends a valid hello, and there is one connection too many.
         let crowd: Vec<_> = (0..=MAX_UNPROVEN + 1)
             .map(|_| {
                 let mut connection = connect(address);

@@ -1,7 +1,7 @@
-//! One connection: bytes in both directions without ever waiting, and messages made of them.
+//! One nonblocking connection that carries messages in both directions.
 //!
-//! Readiness comes from `mio` and is told once for each change, so whoever hears of it calls
-//! [`fill`](Link::fill) until it says [`ReadStatus::Blocked`].
+//! `mio` reports readiness once for each change. After a report, call [`Connection::read`] until it
+//! returns [`ReadStatus::Blocked`].
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,43 +15,43 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::message::{MAX_MESSAGE_BYTES, Malformed, Message};
 use crate::protocol::ReceiveBuffer;
 
-/// A machine that has vanished without a word is found out after about this time plus
-/// [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
+/// Idle time after which the system probes the connection. A machine that vanishes is detected
+/// after about this time plus [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A connection to another rank, or to a stranger.
+/// A connection to another rank, or to a process that has not proven to be one.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: mio::net::TcpStream,
     inbox: ReceiveBuffer,
-    /// What has not yet gone from `n_sent` on.
+    /// Messages to send; the system has taken the first `n_sent` bytes.
     outbox: Vec<u8>,
     n_sent: usize,
 }
 
-/// What [`Connection::fill`] found.
+/// Result of [`Connection::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStatus {
-    /// Bytes; there may be more.
+    /// Bytes were read, and more may be available.
     Data,
-    /// Nothing for now.
+    /// Nothing is available now.
     Blocked,
-    /// The other side has closed the connection, or the system has.
+    /// The connection has ended: the peer or the system closed it.
     Closed,
 }
 
 impl Connection {
-    /// Takes over a connection.
+    /// Takes over a socket and makes it nonblocking.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Self::from_nonblocking(mio::net::TcpStream::from_std(stream))
     }
 
-    /// Takes over a connection that does not wait.
+    /// Takes over a nonblocking socket.
     pub(crate) fn from_nonblocking(stream: mio::net::TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
@@ -61,7 +61,7 @@ impl Connection {
         Ok(Self { stream, inbox: ReceiveBuffer::default(), outbox: Vec::new(), n_sent: 0 })
     }
 
-    /// Asks to hear of it under `token`, instead of under any other.
+    /// Registers the connection under `token`, in place of an earlier token.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
         match self.stream.register(registry, token, interests) {
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// Reads some of what has come.
+    /// Reads some of the available bytes.
     pub(crate) fn read(&mut self) -> ReadStatus {
         let Self { stream, inbox, .. } = self;
         let result = inbox.fill(|room| {
@@ -91,15 +91,15 @@ impl Connection {
         }
     }
 
-    /// The next whole message.
+    /// Returns the next complete message.
     ///
     /// # Errors
-    /// When what has come is none; the connection is of no more use.
+    /// If the bytes are no message. The connection cannot be used after that.
     pub(crate) fn next(&mut self) -> Result<Option<Message<'_>>, Malformed> {
         self.next_within(MAX_MESSAGE_BYTES)
     }
 
-    /// As [`next`](Self::next), of at most `longest` bytes.
+    /// Like [`next`](Self::next), for messages of at most `longest` bytes.
     pub(crate) fn next_within(&mut self, longest: usize) -> Result<Option<Message<'_>>, Malformed> {
         self.inbox.next(longest)
     }
@@ -110,15 +110,15 @@ impl Connection {
         self.flush();
     }
 
-    /// As [`send`](Self::send), for messages that have been written already, which many links may
-    /// be given: only what the system does not take now is copied.
+    /// Like [`send`](Self::send), for encoded messages, which may go to many connections. Copies
+    /// only the bytes that the system does not take now.
     pub(crate) fn send_encoded(&mut self, messages: &[u8]) {
         let n_sent = if self.flush() { write(&mut self.stream, messages) } else { 0 };
         self.outbox.extend_from_slice(&messages[n_sent..]);
     }
 
-    /// Sends as much as the system takes; whether that was all. A connection that has broken takes
-    /// everything: the loss is told by [`fill`](Self::fill).
+    /// Sends as much as the system takes, and returns whether that was everything. A broken
+    /// connection takes everything; [`read`](Self::read) reports the loss.
     pub(crate) fn flush(&mut self) -> bool {
         self.n_sent += write(&mut self.stream, &self.outbox[self.n_sent..]);
         if self.has_unsent() {
@@ -129,27 +129,28 @@ impl Connection {
         true
     }
 
-    /// Whether some of what was sent has not yet gone.
+    /// Returns whether the system has not yet taken all that was sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.n_sent < self.outbox.len()
     }
 
-    /// Ends the connection after what has been sent; what has not gone by the deadline never goes.
+    /// Ends the connection after what has been sent. Bytes that the system has not taken by the
+    /// deadline are dropped.
     pub(crate) fn close(&mut self, deadline: Instant) {
         while !self.flush() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        // What has come and nobody has read makes some systems reset the connection, and lose what
-        // was sent.
+        // Some systems reset a connection that is closed with unread input, and then lose what was
+        // sent.
         while Instant::now() < deadline && self.read() == ReadStatus::Data {
             self.inbox.clear();
         }
-        // Fails if the other side was first.
+        // Fails if the peer was first.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }
 
-/// How many of these bytes the system takes; all of them where the connection has broken.
+/// Returns the number of bytes that the system takes; all of them if the connection is broken.
 fn write(stream: &mut mio::net::TcpStream, bytes: &[u8]) -> usize {
     let mut n_sent = 0;
     while n_sent < bytes.len() {

@@ -1,5 +1,4 @@
-//! Rank 0 among the ranks that are in: it carries all-gathers, and tells everyone of ranks that are
-//! lost.
+//! Rank 0 after all ranks have joined: it runs all-gathers and forwards losses.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use crate::message::Message;
 use crate::poller::Poller;
 use crate::rank_connections::RankConnections;
 
-/// Rank 0's side of a group that has come together.
+/// Rank 0's side of a group that has joined.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     poller: Poller,
@@ -18,14 +17,14 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Tells all ranks that all are there. The tokens of `poller` are ranks.
+    /// Tells all ranks that the group is complete. The tokens of `poller` are ranks.
     pub(crate) fn welcome(poller: Poller, mut ranks: RankConnections) -> Self {
         ranks.send_to_all(&Message::Welcome);
         Self { poller, ranks }
     }
 
-    /// As [`Exchange::all_gather`](crate::Exchange::all_gather). Every rank gets every part: size²
-    /// parts leave rank 0.
+    /// See [`Exchange::all_gather`](crate::Exchange::all_gather). Rank 0 sends all inputs to every
+    /// rank: size² inputs in total.
     pub(crate) fn all_gather(
         &mut self,
         mine: &[u8],
@@ -40,22 +39,21 @@ impl Coordinator {
         }
         let parts = self.ranks.take_parts(mine);
         self.ranks.send_parts(&parts);
-        // Others wait for it, and this rank may not come back here for long.
+        // Other ranks wait for the rest, and the caller may not call again soon.
         while self.ranks.with_unsent().next().is_some() {
             self.wait(deadline, limit, |ranks| RankList::of(ranks.with_unsent()))?;
         }
         Ok(parts)
     }
 
-    /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
+    /// See [`Exchange::poll_lost`](crate::Exchange::poll_lost).
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
-        // If the system cannot tell, the group's own traffic must.
+        // This call cannot report an error of the system; the next all-gather does.
         let _ = self.process_events(Duration::ZERO);
         self.ranks.take_lost()
     }
 
-    /// Waits for something to happen; gives up at the deadline, and tells the others for whom it
-    /// waited.
+    /// Waits for an event. At the deadline, sends the missing ranks to all ranks and fails.
     fn wait(
         &mut self,
         deadline: Instant,

@@ -1,4 +1,4 @@
-//! Why ranks do not find each other, and how they lose each other.
+//! Errors of joining a group and of a group that has broken up.
 
 use std::fmt;
 use std::io;
@@ -11,32 +11,32 @@ use crate::place::PlaceError;
 use crate::root::Root;
 use crate::token::NoRandomNumbers;
 
-/// Why the group did not come together, or is no longer together.
+/// Failure to join a group, or to go on in one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The environment does not say which rank this is.
+    /// The environment does not give this process a rank.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Strangers could reach rank 0.
+    /// Other programs could reach rank 0, and there is no token.
     #[error(
-        "rank 0 listens at {root}, where strangers can reach it; set FOLDWIRE_TOKEN to the same secret on every rank, such as the output of `openssl rand -hex 16`"
+        "rank 0 listens at {root}, which other programs can reach; set FOLDWIRE_TOKEN to the same secret on every rank, such as the output of `openssl rand -hex 16`"
     )]
     NoToken {
-        /// Where rank 0 listens.
+        /// Rank 0's address.
         root: Root,
     },
-    /// There is nothing to draw a nonce from.
+    /// The system gave no random numbers for a nonce.
     #[error(transparent)]
     NoRandomNumbers(#[from] NoRandomNumbers),
-    /// The root's name is unknown.
+    /// The root's host name cannot be resolved.
     #[error(
         "cannot find the address of {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine"
     )]
     Resolve {
-        /// Where rank 0 listens.
+        /// Rank 0's address.
         root: Root,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// Rank 0 cannot listen.
@@ -44,104 +44,104 @@ pub enum Error {
         "rank 0 cannot listen at {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address of this machine and a free port, the same on every rank"
     )]
     Listen {
-        /// Where it was to listen.
+        /// Rank 0's address.
         root: Root,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nobody answers at the root.
+    /// No rank 0 answers at the root.
     #[error(
         "no rank 0 at {root} within {limit:?} ({source}); is rank 0 running, is FOLDWIRE_ROOT the same everywhere, and does a firewall let it through?"
     )]
     Unreachable {
-        /// Where rank 0 should listen.
+        /// Rank 0's address.
         root: Root,
         /// The time limit.
         limit: Duration,
-        /// Why the last attempt failed.
+        /// Error of the last attempt.
         source: io::Error,
     },
-    /// Somebody answers at the root who does not know the token.
+    /// Another program answers at the root, or a rank 0 with another token.
     #[error(
-        "whoever listens at {root} does not know this rank's FOLDWIRE_TOKEN, or is no rank 0 of {size} ranks; set token and size alike on every rank, and a FOLDWIRE_ROOT of its own for each job"
+        "the process that listens at {root} does not know this rank's FOLDWIRE_TOKEN, or is not rank 0 of {size} ranks; set the same token and size on every rank, and another FOLDWIRE_ROOT for each job"
     )]
     Impostor {
-        /// Where rank 0 should listen.
+        /// Rank 0's address.
         root: Root,
         /// Number of ranks.
         size: usize,
     },
-    /// Rank 0 does not let this rank in.
+    /// Rank 0 refuses this rank.
     #[error("rank 0 at {root} refuses this process: {reason}")]
     Refused {
-        /// Where rank 0 listens.
+        /// Rank 0's address.
         root: Root,
-        /// Why.
+        /// Rank 0's reason.
         reason: Refusal,
     },
-    /// Ranks have not come, or have come and given nothing.
+    /// Ranks did not join in time, or joined and did not take part in an all-gather.
     #[error(
-        "waited {limit:?} for {missing} of {size} ranks{}; look at what they say, or raise the time limit",
+        "waited {limit:?} for {missing} of {size} ranks{}; read the output of these ranks, or raise the time limit",
         after(turned_away)
     )]
     Missing {
-        /// Who has not come.
+        /// The missing ranks.
         missing: RankList,
         /// Number of ranks.
         size: usize,
         /// The time limit.
         limit: Duration,
-        /// How many were turned away at the door meanwhile, and why the last.
+        /// Number of connections refused meanwhile, and the reason for the last one.
         turned_away: Option<(usize, Refusal)>,
     },
-    /// A rank came and was turned away, and none came in its place.
+    /// Rank 0 refused a rank, and no process has joined as this rank since.
     #[error("rank {rank} of {size} cannot join: {reason}")]
     Unfit {
         /// The rank.
         rank: Rank,
         /// Number of ranks.
         size: usize,
-        /// Why rank 0 turned it away.
+        /// Rank 0's reason.
         reason: Refusal,
     },
-    /// Rank 0 is there, but says nothing.
+    /// Rank 0 is connected, but sends nothing.
     #[error(
-        "rank 0 at {root} said nothing for {limit:?}: it is busy, or waits for ranks itself; look at what it says, or raise the time limit"
+        "rank 0 at {root} sent nothing for {limit:?}: it is busy, or itself waits for ranks; read its output, or raise the time limit"
     )]
     Silent {
-        /// Where rank 0 listens.
+        /// Rank 0's address.
         root: Root,
         /// The time limit.
         limit: Duration,
     },
     /// A rank has ended without a goodbye.
-    #[error("rank {rank} has ended or its connection has; look at what it said last")]
+    #[error("rank {rank} has ended, or its connection broke; read its last output")]
     Lost {
         /// The rank.
         rank: Rank,
     },
-    /// A rank has ended in good order while others wait for it.
+    /// A rank has left with a goodbye while other ranks wait for it.
     #[error(
-        "rank {rank} has left the group, but others wait for it; every rank must make the same calls"
+        "rank {rank} has left the group, but other ranks wait for it; every rank must make the same calls"
     )]
     Left {
         /// The rank.
         rank: Rank,
     },
-    /// Another process joined.
+    /// This process is a fork of the one that joined.
     #[error(
-        "this process was forked off the one that joined the group; only that one may use it, so join after the fork, or leave it to the parent"
+        "this process is a fork of the one that joined the group, and only that one may use the group; join after the fork, or make this call in the parent"
     )]
     OtherProcess,
-    /// More bytes were given to an all-gather than it takes.
+    /// The input of an all-gather is too long.
     #[error(
-        "{n_bytes} bytes are too many for an all-gather of the bootstrap, which takes {MAX_GIVEN_BYTES} of each rank"
+        "{n_bytes} bytes are too many for an all-gather of the bootstrap, which takes at most {MAX_GIVEN_BYTES} from each rank"
     )]
     TooLong {
-        /// Bytes given.
+        /// Bytes of the input.
         n_bytes: usize,
     },
-    /// A rank says what does not belong there.
+    /// A rank sent a message that is invalid or unexpected.
     #[error(
         "rank {rank} broke the protocol; run the same program everywhere, and make the same calls on every rank"
     )]
@@ -159,11 +159,11 @@ pub enum Error {
 fn after(turned_away: &Option<(usize, Refusal)>) -> String {
     match turned_away {
         None => String::new(),
-        Some((n, reason)) => format!(", and turned away {n} at the door (the last: {reason})"),
+        Some((n, reason)) => format!(", and refused {n} connections (the last: {reason})"),
     }
 }
 
-/// A number of ranks, the first of them by name.
+/// A set of ranks: its size and its first members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankList {
     n_ranks: usize,
@@ -171,7 +171,6 @@ pub struct RankList {
 }
 
 impl RankList {
-    /// These ranks.
     pub(crate) fn of(ranks: impl Iterator<Item = Rank>) -> Self {
         let mut list = Self { n_ranks: 0, first: Vec::new() };
         for rank in ranks {
@@ -183,31 +182,31 @@ impl RankList {
         list
     }
 
-    /// As rank 0 told.
+    /// The list in a message of rank 0: `first` may hold fewer than `n_ranks`.
     pub(crate) fn received(n_ranks: u32, first: Vec<Rank>) -> Self {
         Self { n_ranks: n_ranks as usize, first }
     }
 
-    /// How many ranks.
+    /// Number of ranks.
     #[must_use]
     pub fn n_ranks(&self) -> usize {
         self.n_ranks
     }
 
-    /// The first of them, at most [`MAX_NAMED`].
+    /// The first ranks, at most [`MAX_NAMED`].
     #[must_use]
     pub fn first(&self) -> &[Rank] {
         &self.first
     }
 
-    /// The list as rank 0's verdict.
+    /// The message with which rank 0 reports these ranks as missing.
     pub(crate) fn to_message(&self) -> Message<'static> {
         Message::Missing { n_missing: self.n_ranks as u32, ranks: self.first.clone() }
     }
 }
 
 impl fmt::Display for RankList {
-    /// As `rank 3`, or `ranks 1, 4–7`, or `ranks 1–32 and 68 more`.
+    /// Formats as `rank 3`, `ranks 1, 4–7`, or `ranks 1–32 and 68 more`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.n_ranks == 1 { "rank " } else { "ranks " })?;
         let mut separator = "";

@@ -1,12 +1,13 @@
-//! What a backend needs to set itself up, whoever provides it: TCP here, or MPI.
+//! Interface through which a backend exchanges addresses: implemented here over TCP, and by
+//! `foldwire-mpi` over MPI.
 
 use foldwire::Rank;
 
-/// A slow, sure way to tell all ranks something, before there is a fast one.
+/// A slow and reliable exchange between all ranks, to set up a fast network.
 ///
 /// Every rank makes the same calls in the same order.
 pub trait Exchange {
-    /// Why it failed.
+    /// Error of an exchange.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// This process's rank.
@@ -15,10 +16,10 @@ pub trait Exchange {
     /// Number of ranks, at least 1.
     fn size(&self) -> usize;
 
-    /// Gives every rank every rank's `mine`, in rank order. Waits for all ranks.
+    /// Returns the inputs of all ranks, in rank order; `mine` is this rank's. Waits for all ranks.
     ///
     /// # Errors
-    /// When a rank does not take part within the time limit, or is lost.
+    /// If a rank does not take part within the time limit, or is lost.
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error>;
 
     /// Waits for all ranks.
@@ -29,8 +30,9 @@ pub trait Exchange {
         self.all_gather(&[]).map(|_| ())
     }
 
-    /// A rank that has ended since the last call without saying goodbye, if this way knows of any.
-    /// Never waits.
+    /// Returns a rank that has ended without a goodbye and was not returned before. Never waits.
+    ///
+    /// The default implementation detects no losses.
     fn poll_lost(&mut self) -> Option<Rank> {
         None
     }

@@ -1,9 +1,11 @@
-//! Whether ranks share a host.
+//! Identity of a node, to find out which ranks share one.
 
 use std::fs;
 
-/// A text that is the same on ranks between which messages cross no network: same kernel, same
-/// network namespace. Empty if nobody can tell.
+/// Returns a text that identifies this node: its running kernel and its network namespace.
+///
+/// Messages between two ranks with the same text cross no network. The text is empty if the system
+/// does not provide the identity.
 #[must_use]
 pub fn node() -> String {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id");

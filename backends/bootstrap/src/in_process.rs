@@ -1,5 +1,5 @@
-//! Ranks that are threads of one process, which need no rendezvous: for tests, and for trying a
-//! network on one machine.
+//! Exchange between ranks that are threads of one process. It needs no rendezvous; use it for
+//! tests and to try a network on one machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use foldwire::Rank;
 use crate::error::Error;
 use crate::exchange::Exchange;
 
-/// One of the ranks of a process.
+/// One rank of a group whose ranks are threads.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ pub struct InProcess {
     shared: Arc<SharedExchange>,
 }
 
-/// What the ranks share.
+/// State that all ranks share.
 #[derive(Default)]
 struct SharedExchange {
     state: Mutex<ExchangeState>,
@@ -41,9 +41,8 @@ struct SharedExchange {
 
 #[derive(Default)]
 struct ExchangeState {
-    /// What each rank gave in each round, and how many have read it.
+    /// For each round: the inputs by rank, and the number of ranks that have read them.
     rounds: BTreeMap<usize, (BTreeMap<u32, Vec<u8>>, usize)>,
-    /// Ranks that have ended.
     ended: Vec<Rank>,
 }
 
@@ -54,7 +53,7 @@ impl SharedExchange {
 }
 
 impl InProcess {
-    /// A group of `size` ranks, in order.
+    /// Creates a group of `size` ranks and returns them in rank order.
     pub fn ranks(size: usize) -> impl Iterator<Item = Self> {
         let shared = Arc::new(SharedExchange::default());
         (0..size).map(move |rank| Self {
@@ -77,7 +76,7 @@ impl Exchange for InProcess {
         self.size
     }
 
-    /// Waits without limit for ranks that are there, and for none that has ended.
+    /// Waits without a time limit. Fails if a rank has ended without taking part.
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let round = self.n_rounds;
         self.n_rounds += 1;

@@ -1,16 +1,16 @@
-//! Which job a group of ranks belongs to, so that two jobs that run at the same time do not mix.
+//! Identity of a job, so that two jobs that run at the same time do not mix.
 //!
-//! Jobs may knock at one port, and without a token they have one secret. So each rank says which
-//! job it means when it knocks, and rank 0 refuses those of another.
+//! Two jobs may use the same port, and without a token they share the empty secret. Each rank
+//! therefore sends its job's identity when it connects, and rank 0 refuses ranks of other jobs.
 //!
-//! | where from | what it is made of |
+//! | source | the identity is a hash of |
 //! |---|---|
-//! | `FOLDWIRE_JOB` | a name that the user, or `foldwire launch`, gave |
-//! | a launcher | what its variables call the job ([`Place`](crate::Place)) |
-//! | MPICH's launcher on one machine, which names no job | its process there, the `hydra_pmi_proxy` that started all ranks: number and start |
-//! | `FOLDWIRE_ROOT` alone | nothing: whoever gives an address vouches that no other job has it |
+//! | `FOLDWIRE_JOB` | a name from the user or from `foldwire launch` |
+//! | a launcher | its variables that name the job ([`Place`](crate::Place)) |
+//! | MPICH's launcher on one machine, which names no job | process id and start time of `hydra_pmi_proxy`, which started all ranks |
+//! | `FOLDWIRE_ROOT` alone | nothing: the user guarantees that no other job has this address |
 //!
-//! A group of several ranks that has none of these is refused
+//! A group of several ranks without any of these sources is refused
 //! ([`PlaceError::JobUnknown`](crate::PlaceError::JobUnknown)).
 
 use std::fmt;
@@ -21,31 +21,31 @@ use sha2::{Digest, Sha256};
 /// Bytes of a job's identity.
 pub const JOB_BYTES: usize = 16;
 
-/// Ports at which rank 0 may be found if another program has the first.
+/// Number of further ports to try if another program listens at the first.
 const N_SPARE_PORTS: u64 = 3;
-/// Derived ports are below those that systems give away themselves (32768 on).
+/// Derived ports lie below the ephemeral ports that systems assign (from 32768).
 const FIRST_PORT: u64 = 20_000;
 const N_PORTS: u64 = 9_000;
 
-/// How far to look up among ancestors.
+/// Number of ancestor processes to search.
 const MAX_ANCESTORS: usize = 64;
 
-/// Which job a rank belongs to: the same on all ranks of a group.
+/// The job that a rank belongs to. Equal on all ranks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     id: [u8; JOB_BYTES],
-    /// No address was given, so rank 0 may listen at another port than the first.
+    /// True if no address was given, so that rank 0 may listen at a spare port.
     chooses_port: bool,
 }
 
 impl Job {
-    /// The job at an address that no other job has.
+    /// The job at an address that no other job uses.
     #[must_use]
     pub fn at_given_root() -> Self {
         Self { id: [0; JOB_BYTES], chooses_port: false }
     }
 
-    /// The job that has these names, at an address that was given.
+    /// The job with these names, at a given address.
     #[must_use]
     pub fn named(names: &[&str]) -> Self {
         let mut hash = Sha256::new();
@@ -59,28 +59,28 @@ impl Job {
         Self { id, chooses_port: false }
     }
 
-    /// The same, at a port that follows from it.
+    /// The same job at a port derived from its identity.
     pub(crate) fn choosing_port(self) -> Self {
         Self { chooses_port: true, ..self }
     }
 
-    /// Its identity as messages carry it.
+    /// The identity that messages carry.
     #[must_use]
     pub const fn id(&self) -> [u8; JOB_BYTES] {
         self.id
     }
 
-    /// Whether rank 0 may listen at a spare port.
+    /// Returns whether rank 0 may listen at a spare port.
     pub(crate) const fn chooses_port(&self) -> bool {
         self.chooses_port
     }
 
-    /// The first port: the same on every rank, and most likely another for another job.
+    /// The first derived port: equal on all ranks, and most likely different for another job.
     pub(crate) fn port(&self) -> u16 {
         self.derived_port(0)
     }
 
-    /// Other ports at which rank 0 may be found, or says why it cannot listen at `port`.
+    /// Ports at which rank 0 may listen if it cannot listen at `port`, or report why it cannot.
     pub(crate) fn spare_ports(&self, port: u16) -> impl Iterator<Item = u16> {
         let first = if self.chooses_port { 0 } else { u64::from(port) << 8 };
         let (job, n) = (*self, N_SPARE_PORTS);
@@ -97,7 +97,7 @@ impl Job {
     }
 }
 
-/// The beginning of an identity, as people are shown it.
+/// First four bytes of an identity, for messages to users.
 pub(crate) fn short(id: &[u8; JOB_BYTES]) -> u32 {
     let [a, b, c, d, ..] = *id;
     u32::from_be_bytes([a, b, c, d])
@@ -109,13 +109,13 @@ impl fmt::Display for Job {
     }
 }
 
-/// The nearest ancestor of this process that has this name: its number and start, which no other
-/// process of this machine has had since it was started. `None` where nobody can tell.
+/// Returns process id and start time of the nearest ancestor with this name. Together they are
+/// unique on this machine since its start. `None` if there is no such ancestor, or no `/proc`.
 pub(crate) fn ancestor(name: &str) -> Option<String> {
     let mut process = "self".to_owned();
     for _ in 0..MAX_ANCESTORS {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name stands in parentheses, and may have some in it.
+        // The name is in parentheses and may itself contain parentheses.
         let (head, rest) = stat.rsplit_once(") ")?;
         let (number, found) = head.split_once(" (")?;
         let mut fields = rest.split(' ');
@@ -149,7 +149,7 @@ mod tests {
         assert!(ports.len() > 1 && ports.iter().all(|port| (20_000..29_000).contains(port)));
         assert_ne!(job.port(), Job::named(&["b"]).port());
         let given = Job::at_given_root();
-        assert!(given.spare_ports(80).ne(given.spare_ports(81)), "of the address, too");
+        assert!(given.spare_ports(80).ne(given.spare_ports(81)), "they depend on the address too");
     }
 
     #[cfg(target_os = "linux")]

@@ -1,40 +1,40 @@
-//! How ranks find each other before they have a network: who they are, and what the others'
-//! addresses are.
+//! Bootstrap of a group of ranks over TCP: each rank finds its rank and size, connects to rank 0,
+//! and exchanges addresses with the other ranks.
 //!
 //! ```text
-//!   environment ──▶ Place ──▶ Rendezvous ──join──▶ Party: Exchange ──▶ a backend
+//!   environment ──▶ Place ──▶ Rendezvous ──join──▶ Session: Exchange ──▶ a backend
 //!                  (rank,     (waits for           (all_gather of addresses,
-//!                   size,      everyone)            then a watch over lost ranks)
+//!                   size,      all ranks)           then reports lost ranks)
 //!                   root)
 //! ```
 //!
-//! Rank 0 listens, the others connect to it, and the connections stay. Both sides of each show that
-//! they know the group's token; what strangers send to the port does not stop the group: a rank
-//! that is put off in a crowd of them knocks again until its time limit. All of it runs in the
-//! caller's thread.
+//! Rank 0 listens, the other ranks connect to it, and the connections stay open. Both ends of each
+//! connection prove that they know the group's token. Connections from other programs do not stop
+//! the group. If they crowd a rank out, it connects again until its time limit. Everything runs in
+//! the caller's thread.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | `exchange` | what backends ask for, whoever provides it: TCP here, or MPI |
-//! | `host`, `in_process` | which ranks are near each other; ranks that are threads |
-//! | `place` | rank, size and root from the environment of Foldwire, Open MPI, PMI, Slurm, PMIx |
-//! | `job` | which job a group is of, so that two at once do not mix |
-//! | `root`, `token` | rank 0's address; the secret, and proofs that one knows it |
-//! | `rendezvous`, `session` | settings; the group that has come together |
-//! | `acceptor` | rank 0 while ranks are missing: admission |
-//! | `coordinator`, `seats` | rank 0 after that: all-gathers and news; what it knows of each rank |
+//! | `exchange` | trait through which backends exchange addresses; implemented here over TCP |
+//! | `host`, `in_process` | which ranks share a node; an exchange between threads |
+//! | `place` | rank, size and root from the variables of Foldwire, Open MPI, PMI, Slurm, PMIx |
+//! | `job` | identity of a job, so that two concurrent jobs do not mix |
+//! | `root`, `token` | rank 0's address; the shared secret and proofs of knowing it |
+//! | `rendezvous`, `session` | settings of a join; a group that has joined |
+//! | `acceptor` | rank 0 while ranks are missing: accepts connections and admits ranks |
+//! | `coordinator`, `rank_connections` | rank 0 after that: all-gathers, loss notices; state of each rank |
 //! | `member` | the other ranks |
-//! | [`message`] | what they say to each other, and its parser |
-//! | [`protocol`] | what each side does with what it hears, without sockets |
-//! | `connection`, `poller` | connections that never wait; waiting for many of them |
+//! | [`message`] | message format and its parser |
+//! | [`protocol`] | protocol state machines, without sockets |
+//! | `connection`, `poller` | a nonblocking connection; waiting for many of them |
 //!
 //! # Examples
 //! ```no_run
 //! use foldwire_bootstrap::{Exchange, Rendezvous};
 //!
-//! let mut party = Rendezvous::from_env()?.join()?;
-//! let addresses = party.all_gather(b"this rank's address")?;
-//! assert_eq!(addresses.len(), party.size());
+//! let mut session = Rendezvous::from_env()?.join()?;
+//! let addresses = session.all_gather(b"this rank's address")?;
+//! assert_eq!(addresses.len(), session.size());
 //! # Ok::<(), foldwire_bootstrap::Error>(())
 //! ```
 

@@ -1,4 +1,4 @@
-//! A rank other than 0: it knocks until all are in, and then listens to rank 0.
+//! A rank other than 0: it connects to rank 0 until it is admitted, and then follows rank 0.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -23,13 +23,15 @@ use crate::token;
 /// Pauses between attempts to connect grow from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
-/// How long whoever listens may say nothing before rank 0 is looked for elsewhere.
+/// Time without an answer at the root after which the spare ports are tried.
 const SILENCE: Duration = Duration::from_millis(200);
-/// The time for an answer from a spare port.
+/// Time limit for an answer at a spare port.
 const SPARE_LIMIT: Duration = Duration::from_millis(200);
 
-/// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0
-/// is to hear that this rank is lost. A process that was forked off has nothing to say to it.
+/// A rank's connection to rank 0.
+///
+/// Dropping it sends a goodbye, unless the thread panics: then rank 0 counts this rank as lost. In
+/// a forked process it sends nothing.
 #[derive(Debug)]
 pub(crate) struct MemberConnection {
     owner_pid: u32,
@@ -42,7 +44,8 @@ pub(crate) struct MemberConnection {
 }
 
 impl MemberConnection {
-    /// Connects to the place's root, however often it takes, and waits until all ranks are there.
+    /// Connects to the root of `place`, retries until the deadline, and waits until all ranks have
+    /// joined.
     pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
         let root = || place.root.clone();
         let addresses =
@@ -66,7 +69,7 @@ impl MemberConnection {
             }
             let is_late = Instant::now() + pause >= deadline;
             match why_not {
-                // An address that was given has rank 0, or nobody is to be there.
+                // Rank 0 listens at a given address or not at all, so another listener is an error.
                 AttemptError::NotRankZero(error) if is_late || !place.job.chooses_port() => {
                     return Err(error);
                 }
@@ -100,7 +103,7 @@ impl MemberConnection {
         Ok(self)
     }
 
-    /// As [`Exchange::all_gather`](crate::Exchange::all_gather).
+    /// See [`Exchange::all_gather`](crate::Exchange::all_gather).
     pub(crate) fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         self.process_messages();
         self.check()?;
@@ -114,18 +117,19 @@ impl MemberConnection {
         }
     }
 
-    /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
+    /// See [`Exchange::poll_lost`](crate::Exchange::poll_lost).
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
         self.process_messages();
         self.membership.take_lost()
     }
 
-    /// Later than that of rank 0, if that began to wait before: its verdict names who is missing.
+    /// Deadline of a wait that starts now. It is later than rank 0's if rank 0 started to wait
+    /// before, so that this rank still receives rank 0's list of missing ranks.
     fn deadline(&self) -> Instant {
         Instant::now() + self.limit + HANDSHAKE_LIMIT
     }
 
-    /// Waits until rank 0 says something, while all is well.
+    /// Waits for messages of rank 0 and processes them. Fails if the group has failed.
     fn wait(&mut self, deadline: Instant) -> Result<(), Error> {
         self.check()?;
         let left = deadline.saturating_duration_since(Instant::now());
@@ -138,7 +142,7 @@ impl MemberConnection {
         Ok(())
     }
 
-    /// An error if the group is no longer whole.
+    /// Fails if the group has failed.
     fn check(&self) -> Result<(), Error> {
         let (root, size, limit) = (self.root.clone(), self.size, self.limit);
         Err(match self.membership.failure() {
@@ -155,7 +159,7 @@ impl MemberConnection {
         })
     }
 
-    /// Sends what waits for rank 0, and heeds what it has said.
+    /// Sends queued messages to rank 0, and processes the messages received from it.
     fn process_messages(&mut self) {
         self.connection.flush();
         while !self.membership.is_over() {
@@ -185,20 +189,22 @@ impl Drop for MemberConnection {
     }
 }
 
-/// Whether rank 0 may never have heard this rank's answer, and did not let it in: in a crowd at its
-/// door it closes connections, and those that take long. If it has ended instead, nobody listens
-/// any more.
+/// Returns whether rank 0 may have closed the connection without reading this rank's answer, so
+/// that the rank should connect again.
+///
+/// Rank 0 closes connections that are too many or too slow. If rank 0 has ended instead, the next
+/// attempt to connect fails.
 fn is_retryable(error: &Error) -> bool {
     matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
 }
 
-/// Why whoever listens has not let a rank in.
+/// Error of one attempt to join.
 enum AttemptError {
-    /// It went away, said nothing in time, or was too busy to listen.
+    /// The listener closed the connection, or did not answer in time.
     Retry(io::Error),
-    /// It is no rank 0 of this job.
+    /// The listener is not rank 0 of this job.
     NotRankZero(Error),
-    /// It is, and does not want this rank.
+    /// Rank 0 refuses this rank, or this rank cannot go on.
     Fatal(Error),
 }
 
@@ -208,12 +214,13 @@ impl<E: Into<Error>> From<E> for AttemptError {
     }
 }
 
-/// A rank that looks for rank 0.
+/// A rank's search for rank 0.
 struct RootSearch<'a> {
     place: &'a Place,
     limit: Duration,
     deadline: Instant,
-    /// Where rank 0 is, or says why it is not at its root, if another program listens there.
+    /// Addresses of rank 0 if another program listens at its root. Rank 0 admits ranks there, or
+    /// reports why it cannot listen at the root.
     spare: Vec<SocketAddr>,
 }
 
@@ -223,7 +230,7 @@ impl RootSearch<'_> {
         self.handshake(connect(address, attempt).map_err(AttemptError::Retry)?, attempt, true)
     }
 
-    /// Nobody needs to be there, and whoever is may be anybody.
+    /// Tries a spare address, at which there may be no listener, or any other program.
     fn try_spare(&self, address: SocketAddr) -> Result<Option<MemberConnection>, Error> {
         let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
         let Ok(stream) = connect(address, attempt) else { return Ok(None) };
@@ -234,8 +241,9 @@ impl RootSearch<'_> {
         }
     }
 
-    /// Shows whoever listens that this process belongs to the group, and waits until all are in.
-    /// While it says nothing, which no rank 0 may be, this rank looks `tries_spares` too.
+    /// Proves to the listener that this process belongs to the group, and waits until all ranks
+    /// have joined. A listener that sends nothing may not be rank 0; with `tries_spares`, the spare
+    /// addresses are tried meanwhile.
     fn handshake(
         &self,
         stream: TcpStream,
@@ -302,10 +310,10 @@ impl RootSearch<'_> {
 
 fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // A limit of zero is refused.
+    // `connect_timeout` refuses a timeout of zero.
     let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
-    // Without a listener, a connection to a port of one's own machine may be given that very port
-    // and meet itself.
+    // Without a listener, the system may give a connection to a local port that same port as its
+    // source, which connects the socket to itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }

@@ -1,4 +1,4 @@
-//! What ranks and rank 0 say to each other, and the one place where such bytes are read.
+//! Messages between the ranks and rank 0, and their parser.
 //!
 //! ```text
 //!   offset  bytes  field
@@ -7,9 +7,9 @@
 //!   5       n      body
 //! ```
 //!
-//! All numbers are little-endian. Each kind has a largest body, checked before the body has come,
-//! so that nobody can make a rank wait for, or store, more than [`MAX_MESSAGE_BYTES`]. [`parse`] is
-//! pure: it reads a slice and says what is there.
+//! All numbers are little-endian. Each kind has a longest body. The length is checked before the
+//! body arrives, so a peer cannot make a rank wait for, or store, more than [`MAX_MESSAGE_BYTES`].
+//! [`parse`] is a pure function of a slice.
 //!
 //! ```text
 //!   rank k                                     rank 0
@@ -17,11 +17,11 @@
 //!       nonce, proof)                   ───▶
 //!                                       ◀───   Challenge (nonce, proof)     or Refusal
 //!     Answer (proof)                    ───▶
-//!                                       ◀───   Welcome: all ranks are here  or Refusal, Missing,
-//!                                                                              Unfit
+//!                                       ◀───   Welcome: all ranks have joined,
+//!                                                or Refusal, Missing, Unfit
 //!     Give                              ───▶
 //!                                       ◀───   Share × size
-//!                                       ◀───   Lost, Left: news of others
+//!                                       ◀───   Lost, Left: of other ranks
 //!     Goodbye                           ◀──▶   Goodbye
 //! ```
 
@@ -31,7 +31,7 @@ use foldwire::Rank;
 
 use crate::job::JOB_BYTES;
 
-/// Of this protocol.
+/// Version of the protocol.
 pub const VERSION: u16 = 2;
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
@@ -39,180 +39,181 @@ pub const NONCE_BYTES: usize = 32;
 pub const PROOF_BYTES: usize = 32;
 /// A number that is used once.
 pub type Nonce = [u8; NONCE_BYTES];
-/// Shows that its sender knows the token.
+/// A proof that the sender knows the token.
 pub type Proof = [u8; PROOF_BYTES];
-/// Most bytes that a rank can give to an all-gather.
+/// Most bytes of a rank's input to an all-gather.
 pub const MAX_GIVEN_BYTES: usize = 64 * 1024;
-/// Bytes before the body.
+/// Bytes of kind and length, before the body.
 pub const HEAD_BYTES: usize = 5;
 /// Most bytes of a message.
 pub const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 + MAX_GIVEN_BYTES;
 /// Most bytes of a message of the handshake.
 pub const MAX_HANDSHAKE_BYTES: usize = HEAD_BYTES + 4 * HELLO_BYTES;
-/// Most ranks that a verdict names.
+/// Most ranks listed in [`Message::Missing`].
 pub const MAX_NAMED: usize = 32;
 
 const MAGIC: [u8; 8] = *b"FWBOOT\r\n";
 
-/// A message; what is long is borrowed.
+/// A message, which borrows long contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message<'a> {
-    /// To rank 0: let me in.
+    /// To rank 0: request to join.
     Hello {
-        /// The sender's.
+        /// The sender's rank.
         rank: Rank,
-        /// Number of ranks that it expects.
+        /// Number of ranks that the sender expects.
         size: u32,
-        /// Which [job](crate::Job) it means.
+        /// Identity of the sender's [job](crate::Job).
         job: [u8; JOB_BYTES],
-        /// Drawn by the sender.
+        /// The sender's nonce.
         nonce: Nonce,
-        /// The sender's, before it has heard rank 0's nonce: only who knows the token is listened
-        /// to. A recording of it opens nothing, since an answer must follow.
+        /// The sender's first proof, made without rank 0's nonce. Rank 0 waits only for senders
+        /// that know the token. A replay of this proof is not enough to join, since the answer
+        /// needs a new proof.
         proof: Proof,
     },
-    /// From rank 0: first show me.
+    /// From rank 0: request for a proof over both nonces.
     Challenge {
-        /// Drawn by rank 0.
+        /// Rank 0's nonce.
         nonce: Nonce,
-        /// Rank 0's own.
+        /// Rank 0's proof.
         proof: Proof,
     },
-    /// To rank 0: here.
+    /// To rank 0: the reply to a challenge.
     Answer {
-        /// The sender's.
+        /// The sender's proof over both nonces.
         proof: Proof,
     },
-    /// From rank 0: no. The connection ends.
+    /// From rank 0, or from a rank that does not trust rank 0. The connection ends.
     Refusal(Refusal),
-    /// From rank 0: all ranks are here.
+    /// From rank 0: all ranks have joined.
     Welcome,
-    /// From rank 0: it has given up. The connection ends.
+    /// From rank 0: it no longer waits for missing ranks. The connection ends.
     Missing {
-        /// How many have not come.
+        /// Number of missing ranks.
         n_missing: u32,
-        /// The first of them, at most [`MAX_NAMED`].
+        /// The first missing ranks, at most [`MAX_NAMED`].
         ranks: Vec<Rank>,
     },
-    /// From rank 0: it has given up, since this rank was turned away. The connection ends.
+    /// From rank 0: it no longer waits, since it refused this rank. The connection ends.
     Unfit {
         /// The rank.
         rank: Rank,
-        /// Why it was turned away.
+        /// Reason for the refusal.
         reason: Refusal,
     },
-    /// To rank 0: the sender's part of an all-gather.
+    /// To rank 0: the sender's input of an all-gather.
     Give(&'a [u8]),
-    /// From rank 0: a rank's part, in rank order.
+    /// From rank 0: one rank's input of an all-gather. Sent for all ranks, in rank order.
     Share {
-        /// Whose part.
+        /// The rank that gave the input.
         from: Rank,
-        /// What it gave.
+        /// The input.
         bytes: &'a [u8],
     },
     /// From rank 0: this rank has ended without a goodbye.
     Lost(Rank),
-    /// From rank 0: this rank has said goodbye while others wait for it.
+    /// From rank 0: this rank has said goodbye while other ranks wait for it.
     Left(Rank),
-    /// The sender ends in good order; nothing follows.
+    /// The sender leaves and sends nothing more.
     Goodbye,
 }
 
-/// Why rank 0 lets somebody not in.
+/// Reason for which rank 0 refuses a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not this protocol at all.
+    /// The process speaks another protocol.
     #[error("it does not speak Foldwire's protocol")]
     Garbage,
-    /// Another version of the protocol.
+    /// The process has another version of the protocol.
     #[error(
         "it speaks version {theirs} of the protocol, rank 0 version {VERSION}; run the same program everywhere"
     )]
     Version {
-        /// The version of the one who knocked.
+        /// The process's version.
         theirs: u16,
     },
-    /// Another number of ranks.
+    /// The process expects another number of ranks.
     #[error(
         "it expects {theirs} ranks, rank 0 expects {ours}; set the same FOLDWIRE_SIZE everywhere"
     )]
     Size {
-        /// What the one who knocked expects.
+        /// Number of ranks that the process expects.
         theirs: u32,
-        /// What rank 0 expects.
+        /// Number of ranks that rank 0 expects.
         ours: u32,
     },
-    /// No rank of this group, or rank 0's own.
-    #[error("it says that it is rank {rank} of {size}; other ranks are 1 to {}", size.saturating_sub(1))]
+    /// The process claims rank 0, or a rank beyond the group.
+    #[error("it claims to be rank {rank} of {size}, but must be one of ranks 1 to {}; set FOLDWIRE_RANK to another rank on each process", size.saturating_sub(1))]
     Rank {
-        /// What it says.
+        /// The claimed rank.
         rank: u32,
         /// Number of ranks.
         size: u32,
     },
-    /// It does not know the token.
-    #[error("its FOLDWIRE_TOKEN is not that of rank 0; set the same everywhere")]
+    /// The process does not know the token.
+    #[error("its FOLDWIRE_TOKEN differs from rank 0's; set the same everywhere")]
     Token,
-    /// The rank is there already.
+    /// Another process has joined as this rank.
     #[error(
-        "rank {rank} has joined already; give each process a FOLDWIRE_RANK of its own, and each job a FOLDWIRE_ROOT of its own"
+        "rank {rank} has already joined; give each process its own FOLDWIRE_RANK, and each job its own FOLDWIRE_ROOT"
     )]
     Duplicate {
         /// The rank.
         rank: u32,
     },
-    /// It did not finish in time.
+    /// The process did not finish the handshake in time.
     #[error("it did not finish the handshake in time")]
     Slow,
-    /// It is of another job.
+    /// The process belongs to another job.
     #[error(
-        "it is of job {theirs:08x}, rank 0 of job {ours:08x}; give each job a FOLDWIRE_ROOT or a FOLDWIRE_JOB of its own, the same on all its ranks"
+        "it is of job {theirs:08x}, rank 0 of job {ours:08x}; give each job its own FOLDWIRE_ROOT or FOLDWIRE_JOB, the same on all its ranks"
     )]
     Job {
-        /// The beginning of its job's identity.
+        /// First bytes of the identity of the process's job.
         theirs: u32,
-        /// That of rank 0's.
+        /// First bytes of the identity of rank 0's job.
         ours: u32,
     },
-    /// Rank 0 cannot listen where the others look for it.
+    /// Rank 0 cannot listen at its root.
     #[error(
-        "it cannot listen there ({}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine and a free port, the same on every rank",
+        "rank 0 cannot listen there ({}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine and a free port, the same on every rank",
         io::Error::from_raw_os_error(*os_error)
     )]
     CannotListen {
-        /// What the system of rank 0 says, as a number.
+        /// Error code of rank 0's system.
         os_error: i32,
     },
 }
 
-/// Bytes that are no message.
+/// Bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// No kind has this number.
+    /// No message has this kind.
     #[error("no message has the kind {0}")]
     Kind(u8),
     /// A body of this kind cannot have this length.
-    #[error("a message of kind {kind} has {n_bytes} bytes")]
+    #[error("a message of kind {kind} cannot have {n_bytes} bytes")]
     Length {
         /// The kind.
         kind: u8,
-        /// What was announced.
+        /// The announced length of the body.
         n_bytes: u32,
     },
-    /// A greeting without Foldwire's mark.
-    #[error("the greeting has not Foldwire's mark")]
+    /// A hello does not start with Foldwire's magic bytes.
+    #[error("the hello does not start with Foldwire's magic bytes")]
     Magic,
-    /// A greeting in another version.
-    #[error("the greeting has version {theirs}, not {VERSION}")]
+    /// A hello has another version.
+    #[error("the hello has version {theirs}, not {VERSION}")]
     Version {
-        /// Its version.
+        /// The sender's version.
         theirs: u16,
     },
-    /// A refusal for no known reason, or with other numbers than its reason has.
-    #[error("no refusal has the reason {0} and these numbers")]
+    /// A refusal has an unknown reason, or numbers that its reason cannot have.
+    #[error("no refusal has the reason {0} with these numbers")]
     Reason(u8),
 }
 
@@ -234,20 +235,20 @@ mod kind {
 const HELLO_BYTES: usize = MAGIC.len() + 2 + 4 + 4 + JOB_BYTES + NONCE_BYTES + PROOF_BYTES;
 const REFUSAL_BYTES: usize = 1 + 4 + 4;
 
-/// The message at the start of `bytes` and how many bytes it takes; `None` if its end is not there
-/// yet.
+/// Parses the message at the start of `bytes`. Returns it with its length in bytes, or `None` if it
+/// is incomplete.
 ///
 /// # Errors
-/// When these bytes are no message, however many follow.
+/// If the bytes cannot be the start of a message.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Malformed> {
     parse_within(bytes, MAX_MESSAGE_BYTES)
 }
 
-/// As [`parse`], for one who accepts no message of more than `longest` bytes: nobody can make it
-/// wait for, or store, more of them.
+/// Like [`parse`], for messages of at most `longest` bytes. A peer cannot make the caller wait for,
+/// or store, more bytes.
 ///
 /// # Errors
-/// As [`parse`]; [`Malformed::Length`] for a longer one.
+/// Those of [`parse`], and [`Malformed::Length`] for a longer message.
 pub fn parse_within(
     bytes: &[u8],
     longest: usize,
@@ -271,10 +272,10 @@ pub fn parse_within(
     }
 }
 
-/// Shortest and longest body of a kind.
+/// Returns the shortest and longest body of a kind, in bytes.
 fn body_bytes(kind: u8) -> Option<(usize, usize)> {
     Some(match kind {
-        // A greeting of another version may be longer or shorter; it is answered, not thrown away.
+        // A hello of another version may have another length. It is parsed far enough to answer it.
         kind::HELLO => (MAGIC.len() + 2, 4 * HELLO_BYTES),
         kind::CHALLENGE => (NONCE_BYTES + PROOF_BYTES, NONCE_BYTES + PROOF_BYTES),
         kind::ANSWER => (PROOF_BYTES, PROOF_BYTES),
@@ -289,7 +290,7 @@ fn body_bytes(kind: u8) -> Option<(usize, usize)> {
     })
 }
 
-/// `kind` is one that [`body_bytes`] knows.
+/// Parses a body. `kind` must be known to [`body_bytes`].
 fn parse_body<'a>(kind: u8, body: &mut BodyReader<'a>) -> Result<Message<'a>, Malformed> {
     Ok(match kind {
         kind::HELLO => {
@@ -329,7 +330,7 @@ fn parse_body<'a>(kind: u8, body: &mut BodyReader<'a>) -> Result<Message<'a>, Ma
     })
 }
 
-/// A reason and two numbers, unused ones 0.
+/// Parses a refusal: a reason and two numbers, 0 where unused.
 fn parse_refusal(body: &mut BodyReader<'_>) -> Result<Refusal, Malformed> {
     let [reason] = body.array()?;
     Ok(match (reason, body.u32()?, body.u32()?) {
@@ -348,10 +349,10 @@ fn parse_refusal(body: &mut BodyReader<'_>) -> Result<Refusal, Malformed> {
     })
 }
 
-/// Takes a body apart.
+/// Reads the fields of a body.
 struct BodyReader<'a> {
     rest: &'a [u8],
-    /// The error when it is too short.
+    /// Error if the body is too short.
     otherwise: Malformed,
 }
 
@@ -398,7 +399,7 @@ impl Message<'_> {
     /// Appends the message to `out`.
     ///
     /// # Panics
-    /// When it is longer than its kind may be: [`MAX_GIVEN_BYTES`], [`MAX_NAMED`].
+    /// If the body is longer than its kind allows; see [`MAX_GIVEN_BYTES`] and [`MAX_NAMED`].
     pub fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([self.kind(), 0, 0, 0, 0]);

@@ -1,32 +1,37 @@
-//! Which rank this process is, of how many, and where rank 0 listens: read from the environment.
+//! Rank and size of this process and the address of rank 0, from the environment.
 //!
-//! | launcher | rank | size | on one machine if | job from |
+//! | launcher | rank | size | on one machine if | job named by |
 //! |---|---|---|---|---|
 //! | Foldwire, or by hand | `FOLDWIRE_RANK` | `FOLDWIRE_SIZE` | `FOLDWIRE_ROOT` is not set | |
 //! | torchrun | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT`, `TORCHELASTIC_RUN_ID`, `TORCHELASTIC_RESTART_COUNT` |
 //! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE`, `OMPI_MCA_ess_base_jobid`, `OMPI_MCA_orte_precondition_transports` |
-//! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | the process `hydra_pmi_proxy` |
+//! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | its process `hydra_pmi_proxy` |
 //! | Slurm | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_STEP_NUM_NODES`, `SLURM_NNODES` is 1 | `SLURM_JOB_ID`, `SLURM_STEP_ID` |
 //! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | `PMI_JOBID`, `PALS_APID`, `FLUX_JOB_ID` |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
 //! | by hand, for PyTorch | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT` |
 //!
-//! The first whose variables are there counts. They count as a set: a shell may have a `RANK` or a
-//! `PMI_RANK` of its own, so without a size beside it, it says nothing. Only names that nobody else
-//! uses (`FOLDWIRE_…`, `OMPI_…`, `PMIX_…`) are missed if one of them is there alone.
+//! The first launcher in this table whose variables are set is used. A launcher needs both rank and
+//! size: a shell may set `RANK` or `PMI_RANK` for its own purposes, so a rank without a size is
+//! ignored. Names that no other program uses (`FOLDWIRE_…`, `OMPI_…`, `PMIX_…`) are an error
+//! without a size.
 //!
-//! Open MPI and Hydra come before Slurm: inside a Slurm job `mpirun` starts one process of its own
-//! per node, and every rank below inherits that process's `SLURM_PROCID`. Hydra is told by
-//! `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only inside a step (`SLURM_STEP_ID`): a
-//! batch script has a `SLURM_PROCID`, but is no rank. torchrun, which others start once per node,
-//! is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts last, and only beside a
-//! `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
+//! Reasons for the order:
+//! - Open MPI and Hydra come before Slurm. Inside a Slurm job, `mpirun` starts one process of its
+//!   own on each node, and its ranks inherit that process's `SLURM_PROCID`.
+//! - `MPI_LOCALNRANKS` distinguishes Hydra from Slurm's own PMI.
+//! - Slurm's variables are used only inside a step (`SLURM_STEP_ID`): a batch script has a
+//!   `SLURM_PROCID`, but is no rank.
+//! - Other launchers may start torchrun once on each node. `TORCHELASTIC_RUN_ID` shows that
+//!   torchrun started the process. Without it, `RANK` comes last and needs `MASTER_ADDR`.
 //!
-//! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if
-//! all ranks are on one machine, else torchrun's `MASTER_ADDR`, or the first node of
-//! `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port then follows from the job (`job`), and
-//! is never `MASTER_PORT` itself, which is PyTorch's. `FOLDWIRE_JOB` names the job where the
-//! launcher does not.
+//! Without any launcher, the process is alone: rank 0 of 1.
+//!
+//! With any launcher, `FOLDWIRE_ROOT` sets the address of rank 0. Without it, rank 0 listens on
+//! loopback if all ranks are on one machine. Otherwise the host is torchrun's `MASTER_ADDR`, or the
+//! first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port is then derived from the
+//! job (module `job`). It is never `MASTER_PORT`, which PyTorch uses itself. `FOLDWIRE_JOB` names
+//! the job if the launcher does not.
 
 mod error;
 mod nodes;
@@ -42,39 +47,39 @@ use crate::root::{DEFAULT_PORT, Root};
 use crate::token::Token;
 pub use error::PlaceError;
 
-/// Most ranks of a group: each has a connection to rank 0.
+/// Most ranks of a group, since each has a connection to rank 0.
 pub const MAX_RANKS: usize = 1 << 16;
 
-/// This process's place in the group.
+/// Rank of this process, and what it needs to join its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// This process's rank.
     pub rank: Rank,
     /// Number of ranks, at least 1.
     pub size: usize,
-    /// Where rank 0 listens.
+    /// Address of rank 0.
     pub root: Root,
-    /// The secret against strangers; must be there unless the root is loopback.
+    /// Secret that keeps other programs out; required unless the root is loopback.
     pub token: Option<Token>,
-    /// Which job the group is of.
+    /// Job that the group belongs to.
     pub job: Job,
-    /// Who said so.
+    /// Launcher that set the variables.
     pub launcher: Launcher,
 }
 
-/// Who started the ranks.
+/// Launcher that started the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// Nobody: a single process.
+    /// None: a single process.
     Alone,
-    /// `foldwire launch`, or somebody who set the variables by hand.
+    /// `foldwire launch`, or Foldwire's variables set by hand.
     Foldwire,
-    /// PyTorch's `torchrun`, or somebody who set its variables.
+    /// PyTorch's `torchrun`, or its variables set by hand.
     Torchrun,
     /// Open MPI's `mpirun`.
     OpenMpi,
-    /// The `mpiexec` of MPICH and its kin.
+    /// The `mpiexec` of MPICH and MPI libraries derived from it.
     Hydra,
     /// Slurm's `srun`.
     Slurm,
@@ -99,37 +104,37 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// Where a launcher writes what.
+/// The environment variables of a launcher.
 struct LauncherVariables {
     launcher: Launcher,
-    /// This process's rank; the launcher counts if this is set…
+    /// Rank of this process. The launcher is used if this variable,
     rank: &'static str,
-    /// …and this, too, and a size.
+    /// this one, if any, and a size are set.
     also: Option<&'static str>,
-    /// Number of ranks; the first that is set counts.
+    /// Number of ranks: the first of these variables that is set.
     size: &'static [&'static str],
-    /// Nobody else has a variable of the rank's name: without a size it is a mistake.
+    /// True if no other program uses the rank's variable, so that a missing size is an error.
     is_own_name: bool,
     nodes: SingleNodeTest,
-    /// The host of rank 0.
+    /// Host of rank 0.
     host: Option<&'static str>,
-    /// What names this job; one of them must be set.
+    /// Variables that name the job, of which at least one must be set.
     job: &'static [&'static str],
-    /// What tells it from others of that name.
+    /// Variables that distinguish jobs of the same name.
     run: &'static [&'static str],
-    /// The ancestor of all its ranks on a machine, which names the job there.
+    /// Name of the ancestor process of all ranks on a machine, which identifies the job there.
     ancestor: Option<&'static str>,
 }
 
-/// How to tell whether all ranks are on one machine.
+/// Test whether all ranks are on one machine.
 enum SingleNodeTest {
     /// They are, unless a root is set.
     Assumed,
-    /// They are if this many ranks are on this machine.
+    /// They are if this variable, the number of ranks on this machine, is the size.
     LocalRanks(&'static str),
-    /// They are if there is one node; the first variable that is set counts.
+    /// They are if the first of these variables that is set, a number of nodes, is 1.
     NodeCount(&'static [&'static str]),
-    /// It is not said.
+    /// The launcher has no variable for it.
     Unknown,
 }
 
@@ -236,7 +241,7 @@ const LAUNCHERS: [LauncherVariables; 8] = [
     },
 ];
 
-/// The process of MPICH's launcher that starts the ranks of a machine.
+/// Process of MPICH's launcher that starts the ranks of one machine.
 const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 
 const NODE_LISTS: [&str; 2] = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
@@ -255,7 +260,7 @@ impl Place {
         }
     }
 
-    /// Where rank 0 may be found if it is not at these addresses of its root.
+    /// Addresses at which rank 0 may listen if it does not listen at `addresses` of its root.
     pub(crate) fn spare_addresses<'a>(
         &'a self,
         addresses: &'a [SocketAddr],
@@ -264,18 +269,19 @@ impl Place {
         self.job.spare_ports(self.root.port()).flat_map(spare)
     }
 
-    /// From this process's environment, and its ancestors where the launcher names no job.
+    /// Reads this process's environment, and its ancestors if the launcher names no job.
     ///
     /// # Errors
-    /// As [`detect`](Self::detect).
+    /// Those of [`detect`](Self::detect).
     pub fn from_env() -> Result<Self, PlaceError> {
         Self::detect_below(|name| std::env::var_os(name), job::ancestor)
     }
 
-    /// From an environment: `lookup` gives a variable's value. An empty value counts as none.
+    /// Reads an environment. `lookup` returns a variable's value; an empty value counts as not set.
     ///
     /// # Errors
-    /// [`PlaceError`] names the variable, what it holds, and what to set.
+    /// If variables are missing or contradict each other. [`PlaceError`] names the variable, its
+    /// value, and what to set.
     ///
     /// # Examples
     /// ```
@@ -297,7 +303,7 @@ impl Place {
         Self::detect_below(lookup, |_| None)
     }
 
-    /// `ancestor` tells which process of this name has started this one.
+    /// Like [`detect`](Self::detect); `ancestor` returns the ancestor process with a name.
     fn detect_below(
         lookup: impl Fn(&str) -> Option<OsString>,
         ancestor: impl Fn(&str) -> Option<String>,
@@ -341,7 +347,7 @@ impl Place {
     }
 }
 
-/// An environment.
+/// Access to environment variables and ancestor processes.
 struct Environment<'a> {
     lookup: &'a dyn Fn(&str) -> Option<OsString>,
     ancestor: &'a dyn Fn(&str) -> Option<String>,
@@ -372,7 +378,7 @@ impl Environment<'_> {
         }
     }
 
-    /// The first of `variables` that is set.
+    /// Returns name and value of the first of `variables` that is set.
     fn first_number(
         &self,
         variables: &'static [&'static str],
@@ -385,7 +391,7 @@ impl Environment<'_> {
         Ok(None)
     }
 
-    /// Where rank 0 listens, and which job is meant.
+    /// Address of rank 0, and the job.
     fn root_and_job(
         &self,
         source: &LauncherVariables,
@@ -421,7 +427,7 @@ impl Environment<'_> {
         Ok((Root::new(host, job.port()), job))
     }
 
-    /// The host of rank 0 among several.
+    /// Host of rank 0 if the ranks are on several machines.
     fn host(&self, source: &LauncherVariables) -> Result<String, PlaceError> {
         if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
             return Ok(host);
@@ -437,7 +443,7 @@ impl Environment<'_> {
         Err(PlaceError::RootUnknown { launcher: source.launcher })
     }
 
-    /// The job, if anybody names it.
+    /// The job, if a variable or an ancestor names it.
     fn job(
         &self,
         source: &LauncherVariables,

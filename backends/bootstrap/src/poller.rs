@@ -1,4 +1,4 @@
-//! Waiting for connections to have something to say.
+//! Waiting until connections are ready.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use mio::{Events, Poll, Registry};
 
 use crate::error::Error;
 
-/// Tells which of many connections are ready, at the cost of one system call.
+/// Finds the ready ones of many connections with one system call.
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Poll,
@@ -21,13 +21,13 @@ impl Poller {
         Ok(Self { poll, events: Events::with_capacity(64) })
     }
 
-    /// Where connections ask to be watched.
+    /// The registry to which connections are added.
     pub(crate) fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// Waits until something is ready, but not longer than `timeout`; then tells what is ready. A
-    /// signal ends the wait early.
+    /// Waits at most `timeout` until a connection is ready, and returns the ready ones. A signal
+    /// ends the wait early.
     pub(crate) fn wait(
         &mut self,
         timeout: Duration,

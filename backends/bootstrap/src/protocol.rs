@@ -1,17 +1,19 @@
-//! What each side does with what it hears: no sockets, no clock, no thread.
+//! State machines of the protocol, without sockets, clock or threads.
 //!
 //! ```text
-//!   bytes ──▶ Inbox ──▶ Message ──▶ Admission    rank 0, of one who knocks       ──▶ Verdict
-//!                                   Guest        rank 0, of a rank that is in    ──▶ Departure
-//!                                   Knock        a rank that wants in            ──▶ Answer
-//!                                   Membership   a rank that is in               ──▶ its fields
+//!   bytes ──▶ ReceiveBuffer ──▶ Message ──▶
+//!       Admission     rank 0, for a connecting process   ──▶ AdmissionVerdict
+//!       MemberState   rank 0, for an admitted rank       ──▶ Departure
+//!       JoinRequest   a connecting rank                  ──▶ ChallengeOutcome
+//!       Membership    an admitted rank                   ──▶ its fields
 //! ```
 //!
-//! `acceptor`, `seats` and `member` carry bytes between these and their connections. Since nothing here
-//! waits, the whole protocol can be driven with arbitrary bytes, as fuzzing does. What a peer sends
-//! makes nothing here grow beyond what is stated: an [`ReceiveBuffer`] holds one message of the longest
-//! kind that is expected and [`CHUNK_BYTES`] more, a [`MemberState`] one part, a [`Membership`] one part
-//! and one piece of news of each rank.
+//! `acceptor`, `rank_connections` and `member` move bytes between these types and the sockets.
+//! Nothing here waits, so fuzzing can drive the whole protocol with arbitrary bytes.
+//!
+//! A peer cannot make these types grow without limit. A [`ReceiveBuffer`] holds one message of the
+//! longest expected kind and [`CHUNK_BYTES`] more. A [`MemberState`] holds one input. A
+//! [`Membership`] holds one input and one loss for each rank.
 
 mod admission;
 mod join_request;

@@ -1,4 +1,4 @@
-//! Rank 0's table: for each rank its connection, or how it went.
+//! Rank 0's table of ranks: the connection of each rank, or how it ended.
 
 use std::collections::VecDeque;
 use std::process;
@@ -12,32 +12,36 @@ use crate::error::Error;
 use crate::message::Message;
 use crate::protocol::{Departure, MemberState};
 
-/// The longest time that leaving takes, when somebody does not read what is sent.
+/// Longest time to close all connections if a peer does not read what was sent.
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
 
-/// One seat for each rank. Dropping it says goodbye to all, unless the thread panics: then they are
-/// to hear that rank 0 is lost. A process that was forked off has nothing to say to them.
+/// State of all ranks.
+///
+/// Dropping it sends a goodbye to all ranks, unless the thread panics: then they count rank 0 as
+/// lost. In a forked process it sends nothing.
 #[derive(Debug)]
 pub(crate) struct RankConnections {
     owner_pid: u32,
-    /// By rank; the first is rank 0's own.
+    /// By rank; the first entry is rank 0 itself.
     ranks: Vec<RankConnection>,
-    /// Lost ranks that nobody has asked for yet.
+    /// Lost ranks not yet returned by [`take_lost`](Self::take_lost).
     unreported: VecDeque<Rank>,
 }
 
-/// What is known of a rank.
+/// State of one rank.
 #[derive(Debug)]
 enum RankConnection {
-    /// This process's own.
+    /// Rank 0, this process.
     Local,
-    /// It has not come yet.
+    /// Not yet admitted.
     Absent,
-    /// It is there.
-    Open { connection: Connection, member_state: MemberState },
-    /// It has said goodbye.
+    Open {
+        connection: Connection,
+        member_state: MemberState,
+    },
+    /// Ended with a goodbye.
     Left,
-    /// It has ended without, or broken the protocol.
+    /// Ended without a goodbye, or broke the protocol.
     Lost,
 }
 
@@ -52,12 +56,12 @@ impl RankConnections {
         self.ranks.len()
     }
 
-    /// Ranks that have not come.
+    /// Ranks that have not been admitted.
     pub(crate) fn absent(&self) -> impl Iterator<Item = Rank> {
         self.ranks_where(|state| matches!(state, RankConnection::Absent))
     }
 
-    /// Ranks that have given nothing to the next all-gather.
+    /// Ranks whose input for the next all-gather has not arrived.
     pub(crate) fn without_part(&self) -> impl Iterator<Item = Rank> {
         self.ranks_where(|state| match state {
             RankConnection::Local => false,
@@ -66,9 +70,12 @@ impl RankConnections {
         })
     }
 
-    /// Ranks that have not taken all that was sent to them.
+    /// Ranks to which some bytes have not yet been sent.
     pub(crate) fn with_unsent(&self) -> impl Iterator<Item = Rank> {
-        self.ranks_where(|state| matches!(state, RankConnection::Open { connection, .. } if connection.has_unsent()))
+        self.ranks_where(|state| match state {
+            RankConnection::Open { connection, .. } => connection.has_unsent(),
+            _ => false,
+        })
     }
 
     fn ranks_where(
@@ -79,7 +86,7 @@ impl RankConnections {
         ranks.filter(move |(_, state)| is_meant(state)).map(|(rank, _)| Rank::new(rank))
     }
 
-    /// Gives an empty seat to its rank.
+    /// Adds the connection of a rank that was absent.
     pub(crate) fn admit(&mut self, rank: Rank, connection: Connection) {
         debug_assert!(matches!(self.ranks[rank.index()], RankConnection::Absent));
         self.ranks[rank.index()] =
@@ -90,7 +97,7 @@ impl RankConnections {
         !matches!(self.ranks.get(rank.index()), Some(RankConnection::Absent))
     }
 
-    /// Reads what a rank has to say, and sends what waits for it.
+    /// Processes the messages of a rank, and sends what is queued for it.
     pub(crate) fn receive(&mut self, index: usize) {
         let Some(state @ RankConnection::Open { .. }) = self.ranks.get_mut(index) else { return };
         match state.receive() {
@@ -105,7 +112,7 @@ impl RankConnections {
         }
     }
 
-    /// Every rank's part, of which `mine` is rank 0's.
+    /// Takes the inputs of all ranks for an all-gather; `mine` is rank 0's.
     pub(crate) fn take_parts(&mut self, mine: &[u8]) -> Vec<Vec<u8>> {
         let parts = self.ranks.iter_mut().map(|state| match state {
             RankConnection::Open { member_state, .. } => {
@@ -128,8 +135,8 @@ impl RankConnections {
         }
     }
 
-    /// Tells all ranks every rank's part, in one piece for each: a write of its own for each part
-    /// would be size² of them.
+    /// Sends the inputs of all ranks to every rank, in one write for each rank. A write for each
+    /// input would make size² writes.
     pub(crate) fn send_parts(&mut self, parts: &[Vec<u8>]) {
         let mut shares = Vec::new();
         for (from, bytes) in parts.iter().enumerate() {
@@ -142,7 +149,7 @@ impl RankConnections {
         }
     }
 
-    /// An error if the group is no longer whole; others hear of it.
+    /// Fails if a rank was lost or has left, and reports a rank that has left to the other ranks.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if let Some(rank) = self.ranks_where(|state| matches!(state, RankConnection::Lost)).next() {
             return Err(Error::Lost { rank });
@@ -170,7 +177,7 @@ impl RankConnection {
             match status {
                 ReadStatus::Data => {}
                 ReadStatus::Blocked => return None,
-                // As good as a breach: it said no goodbye.
+                // No goodbye came before the end, so the rank is lost.
                 ReadStatus::Closed => return Some(Departure::Breach),
             }
         }
@@ -182,7 +189,7 @@ impl Drop for RankConnections {
         if thread::panicking() || process::id() != self.owner_pid {
             return;
         }
-        // Others are to know of a rank that was lost before this one left.
+        // Forwards losses that this rank has not yet noticed.
         for index in 0..self.ranks.len() {
             self.receive(index);
         }

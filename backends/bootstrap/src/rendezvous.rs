@@ -1,5 +1,4 @@
-//! How the group comes together: settings, and what happens on either side until all ranks are
-//! there.
+//! Joining a group: settings, and the choice between rank 0's part and a member's.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -12,23 +11,23 @@ use crate::member::MemberConnection;
 use crate::place::Place;
 use crate::session::{Session, SessionRole};
 
-/// Time limit by default.
+/// Default time limit.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Longest time limit: a year, which every system's clock can count from now.
+/// Longest time limit: a year. A longer limit could overflow the clock of some systems.
 const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The time in which a connection must show that it is a rank's.
+/// Time in which a connection must prove that it is a rank's.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// A group in the making, as one of its ranks sees it.
+/// Settings with which a rank joins its group.
 ///
 /// # Examples
 /// ```
 /// use foldwire_bootstrap::{Exchange, Place, Rendezvous};
 ///
-/// let mut party = Rendezvous::new(Place::alone()).join()?;
-/// assert_eq!(party.all_gather(b"my address")?, [b"my address"]);
+/// let mut session = Rendezvous::new(Place::alone()).join()?;
+/// assert_eq!(session.all_gather(b"my address")?, [b"my address"]);
 /// # Ok::<(), foldwire_bootstrap::Error>(())
 /// ```
 #[derive(Debug)]
@@ -39,31 +38,32 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The group that `place` is a place in.
+    /// Joins as the rank that `place` describes.
     #[must_use]
     pub fn new(place: Place) -> Self {
         Self { place, limit: DEFAULT_LIMIT, listener: None }
     }
 
-    /// The group of this process's environment.
+    /// Joins as the rank that the environment describes ([`Place::from_env`]).
     ///
     /// # Errors
-    /// When the environment says nothing sensible.
+    /// If the environment is incomplete or inconsistent.
     pub fn from_env() -> Result<Self, Error> {
         Ok(Self::new(Place::from_env()?))
     }
 
-    /// The longest wait for others, while joining and in each all-gather (default: a minute). Who
-    /// waits for rank 0 waits five seconds longer, to hear from it who is missing. More than a year
-    /// counts as a year.
+    /// Sets the longest wait for other ranks, while joining and in each all-gather. The default is
+    /// a minute; more than a year counts as a year.
+    ///
+    /// Ranks that wait for rank 0 wait five seconds longer, to receive its list of missing ranks.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit.min(LONGEST_LIMIT);
         self
     }
 
-    /// A socket for rank 0 that listens already, instead of one at the place's root. Other ranks
-    /// ignore it.
+    /// Gives rank 0 a socket that already listens, in place of one at the root. Other ranks ignore
+    /// it.
     #[must_use]
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);
@@ -73,7 +73,7 @@ impl Rendezvous {
     /// Waits for all ranks. A single rank opens no socket.
     ///
     /// # Errors
-    /// [`Error`] says who is missing, or why this rank cannot take part.
+    /// If ranks are missing at the time limit, or this rank or another cannot take part.
     pub fn join(self) -> Result<Session, Error> {
         let Self { place, limit, listener } = self;
         if place.size > 1 && place.token.is_none() && !place.root.is_loopback() {

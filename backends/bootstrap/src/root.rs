@@ -1,21 +1,21 @@
-//! Where rank 0 listens: `HOST:PORT`, with brackets around an IPv6 address.
+//! Address of rank 0: `HOST:PORT`, with brackets around an IPv6 address.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// The port that is taken when nothing says another.
+/// Port of a root that no setting names.
 pub const DEFAULT_PORT: u16 = 29_753;
 
-/// The address of rank 0, by name or number.
+/// Address of rank 0, by host name or IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     host: String,
     port: u16,
 }
 
-/// A text that is no address.
+/// A text that is not a valid address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write HOST:PORT, such as node1:29753, 10.0.0.1:29753 or [fe80::1]:29753, with a port above 0"
@@ -23,20 +23,22 @@ pub struct Root {
 pub struct RootParseError;
 
 impl Root {
-    /// `port` of this machine, for ranks on this machine only.
+    /// A port on the loopback interface, for ranks on one machine.
     #[must_use]
     pub fn loopback(port: u16) -> Self {
         Self { host: "127.0.0.1".to_owned(), port }
     }
 
-    /// `port` of a machine, by name or number.
+    /// A port of a machine, by host name or IP address.
     #[must_use]
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
 
-    /// Whether only processes of this machine can reach it. Judged by the text alone (`localhost`,
-    /// 127.…, `::1`), so that every rank judges alike, whatever its name server says.
+    /// Returns whether only processes of this machine can reach the address.
+    ///
+    /// Only the text counts (`localhost`, 127.…, `::1`), not name resolution, so that all ranks get
+    /// the same result.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {
@@ -45,22 +47,22 @@ impl Root {
         }
     }
 
-    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its addresses, at least one.
+    /// Resolves the host to one or more addresses.
     ///
     /// # Errors
-    /// When the name is unknown or the name server does not answer.
+    /// If the name is unknown or the name server does not answer.
     pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let addresses: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
         if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
     }
 
-    /// Where rank 0 binds: the addresses of its name; or any address of the machine if its
-    /// own name leads to loopback only, as /etc/hosts of Debian says.
+    /// Addresses to which rank 0 binds: those of its host name. If the name resolves only to
+    /// loopback, as Debian's /etc/hosts defines the machine's own name, rank 0 binds to all
+    /// addresses of the machine.
     pub(crate) fn listening(&self) -> io::Result<Vec<SocketAddr>> {
         let mut addresses = self.resolve()?;
         if !self.is_loopback() && addresses.iter().all(|address| address.ip().is_loopback()) {
@@ -83,7 +85,7 @@ impl FromStr for Root {
         let port = port.parse().ok().filter(|&port| port > 0).ok_or(RootParseError)?;
         let host = match host.strip_prefix('[') {
             Some(rest) => rest.strip_suffix(']').filter(|inner| inner.contains(':')),
-            // Without brackets nobody can tell where the address ends.
+            // Without brackets the end of an IPv6 address is ambiguous.
             None => Some(host).filter(|host| !host.contains(':')),
         };
         match host {

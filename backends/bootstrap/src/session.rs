@@ -1,4 +1,4 @@
-//! A group that has come together, as one of its ranks sees it.
+//! One rank's handle of a group that has joined.
 
 use std::process;
 use std::time::Duration;
@@ -11,20 +11,21 @@ use crate::exchange::Exchange;
 use crate::member::MemberConnection;
 use crate::message::MAX_GIVEN_BYTES;
 
-/// This rank's connection to its group, by way of rank 0.
+/// This rank's membership in a group, whose ranks are connected through rank 0.
 ///
-/// Dropping it says goodbye to the others and takes at most a quarter of a second. A process that
-/// ends without dropping it, or drops it in a panic, is lost to the others.
+/// Dropping a session sends a goodbye to the other ranks and takes at most a quarter of a second.
+/// The other ranks count this rank as lost if its process ends without dropping the session, or
+/// drops it in a panic.
 ///
-/// Rank 0 passes news on when it calls [`poll_lost`](Exchange::poll_lost) or
-/// [`all_gather`](Exchange::all_gather), or drops its party; after it has left, nobody hears of
-/// others that are lost.
+/// Rank 0 forwards losses when it calls [`poll_lost`](Exchange::poll_lost) or
+/// [`all_gather`](Exchange::all_gather), or drops its session. After rank 0 has left, the other
+/// ranks learn of no further losses.
 ///
-/// It is of use in the process that joined. In one that was forked off, all-gathers fail with
-/// [`Error::OtherProcess`], and dropping it says nothing to anybody.
+/// Only the process that joined can use a session. In a fork of it, all-gathers fail with
+/// [`Error::OtherProcess`], and dropping the session sends nothing.
 #[derive(Debug)]
 pub struct Session {
-    /// The process that joined.
+    /// Process that joined.
     owner_pid: u32,
     rank: Rank,
     size: usize,
@@ -34,11 +35,11 @@ pub struct Session {
 
 #[derive(Debug)]
 pub(crate) enum SessionRole {
-    /// There are no others.
+    /// The only rank.
     Alone,
     /// Rank 0.
     Root(Coordinator),
-    /// Any other.
+    /// Another rank.
     Member(Box<MemberConnection>),
 }
 
@@ -75,7 +76,7 @@ impl Exchange for Session {
 
     fn poll_lost(&mut self) -> Option<Rank> {
         match &mut self.role {
-            // What it would read, its parent would never hear.
+            // A fork must not read from its parent's connections.
             _ if process::id() != self.owner_pid => None,
             SessionRole::Alone => None,
             SessionRole::Root(coordinator) => coordinator.poll_lost(),

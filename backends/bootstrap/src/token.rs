@@ -1,15 +1,15 @@
-//! The secret that ranks share, and how each side shows the other that it knows it.
+//! The secret that ranks share, and proofs of knowing it.
 //!
-//! Both sides draw a nonce; each proves itself by HMAC-SHA-256, keyed by the token, over its role,
-//! the protocol's version, rank, size, job and both nonces. The token itself never travels. A proof
-//! is of no use in another connection, for another rank or job, or in the other direction. Who
-//! knocks proves itself once before, without rank 0's nonce, so that only ranks, or recordings of
-//! one, have rank 0 wait for an answer.
+//! Both ends of a connection draw a nonce. Each sends a proof: an HMAC-SHA-256, keyed by the token,
+//! over its role, the protocol version, rank, size, job and both nonces. The token itself is never
+//! sent. A proof is not valid on another connection, for another rank or job, or in the other
+//! direction. The connecting rank also sends a first proof in its hello, without rank 0's nonce. So
+//! rank 0 waits only for connections of ranks, or of a process that replays a rank's hello.
 //!
-//! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards:
-//! against those who can change packets on their way, use a network that is yours. Nor does it
-//! protect the network that ranks set up by what they tell each other here: libfabric's endpoints
-//! ask nobody for a token. (The connections of `foldwire-tcp` do.)
+//! The proofs keep other programs out of the bootstrap. They neither encrypt nor authenticate the
+//! messages that follow; use a trusted network if an attacker could change packets. They also do
+//! not protect the network that ranks set up with the exchanged addresses: libfabric's endpoints
+//! check no token. (The connections of `foldwire-tcp` do.)
 
 use std::fmt;
 
@@ -20,44 +20,44 @@ use sha2::Sha256;
 use crate::job::JOB_BYTES;
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES, Proof, VERSION};
 
-/// Fewest characters of a token: shorter ones could be guessed from a recorded handshake.
+/// Fewest characters of a token. A shorter one could be guessed from a recorded handshake.
 pub const MIN_TOKEN_CHARS: usize = 16;
 
-/// A secret shared by the ranks of one job. Not shown by `Debug`.
+/// A secret that the ranks of one job share. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A token of too few characters.
+/// A token has too few characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a token needs at least {MIN_TOKEN_CHARS} characters, this one has {have}; make one with `openssl rand -hex 16`"
 )]
 pub struct TokenTooShort {
-    /// Characters in it.
+    /// Characters of the token.
     pub have: usize,
 }
 
 impl Token {
-    /// This text as a token.
+    /// Makes a token of a text.
     ///
     /// # Errors
-    /// When it is too short.
+    /// If the text has fewer than [`MIN_TOKEN_CHARS`] characters.
     pub fn new(text: impl Into<String>) -> Result<Self, TokenTooShort> {
         let text = text.into();
         let have = text.chars().count();
         if have < MIN_TOKEN_CHARS { Err(TokenTooShort { have }) } else { Ok(Self(text)) }
     }
 
-    /// A new one of 128 random bits.
+    /// Makes a token of 128 random bits.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// If the system provides no random numbers.
     pub fn random() -> Result<Self, NoRandomNumbers> {
         let bytes: [u8; 16] = random()?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The secret itself, to be handed to other ranks.
+    /// The secret text, to pass it to other ranks.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -75,7 +75,7 @@ impl fmt::Debug for Token {
 #[error("the system gave no random numbers ({0}); is /dev/urandom there?")]
 pub struct NoRandomNumbers(getrandom::Error);
 
-/// A nonce.
+/// Draws a nonce.
 pub(crate) fn nonce() -> Result<Nonce, NoRandomNumbers> {
     random::<NONCE_BYTES>()
 }
@@ -86,21 +86,21 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandomNumbers> {
     Ok(bytes)
 }
 
-/// Who proves itself.
+/// Sender and message of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProofKind {
-    /// Rank 0, to the one who knocks.
+    /// Rank 0's, in its challenge.
     RootChallenge,
-    /// The one who knocks, in its answer.
+    /// The connecting rank's, in its answer.
     MemberAnswer,
-    /// The same, in its greeting; rank 0's nonce counts as zeros.
+    /// The connecting rank's, in its hello. Zeros take the place of rank 0's nonce.
     MemberHello,
 }
 
-/// What one handshake is about: the same on both sides if all is well.
+/// Data of one handshake that the proofs cover. Equal on both sides of a valid handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transcript<'a> {
-    /// Absent on loopback only; then the proof shows no more than that both mean the same rank,
+    /// May be absent on loopback only. The proof then shows only that both sides agree on rank,
     /// size and job.
     pub(crate) token: Option<&'a Token>,
     pub(crate) rank: Rank,
@@ -116,7 +116,7 @@ impl Transcript<'_> {
         proof
     }
 
-    /// Compared in constant time.
+    /// Returns whether `proof` is valid. Compares in constant time.
     pub(crate) fn accepts(&self, proof: &Proof, kind: ProofKind) -> bool {
         self.mac(kind).verify_slice(proof).is_ok()
     }
@@ -157,7 +157,7 @@ mod tests {
         let proof = mine.proof(ProofKind::MemberAnswer);
         assert!(mine.accepts(&proof, ProofKind::MemberAnswer));
         assert!(!mine.accepts(&proof, ProofKind::RootChallenge), "no reflection");
-        assert!(!mine.accepts(&proof, ProofKind::MemberHello), "no greeting is an answer");
+        assert!(!mine.accepts(&proof, ProofKind::MemberHello), "an answer is not a hello");
         for else_where in [
             Transcript { token: Some(&other), ..mine },
             Transcript { token: None, ..mine },
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Computed with Python: hmac.new(b"0123456789abcdef", b"foldwire bootstrap member" + …).
+    /// Expected value from Python: hmac.new(b"0123456789abcdef", b"foldwire bootstrap member" + …).
     #[test]
     fn a_proof_is_hmac_sha_256_of_the_documented_bytes() {
         let token = Token::new("0123456789abcdef").unwrap();

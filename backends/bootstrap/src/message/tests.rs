@@ -1,4 +1,4 @@
-//! Messages: what is written is read, and nothing else is.
+//! Round trips of messages, and rejection of other bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     ]
 }
 
-/// A message of each kind; `blob` is what it borrows.
+/// A message of any kind. Messages that borrow contents borrow `blob`.
 fn message(blob: &'static [u8]) -> impl Strategy<Value = Message<'static>> {
     let rank = || any::<u32>().prop_map(Rank);
     prop_oneof![
@@ -68,7 +68,7 @@ proptest! {
 
     #[test]
     fn what_is_read_is_written_as_the_same_bytes(mut bytes in vec(any::<u8>(), 0..160), kind in 0u8..14) {
-        // Mostly short bodies of true kinds, or hardly any would be accepted.
+        // Use valid kinds and matching lengths, since random bytes would hardly ever be accepted.
         if let Some(first) = bytes.first_mut() {
             *first = kind;
         }

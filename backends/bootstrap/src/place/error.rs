@@ -1,67 +1,67 @@
-//! What is wrong with an environment, and what to set instead.
+//! Errors of the environment, with advice what to set.
 
 use super::{Launcher, MAX_RANKS};
 use crate::root::RootParseError;
 use crate::token::TokenTooShort;
 
-/// Why the environment does not say which rank this is.
+/// The environment does not describe a rank.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// A variable is no text.
-    #[error("{variable} is not UTF-8; unset it, or set it to what this program understands")]
+    /// A variable is not UTF-8.
+    #[error("{variable} is not valid UTF-8; unset it, or set it to a valid value")]
     NotText {
         /// Its name.
         variable: &'static str,
     },
-    /// A variable is no number.
+    /// A variable is not a number.
     #[error(
-        "{variable} holds `{value}`, which is no whole number; set FOLDWIRE_RANK and FOLDWIRE_SIZE to say it yourself"
+        "{variable} holds `{value}`, which is not a whole number; correct it, or set FOLDWIRE_RANK and FOLDWIRE_SIZE instead"
     )]
     NotANumber {
-        /// Its name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
-    /// A variable is missing that belongs to another.
+    /// One of two variables is missing.
     #[error(
-        "{although} is set, but {variable} is not; FOLDWIRE_RANK is to hold this process's rank from 0 on, FOLDWIRE_SIZE the number of ranks"
+        "{although} is set, but {variable} is not; set FOLDWIRE_RANK to this process's rank, counted from 0, and FOLDWIRE_SIZE to the number of ranks"
     )]
     Missing {
-        /// The one that is missing.
+        /// The missing variable.
         variable: &'static str,
-        /// The one that is there.
+        /// The variable that is set.
         although: &'static str,
     },
-    /// No group has this size.
+    /// The size is 0 or too large.
     #[error("{variable} holds {value}; a group has 1 to {MAX_RANKS} ranks")]
     Size {
-        /// The variable's name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u64,
     },
-    /// The rank is not one of the group.
+    /// The rank is not below the size.
     #[error(
-        "{variable} holds {rank}, but {size_from} holds {size}; ranks are below the size, from 0 on"
+        "{variable} holds {rank}, but {size_from} holds {size}; ranks count from 0 to the size minus 1"
     )]
     Rank {
         /// The variable with the rank.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         rank: u64,
         /// The variable with the size.
         size_from: &'static str,
-        /// What it holds.
+        /// Its value.
         size: u64,
     },
-    /// `FOLDWIRE_ROOT` is no address.
+    /// `FOLDWIRE_ROOT` is not an address.
     #[error("FOLDWIRE_ROOT holds `{value}`: {reason}")]
     Root {
-        /// What it holds.
+        /// Value of the variable.
         value: String,
-        /// What it should hold.
+        /// The valid format.
         reason: RootParseError,
     },
     /// `FOLDWIRE_TOKEN` is too short.
@@ -69,30 +69,29 @@ pub enum PlaceError {
     Token(TokenTooShort),
     /// A node list is not in Slurm's notation.
     #[error(
-        "{variable} holds `{value}`, which is no list of nodes; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank"
+        "{variable} holds `{value}`, which is not a list of nodes; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank"
     )]
     NodeList {
-        /// Its name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
-    /// Nobody says which job the ranks are of.
-    #[error("{launcher} does not say which job this is, so two jobs at once could mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an address that no other job has, the same on every rank{}", name(*launcher))]
+    /// No variable identifies the job.
+    #[error("{launcher} does not identify this job, so two jobs that run at the same time could mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an address that no other job has, the same on every rank{}", name(*launcher))]
     JobUnknown {
-        /// Who started the ranks.
+        /// Launcher of the ranks.
         launcher: Launcher,
     },
-    /// The ranks are on several machines, or nobody says that they are not, and nothing says where
-    /// rank 0 is.
-    #[error("{launcher} does not say where rank 0 is; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank{}", how(*launcher))]
+    /// The ranks may be on several machines, and no variable gives the address of rank 0.
+    #[error("{launcher} does not give the address of rank 0; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank{}", how(*launcher))]
     RootUnknown {
-        /// Who started the ranks.
+        /// Launcher of the ranks.
         launcher: Launcher,
     },
 }
 
-/// How to set a variable on every rank.
+/// Advice how to set `FOLDWIRE_ROOT` on every rank.
 fn how(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",
@@ -101,7 +100,7 @@ fn how(launcher: Launcher) -> &'static str {
     }
 }
 
-/// How to name a job on every rank.
+/// Advice how to set `FOLDWIRE_JOB` on every rank.
 fn name(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::Foldwire => " (FOLDWIRE_JOB=$$ in a shell that starts them all)",

@@ -1,9 +1,9 @@
 //! The first host of a Slurm node list, such as `node[01-03,7],login` or `rack[1-2]n[5,7]-ib`.
 
-/// The first host of `list`; `None` if its beginning is no node list.
+/// Returns the first host of `list`, or `None` if `list` does not start like a node list.
 ///
-/// A host is text with brackets in it; a bracket holds numbers and ranges of numbers, separated by
-/// commas. The first host has the first number of each bracket, with its leading zeros.
+/// A host is a text that may contain brackets. A bracket holds numbers and ranges of numbers,
+/// separated by commas. The first host gets the first number of each bracket, with leading zeros.
 pub(super) fn first(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list;
@@ -26,7 +26,7 @@ pub(super) fn first(list: &str) -> Option<String> {
     }
 }
 
-/// The first number of `numbers`, all of which must be well-formed.
+/// Returns the first number of the contents of a bracket, or `None` if any part is malformed.
 fn first_number(numbers: &str) -> Option<&str> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let mut ranges = numbers.split(',').map(|range| match range.split_once('-') {
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// A bracket as written, and its first number.
+    /// A bracket and its first number.
     fn bracket() -> impl Strategy<Value = (String, String)> {
         proptest::collection::vec(("[0-9]{1,4}", proptest::option::of("[0-9]{1,4}")), 1..4)
             .prop_map(|ranges| {

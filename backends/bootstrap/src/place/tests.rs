@@ -1,13 +1,13 @@
-//! Environments as launchers make them, and as users break them.
+//! Environments that launchers set, and invalid ones.
 
 use super::*;
 
-/// `NAME=value` words.
+/// Detects from `NAME=value` words.
 fn detect(env: &str) -> Result<Place, PlaceError> {
     detect_below(env, None)
 }
 
-/// Below a process of MPICH's launcher.
+/// Detects with `proxy` as the process of MPICH's launcher.
 fn detect_below(env: &str, proxy: Option<&str>) -> Result<Place, PlaceError> {
     let set: Vec<_> = env.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
     let lookup =
@@ -69,7 +69,7 @@ fn open_mpi_and_mpich_are_understood() {
     assert!(place.root.to_string().starts_with("127.0.0.1:2"), "{place:?}");
 }
 
-/// What each launcher sets for a rank, and what another job of it has instead.
+/// Variables of each launcher for one rank, a part of them, and its value in another job.
 const JOBS: [(&str, &str, &str); 9] = [
     ("FOLDWIRE_RANK=1 FOLDWIRE_SIZE=2 FOLDWIRE_JOB=a", "JOB=a", "JOB=b"),
     (
@@ -115,7 +115,7 @@ fn each_launchers_jobs_are_told_apart() {
     assert_ne!(hydra("77 1234"), hydra("77 1235"));
 }
 
-/// Ranks that mixed up with another job's would get its sums.
+/// Ranks that joined another job's group would get wrong sums.
 #[test]
 fn who_does_not_name_a_job_is_refused_unless_an_address_was_given() {
     for (env, launcher) in [
@@ -138,11 +138,11 @@ fn who_does_not_name_a_job_is_refused_unless_an_address_was_given() {
         assert_eq!(rooted.job, Job::at_given_root());
     }
     assert!(message(MPICH).contains("-genv FOLDWIRE_JOB"));
-    // A process alone meets nobody.
+    // A single process needs no job.
     assert_eq!(found("PMI_RANK=0 PMI_SIZE=1 PMI_LOCAL_SIZE=1").2, 1);
 }
 
-/// Shells and scripts have variables of these names for purposes of their own.
+/// Shells and scripts use variables of these names for other purposes.
 #[test]
 fn variables_count_only_as_a_set() {
     for env in [
@@ -184,7 +184,7 @@ fn slurm_on_one_node_is_loopback() {
     assert!(root.starts_with("127.0.0.1:2"), "{root}");
 }
 
-/// A batch script has a SLURM_PROCID, and SLURM_NTASKS is the job's.
+/// A batch script has a SLURM_PROCID, and the job's SLURM_NTASKS.
 #[test]
 fn a_batch_script_is_no_rank() {
     let script = SLURM.replace("SLURM_STEP_", "OTHER_");
@@ -199,7 +199,7 @@ fn mpirun_inside_slurm_counts_before_slurm() {
     assert!(root.starts_with("node07:"), "{root}");
 }
 
-/// `srun --mpi=pmi2` sets both; Slurm says more.
+/// `srun --mpi=pmi2` sets PMI's and Slurm's variables. Slurm's also name the nodes.
 #[test]
 fn slurms_own_pmi_is_slurm() {
     let pmi = "PMI_RANK=5 PMI_SIZE=8 ";
@@ -209,7 +209,7 @@ fn slurms_own_pmi_is_slurm() {
     let (launcher, rank, size, root) = found(&below);
     assert_eq!((launcher, rank, size), (Launcher::Hydra, 3, 16));
     assert!(root.starts_with("node07:2"), "{root}");
-    // Each node has a launcher's process of its own.
+    // Each node has its own process of the launcher, so it does not identify the job.
     let of = |proxy| detect_below(&below, Some(proxy)).unwrap().job;
     assert_eq!(of("77 1234"), of("78 1234"));
     assert_eq!(detect(pmi), Err(PlaceError::RootUnknown { launcher: Launcher::Pmi }));
@@ -218,7 +218,8 @@ fn slurms_own_pmi_is_slurm() {
     assert!(root.starts_with("127.0.0.1:2"), "{root}");
 }
 
-/// It is started once per node by others, whose ranks are no ranks of its job.
+/// Another launcher starts torchrun once on each node, and its ranks are not ranks of torchrun's
+/// job.
 #[test]
 fn torchrun_counts_before_who_started_it() {
     let torchrun = "TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 RANK=3 WORLD_SIZE=4 \
@@ -230,7 +231,7 @@ fn torchrun_counts_before_who_started_it() {
     assert_ne!(root, found(&torchrun.replace("COUNT=0", "COUNT=1")).3, "the job starts anew");
     let here = torchrun.replace("LOCAL_WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4");
     assert!(found(&here).3.starts_with("127.0.0.1:2"));
-    // Its variables alone are anybody's.
+    // Other programs use torchrun's other variables too.
     let by_hand = torchrun.replace("TORCHELASTIC", "OTHER");
     assert_eq!(found(&(OPEN_MPI.to_owned() + &by_hand)).0, Launcher::OpenMpi);
     let (launcher, rank, .., root) = found(&by_hand);

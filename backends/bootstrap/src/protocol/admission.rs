@@ -1,5 +1,5 @@
-//! Rank 0's side of one handshake: a stranger says who it is and shows that it knows the token, is
-//! challenged, and shows it again.
+//! Rank 0's side of one handshake: the connecting process sends a hello with a proof that it knows
+//! the token, receives a challenge, and sends a second proof.
 
 use foldwire::Rank;
 
@@ -8,7 +8,7 @@ use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
 use crate::token::{ProofKind, Transcript};
 
-/// What rank 0 knows of one who has knocked.
+/// State of one handshake on rank 0.
 #[derive(Debug, Default)]
 pub struct Admission {
     stage: AdmissionStage,
@@ -17,47 +17,46 @@ pub struct Admission {
 
 #[derive(Debug, Default)]
 enum AdmissionStage {
-    /// It has said nothing yet.
     #[default]
     AwaitingHello,
-    /// It has said who it is, and must show that it is no recording.
+    /// The hello was valid. The answer must show that it was not a replay.
     Challenged { rank: Rank, root_nonce: Nonce, member_nonce: Nonce },
 }
 
-/// What a stranger's message leads to.
+/// Reaction to a message of the connecting process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionVerdict {
-    /// Send this [`Challenge`](Message::Challenge), and hear what it answers.
+    /// Send this [`Challenge`](Message::Challenge), and wait for the answer.
     Challenge {
-        /// Drawn by rank 0.
+        /// Rank 0's nonce.
         nonce: Nonce,
-        /// Rank 0's own.
+        /// Rank 0's proof.
         proof: Proof,
     },
-    /// It is this rank.
+    /// The process is this rank.
     Admit(Rank),
-    /// Send the reason and end the connection.
+    /// Send the reason and close the connection.
     TurnAway(Refusal),
 }
 
 impl Admission {
-    /// Whether it has said who it is, as only somebody can who knows the token.
+    /// Returns whether the process has sent a valid hello, which requires the token.
     #[must_use]
     pub fn is_challenged(&self) -> bool {
         matches!(self.stage, AdmissionStage::Challenged { .. })
     }
 
-    /// Which rank of this job it says it is, whether or not that is true.
+    /// The rank of this job that the process claims to be, proven or not.
     #[must_use]
     pub fn claim(&self) -> Option<Rank> {
         self.claim
     }
 
-    /// Heeds a message. `draw` gives a nonce that nobody has seen, `is_taken` says whether a rank
-    /// is there already.
+    /// Processes a message. `draw` returns a fresh nonce, and `is_taken` whether a rank has already
+    /// joined.
     ///
     /// # Errors
-    /// Those of `draw`.
+    /// If `draw` fails.
     pub fn receive<E>(
         &mut self,
         received: Result<Message<'_>, Malformed>,
@@ -115,13 +114,13 @@ impl Admission {
                 {
                     AdmissionVerdict::TurnAway(Refusal::Token)
                 } else if is_taken(rank) {
-                    // Only now: who is there is nobody else's business.
+                    // Checked only now: others must not learn which ranks have joined.
                     AdmissionVerdict::TurnAway(Refusal::Duplicate { rank: rank.0 })
                 } else {
                     AdmissionVerdict::Admit(rank)
                 }
             }
-            // It has found that rank 0 does not know its token.
+            // The process has found that rank 0's token differs from its own.
             (AdmissionStage::Challenged { .. }, Message::Refusal(Refusal::Token)) => {
                 AdmissionVerdict::TurnAway(Refusal::Token)
             }

@@ -1,4 +1,4 @@
-//! A rank's side of the handshake: it says who it is, and answers a rank 0 that knows the token.
+//! A rank's side of the handshake: it sends a hello, and answers rank 0 if that knows the token.
 
 use foldwire::Rank;
 
@@ -7,7 +7,7 @@ use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
 use crate::token::{ProofKind, Token, Transcript};
 
-/// A rank that wants in.
+/// A rank's request to join its group.
 #[derive(Debug)]
 pub struct JoinRequest<'a> {
     token: Option<&'a Token>,
@@ -17,29 +17,29 @@ pub struct JoinRequest<'a> {
     nonce: Nonce,
 }
 
-/// What whoever listens is answered.
+/// Result of the listener's first message, and the reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChallengeOutcome {
     /// Send this [`ChallengeOutcome`](Message::Answer): rank 0 knows the token.
     Proof(Proof),
-    /// Rank 0 does not want this rank.
+    /// Rank 0 refuses this rank.
     Refused(Refusal),
-    /// It claims to be rank 0 and does not know the token. An answer would be no proof to it; a
-    /// refusal lets an honest one with another token say why a rank is missing.
+    /// The listener acts as rank 0 but does not know this rank's token. Reply with a refusal: a
+    /// rank 0 that has another token can then report why a rank is missing.
     Impostor,
-    /// It speaks another protocol.
+    /// The listener speaks another protocol.
     Foreign,
 }
 
 impl<'a> JoinRequest<'a> {
-    /// The rank that has this place; `nonce` is one that nobody has seen.
+    /// Creates the request of the rank at `place`. `nonce` must be fresh.
     #[must_use]
     pub fn new(place: &'a Place, nonce: Nonce) -> Self {
         let (token, size) = (place.token.as_ref(), place.size as u32);
         Self { token, rank: place.rank, size, job: place.job.id(), nonce }
     }
 
-    /// What it says first.
+    /// The first message of the handshake.
     #[must_use]
     pub fn hello(&self) -> Message<'static> {
         let &Self { rank, size, job, nonce, .. } = self;
@@ -47,7 +47,7 @@ impl<'a> JoinRequest<'a> {
         Message::Hello { rank, size, job, nonce, proof }
     }
 
-    /// Heeds what whoever listens says first.
+    /// Processes the listener's first message.
     #[must_use]
     pub fn receive(&self, received: Result<Message<'_>, Malformed>) -> ChallengeOutcome {
         let (root_nonce, root_proof) = match received {

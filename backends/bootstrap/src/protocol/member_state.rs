@@ -1,24 +1,24 @@
-//! Rank 0's side of a rank that is in: it gives to all-gathers, one at a time, until it leaves.
+//! Rank 0's view of an admitted rank, which sends the inputs of all-gathers until it leaves.
 
 use crate::message::{Malformed, Message};
 
-/// What rank 0 has heard of a rank that is in.
+/// State of an admitted rank.
 #[derive(Debug, Default)]
 pub struct MemberState {
     given: Option<Vec<u8>>,
 }
 
-/// How a rank goes.
+/// End of a rank's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// In good order.
+    /// The rank said goodbye.
     Goodbye,
-    /// It has said what does not belong there, and is as good as lost.
+    /// The rank sent an invalid or unexpected message, and counts as lost.
     Breach,
 }
 
 impl MemberState {
-    /// Heeds a message. `None`: the rank stays.
+    /// Processes a message. `None` if the rank stays in the group.
     pub fn receive(&mut self, received: Result<Message<'_>, Malformed>) -> Option<Departure> {
         match received {
             Ok(Message::Give(bytes)) if self.given.is_none() => {
@@ -30,13 +30,13 @@ impl MemberState {
         }
     }
 
-    /// Whether its part of the next all-gather has come.
+    /// Returns whether the rank's input of the next all-gather has arrived.
     #[must_use]
     pub fn has_given(&self) -> bool {
         self.given.is_some()
     }
 
-    /// Its part of the next all-gather.
+    /// Takes the rank's input of the next all-gather.
     pub fn take_given(&mut self) -> Option<Vec<u8>> {
         self.given.take()
     }

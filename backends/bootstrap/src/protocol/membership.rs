@@ -1,4 +1,4 @@
-//! A rank that is in: what rank 0 has told it.
+//! An admitted rank's view of its group, from the messages of rank 0.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,43 +7,43 @@ use foldwire::Rank;
 use crate::error::RankList;
 use crate::message::{Malformed, Message, Refusal};
 
-/// What a rank other than 0 knows of its group.
+/// State of the group as a rank other than 0 knows it.
 #[derive(Debug)]
 pub struct Membership {
     size: usize,
     is_welcome: bool,
     is_over: bool,
-    /// The parts of the all-gather that have come, in rank order.
+    /// Inputs of the current all-gather received so far, in rank order.
     parts: Vec<Vec<u8>>,
     /// Ranks known to be lost.
     lost: BTreeSet<Rank>,
-    /// Those of them that nobody has asked for yet.
+    /// Lost ranks not yet returned by [`take_lost`](Self::take_lost).
     unreported: VecDeque<Rank>,
     failure: Option<GroupFailure>,
 }
 
-/// Why the group is no longer whole.
+/// Reason for which a group has failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GroupFailure {
-    /// Rank 0 does not want this rank any more.
+    /// Rank 0 refused this rank after it had proven itself.
     Refused(Refusal),
-    /// Rank 0 has waited for these in vain.
+    /// These ranks did not come before rank 0's time limit.
     Missing(RankList),
-    /// Rank 0 has given up, since it turned this rank away for this reason.
+    /// Rank 0 refused the named rank for this reason, and waits no longer for it.
     Unfit(Rank, Refusal),
-    /// Rank 0 said nothing in time.
+    /// Rank 0 sent nothing before the time limit.
     Silent,
-    /// This rank has ended without a goodbye.
+    /// The named rank has ended without a goodbye.
     Lost(Rank),
-    /// This rank has left while others wait for it.
+    /// The named rank has left while other ranks wait for it.
     Left(Rank),
-    /// Rank 0 says what does not belong there.
+    /// Rank 0 sent an invalid or unexpected message.
     Protocol,
 }
 
 impl Membership {
-    /// In a group of `size` ranks.
+    /// Starts in a group of `size` ranks.
     #[must_use]
     pub fn new(size: usize) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Membership {
         }
     }
 
-    /// Heeds a message of rank 0's. After one that ends it all others are passed over.
+    /// Processes a message of rank 0. Ignores messages after the end of the connection.
     pub fn receive(&mut self, received: Result<Message<'_>, Malformed>) {
         if self.is_over {
             return;
@@ -95,14 +95,14 @@ impl Membership {
         self.fail(failure);
     }
 
-    /// Rank 0 is lost, for this reason: nothing more will come.
+    /// Records that the connection has ended and rank 0 is lost.
     pub fn end(&mut self, why: GroupFailure) {
         self.is_over = true;
         self.note_lost(Rank(0));
         self.fail(why);
     }
 
-    /// The group is no longer whole. The first reason counts.
+    /// Records that the group has failed. The first reason is kept.
     pub fn fail(&mut self, why: GroupFailure) {
         self.failure.get_or_insert(why);
     }
@@ -113,30 +113,30 @@ impl Membership {
         }
     }
 
-    /// Whether all ranks are known to be there.
+    /// Returns whether rank 0 has reported that all ranks have joined.
     #[must_use]
     pub fn is_welcome(&self) -> bool {
         self.is_welcome
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether rank 0 will send nothing more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Why the group is no longer whole, if it is not.
+    /// The reason for which the group has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<&GroupFailure> {
         self.failure.as_ref()
     }
 
-    /// All ranks' parts of an all-gather, once they are there.
+    /// Takes the inputs of all ranks for an all-gather, once all have arrived.
     pub fn take_parts(&mut self) -> Option<Vec<Vec<u8>>> {
         (self.parts.len() == self.size).then(|| std::mem::take(&mut self.parts))
     }
 
-    /// A lost rank that nobody has asked for yet.
+    /// Takes a lost rank that was not taken before.
     pub fn take_lost(&mut self) -> Option<Rank> {
         self.unreported.pop_front()
     }

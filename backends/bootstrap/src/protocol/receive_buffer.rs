@@ -1,27 +1,28 @@
-//! Bytes that have come, and messages made of them.
+//! Buffer of received bytes, from which messages are parsed.
 
 use std::mem;
 
 use crate::message::{self, Malformed, Message};
 
-/// Bytes asked of a connection at a time.
+/// Most bytes of one read from a connection.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
-/// What one connection has brought and nobody has taken yet.
+/// Bytes received on one connection and not yet taken as messages.
 #[derive(Debug, Default)]
 pub struct ReceiveBuffer {
-    /// Room that stays. From `n_taken` up to `n_read` it holds an incomplete message, or messages
-    /// that nobody has taken.
+    /// Buffer that never shrinks. `n_taken..n_read` holds messages not yet taken, the last of which
+    /// may be incomplete.
     bytes: Vec<u8>,
     n_taken: usize,
     n_read: usize,
 }
 
 impl ReceiveBuffer {
-    /// Lets `read` fill some of [`CHUNK_BYTES`]; it says how many, and so does this.
+    /// Lets `read` fill a buffer of [`CHUNK_BYTES`], and returns the number of bytes that it
+    /// reports.
     ///
     /// # Errors
-    /// Those of `read`, which has then filled nothing.
+    /// If `read` fails; it must then have filled nothing.
     pub fn fill<E>(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
@@ -37,10 +38,10 @@ impl ReceiveBuffer {
         Ok(n_bytes)
     }
 
-    /// The next whole message, for one who accepts none of more than `longest` bytes.
+    /// Takes the next complete message, of at most `longest` bytes.
     ///
     /// # Errors
-    /// When what has come is none; the connection is of no more use.
+    /// If the bytes are no message. The connection cannot be used after that.
     pub fn next(&mut self, longest: usize) -> Result<Option<Message<'_>>, Malformed> {
         let waiting = &self.bytes[self.n_taken..self.n_read];
         let found = message::parse_within(waiting, longest)?;
@@ -50,13 +51,13 @@ impl ReceiveBuffer {
         }))
     }
 
-    /// Bytes that wait.
+    /// Bytes not yet taken.
     #[must_use]
     pub fn n_bytes(&self) -> usize {
         self.n_read - self.n_taken
     }
 
-    /// Throws away what waits.
+    /// Discards the bytes not yet taken.
     pub fn clear(&mut self) {
         self.n_taken = 0;
         self.n_read = 0;

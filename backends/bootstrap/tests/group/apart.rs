@@ -1,4 +1,4 @@
-//! Ranks that do not come, end, leave, or fall silent.
+//! Ranks that do not join, end, leave, or send nothing.
 
 use std::net::UdpSocket;
 use std::panic::{self, AssertUnwindSafe};
@@ -42,10 +42,10 @@ fn a_rank_that_gives_nothing_is_named() {
         assert_eq!(missing.first(), [Rank(2)]);
     }
     let error = idle.barrier().unwrap_err();
-    assert!(matches!(error, Error::Missing { .. }), "it hears of it too: {error}");
+    assert!(matches!(error, Error::Missing { .. }), "the missing rank learns it too: {error}");
 }
 
-/// Ends a rank as a crash does: the system closes its connection, and nobody says goodbye.
+/// Ends a rank as a crash does: its connection closes without a goodbye.
 fn crash(session: Session) {
     let crashed = panic::catch_unwind(AssertUnwindSafe(|| {
         let _session = session;
@@ -136,7 +136,7 @@ fn a_goodbye_is_no_loss() {
 
 #[test]
 fn leaving_is_quick_whatever_the_others_do() {
-    // Nobody reads: the goodbye, and news of what was given, stay in the system's buffers.
+    // No rank reads, so the goodbyes stay in the system's buffers.
     let mut sessions = group(3, LIMIT);
     let start = Instant::now();
     drop(sessions.remove(0));
@@ -151,11 +151,11 @@ fn rank_0_passes_news_on_before_it_leaves() {
     thread::sleep(Duration::from_millis(50));
     drop(sessions.remove(0));
     assert_eq!(hear_of_loss(&mut sessions[0], &mut []), Rank(1));
-    assert_eq!(sessions[0].poll_lost(), None, "rank 0 has left in good order");
+    assert_eq!(sessions[0].poll_lost(), None, "rank 0 left with a goodbye");
 }
 
-/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs a few system
-/// calls, here compared with one that finds a socket empty.
+/// Collectives call `poll_lost` in their loops. Without a loss it costs a few system calls,
+/// compared here with a read from an empty socket.
 #[test]
 fn asking_for_losses_is_cheap() {
     const CALLS: u32 = 200;
@@ -168,7 +168,7 @@ fn asking_for_losses_is_cheap() {
     let empty = UdpSocket::bind("127.0.0.1:0").unwrap();
     empty.set_nonblocking(true).unwrap();
     for session in &mut sessions[..2] {
-        // In turns: whatever disturbs the machine disturbs both.
+        // Alternate, so that other load on the machine affects both.
         let pairs = (0..50).map(|_| {
             let asked = time(&mut || assert_eq!(session.poll_lost(), None));
             [asked, time(&mut || assert!(empty.recv(&mut [0]).is_err()))]

@@ -1,5 +1,5 @@
-//! Two jobs at once, of every launcher: each rank gets the parts of its own job, also where both
-//! jobs would take one port.
+//! Two concurrent jobs, for every launcher: each rank gets the inputs of its own job, even if both
+//! jobs would use the same port.
 
 use std::ffi::OsString;
 
@@ -7,8 +7,8 @@ use foldwire_bootstrap::message::Refusal;
 
 use super::*;
 
-/// What a launcher sets for a rank (`@` is its number) of 3 on one machine, and for which job
-/// (`#`). Tests run at the same time, so each has jobs of its own.
+/// Variables that each launcher sets for rank `@` of 3 on one machine, in job `#`. Tests run
+/// concurrently, so each test uses its own job numbers.
 const LAUNCHERS: [&str; 6] = [
     "FOLDWIRE_RANK=@ FOLDWIRE_SIZE=3 FOLDWIRE_JOB=#",
     "RANK=@ WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 TORCHELASTIC_RUN_ID=none MASTER_PORT=2950#",
@@ -27,7 +27,7 @@ fn place_of(launcher: &str, job: usize, rank: usize) -> Place {
     Place::detect(lookup).unwrap()
 }
 
-/// Joins and gives its job's number; what all gave.
+/// Joins, and gathers the job's number and the rank from all ranks.
 fn member_of(job: usize, place: Place) -> JoinHandle<Vec<Vec<u8>>> {
     thread::spawn(move || {
         let mut session = Rendezvous::new(place).limit(LIMIT).join().unwrap();
@@ -49,7 +49,7 @@ fn jobs_at_once_do_not_mix() {
     }
 }
 
-/// Ports follow from jobs, and two may have one: as here, where both are told the same.
+/// Two jobs may derive the same port; here both get it explicitly.
 #[test]
 fn jobs_that_take_one_port_do_not_mix() {
     let (listener, at) = listener();
@@ -66,7 +66,7 @@ fn jobs_that_take_one_port_do_not_mix() {
     }
 }
 
-/// At an address that was given there is no other port.
+/// With a given address, rank 0 does not move to another port.
 #[test]
 fn a_rank_of_another_job_is_refused_by_name() {
     let (listener, at) = listener();

@@ -1,5 +1,4 @@
-//! Groups over loopback, one thread per rank: how they come together, what strangers can do to
-//! them, and how they come apart.
+//! Groups over loopback, one thread per rank: joining, wrong or hostile connections, and failures.
 
 mod apart;
 mod jobs;
@@ -14,12 +13,12 @@ use std::time::{Duration, Instant};
 use foldwire::Rank;
 use foldwire_bootstrap::{Error, Exchange, Job, Launcher, Place, Rendezvous, Root, Session, Token};
 
-/// Long enough for a loaded machine; no test that passes waits for it.
+/// Time limit that a loaded machine keeps; no passing test waits for it.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Of tests that wait for it.
+/// Time limit of tests that wait for it.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// A listener for rank 0, and where it listens.
+/// A listener for rank 0, and its address.
 fn listener() -> (TcpListener, Root) {
     listener_at("127.0.0.1")
 }
@@ -41,25 +40,25 @@ fn place(rank: u32, size: usize, root: &Root) -> Place {
 
 type Joining = JoinHandle<Result<Session, Error>>;
 
-/// Rank 0 in a thread.
+/// Joins as rank 0 in a thread.
 fn root(place: Place, listener: TcpListener, limit: Duration) -> Joining {
     thread::spawn(move || Rendezvous::new(place).listener(listener).limit(limit).join())
 }
 
-/// Another rank in a thread.
+/// Joins as another rank in a thread.
 fn member(place: Place, limit: Duration) -> Joining {
     thread::spawn(move || Rendezvous::new(place).limit(limit).join())
 }
 
 fn joined(joining: Joining) -> Session {
-    joining.join().expect("no panic").expect("the group comes together")
+    joining.join().expect("no panic").expect("the group joins")
 }
 
 fn failed(joining: Joining) -> Error {
-    joining.join().expect("no panic").expect_err("the group does not come together")
+    joining.join().expect("no panic").expect_err("the group does not join")
 }
 
-/// A group that has come together, by rank.
+/// The sessions of a group that has joined, in rank order.
 fn group(size: usize, limit: Duration) -> Vec<Session> {
     let (listener, at) = listener();
     let mut joining = vec![root(place(0, size, &at), listener, limit)];
@@ -67,7 +66,7 @@ fn group(size: usize, limit: Duration) -> Vec<Session> {
     joining.into_iter().map(joined).collect()
 }
 
-/// Runs `work` for every rank at the same time; the results by rank.
+/// Runs `work` on all ranks concurrently, and returns the results in rank order.
 fn each<T: Send>(sessions: &mut [Session], work: impl Fn(&mut Session) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let threads: Vec<_> =
@@ -76,7 +75,8 @@ fn each<T: Send>(sessions: &mut [Session], work: impl Fn(&mut Session) -> T + Sy
     })
 }
 
-/// Polls until `session` hears of a loss; rank 0 must be polled too, or nobody passes it on.
+/// Polls until `session` learns of a loss. `others` must include rank 0, which forwards losses when
+/// it is polled.
 fn hear_of_loss(session: &mut Session, others: &mut [Session]) -> Rank {
     let start = Instant::now();
     loop {
@@ -86,11 +86,11 @@ fn hear_of_loss(session: &mut Session, others: &mut [Session]) -> Rank {
         for other in &mut *others {
             other.poll_lost();
         }
-        assert!(start.elapsed() < LIMIT, "rank {} never hears of it", session.rank());
+        assert!(start.elapsed() < LIMIT, "rank {} never learns of the loss", session.rank());
         thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn address(root: &Root) -> SocketAddr {
-    root.to_string().parse().expect("tests listen at numbers")
+    root.to_string().parse().expect("tests listen at IP addresses")
 }

@@ -1,5 +1,5 @@
-//! What can go wrong at the door, by mistake or by intent: the group comes together all the same,
-//! and whoever is wrong learns why.
+//! Wrong or hostile connections to rank 0: the group joins all the same, and a refused process
+//! learns the reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ fn connect(at: &Root) -> TcpStream {
     stream
 }
 
-/// What somebody says who knows all but the token.
+/// Hello of a process that knows everything but the token.
 fn hello(rank: u32, size: u32) -> Vec<u8> {
     hello_of(rank, size, Job::at_given_root())
 }
@@ -31,19 +31,19 @@ fn hello_of(rank: u32, size: u32, job: Job) -> Vec<u8> {
     bytes
 }
 
-/// What a rank says, or somebody who has recorded it.
+/// Hello of a rank, or of a process that replays it.
 fn true_hello(place: &Place) -> Vec<u8> {
     let mut bytes = Vec::new();
     JoinRequest::new(place, [8; NONCE_BYTES]).hello().emit(&mut bytes);
     bytes
 }
 
-/// The refusal that `bytes` earn; a challenge before it is passed over.
+/// Sends `bytes` and returns the refusal in the reply, ignoring a challenge before it.
 fn refusal(at: &Root, bytes: &[u8]) -> Option<Refusal> {
     let mut stream = connect(at);
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // A reset ends it as well.
+    // A reset ends the reply as well.
     let _ = stream.read_to_end(&mut answer);
     let mut rest = &answer[..];
     while let Ok(Some((message, n_bytes))) = message::parse(rest) {
@@ -99,7 +99,10 @@ fn strangers_neither_stop_nor_delay_the_group() {
     let rank_1 = member(place(1, 3, &at), LIMIT);
     let rank_2 = member(place(2, 3, &at), LIMIT);
     let mut sessions = [joined(rank_0), joined(rank_1), joined(rank_2)];
-    assert!(start.elapsed() < Duration::from_secs(4), "less than a silent connection's deadline");
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "it must not wait for the deadline of silent connections"
+    );
     for result in each(&mut sessions, Exchange::barrier) {
         result.expect("the group is whole");
     }
@@ -116,8 +119,8 @@ fn a_crowd_of_silent_strangers_does_not_keep_ranks_out() {
     drop(crowd);
 }
 
-/// Rank 0 as far as a rank's answer, which it does not heed; before that, if it is to refuse at
-/// once.
+/// Acts as rank 0 up to a rank's answer, or with `at_once` up to its hello. Then sends `reason`, if
+/// any, and closes the connection.
 fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<Refusal>) {
     let (stream, _) = listener.accept().unwrap();
     let (mut admission, mut received) = (Admission::default(), Vec::new());
@@ -129,7 +132,7 @@ fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<
     loop {
         let mut bytes = [0; 1024];
         let n_bytes = (&stream).read(&mut bytes).unwrap();
-        assert!(n_bytes > 0, "it gave up");
+        assert!(n_bytes > 0, "the rank closed the connection");
         received.extend_from_slice(&bytes[..n_bytes]);
         let Some((message, n_bytes)) = message::parse(&received).unwrap() else { continue };
         let draw = || Ok::<_, ()>([5; NONCE_BYTES]);
@@ -179,7 +182,7 @@ fn a_wrong_token_is_found_on_both_sides() {
     }
     let error = failed(rank_0);
     assert!(matches!(error, Error::Unfit { reason: Refusal::Token, .. }), "{error}");
-    assert!(error.to_string().contains("its FOLDWIRE_TOKEN is not that of rank 0"), "{error}");
+    assert!(error.to_string().contains("its FOLDWIRE_TOKEN differs from rank 0's"), "{error}");
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn a_wrong_size_and_a_rank_that_is_there_are_refused_with_the_reason() {
         "{error}"
     );
 
-    // Which of the two is first is open.
+    // Either of the two may be first.
     let twin = member(place(1, 3, &at), LIMIT);
     while !(rank_1.is_finished() || twin.is_finished()) {
         thread::sleep(Duration::from_millis(1));
@@ -236,7 +239,7 @@ fn a_root_that_cannot_prove_itself_learns_nothing() {
     let error = failed(member(place(1, 2, &at), LIMIT));
     assert!(matches!(error, Error::Impostor { .. }), "{error}");
     let received = server.join().unwrap();
-    let (_, n_hello) = message::parse(&received).unwrap().expect("a greeting");
+    let (_, n_hello) = message::parse(&received).unwrap().expect("a hello");
     let (rest, n_rest) = message::parse(&received[n_hello..]).unwrap().expect("a refusal");
     assert_eq!(rest, Message::Refusal(Refusal::Token), "no answer to the challenge");
     assert_eq!(received.len(), n_hello + n_rest);

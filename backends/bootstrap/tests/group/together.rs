@@ -1,10 +1,10 @@
-//! Coming together and telling each other things.
+//! Joining, and all-gathers.
 
 use foldwire_bootstrap::message::MAX_GIVEN_BYTES;
 
 use super::*;
 
-/// What a rank gives: another length and content each time, empty for one.
+/// Input of a rank in a round. Length and contents differ between all inputs, and one is empty.
 fn part(rank: usize, round: usize) -> Vec<u8> {
     vec![(16 * rank + round) as u8; rank * 7 + round]
 }
@@ -40,13 +40,13 @@ fn the_largest_part_goes_through_and_a_larger_one_is_refused() {
     let too_long = sessions[1].all_gather(&[0; MAX_GIVEN_BYTES + 1]);
     assert!(matches!(too_long, Err(Error::TooLong { n_bytes }) if n_bytes == MAX_GIVEN_BYTES + 1));
     for result in each(&mut sessions, Exchange::barrier) {
-        result.expect("nothing has happened");
+        result.expect("the group is unaffected");
     }
 }
 
 #[test]
 fn ranks_may_come_in_any_order_and_before_rank_0() {
-    // Bound and not listening: connections are refused until rank 0 binds.
+    // Closing the listener frees its port: connections are refused until rank 0 binds.
     let (listener, at) = listener();
     drop(listener);
     let members: Vec<_> = (1..4).rev().map(|rank| member(place(rank, 4, &at), LIMIT)).collect();
@@ -88,7 +88,7 @@ fn loopback_needs_no_token_and_all_else_does() {
     drop((joined(rank_0), joined(rank_1)));
 
     for rank in 0..2 {
-        // An address for documentation: nobody has it.
+        // Reserved for documentation, so no host has this address.
         let far = Root::new("192.0.2.1", 29_753);
         let open = Place { token: None, ..place(rank, 2, &far) };
         let error = Rendezvous::new(open).limit(SHORT).join().unwrap_err();

@@ -1,4 +1,4 @@
-//! Who cannot be part of the group, and rank 0 where it cannot listen: all learn why, and soon.
+//! Ranks that cannot join, and a rank 0 that cannot listen: all ranks soon learn the reason.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use foldwire_bootstrap::message::Refusal;
 
 use super::*;
 
-/// All hear of it within this time, whatever the time limit.
+/// Time within which all ranks learn the reason, whatever their time limit.
 const SOON: Duration = Duration::from_secs(1);
 
 fn in_time<T>(work: impl FnOnce() -> T) -> T {
@@ -63,7 +63,7 @@ fn a_rank_that_was_turned_away_may_come_again() {
     drop((joined(rank_0), joined(rank_1)));
 }
 
-/// Another rank is still to come, so a stranger who claims to be one rank ends nothing.
+/// Another rank is still missing, so a refused process does not end the wait.
 #[test]
 fn who_is_still_to_come_is_waited_for() {
     let (listener, at) = listener();
@@ -102,7 +102,7 @@ fn cannot_listen(at: &Root, early: bool) {
     });
 }
 
-/// Somebody else listens where rank 0 should, and says nothing.
+/// Another program listens at the root and sends nothing.
 #[test]
 fn all_hear_that_the_port_is_in_use() {
     for early in [false, true] {
@@ -126,7 +126,7 @@ fn all_hear_that_the_port_is_in_use_by_one_who_hangs_up() {
     drop(server);
 }
 
-/// A mail server that says so at once ends only who asked it.
+/// A rank that connects to a mail server fails at once.
 #[test]
 fn a_foreign_greeting_is_told_at_once() {
     let (other, at) = listener();
