@@ -248,7 +248,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Malformed> {
 /// or store, more bytes.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Malformed::Length`] for a longer message.
+/// See [`parse`]; also [`Malformed::Length`] for a longer message.
 pub fn parse_within(
     bytes: &[u8],
     longest: usize,

@@ -118,7 +118,7 @@ struct LauncherVariables {
     nodes: SingleNodeTest,
     /// Host of rank 0.
     host: Option<&'static str>,
-    /// Variables that name the job, of which at least one must be set.
+    /// Variables that name the job. At least one must be set.
     job: &'static [&'static str],
     /// Variables that distinguish jobs of the same name.
     run: &'static [&'static str],
@@ -272,7 +272,7 @@ impl Place {
     /// Reads this process's environment, and its ancestors if the launcher names no job.
     ///
     /// # Errors
-    /// Those of [`detect`](Self::detect).
+    /// See [`detect`](Self::detect).
     pub fn from_env() -> Result<Self, PlaceError> {
         Self::detect_below(|name| std::env::var_os(name), job::ancestor)
     }

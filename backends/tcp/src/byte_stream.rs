@@ -1,4 +1,4 @@
-//! Bytes of one connection, as they are or sealed.
+//! Bytes of one connection, plain or encrypted.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::Shutdown;
@@ -10,13 +10,14 @@ use socket2::{SockRef, TcpKeepalive};
 #[cfg(feature = "noise")]
 use crate::noise::NoiseChannel;
 
-/// A machine that has vanished without a word is found out after about this time plus three times
-/// [`KEEPALIVE_INTERVAL`], where nothing is on its way to it: on the quiet connection at least.
+/// Idle time after which the system probes a connection. A machine that vanishes is detected after
+/// about this time plus three times [`KEEPALIVE_INTERVAL`], if no data is on its way to it. That is
+/// always so on the idle connection.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One connection. Nothing here waits.
+/// One nonblocking connection.
 pub(crate) struct ByteStream {
     pub(crate) socket: TcpStream,
     #[cfg(feature = "noise")]
@@ -24,7 +25,7 @@ pub(crate) struct ByteStream {
 }
 
 impl ByteStream {
-    /// A connection that is open, without encryption.
+    /// Takes over a connected socket, without encryption.
     pub(crate) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
@@ -38,15 +39,15 @@ impl ByteStream {
         })
     }
 
-    /// From now on encrypted.
+    /// Encrypts the connection from now on.
     #[cfg(feature = "noise")]
     pub(crate) fn encrypted(mut self, channel: NoiseChannel) -> Self {
         self.channel = Some(Box::new(channel));
         self
     }
 
-    /// Whether what is read and written is what travels, so that a short read means that no more is
-    /// here.
+    /// Returns whether the connection is not encrypted. Then a short read means that no more bytes
+    /// are available.
     pub(crate) const fn is_plain(&self) -> bool {
         #[cfg(feature = "noise")]
         return self.channel.is_none();
@@ -54,7 +55,7 @@ impl ByteStream {
         return true;
     }
 
-    /// Reads as a socket does.
+    /// Reads like a socket.
     pub(crate) fn read(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         #[cfg(feature = "noise")]
         if let Some(channel) = &mut self.channel {
@@ -63,7 +64,7 @@ impl ByteStream {
         self.socket.read_vectored(slices)
     }
 
-    /// Writes as a socket does. What was taken may still be [under way](Self::is_flushed) here.
+    /// Writes like a socket. An encrypted connection may still [hold](Self::is_flushed) the bytes.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         #[cfg(feature = "noise")]
         if let Some(channel) = &mut self.channel {
@@ -75,7 +76,7 @@ impl ByteStream {
         }
     }
 
-    /// Hands on what was written before, as far as the system takes it.
+    /// Passes held bytes to the system, as many as it takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         #[cfg(feature = "noise")]
         if let Some(channel) = &mut self.channel {
@@ -84,7 +85,7 @@ impl ByteStream {
         Ok(())
     }
 
-    /// Whether the system has all that was written.
+    /// Returns whether the system has taken all bytes that were written.
     pub(crate) fn is_flushed(&self) -> bool {
         #[cfg(feature = "noise")]
         return self.channel.as_ref().is_none_or(|channel| channel.is_flushed());
@@ -92,22 +93,23 @@ impl ByteStream {
         return true;
     }
 
-    /// Says that no more will be written.
+    /// Closes the sending direction.
     pub(crate) fn finish(&mut self) {
-        // Fails if the other side was first.
+        // Fails if the peer was first.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
 
-/// Writes to a socket whose other side may have ended: an error, and no SIGPIPE, which ends
-/// programs that were not started by Rust's standard library.
+/// Writes to a socket. If the peer has closed it, returns an error and raises no SIGPIPE, which
+/// would end programs that Rust's standard library did not start.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL.bits();
     SockRef::from(&*socket).send_vectored_with_flags(slices, flags)
 }
 
-/// Where the standard library's sockets raise no signal, or nobody has tried.
+/// Writes to a socket on other systems. There, the standard library's sockets raise no signal, or
+/// this is untested.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     io::Write::write_vectored(socket, slices)

@@ -1,4 +1,4 @@
-//! What can go wrong over TCP.
+//! Errors of the TCP backend.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use foldwire::transport::{Rank, TransportError, TransportErrorKind as Kind};
 use crate::MAX_STREAMS;
 use crate::header::ProtocolViolation;
 
-/// Why the message layer failed.
+/// Error of the message layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer has ended. [`Tcp::loss`](crate::Tcp::loss) says how.
-    #[error("rank {peer} has ended, or its connection has; look at what it said last")]
+    /// The peer is lost. [`Tcp::loss`](crate::Tcp::loss) returns the reason.
+    #[error("rank {peer} has ended, or its connection broke; read its last output")]
     PeerLost {
         /// The rank.
         peer: Rank,
     },
-    /// A message did not fit the buffer of its receive.
-    #[error("a message of rank {from} has {n_bytes} bytes, its receive {have}")]
+    /// A message is longer than the buffer of its receive.
+    #[error("a message from rank {from} has {n_bytes} bytes, but its receive buffer only {have}")]
     Truncated {
         /// The sender.
         from: Rank,
@@ -32,13 +32,13 @@ pub enum Error {
     /// There is no memory for a buffer.
     #[error("no memory for a buffer of {need} bytes; use smaller frames")]
     NoMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         need: usize,
     },
-    /// A rank out of range, or more bytes than the buffer has.
-    #[error("a rank out of range, or more bytes than the buffer has")]
+    /// A rank is out of range, a message is longer than its buffer, or a receive is already posted.
+    #[error("a rank is out of range, a message exceeds its buffer, or a receive is already posted")]
     Misuse,
-    /// The system cannot tell which connections are ready.
+    /// The system cannot report which connections are ready.
     #[error("the system cannot watch connections ({0})")]
     System(io::ErrorKind),
 }
@@ -63,76 +63,82 @@ impl TransportError for Error {
     }
 }
 
-/// How a rank was lost.
+/// Reason for which a rank was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerLoss {
-    /// It said goodbye.
-    #[error("it ended in good order")]
+    /// The rank said goodbye.
+    #[error("it left with a goodbye")]
     Left,
-    /// A connection ended without a goodbye: its process has, or its machine closed it.
+    /// A connection ended without a goodbye: the process ended, or its machine closed the
+    /// connection.
     #[error("its connection ended without a goodbye")]
     Ended,
-    /// The system gave a connection up: reset by the peer, or silent for too long.
+    /// A connection failed: the peer reset it, or did not respond for too long.
     #[error("its connection broke ({0})")]
     Broken(io::ErrorKind),
-    /// It sent what no rank would, so its connections were closed.
+    /// The rank violated the protocol, so its connections were closed.
     #[error("it sent {0}")]
     ProtocolViolation(#[from] ProtocolViolation),
-    /// There is no memory for what it sends.
-    #[error("no memory for what it sends")]
+    /// There is no memory for the rank's messages.
+    #[error("no memory for its messages")]
     NoMemory,
 }
 
-/// Why ranks could not [join](crate::join).
+/// Failure to [join](crate::join).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The exchange of addresses failed.
     #[error("the bootstrap failed")]
     Exchange(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Not a number of streams.
-    #[error("{have} streams were asked for; take 1 to {MAX_STREAMS}")]
+    /// The number of streams is 0 or too large.
+    #[error(
+        "{have} streams are set; set FOLDWIRE_STREAMS (or Settings::streams) to 1 to {MAX_STREAMS}"
+    )]
     Streams {
-        /// The number asked for.
+        /// The number that was set.
         have: usize,
     },
-    /// The interface is not there, or has no address.
-    #[error("this host has no interface {name} with an address; name another, or an address")]
+    /// The interface does not exist, or has no address.
+    #[error(
+        "this host has no network interface {name} with an address; set FOLDWIRE_IFACE to another, \
+         or FOLDWIRE_ADDRESS to an address"
+    )]
     NoInterface {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
-    /// Strangers could connect.
+    /// Other programs could connect, and there is no token.
     #[error(
-        "ranks are to listen at {address}, where strangers can reach them; set FOLDWIRE_TOKEN (or \
+        "ranks would listen at {address}, which other programs can reach; set FOLDWIRE_TOKEN (or \
          Settings::token) to the same secret on every rank, such as the output of `openssl rand \
          -hex 16`"
     )]
     NoToken {
-        /// Where this rank was to listen.
+        /// Address at which this rank would listen.
         address: IpAddr,
     },
-    /// Encryption was asked for, and this program has none.
+    /// Encryption is set, but this program was built without it.
     #[error("this program was built without encryption; build foldwire-tcp with feature noise")]
     NoEncryption,
     /// The system gave no random numbers.
     #[error("the system gave no random numbers ({0}); is /dev/urandom there?")]
     NoRandomNumbers(getrandom::Error),
-    /// This rank cannot listen, or open its connections.
+    /// This rank cannot listen, or cannot set up its connections.
     #[error(
-        "cannot use sockets at {address} ({source}); is it an address of this host, and are \
-         enough files allowed (ulimit -n)?"
+        "cannot use sockets at {address} ({source}); is it an address of this host, and is the \
+         limit of open files high enough (ulimit -n)?"
     )]
     Socket {
-        /// Where it was to listen.
+        /// Address at which this rank listens.
         address: IpAddr,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// The ranks are on several hosts, but one listens on the loopback interface.
+    /// The ranks are on several hosts, but one listens on loopback.
     #[error(
-        "rank {rank} listens on the loopback address, which other hosts cannot reach; name the \
+        "rank {rank} listens on the loopback address, which other hosts cannot reach; set the \
          network on all ranks with FOLDWIRE_IFACE (or Settings::interface) or FOLDWIRE_ADDRESS \
          (or Settings::address)"
     )]
@@ -142,41 +148,45 @@ pub enum JoinError {
     },
     /// Another rank has other settings.
     #[error(
-        "rank {rank} has other settings: {there}; here: {here}. All need the same frames, credit, \
-         streams and encryption"
+        "rank {rank} has other settings: {there}; this rank: {here}. Set the same frames, credit, \
+         streams and encryption on all ranks"
     )]
     SettingsDiffer {
         /// The other rank.
         rank: Rank,
-        /// Its settings.
+        /// The other rank's settings.
         there: String,
-        /// Ours.
+        /// This rank's settings.
         here: String,
     },
-    /// Another rank said something that makes no sense; it may run another version of Foldwire.
-    #[error("rank {rank} speaks another language; give all ranks the same version of Foldwire")]
+    /// Another rank's offer cannot be read. The rank may run another version of Foldwire.
+    #[error(
+        "the connection data of rank {rank} cannot be read; run the same version of Foldwire on \
+         all ranks"
+    )]
     Unintelligible {
         /// The rank.
         rank: Rank,
     },
     /// Another rank has another token.
     #[error(
-        "rank {rank} has another token; set FOLDWIRE_TOKEN (or Settings::token) alike everywhere"
+        "rank {rank} has another token; set FOLDWIRE_TOKEN (or Settings::token) to the same secret \
+         on all ranks"
     )]
     TokenDiffers {
         /// The other rank.
         rank: Rank,
     },
-    /// Who answers at a rank's address does not know the token.
+    /// The process at a rank's address does not know the session's secret.
     #[error(
-        "whoever answers for rank {rank} does not know this rank's token; set FOLDWIRE_TOKEN \
-         alike everywhere"
+        "the process that answers at the address of rank {rank} does not know the secret of this \
+         session; does another program use the address?"
     )]
     Impostor {
         /// The rank.
         rank: Rank,
     },
-    /// A rank's address does not answer, or turns this rank away.
+    /// A rank's address does not answer, or closes the connection.
     #[error(
         "rank {rank} cannot be reached ({source}); does a firewall let it through, and is \
          FOLDWIRE_TOKEN the same everywhere?"
@@ -184,20 +194,20 @@ pub enum JoinError {
     Unreachable {
         /// The rank.
         rank: Rank,
-        /// Why not.
+        /// Error of the last attempt.
         source: io::Error,
     },
-    /// Connections are missing when time is up.
+    /// Connections are missing at the time limit.
     #[error(
-        "rank {rank} did not connect within {limit:?} ({n_refused} others were turned away); do \
-         firewalls let ranks through?"
+        "rank {rank} did not connect within {limit:?} ({n_refused} other connections were \
+         refused); does a firewall block it?"
     )]
     Missing {
         /// The first rank that is missing.
         rank: Rank,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
-        /// Connections that could not show that they were a rank's.
+        /// Number of connections that did not prove to be a rank's.
         n_refused: usize,
     },
     /// Another rank could not join.

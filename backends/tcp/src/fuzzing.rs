@@ -1,4 +1,5 @@
-//! What a rank reads of others, without sockets, as fuzzing needs it. No part of the interface.
+//! Access for fuzzing to everything that parses bytes of peers, without sockets. Not part of the
+//! public interface.
 
 #[cfg(feature = "noise")]
 mod encrypted;
@@ -22,19 +23,19 @@ pub use offers::{ExpectedConnections, OpaqueOffer, hello, reencode_hello};
 
 const PEER: Rank = Rank(0);
 
-/// The header of a message.
+/// Encodes the header of a message.
 #[must_use]
 pub fn message(tag: Tag, n_bytes: usize, number: u32, matched: bool) -> Vec<u8> {
     MessageHeader::Message { tag, n_bytes, number, matched }.encode().to_vec()
 }
 
-/// The header that answers a matched message.
+/// Encodes the header that answers a matched message.
 #[must_use]
 pub fn answer(tag: Tag) -> Vec<u8> {
     MessageHeader::Answer { tag }.encode().to_vec()
 }
 
-/// The last header of a connection.
+/// Encodes the last header of a connection.
 #[must_use]
 pub fn goodbye() -> Vec<u8> {
     MessageHeader::Goodbye.encode().to_vec()
@@ -47,24 +48,24 @@ pub struct PeerInput {
     incoming: IncomingMessages,
 }
 
-/// What came of what a peer said.
+/// Result of a peer's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// A message for a receive that was posted.
+    /// A posted receive got a message.
     Message(Tag, Vec<u8>),
-    /// A matched message was answered.
+    /// The peer answered a matched message.
     Answer(Tag),
 }
 
 impl PeerInput {
-    /// Of a peer with these connections and frames.
+    /// Creates the state for a peer with this number of connections, frame size and credit.
     #[must_use]
     pub fn new(n_streams: usize, frame_bytes: usize, link_depth: usize) -> Self {
         let readers = (0..n_streams).map(|_| MessageReader::new(frame_bytes)).collect();
         Self { readers, incoming: IncomingMessages::new(1, frame_bytes, link_depth) }
     }
 
-    /// Posts a receive, if none is posted, and one for a notice likewise.
+    /// Posts a receive for a message or a notice, if none is posted.
     pub fn post(&mut self, tag: Tag) {
         let frame = HeapFrame::new(self.incoming.frame_bytes);
         if tag.is_control() {
@@ -76,16 +77,16 @@ impl PeerInput {
         }
     }
 
-    /// Notes that a matched message has been sent to the peer.
+    /// Records that a matched message was sent to the peer.
     pub fn sent_matched(&mut self, tag: Tag) {
         let frame = HeapFrame::new(self.incoming.frame_bytes);
         self.incoming.links[PEER.index()].of(tag).awaits = Some(frame);
     }
 
-    /// Reads bytes of a connection.
+    /// Processes bytes received on a connection.
     ///
     /// # Errors
-    /// Why the peer is cut off.
+    /// If the peer violates the protocol, which ends its connections.
     pub fn receive(&mut self, stream: usize, mut bytes: &[u8]) -> Result<(), PeerLoss> {
         let Self { readers, incoming } = self;
         while !bytes.is_empty() {
@@ -98,25 +99,25 @@ impl PeerInput {
                 }
                 Ok(before - bytes.len())
             });
-            assert!(filled.is_ok_and(|(n_bytes, _)| n_bytes > 0), "there is always room");
+            assert!(filled.is_ok_and(|(n_bytes, _)| n_bytes > 0), "there is always space");
             readers[stream].parse(&mut PeerReceiver { peer: PEER, incoming })?;
         }
         Ok(())
     }
 
-    /// The next thing that came of it.
+    /// Takes the next result.
     pub fn next_event(&mut self) -> Option<PeerEvent> {
         match self.incoming.events.pop_front()? {
             Event::Received { tag, buffer, n_bytes, .. } => {
                 Some(PeerEvent::Message(tag, buffer.as_ref()[..n_bytes].to_vec()))
             }
             Event::Released { tag, .. } => Some(PeerEvent::Answer(tag)),
-            other => unreachable!("{other:?} comes of no bytes"),
+            other => unreachable!("received bytes do not cause {other:?}"),
         }
     }
 }
 
-/// One side of a greeting.
+/// One side of a handshake.
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
 pub struct HandshakeEnd {
     side: HandshakeSide,
@@ -125,8 +126,8 @@ pub struct HandshakeEnd {
 }
 
 impl HandshakeEnd {
-    /// The side that connects, or the other, with a session's secret. Both encrypt (feature
-    /// `noise`), or neither.
+    /// Creates the connector's side or the acceptor's. With `encrypts` (feature `noise`), both
+    /// sides must encrypt.
     #[must_use]
     pub fn new(connects: bool, encrypts: bool, token: &Token) -> Self {
         let hello = Hello { from: Rank(2), to: Rank(1), stream: 0, encrypts };
@@ -134,13 +135,14 @@ impl HandshakeEnd {
         Self { side, encrypts, secret: SessionSecret::new(Some(token), &[[7; NONCE_BYTES]]) }
     }
 
-    /// Bytes that it waits for; none if it is over.
+    /// Length in bytes of the next message, or `None` after the end.
     #[must_use]
     pub const fn n_needed(&self) -> Option<usize> {
         self.side.n_needed(self.encrypts)
     }
 
-    /// Hears so many bytes, and says something; `None` if they are a stranger's.
+    /// Processes a message of that length and returns the reply, or `None` if the peer is
+    /// untrusted.
     pub fn receive(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         match self.side.receive(bytes, &self.secret, self.encrypts) {
             Ok(()) => Some(std::mem::take(&mut self.side.outbox)),
@@ -149,7 +151,7 @@ impl HandshakeEnd {
         }
     }
 
-    /// Whether the other side has shown that it knows the secret.
+    /// Returns whether the peer has proven to know the secret.
     pub fn trusts(&mut self) -> bool {
         self.side.take_end().is_some()
     }

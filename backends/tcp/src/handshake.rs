@@ -1,17 +1,18 @@
-//! How the two ends of a new connection find out that both are ranks of this session.
+//! Handshake in which both ends of a new connection prove that they are ranks of this session.
 //!
 //! ```text
-//! who connects                              who accepts
+//! connector                                 acceptor
 //! hello, nonce and proof (or key)  ──▶
 //!                                  ◀──      nonce and proof (or key)
-//! proof (or a sealed nothing)      ──▶
+//! proof (or an empty record)       ──▶
 //! ```
 //!
-//! All messages have fixed lengths. The hello says who connects to whom, and which of their streams
-//! it is; authentication and keys are about it (`secret`, `channel`). The first proof (or key, which is
-//! authenticated) shows the secret without anything of the other side's: a recording has it too,
-//! but nobody else keeps a place among those who are listened to. A connection that breaks the
-//! order, or proves nothing, is a stranger's.
+//! The alternatives in parentheses are those of an encrypted connection. All messages have fixed
+//! lengths. The hello names both ranks and the stream; proofs and keys authenticate it (modules
+//! `secret`, `noise`). The first proof (or key) shows the secret without a nonce of the acceptor. A
+//! process that replays a rank's message can send it too, but no other process without the secret
+//! can keep an acceptor waiting. A connection that breaks the order, or whose proof is wrong, is
+//! untrusted and is closed.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -23,13 +24,13 @@ use crate::byte_stream::ByteStream;
 use crate::noise::{self, NoiseChannel, NoiseHandshake};
 use crate::secret::{HELLO_PROOF_BYTES, NONCE_BYTES, Nonce, ProofKind, SessionSecret, nonce};
 
-/// First bytes of every connection, with the version of all that follows.
+/// First bytes of every connection. The last one is the version of the protocol.
 const MAGIC: [u8; 8] = *b"fwtcp\0\0\x03";
 const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: Rank,
@@ -59,16 +60,16 @@ impl Hello {
     }
 }
 
-/// Why a connection is of no use.
+/// Reason for which a handshake failed.
 #[derive(Debug)]
 pub(crate) enum HandshakeError {
-    /// It could not be made, or has ended.
+    /// The connection could not be made, or has ended.
     Io(io::Error),
-    /// The other side does not know the secret, or is no rank.
+    /// The peer does not know the secret, or does not speak the protocol.
     Untrusted,
 }
 
-/// What one side proves, and with what.
+/// Method by which one side authenticates, and its state.
 enum Authentication {
     Hmac {
         own: Nonce,
@@ -77,27 +78,27 @@ enum Authentication {
     Noise(Box<NoiseHandshake>),
 }
 
-/// What a side waits for.
+/// The event that a side waits for.
 enum HandshakeStage {
-    /// To begin, as the one who connects.
+    /// The start, on the connector.
     Begin(Hello),
     Hello,
     Reply(Hello, Authentication),
     Answer(Hello, Authentication, Vec<u8>),
-    /// For its last message to leave.
+    /// The end of sending the last message.
     Done(Hello, ConnectionSecurity),
 }
 
-/// What makes a wire of a socket.
+/// Encryption state of an authenticated connection.
 #[derive(Default)]
 pub(crate) struct ConnectionSecurity {
     #[cfg(feature = "noise")]
     channel: Option<NoiseChannel>,
 }
 
-/// What one side says and hears, whoever carries it.
+/// One side's state machine, without a socket.
 pub(crate) struct HandshakeSide {
-    /// `None` once it is over, well or not.
+    /// `None` after the end, with or without success.
     stage: Option<HandshakeStage>,
     pub(crate) outbox: Vec<u8>,
 }
@@ -111,8 +112,8 @@ impl HandshakeSide {
         Self { stage: Some(HandshakeStage::Hello), outbox: Vec::new() }
     }
 
-    /// Bytes of the next message that this side hears; `encrypts`: what an accepted connection must
-    /// do. `None` if it hears no more.
+    /// Length in bytes of the next message to receive, or `None` after the last one. `encrypts`
+    /// must match the hello of an accepted connection.
     pub(crate) const fn n_needed(&self, encrypts: bool) -> Option<usize> {
         match &self.stage {
             Some(HandshakeStage::Begin(_)) => Some(0),
@@ -123,7 +124,7 @@ impl HandshakeSide {
         }
     }
 
-    /// Hears a message of that length, and says what follows.
+    /// Processes a message of that length, and appends the reply to `outbox`.
     pub(crate) fn receive(
         &mut self,
         received: &[u8],
@@ -163,7 +164,7 @@ impl HandshakeSide {
         Ok(())
     }
 
-    /// What the connection is for, once both sides have shown what they know.
+    /// Takes the result, once both sides have proven to know the secret.
     pub(crate) fn take_end(&mut self) -> Option<(Hello, ConnectionSecurity)> {
         match self.stage.take() {
             Some(HandshakeStage::Done(hello, security)) => Some((hello, security)),
@@ -175,7 +176,7 @@ impl HandshakeSide {
     }
 }
 
-/// A connection in the making.
+/// A connection whose handshake is in progress.
 pub(crate) struct PendingHandshake {
     socket: Option<TcpStream>,
     side: HandshakeSide,
@@ -184,12 +185,12 @@ pub(crate) struct PendingHandshake {
 }
 
 impl PendingHandshake {
-    /// Of a connection that is being made.
+    /// Starts the connector's side on a socket that is connecting.
     pub(crate) fn connect(socket: TcpStream, hello: Hello) -> Self {
         Self::new(socket, HandshakeSide::connect(hello))
     }
 
-    /// Of a connection that somebody has made.
+    /// Starts the acceptor's side.
     pub(crate) fn accept(socket: TcpStream) -> Self {
         Self::new(socket, HandshakeSide::accept())
     }
@@ -198,13 +199,13 @@ impl PendingHandshake {
         Self { socket: Some(socket), side, inbox: [0; MAX_BYTES], n_here: 0 }
     }
 
-    /// Whether the other side has said who it is, in words that only a rank can have found.
+    /// Returns whether the peer has sent a hello whose proof is valid.
     pub(crate) const fn has_valid_hello(&self) -> bool {
         matches!(self.side.stage, Some(HandshakeStage::Answer(..)))
     }
 
-    /// Goes on as far as it can without waiting. What has become of it, once both sides have shown
-    /// what they know; `encrypts`: what an accepted connection must do.
+    /// Advances as far as possible without waiting. Returns the connection once both sides have
+    /// proven to know the secret. `encrypts` must match the hello of an accepted connection.
     pub(crate) fn advance(
         &mut self,
         secret: &SessionSecret,
@@ -221,7 +222,7 @@ impl PendingHandshake {
         Ok(None)
     }
 
-    /// The connection, if the talk has ended well.
+    /// Returns the connection if the handshake has succeeded.
     fn end(&mut self) -> Result<Option<(Hello, ByteStream)>, HandshakeError> {
         let Some((hello, security)) = self.side.take_end() else { return Ok(None) };
         let Some(socket) = self.socket.take() else { return Ok(None) };
@@ -236,7 +237,7 @@ impl PendingHandshake {
         Ok(Some((hello, connection)))
     }
 
-    /// Writes what is to be written; whether all of it has left.
+    /// Writes the queued bytes, and returns whether the system has taken all of them.
     fn flush(&mut self) -> Result<bool, HandshakeError> {
         let Some(socket) = &mut self.socket else { return Ok(true) };
         while !self.side.outbox.is_empty() {
@@ -250,7 +251,7 @@ impl PendingHandshake {
         Ok(true)
     }
 
-    /// Reads until so many bytes are here, and none beyond them; whether they are.
+    /// Reads until `n_needed` bytes have arrived, but no further, and returns whether they have.
     fn fill(&mut self, n_needed: usize) -> Result<bool, HandshakeError> {
         let Some(socket) = &mut self.socket else { return Ok(false) };
         while self.n_here < n_needed {
@@ -266,7 +267,7 @@ impl PendingHandshake {
     }
 }
 
-/// Whether a connection that was begun is there.
+/// Returns whether a connecting socket is connected.
 fn is_connected(socket: Option<&TcpStream>) -> Result<bool, HandshakeError> {
     let Some(socket) = socket else { return Ok(false) };
     if let Some(error) = socket.take_error().map_err(HandshakeError::Io)? {
@@ -279,7 +280,7 @@ fn is_connected(socket: Option<&TcpStream>) -> Result<bool, HandshakeError> {
     }
 }
 
-/// Bytes behind the hello, of the reply, and of the answer.
+/// Bytes after the hello, of the reply, and of the answer.
 const fn lengths(encrypts: bool) -> [usize; 3] {
     #[cfg(feature = "noise")]
     if encrypts {
@@ -307,7 +308,7 @@ impl Authentication {
         Ok(Self::Hmac { own })
     }
 
-    /// What the connector says behind its hello.
+    /// The connector's message after its hello.
     fn opening(&mut self, hello: Hello, secret: &SessionSecret) -> Result<Vec<u8>, HandshakeError> {
         match self {
             Self::Hmac { own } => {
@@ -318,7 +319,7 @@ impl Authentication {
         }
     }
 
-    /// What the other side says to that.
+    /// The acceptor's reply to that.
     fn reply(
         &mut self,
         hello: Hello,
@@ -342,7 +343,7 @@ impl Authentication {
         }
     }
 
-    /// What the connector says to the reply.
+    /// The connector's answer to the reply.
     fn answer(
         self,
         hello: Hello,
@@ -371,7 +372,7 @@ impl Authentication {
         }
     }
 
-    /// Takes the answer.
+    /// Checks the answer, on the acceptor.
     fn accept(
         self,
         hello: Hello,
@@ -426,7 +427,7 @@ mod tests {
 
     type Outcome = Result<Option<(Hello, ByteStream)>, HandshakeError>;
 
-    /// Both sides of a greeting with their secrets, until each has come to an end.
+    /// Runs both sides of a handshake with their secrets until both have ended or one has failed.
     fn greet(hello: Hello, encrypts: bool, secrets: [&SessionSecret; 2]) -> [Outcome; 2] {
         let (one, two) = pair();
         let mut sides = [PendingHandshake::connect(one, hello), PendingHandshake::accept(two)];
@@ -505,7 +506,7 @@ mod tests {
             let hello = Hello { encrypts, ..HELLO };
             let mut sides = [HandshakeSide::connect(hello), HandshakeSide::accept()];
             sides[0].receive(&[], &secret, encrypts).unwrap();
-            // There are three messages: of the last number none is changed.
+            // There are three messages, so `changed == 3` changes none.
             for nth in 0..3 {
                 let (speaker, hearer) = (nth % 2, (nth + 1) % 2);
                 let mut said = std::mem::take(&mut sides[speaker].outbox);

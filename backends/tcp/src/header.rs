@@ -1,13 +1,13 @@
-//! What stands before each message on a connection, and its one check.
+//! Header of each message on a connection.
 //!
 //! ```text
 //! kind u8 │ matched u8 │ tag u16 │ n_bytes u32 │ number u32 │ check u32 │ n_bytes bytes …
 //! ```
 //!
-//! Little-endian. The number counts the messages of a link (peer, tag), which may travel over
-//! several connections. The check is the low half of XXH3 of what stands before it, so that a
-//! length is believed only where a header is; then it is compared with what may come, before any
-//! memory is taken for it.
+//! All numbers are little-endian. `number` counts the messages of a link (peer, tag), which may
+//! travel over several connections. `check` is the low half of XXH3 of the bytes before it. So a
+//! length is used only if it comes from a header. It is then checked against the longest valid
+//! message, before any memory is allocated for it.
 
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Tag};
 use xxhash_rust::xxh3::xxh3_64;
@@ -15,49 +15,48 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// What follows a header.
+/// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageHeader {
-    /// A message; `matched`: its sender waits for an [`Answer`](Self::Answer).
+    /// A message follows. The sender of a `matched` message waits for an [`Answer`](Self::Answer).
     Message { tag: Tag, n_bytes: usize, number: u32, matched: bool },
     /// The matched message of this link has met its receive.
     Answer { tag: Tag },
-    /// Nothing more comes on this connection.
+    /// The sender sends nothing more on this connection.
     Goodbye,
 }
 
-/// Why bytes are no message.
+/// Violation of the protocol by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolViolation {
-    /// They are no header.
-    #[error("bytes that are no header")]
+    /// The checksum of a header is wrong.
+    #[error("bytes that are not a valid header")]
     InvalidHeader,
-    /// A header says what no rank would.
+    /// A header has an unknown kind, flag or tag.
     #[error("a header of an unknown kind or tag")]
     Unknown,
     /// A message is longer than a frame.
-    #[error("a message of {n_bytes} bytes, where {most} fit")]
+    #[error("a message of {n_bytes} bytes, but at most {most} are allowed")]
     TooLong {
         /// Bytes announced.
         n_bytes: usize,
-        /// Bytes of a frame.
+        /// Most bytes of such a message.
         most: usize,
     },
-    /// A message is further ahead of the last that was taken than its sender's credit allows, or
-    /// comes twice.
-    #[error("message {number} of a link of which {next} comes next")]
+    /// A message exceeds its sender's credit, or arrives twice.
+    #[error("message {number} of a link whose next message is {next}")]
     OutOfOrder {
-        /// Its number.
+        /// Number of the message.
         number: u32,
-        /// The number of the next one to be taken.
+        /// Number of the next message to be taken.
         next: u32,
     },
-    /// An answer to nothing.
+    /// An answer arrived to a message that was not sent.
     #[error("an answer to a message that was not sent")]
     UnexpectedAnswer,
-    /// Bytes that do not decrypt.
-    #[error("bytes that do not decrypt")]
+    /// Bytes cannot be decrypted.
+    #[error("bytes that cannot be decrypted")]
     Forged,
 }
 
@@ -85,7 +84,7 @@ impl MessageHeader {
         bytes
     }
 
-    /// Reads a header of a peer whose frames have `frame_bytes`.
+    /// Decodes a header from a peer whose frames have `frame_bytes`.
     pub(crate) fn decode(
         bytes: [u8; HEADER_BYTES],
         frame_bytes: usize,

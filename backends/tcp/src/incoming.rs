@@ -1,7 +1,7 @@
-//! What has come for a rank, and what follows from it.
+//! Messages received from all peers, and the events that result.
 //!
-//! Bytes are read into frames of this layer's own; a message that has met its receive goes to the
-//! user in its frame, and the receive's buffer takes the place of that.
+//! Bytes are read into frames of this layer. When a message meets its receive, the user gets the
+//! frame, and this layer keeps the receive's buffer in exchange.
 
 use std::collections::VecDeque;
 
@@ -14,26 +14,26 @@ use crate::header::{MessageHeader, ProtocolViolation};
 use crate::link::{PeerLinks, ReceivedMessage};
 use crate::reader::MessageSink;
 
-/// Notices kept for each rank: more than an endpoint looks at of all its channels.
+/// Notices kept for each rank: more than an endpoint processes on all its channels.
 const NOTICES_PER_RANK: usize = 1024;
-/// Frames kept for what comes.
+/// Most spare frames kept for later messages.
 const MAX_SPARE: usize = 32;
 
-/// What has come, and what follows from it.
+/// Received messages and resulting events.
 pub(crate) struct IncomingMessages {
     pub(crate) links: Vec<PeerLinks>,
     pub(crate) events: VecDeque<Event<HeapFrame>>,
-    /// Matched messages that have met their receives, to be answered.
+    /// Matched messages that have met their receives and must be answered.
     pub(crate) to_answer: Vec<(Rank, Tag)>,
     notices: VecDeque<(Rank, HeapFrame, usize)>,
-    /// The receive for a notice.
+    /// The posted receive for a notice.
     pub(crate) notice_buffer: Option<HeapFrame>,
     spare: Vec<HeapFrame>,
     pub(crate) frame_bytes: usize,
     pub(crate) failed: Option<Error>,
 }
 
-/// The inbox for what one peer sends.
+/// Receiver of one peer's messages.
 pub(crate) struct PeerReceiver<'a> {
     pub(crate) peer: Rank,
     pub(crate) incoming: &'a mut IncomingMessages,
@@ -75,7 +75,7 @@ impl MessageSink for PeerReceiver<'_> {
 }
 
 impl IncomingMessages {
-    /// The inbox of one of `size` ranks.
+    /// Creates the state of one of `size` ranks.
     pub(crate) fn new(size: usize, frame_bytes: usize, link_depth: usize) -> Self {
         Self {
             links: (0..size).map(|_| PeerLinks::new(link_depth.max(1))).collect(),
@@ -89,7 +89,7 @@ impl IncomingMessages {
         }
     }
 
-    /// Gives the user the next message of a link, if it is here and a receive is posted.
+    /// Delivers the next message of a link, if it has arrived and a receive is posted.
     pub(crate) fn deliver(&mut self, from: Rank, tag: Tag) {
         let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
         let ReceivedMessage { frame, n_bytes, matched } = arrived;
@@ -112,7 +112,7 @@ impl IncomingMessages {
         self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
     }
 
-    /// Keeps a frame for what comes, or not.
+    /// Keeps a frame for later messages, unless its size is wrong or enough are kept.
     fn keep(&mut self, frame: HeapFrame) {
         if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
             self.spare.push(frame);
@@ -135,7 +135,7 @@ impl IncomingMessages {
         if let (Some(buffer), Some(_)) = (&mut self.notice_buffer, self.notices.front())
             && let Some((from, frame, n_bytes)) = self.notices.pop_front()
         {
-            // A shorter buffer is the user's choice to see less.
+            // The user may post a shorter buffer to receive only the start of a notice.
             let n_bytes = n_bytes.min(buffer.as_ref().len());
             buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
             let buffer = self.notice_buffer.take();

@@ -1,11 +1,11 @@
-//! How ranks come together: each listens, they tell each other where and how, and of each two the
-//! higher one connects to the lower.
+//! Joining: each rank listens, all ranks exchange their addresses and settings, and each rank
+//! connects to the lower ranks.
 //!
-//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for
-//! another in vain: a rank that cannot go on says so with an empty message.
+//! Every rank takes part in both exchanges, even after a failure, so that no rank waits forever. A
+//! rank that has failed sends an empty message.
 //!
-//! Strangers may connect too. They are few at a time, have some seconds to show that they are
-//! ranks, and keep nobody waiting.
+//! Other programs may connect too. The number of such connections is limited. Each has some seconds
+//! to prove that it is a rank's, and delays no rank.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,20 +25,20 @@ use crate::secret::{NONCE_BYTES, Nonce, SessionSecret, accepts_offer, nonce, off
 use crate::settings::Settings;
 use crate::{JoinError, MAX_STREAMS};
 
-/// What a rank says that is connected to all others.
+/// Message of a rank that is connected to all other ranks.
 const READY: &[u8] = b"ready";
-/// The time in which a connection must show that it is a rank's.
+/// Time in which a connection must prove that it is a rank's.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-/// Connections under way beyond those that ranks make.
+/// Most pending connections beyond those of ranks.
 const MAX_UNPROVEN: usize = 64;
-/// Connections taken before those that are under way are heard.
+/// Most connections to accept before the pending ones are served again.
 const ACCEPTS_PER_PASS: usize = 32;
-/// How long to wait before the next attempt to connect.
+/// Pause before the next attempt to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
-/// Between two looks at all connections, while nothing happens.
+/// Pause between two passes over all connections, while nothing happens.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What must be the same on all ranks.
+/// Settings that must be equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedSettings {
     pub(crate) frame_bytes: usize,
@@ -55,19 +55,19 @@ impl SharedSettings {
     }
 }
 
-/// What a rank tells the others about itself.
+/// A rank's address and settings, which it sends to all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankOffer {
     pub(crate) node: String,
     pub(crate) address: SocketAddr,
     pub(crate) shared: SharedSettings,
     pub(crate) nonce: Nonce,
-    /// Shows that the rank has the others' token.
+    /// Proof that the rank knows the token.
     pub(crate) proof: Nonce,
 }
 
 impl RankOffer {
-    /// One line for each field.
+    /// Encodes the offer as text, one line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let Self { node, address, shared, nonce, proof } = self;
         let SharedSettings { frame_bytes, link_depth, n_streams, encrypts } = shared;
@@ -90,12 +90,12 @@ impl RankOffer {
         let [nonce, proof] = [number(lines.next()?)?, number(lines.next()?)?];
         let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
         let read = Self { node, address, shared, nonce, proof };
-        // Numbers may be written in several ways, offers in one.
+        // Numbers have several spellings; accept only the one that `encode` writes.
         (read.encode() == bytes).then_some(read)
     }
 }
 
-/// Two hexadecimal digits a byte.
+/// Parses two hexadecimal digits for each byte.
 fn number(digits: &str) -> Option<Nonce> {
     let mut bytes = [0; NONCE_BYTES];
     for (i, byte) in bytes.iter_mut().enumerate() {
@@ -129,7 +129,7 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near };
         Tcp::new(setup, connections).map_err(|error| of_socket(settings, error))
     });
-    // Nobody sends before all are connected.
+    // No rank may send before all are connected.
     let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
     let tcp = connected?;
     match ready.iter().position(Vec::is_empty) {
@@ -147,7 +147,7 @@ fn of_socket(settings: &Settings, source: io::Error) -> JoinError {
     JoinError::Socket { address, source }
 }
 
-/// Listens, and says where and how.
+/// Listens, and returns the listener and this rank's offer.
 fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, RankOffer), JoinError> {
     let have = settings.streams;
     if !(1..=MAX_STREAMS).contains(&have) {
@@ -179,8 +179,9 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, RankOffer), 
     Ok((listener, RankOffer { node: foldwire_bootstrap::node(), address, shared, nonce, proof }))
 }
 
-/// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
-/// it names another one's settings, not its own.
+/// Decodes the offers of all ranks and checks that they fit together.
+///
+/// All ranks get the same result, except that an error names another rank, not the rank itself.
 pub(crate) fn agree(
     mine: &RankOffer,
     token: Option<&Token>,
@@ -198,7 +199,7 @@ pub(crate) fn agree(
         let (there, here) = (offers[rank].shared.text(), mine.shared.text());
         return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
     }
-    // Else only one side of a connection would find out, and the other wait for it.
+    // Otherwise only one side of a connection would detect it, and the other would wait.
     if let Some(rank) = first(&|offer| !accepts_offer(token, &offer.nonce, &offer.proof)) {
         return Err(JoinError::TokenDiffers { rank: Rank::new(rank) });
     }
@@ -209,9 +210,10 @@ pub(crate) fn agree(
     }
 }
 
-/// Takes some of those who wait at the door. Where more come than there is room for, those are
-/// turned away who came first and have not shown that they know the secret; where all have, the
-/// last. How many were.
+/// Accepts some of the waiting connections, and returns the number of connections refused.
+///
+/// If there are more than `room`, closes the oldest one that has not proven to know the secret. If
+/// all have, closes the newest one.
 fn accept(
     listener: &TcpListener,
     incoming: &mut VecDeque<(Instant, PendingHandshake)>,
@@ -227,7 +229,7 @@ fn accept(
                 None => continue,
             }
         }
-        // A connection that has ended already cannot be set up.
+        // Fails if the connection has already ended.
         if socket.set_nonblocking(true).is_ok() {
             let handshake = PendingHandshake::accept(TcpStream::from_std(socket));
             incoming.push_back((Instant::now() + HANDSHAKE_LIMIT, handshake));
@@ -240,25 +242,25 @@ fn accept(
 struct OutgoingConnection {
     address: SocketAddr,
     hello: Hello,
-    /// `None` before it has begun, and between two attempts.
+    /// `None` before the first attempt and between two attempts.
     handshake: Option<PendingHandshake>,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     fault: Option<io::Error>,
     rests_until: Instant,
 }
 
-/// Ranks that connect to each other.
+/// Data with which this rank makes its connections.
 pub(crate) struct ConnectionSetup<'a> {
     pub(crate) rank: Rank,
     pub(crate) offers: &'a [RankOffer],
-    /// Which ranks share this one's node.
+    /// By rank, whether it shares this rank's node.
     pub(crate) is_near: &'a [bool],
     pub(crate) secret: SessionSecret,
     pub(crate) shared: SharedSettings,
 }
 
 impl ConnectionSetup<'_> {
-    /// All connections of this rank, by peer and number.
+    /// Makes all connections of this rank, and returns them by slot.
     fn connect_all(
         &self,
         listener: &TcpListener,
@@ -287,7 +289,7 @@ impl ConnectionSetup<'_> {
                     impostor = Some(outgoing.hello.to);
                     false
                 }
-                // It may have been one of a crowd, and knocks again.
+                // The peer may have closed it because of too many connections, so try again.
                 Err(HandshakeError::Io(source)) => {
                     outgoing.fault = Some(source);
                     outgoing.handshake = None;
@@ -347,7 +349,7 @@ impl ConnectionSetup<'_> {
         })
     }
 
-    /// Goes on with a connection, or begins it.
+    /// Advances a connection's handshake, or starts the connection.
     fn advance(
         &self,
         outgoing: &mut OutgoingConnection,
@@ -363,7 +365,7 @@ impl ConnectionSetup<'_> {
         handshake.advance(&self.secret, self.shared.encrypts)
     }
 
-    /// Connections with a rank: its streams and, between machines, the quiet one behind them.
+    /// Number of connections with a rank: its streams and, between nodes, the idle connection.
     fn n_connections(&self, peer: Rank) -> usize {
         match peer == self.rank {
             true => 0,
@@ -375,7 +377,7 @@ impl ConnectionSetup<'_> {
         n_slots(rank.index(), self.shared.n_streams) + stream as usize
     }
 
-    /// Whether a connection is one that is waited for.
+    /// Returns whether a connection from another rank is expected and not yet made.
     pub(crate) fn is_expected<W>(&self, hello: Hello, connections: &[Option<W>]) -> bool {
         let Hello { from, to, stream, .. } = hello;
         let is_higher = from > self.rank && from.index() < self.offers.len();

@@ -1,4 +1,5 @@
-//! Links of one peer, one for each tag: order among connections, and what waits for what.
+//! Links with one peer, one for each tag: they restore the order of messages and match them with
+//! receives.
 
 use std::collections::VecDeque;
 
@@ -7,37 +8,37 @@ use foldwire::transport::Tag;
 
 use crate::header::ProtocolViolation;
 
-/// A message that is here.
+/// A message that has arrived completely.
 pub(crate) struct ReceivedMessage {
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
 }
 
-/// One stream of messages each way.
+/// Messages of one tag, in both directions.
 #[derive(Default)]
 pub(crate) struct TagLink {
-    /// Messages sent; the number of the next one.
+    /// Messages sent, and number of the next one.
     n_sent: u32,
-    /// Messages that met a receive; the number of the next one that will.
+    /// Messages delivered to a receive, and number of the next one.
     n_taken: u32,
-    /// What is here of number `n_taken` and those after it.
+    /// Arrived messages by number, starting with number `n_taken`.
     arrived: VecDeque<Option<ReceivedMessage>>,
-    /// The receive that is posted.
+    /// The posted receive.
     pub(crate) posted: Option<HeapFrame>,
-    /// The message that its receiver has not answered yet.
+    /// The matched message that its receiver has not yet answered.
     pub(crate) awaits: Option<HeapFrame>,
 }
 
 impl TagLink {
-    /// The number of the next message to be sent.
+    /// Returns the number of the next message to be sent, and counts it.
     pub(crate) const fn next_number(&mut self) -> u32 {
         let number = self.n_sent;
         self.n_sent = number.wrapping_add(1);
         number
     }
 
-    /// The posted receive and its message, if both are here.
+    /// Takes the posted receive and its message, if both are present.
     pub(crate) fn take(&mut self) -> Option<(HeapFrame, ReceivedMessage)> {
         let arrived = self.arrived.front_mut()?.take_if(|_| self.posted.is_some())?;
         self.arrived.pop_front();
@@ -46,21 +47,20 @@ impl TagLink {
     }
 }
 
-/// The links of a peer.
+/// The links with one peer.
 pub(crate) struct PeerLinks {
     links: Vec<TagLink>,
-    /// Messages that may be ahead of the last one taken.
+    /// Number of messages that may arrive beyond the last one taken.
     window: usize,
 }
 
 impl PeerLinks {
-    /// Links on which a sender gets no further ahead than its credit of `depth` (see
-    /// `foldwire-messaging`).
+    /// Creates links whose senders keep to a credit of `depth` (see `foldwire-messaging`).
     pub(crate) const fn new(depth: usize) -> Self {
         Self { links: Vec::new(), window: 2 * depth }
     }
 
-    /// The link of a tag that has been checked.
+    /// Returns the link of a valid tag.
     pub(crate) fn of(&mut self, tag: Tag) -> &mut TagLink {
         if self.links.len() <= tag.index() {
             self.links.resize_with(tag.index() + 1, TagLink::default);
@@ -68,7 +68,7 @@ impl PeerLinks {
         &mut self.links[tag.index()]
     }
 
-    /// Whether a message of this number may come now.
+    /// Checks that a message of this number may arrive now. Returns its distance from the next one.
     pub(crate) fn admit(&mut self, tag: Tag, number: u32) -> Result<usize, ProtocolViolation> {
         let window = self.window;
         let link = self.of(tag);
@@ -79,7 +79,7 @@ impl PeerLinks {
         Ok(ahead)
     }
 
-    /// Notes that a message is here.
+    /// Stores an arrived message.
     pub(crate) fn store(
         &mut self,
         tag: Tag,
@@ -95,7 +95,7 @@ impl PeerLinks {
         Ok(())
     }
 
-    /// All links, by the first channel's tags and those after them.
+    /// All links with their tags.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = (Tag, &mut TagLink)> {
         (0..).map(Tag).zip(&mut self.links)
     }

@@ -1,10 +1,10 @@
-//! One connection between two ranks: messages out of a queue, and bytes into messages (`reader`).
+//! One connection between two ranks: a queue of messages to send, and a parser of received bytes
+//! (`reader`).
 //!
-//! Headers and frames leave as they are, several in one system call; a frame comes back when the
-//! system has all of it.
+//! One system call sends several headers and frames without copies. The user gets a frame back when
+//! the system has taken all of it.
 //!
-//! Readiness is told once for each change (`mio`), so it is remembered here until a call finds
-//! nothing more.
+//! `mio` reports readiness once for each change, so a stream remembers it until a call would block.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
@@ -18,12 +18,12 @@ use crate::error::PeerLoss;
 use crate::header::{HEADER_BYTES, MessageHeader, ProtocolViolation};
 use crate::reader::{MessageReader, MessageSink};
 
-/// Bytes after which a connection lets others have their turn.
+/// Bytes to read from one connection before others are served.
 const BYTES_AT_ONCE: usize = 512 << 10;
-/// Messages that leave in one system call.
+/// Most messages sent in one system call.
 const MESSAGES_AT_ONCE: usize = 8;
 
-/// A message under way.
+/// A message to be sent.
 pub(crate) struct QueuedMessage {
     pub(crate) tag: Tag,
     pub(crate) frame: HeapFrame,
@@ -32,14 +32,14 @@ pub(crate) struct QueuedMessage {
 }
 
 impl QueuedMessage {
-    /// That its frame is the user's again.
+    /// Returns the event that gives the frame back to the user.
     pub(crate) fn released(self, to: Rank) -> Event<HeapFrame> {
         let Self { tag, frame: buffer, matched, .. } = self;
         Event::Released { to, tag, buffer, matched }
     }
 }
 
-/// What stands in a queue: a header, and a message or nothing behind it.
+/// An entry of the send queue: a header, and a message if one follows it.
 struct QueueEntry {
     header: [u8; HEADER_BYTES],
     message: Option<QueuedMessage>,
@@ -60,14 +60,15 @@ pub(crate) struct MessageStream {
     pub(crate) connection: ByteStream,
     is_readable: bool,
     is_writable: bool,
-    /// The other side has ended: what looks like nothing more may be the end.
+    /// True if the peer has closed its side. Then reading must go on after a short read, to find
+    /// the end of the connection.
     is_ending: bool,
     queue: VecDeque<QueueEntry>,
-    /// How much of the first in the queue has left.
+    /// Bytes written of the first entry in the queue.
     n_written: usize,
-    /// Bytes in the queue.
+    /// Bytes in the queue that are not yet written.
     n_queued: usize,
-    /// Messages that the wire has, but not yet the system.
+    /// Messages that `connection` has taken, but the system has not.
     handed_on: VecDeque<QueuedMessage>,
     pub(crate) reader: MessageReader,
 }
@@ -87,7 +88,7 @@ impl MessageStream {
         }
     }
 
-    /// Notes what the system says.
+    /// Records readiness that the system reports.
     pub(crate) const fn note_readiness(
         &mut self,
         is_readable: bool,
@@ -99,22 +100,23 @@ impl MessageStream {
         self.is_ending |= is_ending;
     }
 
-    /// Whether there is something to read, as far as is known.
+    /// Returns whether there may be bytes to read.
     pub(crate) const fn is_readable(&self) -> bool {
         self.is_readable
     }
 
-    /// Bytes that have not left yet.
+    /// Bytes in the queue that are not yet written.
     pub(crate) const fn n_queued(&self) -> usize {
         self.n_queued
     }
 
-    /// Whether the system has all that was sent.
+    /// Returns whether the system has taken everything.
     pub(crate) fn is_flushed(&self) -> bool {
         self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
     }
 
-    /// Queues what is to be sent; `first`: before messages that have not begun to leave.
+    /// Queues a header and its message; with `first`, before messages that have not started to
+    /// leave.
     pub(crate) fn push(
         &mut self,
         header: MessageHeader,
@@ -123,7 +125,7 @@ impl MessageStream {
     ) {
         let outgoing = QueueEntry { header: header.encode(), message };
         self.n_queued += outgoing.n_bytes();
-        // What came first before stays so: there is no order among tags, and one within each.
+        // Earlier urgent entries stay in front, which keeps the order within each tag.
         let is_urgent = |outgoing: &QueueEntry| {
             outgoing.message.as_ref().is_none_or(|message| message.tag.is_control())
         };
@@ -138,7 +140,7 @@ impl MessageStream {
         self.queue.insert(at, outgoing);
     }
 
-    /// Sends as much as the system takes; `left` gets the messages of which it has all.
+    /// Sends as much as the system takes, and passes completely sent messages to `left`.
     pub(crate) fn write(&mut self, mut left: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
         while self.is_writable && !self.is_flushed() {
             let written = match self.queue.is_empty() {
@@ -184,7 +186,7 @@ impl MessageStream {
         }
     }
 
-    /// Gives up what has not been sent.
+    /// Stops sending, and returns the messages that were not completely sent.
     pub(crate) fn discard_unsent(&mut self) -> impl Iterator<Item = QueuedMessage> {
         self.is_writable = false;
         (self.n_written, self.n_queued) = (0, 0);
@@ -192,10 +194,10 @@ impl MessageStream {
         self.handed_on.drain(..).chain(queued)
     }
 
-    /// Reads what is here, but not without end.
+    /// Reads the available bytes, up to about [`BYTES_AT_ONCE`].
     ///
     /// # Errors
-    /// When nothing more can be read.
+    /// If the connection has ended, or the peer has violated the protocol.
     pub(crate) fn read(&mut self, sink: &mut impl MessageSink) -> Result<(), PeerLoss> {
         let Self { connection, reader, .. } = self;
         let mut n_read = 0;

@@ -1,19 +1,21 @@
-//! The message layer: messages of many connections as events between ranks.
+//! The message layer: it sends messages over several connections to each peer, and reports events.
 //!
-//! *Dealing.* A message takes the connection to its peer with the fewest bytes waiting; its number
-//! within its link restores the order. Notices all take the first, before messages that have not
-//! begun to leave.
+//! *Choice of a connection.* A message takes the connection to its peer with the fewest queued
+//! bytes. Its number within its link restores the order. All notices take the first connection, and
+//! pass messages there that have not started to leave.
 //!
-//! *Back-pressure.* What comes is always read, so that no link is in the way of another one's; how
-//! much can come is known, because senders keep to their credit. A matched message is answered when
-//! it meets its receive. Memory is taken when a header was found to be within that credit.
+//! *Backpressure.* All input is always read, so that one link does not block another. The senders'
+//! credit bounds the amount of input. A matched message is answered when it meets its receive.
+//! Memory for a message is allocated only after its header was checked against the credit.
 //!
-//! *Who is lost* the connections tell: at the end of one without a goodbye, or what no rank would
-//! send, a peer is lost; what its other connections still hold is read. A machine that vanishes
-//! ends nothing. The system finds it out on connections that are idle, by asking (`bytes`); where
-//! something is on its way it gives up only after many minutes. Hence between machines there is one
-//! more, quiet connection, which is always idle. `TCP_USER_TIMEOUT` would need none, but also ends
-//! connections to ranks that are well and read nothing for so long, because they compute.
+//! *Lost ranks.* A peer is lost if a connection ends without a goodbye, or if the peer violates the
+//! protocol. Input on its other connections is still read after a loss, but not after a violation.
+//!
+//! If a machine vanishes, no connection ends by itself. On idle connections, the system detects it
+//! by keep-alive probes (`byte_stream`). With data on its way, the system gives up only after many
+//! minutes. So ranks on different nodes have one more connection, which is always idle.
+//! `TCP_USER_TIMEOUT` would make it unnecessary. But that option also ends connections to live
+//! ranks that read nothing for that time because they compute.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,58 +39,58 @@ use crate::message_stream::{MessageStream, QueuedMessage};
 #[cfg(unix)]
 use crate::waker_thread::WakerThread;
 
-/// How long to offer the core to others before sleeping: most answers come within this time.
+/// Time to yield the core to other threads before sleeping. Most answers arrive within this time.
 const YIELD_LIMIT: Duration = Duration::from_micros(50);
-/// Least time to sleep: the system's clock for it has steps of a millisecond.
+/// Shortest sleep, since `poll` counts its timeout in milliseconds.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
-/// How long to wait at the end until the others have closed their side: a connection that ends
-/// with something unread takes with it what is still on its way.
+/// Longest wait on drop until the peers have closed their side. A socket that is closed with unread
+/// input discards what it has not yet sent.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
-/// What [`join`](crate::join) has found out.
+/// Results of [`join`](crate::join).
 pub(crate) struct TcpSetup {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) options: Options,
     pub(crate) n_streams: usize,
     pub(crate) encrypts: bool,
-    /// Which ranks share this one's node.
+    /// By rank, whether it shares this rank's node.
     pub(crate) is_near: Vec<bool>,
 }
 
-/// Places for the connections of so many ranks: their streams, and a quiet one each.
+/// Number of slots for the connections of `n_ranks` ranks: their streams, and an idle one each.
 pub(crate) const fn n_slots(n_ranks: usize, n_streams: usize) -> usize {
     n_ranks * (n_streams + 1)
 }
 
 /// Messages between ranks over TCP.
 pub struct Tcp {
-    /// The process that made the connections.
+    /// Process that made the connections.
     owner_pid: u32,
     #[cfg(unix)]
     waker_thread: Option<WakerThread>,
     poll: Poll,
     ready: Events,
     setup: TcpSetup,
-    /// By rank and number, the quiet one last; `None` for this rank's own, quiet ones on one node,
-    /// and those that have ended.
+    /// By rank and number, the idle connection last. `None` for this rank itself, for the idle
+    /// connection within a node, and for ended connections.
     streams: Vec<Option<MessageStream>>,
-    /// Which of them to look at.
+    /// Indices of streams to serve.
     to_serve: VecDeque<usize>,
     peers: Vec<PeerState>,
     incoming: IncomingMessages,
-    /// When the wait began that is going on.
+    /// Start of the current wait.
     idle_since: Option<Instant>,
 }
 
 struct PeerState {
     loss: Option<PeerLoss>,
-    /// Where to look first for a connection.
+    /// Stream to try first for the next message.
     next_stream: usize,
 }
 
 impl Tcp {
-    /// The layer over connections by rank and number.
+    /// Creates the layer over connections, given by slot.
     pub(crate) fn new(setup: TcpSetup, connections: Vec<Option<ByteStream>>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut streams = Vec::with_capacity(connections.len());
@@ -119,25 +121,25 @@ impl Tcp {
         })
     }
 
-    /// How a rank was lost, if it was.
+    /// Reason for which a rank was lost, if it was.
     #[must_use]
     pub fn loss(&self, peer: Rank) -> Option<PeerLoss> {
         self.peers.get(peer.index())?.loss
     }
 
-    /// Connections of each pair of ranks for what travels.
+    /// Number of data connections of each pair of ranks.
     #[must_use]
     pub const fn n_streams(&self) -> usize {
         self.setup.n_streams
     }
 
-    /// Whether what travels is encrypted.
+    /// Returns whether connections are encrypted.
     #[must_use]
     pub const fn encrypts(&self) -> bool {
         self.setup.encrypts
     }
 
-    /// The places of a peer's connections.
+    /// Slots of a peer's connections.
     const fn streams_of(&self, peer: Rank) -> std::ops::Range<usize> {
         let n_streams = self.setup.n_streams;
         n_slots(peer.index(), n_streams)..n_slots(peer.index() + 1, n_streams)
@@ -147,7 +149,8 @@ impl Tcp {
         Rank((at / n_slots(1, self.setup.n_streams)) as u32)
     }
 
-    /// The connection for the next message to a peer: that with the fewest bytes waiting, in turn.
+    /// Chooses the connection for the next message to a peer: the one with the fewest queued bytes,
+    /// and among equals the next in turn.
     fn choose_stream(&mut self, peer: Rank) -> Option<usize> {
         let (range, n) = (self.streams_of(peer), self.setup.n_streams);
         let first = self.peers[peer.index()].next_stream;
@@ -158,7 +161,7 @@ impl Tcp {
         Some(at)
     }
 
-    /// Asks the system which connections are ready; waits no longer than `timeout`.
+    /// Waits at most `timeout` until connections are ready, and queues them to be served.
     fn poll_system(&mut self, timeout: Duration) -> Result<(), Error> {
         match self.poll.poll(&mut self.ready, Some(timeout)) {
             Ok(()) => {}
@@ -177,7 +180,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Reads and writes what can be, once for each connection that is ready.
+    /// Reads from and writes to each ready connection once.
     fn serve_all(&mut self) {
         for _ in 0..self.to_serve.len() {
             if let Some(at) = self.to_serve.pop_front() {
@@ -211,7 +214,7 @@ impl Tcp {
                 self.release(peer, stream.discard_unsent());
                 let has_left = stream.reader.has_ended;
                 drop(stream);
-                // Who said goodbye closes the connection.
+                // A peer closes the connection after its goodbye.
                 if has_left {
                     self.mark_left_when_done(peer);
                 } else {
@@ -229,7 +232,7 @@ impl Tcp {
         })
     }
 
-    /// Sends on the connection whose turn it is; notices on the first.
+    /// Sends on a chosen connection, or a notice on the first one.
     fn push(&mut self, to: Rank, header: MessageHeader, message: Option<QueuedMessage>) {
         let first = message.as_ref().is_none_or(|message| message.tag.is_control());
         let is_notice = first && message.is_some();
@@ -245,12 +248,12 @@ impl Tcp {
         }
     }
 
-    /// Gives back what will not be sent.
+    /// Returns the buffers of messages that will not be sent.
     fn release(&mut self, to: Rank, messages: impl Iterator<Item = QueuedMessage>) {
         self.incoming.events.extend(messages.map(|message| message.released(to)));
     }
 
-    /// Gives back what its receiver will not answer.
+    /// Returns the buffers of matched messages that the peer will not answer.
     fn release_unanswered(&mut self, to: Rank) {
         let IncomingMessages { links, events, .. } = &mut self.incoming;
         for (tag, link) in links[to.index()].all() {
@@ -259,8 +262,8 @@ impl Tcp {
         }
     }
 
-    /// Notes that a peer has ended; the first reason counts. What it sent before is still read,
-    /// unless that made no sense.
+    /// Records that a peer is lost; the first reason is kept. Its earlier messages are still read,
+    /// unless it violated the protocol.
     fn mark_lost(&mut self, peer: Rank, loss: PeerLoss) {
         let range = self.streams_of(peer);
         if self.peers[peer.index()].loss.is_none() {
@@ -282,7 +285,7 @@ impl Tcp {
         }
     }
 
-    /// Closes the connections of a peer, once it has said goodbye on all of them.
+    /// Closes the connections of a peer if it has said goodbye on all of them.
     fn mark_left_when_done(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
         if streams.all(|stream| stream.reader.has_ended) {
@@ -398,7 +401,7 @@ impl Net for Tcp {
         if budget < LEAST_SLEEP || since.elapsed() < YIELD_LIMIT {
             return thread::yield_now();
         }
-        // What is wrong the next poll finds as well.
+        // The next poll reports an error too.
         let _ = self.poll_system(budget);
     }
 
@@ -409,7 +412,7 @@ impl Net for Tcp {
         }
         let Some(waker_thread) = &self.waker_thread else { return false };
         waker_thread.register(waker);
-        // What this rank knows already nothing will tell it again.
+        // The thread does not report again what this rank already knows.
         if !self.incoming.events.is_empty() || !self.to_serve.is_empty() {
             waker.wake_by_ref();
         }
@@ -421,19 +424,19 @@ impl Net for Tcp {
         if is_near { Distance::Loopback } else { Distance::Network }
     }
 
-    /// Encryption authenticates as well.
+    /// Encryption also authenticates, so encrypted data needs no checksum.
     fn needs_checksum(&self) -> bool {
         !self.setup.encrypts
     }
 }
 
 impl Drop for Tcp {
-    /// Says goodbye, sees that what was sent has left, and that the others have read it. In a
-    /// process that was forked off, the connections are its parent's, and only their descriptors
-    /// are closed.
+    /// Says goodbye, and waits until everything was sent and the peers have read it.
+    ///
+    /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {
         if process::id() != self.owner_pid {
-            // Its thread is the parent's too.
+            // The thread exists only in the parent.
             #[cfg(unix)]
             std::mem::forget(self.waker_thread.take());
             return;

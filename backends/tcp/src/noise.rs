@@ -1,10 +1,10 @@
 //! Encryption of a connection (feature `noise`): the [Noise protocol](https://noiseprotocol.org)
 //! `NNpsk0_25519_AESGCM_SHA256`, keyed by the session's secret, through the crate `snow`.
 //!
-//! Each side draws a key for the connection alone, so what was recorded stays secret even if the
-//! token becomes known later, and a third message shows that the one who connects is no recording.
-//! Then records follow: two bytes of length (big-endian), and as many bytes of ciphertext with 16
-//! of authentication.
+//! Each side draws a key for this connection only, so recorded data stays secret even if the token
+//! becomes known later. A third message shows that the connector does not replay a recording. Then
+//! records follow: two bytes of length (big-endian), and that many bytes of ciphertext. Its last 16
+//! bytes are the authentication tag.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
@@ -14,22 +14,23 @@ use crate::header::ProtocolViolation;
 use crate::secret::SessionSecret;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
-/// Bytes of authentication in each record.
+/// Bytes of the authentication tag of a record.
 const TAG_BYTES: usize = 16;
 const LENGTH_BYTES: usize = 2;
-/// Most bytes of a record behind its length.
+/// Most bytes of a record after its length.
 const MAX_RECORD_BYTES: usize = u16::MAX as usize;
 const MAX_PLAIN_BYTES: usize = MAX_RECORD_BYTES - TAG_BYTES;
-/// Bytes of the first and second message of a handshake: a key and its authentication.
+/// Bytes of the first and second message of a handshake: a key and its authentication tag.
 pub(crate) const KEY_BYTES: usize = 32 + TAG_BYTES;
-/// Bytes of the third: a record of nothing, without its length.
+/// Bytes of the third message: an empty record, without its length.
 pub(crate) const ANSWER_BYTES: usize = TAG_BYTES;
 
-/// A handshake under way.
+/// State of a handshake.
 pub(crate) struct NoiseHandshake(HandshakeState);
 
 impl NoiseHandshake {
-    /// `about`: what both sides say that the connection is for.
+    /// Starts a handshake. `about` is the purpose of the connection, which must be equal on both
+    /// sides.
     pub(crate) fn new(
         connects: bool,
         secret: &SessionSecret,
@@ -40,19 +41,19 @@ impl NoiseHandshake {
         Ok(Self(state?))
     }
 
-    /// This side's key.
+    /// Returns this side's key message.
     pub(crate) fn key(&mut self) -> Result<[u8; KEY_BYTES], snow::Error> {
         let mut key = [0; KEY_BYTES];
         self.0.write_message(&[], &mut key)?;
         Ok(key)
     }
 
-    /// Takes the other side's key; an error if it does not know the secret.
+    /// Processes the peer's key message. Fails if the peer does not know the secret.
     pub(crate) fn receive(&mut self, key: &[u8]) -> Result<(), snow::Error> {
         self.0.read_message(key, &mut []).map(|_| ())
     }
 
-    /// The connector's third message, and what encrypts the rest.
+    /// Returns the connector's third message, and the encrypted channel.
     pub(crate) fn answer(self) -> Result<([u8; ANSWER_BYTES], NoiseChannel), snow::Error> {
         let mut state = self.0.into_transport_mode()?;
         let mut answer = [0; ANSWER_BYTES];
@@ -60,7 +61,7 @@ impl NoiseHandshake {
         Ok((answer, NoiseChannel::new(state)))
     }
 
-    /// Takes the third message.
+    /// Processes the third message, and returns the encrypted channel.
     pub(crate) fn accept(self, answer: &[u8]) -> Result<NoiseChannel, snow::Error> {
         let mut state = self.0.into_transport_mode()?;
         state.read_message(answer, &mut [])?;
@@ -71,15 +72,15 @@ impl NoiseHandshake {
 /// Encrypts what is written and decrypts what is read.
 pub(crate) struct NoiseChannel {
     state: TransportState,
-    /// Bytes to be encrypted, gathered.
+    /// Plaintext of the next record, gathered from several slices.
     gathered: Vec<u8>,
-    /// A record to be written, from `n_written` on.
+    /// The last record; the system has taken the first `n_written` bytes.
     outbox: Vec<u8>,
     n_written: usize,
-    /// Bytes as they came: what is read begins at `start`.
+    /// Received bytes; the next record begins at `start`.
     inbox: Vec<u8>,
     start: usize,
-    /// Bytes decrypted, from `n_taken` on.
+    /// Plaintext of the last record; the first `n_taken` bytes were read.
     plain: Vec<u8>,
     n_taken: usize,
 }
@@ -114,7 +115,7 @@ impl NoiseChannel {
         Ok(())
     }
 
-    /// Takes as much as one record holds, once the last one has left.
+    /// Writes as much as one record holds, once the last record was sent.
     pub(crate) fn write(&mut self, to: &mut impl Write, from: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(to)?;
         self.gathered.clear();
@@ -160,12 +161,12 @@ impl NoiseChannel {
         Ok(n_bytes)
     }
 
-    /// Bytes of the memory for what comes, and of that for what was decrypted.
+    /// Bytes allocated for received and for decrypted data.
     pub(crate) const fn n_held(&self) -> [usize; 2] {
         [self.inbox.capacity(), self.plain.capacity()]
     }
 
-    /// Decrypts the next record, if it is here as a whole.
+    /// Decrypts the next record, if it has arrived completely.
     fn open(&mut self) -> io::Result<bool> {
         let here = &self.inbox[self.start..];
         let Some((length, rest)) = here.split_first_chunk::<LENGTH_BYTES>() else {
@@ -177,7 +178,8 @@ impl NoiseChannel {
         let n_plain = n_bytes.checked_sub(TAG_BYTES).ok_or_else(forged)?;
         self.plain.resize(n_plain, 0);
         if self.state.read_message(record, &mut self.plain).is_err() {
-            // What is not proven is nobody's, even if somebody reads on: the record stays the next.
+            // Drop the unauthenticated plaintext. The record stays the next one, so that reading
+            // again fails again.
             self.plain.clear();
             self.n_taken = 0;
             return Err(forged());
@@ -187,8 +189,8 @@ impl NoiseChannel {
         Ok(true)
     }
 
-    /// Reads some bytes, behind those of a record of which not all is here. At the end of the
-    /// connection nothing is left.
+    /// Reads some bytes after those of an incomplete record. At the end of the connection, discards
+    /// the incomplete record.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
         self.inbox.drain(..self.start);
         self.start = 0;

@@ -1,7 +1,7 @@
-//! Bytes of one connection into messages, whoever reads them.
+//! Parser of one connection's bytes, without a socket.
 //!
-//! A read puts the rest of a frame into that frame, and what follows into a short buffer, where the
-//! next header is found. So only the first few KiB of a frame are ever copied.
+//! A read puts the rest of a started message into its frame, and the following bytes into a short
+//! buffer, which holds the next header. So at most the first few KiB of a frame are copied.
 
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
@@ -11,18 +11,18 @@ use foldwire::HeapFrame;
 use crate::error::PeerLoss;
 use crate::header::{HEADER_BYTES, MessageHeader};
 
-/// Bytes that are read before it is known what they are.
+/// Bytes that are read beyond the current message.
 const SHORT_BUFFER_BYTES: usize = 4096;
 
-/// Who takes what comes.
+/// Consumer of parsed messages.
 pub(crate) trait MessageSink {
-    /// Looks at a header, and gives a frame if a message follows.
+    /// Checks a header, and returns a frame if a message follows.
     fn admit(&mut self, header: MessageHeader) -> Result<Option<HeapFrame>, PeerLoss>;
-    /// Takes what the header announced; with a message the frame that was given for it.
+    /// Takes a complete message in the frame that `admit` returned, or a header without a message.
     fn take(&mut self, header: MessageHeader, frame: Option<HeapFrame>) -> Result<(), PeerLoss>;
 }
 
-/// A message of which some is here.
+/// A message that has not arrived completely.
 struct PartialMessage {
     header: MessageHeader,
     frame: HeapFrame,
@@ -30,19 +30,19 @@ struct PartialMessage {
     n_here: usize,
 }
 
-/// What a connection has read.
+/// State of the parser.
 pub(crate) struct MessageReader {
     short_buffer: Box<[u8; SHORT_BUFFER_BYTES]>,
-    /// What of the inbox is to be looked at.
+    /// Part of `short_buffer` that is not yet parsed.
     unread: Range<usize>,
     partial: Option<PartialMessage>,
     frame_bytes: usize,
-    /// The other side has said that nothing more comes.
+    /// True after the peer's goodbye.
     pub(crate) has_ended: bool,
 }
 
 impl MessageReader {
-    /// For a peer whose frames have so many bytes.
+    /// Creates a parser for a peer whose frames have `frame_bytes`.
     pub(crate) fn new(frame_bytes: usize) -> Self {
         Self {
             short_buffer: Box::new([0; SHORT_BUFFER_BYTES]),
@@ -53,13 +53,13 @@ impl MessageReader {
         }
     }
 
-    /// Reads once, after all that was read has been [parsed](Self::parse). How many bytes, and
-    /// whether there was no room for more.
+    /// Reads once, after all earlier bytes were [parsed](Self::parse). Returns the number of bytes,
+    /// and whether they filled the buffers.
     pub(crate) fn fill(
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<(usize, bool)> {
-        // What is left of the inbox is less than a header.
+        // The unparsed rest is shorter than a header.
         self.short_buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
         let body = match &mut self.partial {
@@ -79,7 +79,7 @@ impl MessageReader {
         Ok((n_bytes, n_bytes == n_room))
     }
 
-    /// Makes messages of what was read.
+    /// Parses the bytes read so far, and passes complete messages to `sink`.
     pub(crate) fn parse(&mut self, sink: &mut impl MessageSink) -> Result<(), PeerLoss> {
         loop {
             if let Some(partial) = &mut self.partial {

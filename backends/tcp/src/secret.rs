@@ -1,14 +1,17 @@
-//! What the ranks of a session know and strangers do not, and how to show that one knows it.
+//! The session's secret, and proofs of knowing it.
 //!
-//! The session's secret is HMAC-SHA-256, keyed by the token, over random numbers of all ranks,
-//! which they tell each other by the bootstrap: so no connection of one session is of use in
-//! another. Without a token (on loopback only) it is as secret as what the bootstrap carries.
+//! The secret is an HMAC-SHA-256, keyed by the token, over nonces of all ranks. The ranks exchange
+//! the nonces through the bootstrap, so a recorded connection is useless in another session.
+//! Without a token (on loopback only), the secret is only as secret as the bootstrap's messages.
 //!
-//! Without encryption each side of a connection proves that it knows the secret, as the bootstrap's
-//! sides do (`foldwire-bootstrap`, `token`): by HMAC over its role, what the connection is for, and
-//! both sides' random numbers. Who connects does so twice: once with its own number alone, so that
-//! only ranks, or recordings of one, are listened to. That keeps strangers from connecting. It does
-//! not hide or protect what follows from those who can read or change packets on their way.
+//! Without encryption, each side of a connection proves that it knows the secret, as in the
+//! bootstrap (`foldwire-bootstrap`, `token`). The proof is an HMAC over its role, the purpose of
+//! the connection, and both sides' nonces. The connector also sends a first proof over its own
+//! nonce alone, so that an acceptor waits only for ranks, or for a process that replays a rank's
+//! hello.
+//!
+//! The proofs keep other programs out. They do not protect the data that follows from an attacker
+//! that can read or change packets.
 
 use std::fmt;
 
@@ -16,29 +19,29 @@ use foldwire_bootstrap::Token;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Bytes of random numbers, and of proofs.
+/// Bytes of a nonce, and of a proof.
 pub(crate) const NONCE_BYTES: usize = 32;
 pub(crate) type Nonce = [u8; NONCE_BYTES];
 /// Bytes of the proof in a hello.
 pub(crate) const HELLO_PROOF_BYTES: usize = 16;
 
-/// In which words a side proves itself.
+/// Sender and message of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProofKind {
-    /// Who connects, in its hello; the other side's random number counts as zeros.
+    /// The connector's, in its hello. Zeros take the place of the acceptor's nonce.
     ConnectorHello,
-    /// Who connects, in its answer.
+    /// The connector's, in its answer.
     ConnectorAnswer,
-    /// Who accepts.
+    /// The acceptor's.
     AcceptorReply,
 }
 
-/// Shows that a rank knows the token, to all of the bootstrap: that of its offer.
+/// Makes the proof of a rank's offer, which shows that the rank knows the token.
 pub(crate) fn offer_proof(token: Option<&Token>, nonce: &Nonce) -> Nonce {
     offer_mac(token, nonce).finalize().into_bytes().into()
 }
 
-/// Whether it does. Compared in constant time.
+/// Returns whether the proof of an offer is valid. Compares in constant time.
 pub(crate) fn accepts_offer(token: Option<&Token>, nonce: &Nonce, proof: &Nonce) -> bool {
     offer_mac(token, nonce).verify_slice(proof).is_ok()
 }
@@ -50,7 +53,7 @@ fn offer_mac(token: Option<&Token>, nonce: &Nonce) -> Hmac<Sha256> {
     mac
 }
 
-/// A session's secret. Not shown by `Debug`.
+/// The session's secret. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct SessionSecret([u8; NONCE_BYTES]);
 
@@ -67,12 +70,14 @@ impl SessionSecret {
         &self.0
     }
 
-    /// The proof of one side of a connection; nonces are the connector's and the other's.
+    /// Makes the proof of one side of a connection. `nonces` are the connector's and the
+    /// acceptor's.
     pub(crate) fn proof(&self, role: ProofKind, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
         self.proof_mac(role, about, nonces).finalize().into_bytes().into()
     }
 
-    /// The proof in a connector's hello, as long as encryption's.
+    /// Makes the proof of a connector's hello, as long as the authentication tag of an encrypted
+    /// hello.
     pub(crate) fn hello_proof(&self, about: &[u8], own: &Nonce) -> [u8; HELLO_PROOF_BYTES] {
         let proof = self.proof(ProofKind::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
         let mut hello_proof = [0; HELLO_PROOF_BYTES];
@@ -80,7 +85,7 @@ impl SessionSecret {
         hello_proof
     }
 
-    /// Whether such a proof is right. Compared in constant time.
+    /// Returns whether the proof of a hello is valid. Compares in constant time.
     pub(crate) fn accepts_hello_proof(
         &self,
         hello_proof: &[u8],
@@ -91,7 +96,7 @@ impl SessionSecret {
         hello_proof.len() == HELLO_PROOF_BYTES && mac.verify_truncated_left(hello_proof).is_ok()
     }
 
-    /// Whether such a proof is right. Compared in constant time.
+    /// Returns whether a proof of the given kind is valid. Compares in constant time.
     pub(crate) fn accepts(
         &self,
         proof: &[u8],
@@ -122,7 +127,7 @@ impl fmt::Debug for SessionSecret {
     }
 }
 
-/// A random number.
+/// Draws a nonce.
 pub(crate) fn nonce() -> Result<Nonce, getrandom::Error> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce)?;
@@ -154,7 +159,7 @@ mod tests {
         );
         assert!(
             !accepts(&secret, ProofKind::ConnectorHello, b"0 to 1", [&one, &two]),
-            "no hello is an answer"
+            "an answer is not a hello"
         );
         assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 2", [&one, &two]));
         assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 1", [&two, &one]));

@@ -1,4 +1,4 @@
-//! What the user may choose.
+//! Settings of the backend.
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,21 +20,23 @@ use crate::MAX_STREAMS;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Address of this host to listen on; loopback unless set. Another than
-    /// loopback needs a [`token`](Self::token).
+    /// Address of this host to listen on. The default is loopback; any other address needs a
+    /// [`token`](Self::token).
     pub address: Option<IpAddr>,
-    /// Network interface whose first address is taken (IPv4 before IPv6) if no address is set.
+    /// Network interface to listen on if no address is set. Its first address is used, IPv4 before
+    /// IPv6.
     pub interface: Option<String>,
-    /// Connections of each pair of ranks for what travels, 1…[`MAX_STREAMS`]; 1 unless set.
-    /// Several help where one connection does not fill the link: long, fast links, or rates
-    /// limited for each connection. A link may then have a frame under way on each of them, if
-    /// that is more than [`Options::link_depth`], so that one message fills all.
+    /// Data connections of each pair of ranks, 1…[`MAX_STREAMS`]; the default is 1.
+    ///
+    /// Several help if one connection does not fill the link: on long, fast links, or if the rate
+    /// of each connection is limited. The credit of a link is then at least one frame for each
+    /// connection ([`Options::link_depth`] if that is more), so that one message can use all.
     pub streams: usize,
-    /// The secret that both ends of each connection must show that they know: the bootstrap's.
+    /// Secret that both ends of each connection must know: the bootstrap's token.
     pub token: Option<Token>,
-    /// Whether what travels is encrypted and authenticated; needs feature `noise`.
+    /// True to encrypt and authenticate all data; needs feature `noise`.
     pub encrypt: bool,
-    /// How long [`join`](crate::join) waits for the others' connections; 10 s unless set.
+    /// Time limit of [`join`](crate::join) for all connections; the default is 10 s.
     pub limit: Duration,
     /// Frames and credit.
     pub options: Options,
@@ -54,36 +56,36 @@ impl Default for Settings {
     }
 }
 
-/// Why the environment has no valid settings.
+/// An environment variable has an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// Not an address.
-    #[error("FOLDWIRE_ADDRESS is no IP address; use one of this host, such as 10.0.0.1")]
+    /// `FOLDWIRE_ADDRESS` is not an IP address.
+    #[error("FOLDWIRE_ADDRESS is not an IP address; set it to one of this host, such as 10.0.0.1")]
     Address,
-    /// Not a number of streams.
-    #[error("FOLDWIRE_STREAMS is no number from 1 to {MAX_STREAMS}")]
+    /// `FOLDWIRE_STREAMS` is not a valid number.
+    #[error("FOLDWIRE_STREAMS is not a number from 1 to {MAX_STREAMS}")]
     Streams,
-    /// Neither yes nor no.
+    /// `FOLDWIRE_ENCRYPT` is neither 0 nor 1.
     #[error("FOLDWIRE_ENCRYPT is neither 0 nor 1")]
     Encrypt,
-    /// Not a token.
+    /// `FOLDWIRE_TOKEN` is too short.
     #[error("FOLDWIRE_TOKEN cannot be used: {0}")]
     Token(TokenTooShort),
-    /// Not text.
+    /// A variable is not valid text.
     #[error("{name} is not valid text")]
     NotText {
-        /// The environment variable.
+        /// Name of the variable.
         name: &'static str,
     },
 }
 
 impl Settings {
-    /// The settings in `FOLDWIRE_ADDRESS`, `FOLDWIRE_IFACE`, `FOLDWIRE_STREAMS`, `FOLDWIRE_ENCRYPT`
-    /// (0 or 1) and `FOLDWIRE_TOKEN`; defaults for those that are not set or empty.
+    /// Reads `FOLDWIRE_ADDRESS`, `FOLDWIRE_IFACE`, `FOLDWIRE_STREAMS`, `FOLDWIRE_ENCRYPT` (0 or 1)
+    /// and `FOLDWIRE_TOKEN`. Variables that are unset or empty give the defaults.
     ///
     /// # Errors
-    /// When one of them holds something else.
+    /// If one of them has an invalid value.
     pub fn from_env() -> Result<Self, SettingsError> {
         let address = variable("FOLDWIRE_ADDRESS")?;
         let token = variable("FOLDWIRE_TOKEN")?.map(Token::new).transpose();
@@ -121,43 +123,43 @@ impl Settings {
         self
     }
 
-    /// Makes so many connections between each two ranks.
+    /// Makes `n` data connections between each pair of ranks.
     #[must_use]
     pub const fn streams(mut self, n: usize) -> Self {
         self.streams = n;
         self
     }
 
-    /// Has both ends of each connection prove that they know this.
+    /// Sets the secret that both ends of each connection must know.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// Encrypts what travels.
+    /// Sets whether all data is encrypted.
     #[must_use]
     pub const fn encrypt(mut self, encrypt: bool) -> Self {
         self.encrypt = encrypt;
         self
     }
 
-    /// Takes these frames and credit.
+    /// Sets frame size and credit.
     #[must_use]
     pub const fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// The options, with credit for a frame on each connection.
+    /// The options, with a credit of at least one frame for each connection.
     pub(crate) fn effective_options(&self) -> Options {
         let mut options = self.options;
         options.link_depth = options.link_depth.max(self.streams);
         options
     }
 
-    /// Where to listen: nobody from outside can reach it unless the user says where. `None`: the
-    /// interface has no address.
+    /// Address to listen on: loopback unless an address or interface is set. `None` if the
+    /// interface does not exist or has no address.
     #[must_use]
     pub fn listening(&self) -> Option<IpAddr> {
         match (self.address, &self.interface) {
@@ -168,7 +170,7 @@ impl Settings {
     }
 }
 
-/// The first address of an interface, IPv4 before IPv6; none that is of one link only.
+/// Returns the first address of an interface, IPv4 before IPv6, without IPv6 link-local addresses.
 #[cfg(unix)]
 fn address_of(interface: &str) -> Option<IpAddr> {
     let all = nix::ifaddrs::getifaddrs().ok()?;

@@ -1,8 +1,7 @@
-//! Wakes whoever awaits a call: a thread that looks at the network while the rank sleeps.
+//! Thread that watches the network and wakes the task that awaits a call.
 //!
-//! It watches the rank's own watcher of its sockets (which is itself something that becomes
-//! readable), so it neither reads nor writes, and takes nothing away from the rank. It starts with
-//! the first waker.
+//! The thread polls the rank's own poller, which becomes readable when a socket is ready. So the
+//! thread neither reads nor writes, and consumes no readiness. It starts with the first waker.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-/// How often a waker is woken that nothing else wakes.
+/// Longest time until a waker is woken without an event.
 const TICK: Duration = Duration::from_millis(20);
 const NETWORK: Token = Token(0);
 const END: Token = Token(1);
@@ -26,7 +25,7 @@ struct Shared {
     ends: AtomicBool,
 }
 
-/// The thread, until this is dropped.
+/// Handle of the thread. Dropping it ends the thread.
 pub(crate) struct WakerThread {
     shared: Arc<Shared>,
     end: mio::Waker,
@@ -34,7 +33,7 @@ pub(crate) struct WakerThread {
 }
 
 impl WakerThread {
-    /// Watches what `network` watches.
+    /// Starts the thread, which watches the sources of `network`.
     pub(crate) fn start(network: &Poll) -> io::Result<Self> {
         let poll = Poll::new()?;
         let source = network.as_raw_fd();
@@ -47,7 +46,7 @@ impl WakerThread {
         Ok(Self { shared, end, thread })
     }
 
-    /// Has this waker woken by what happens from now on, in place of any other.
+    /// Sets the waker to wake at the next event, in place of an earlier one.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut slot = self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *slot {
@@ -60,7 +59,8 @@ impl WakerThread {
 fn run(mut poll: Poll, shared: &Shared) {
     let mut events = Events::with_capacity(2);
     while !shared.ends.load(Ordering::Acquire) {
-        // By a signal it ends early, which wakes for nothing; what else is wrong, time mends.
+        // A signal ends `poll` early and causes a needless wake. Other errors only delay the next
+        // wake by a tick.
         if poll.poll(&mut events, Some(TICK)).is_err() {
             thread::sleep(TICK);
         }
@@ -74,7 +74,7 @@ fn run(mut poll: Poll, shared: &Shared) {
 impl Drop for WakerThread {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
-        // If it cannot be woken, it ends with the next tick.
+        // Without this wake, the thread ends with the next tick.
         let _ = self.end.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

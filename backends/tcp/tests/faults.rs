@@ -1,5 +1,5 @@
-//! Whatever happens to connections, calls end: with the right values, or a typed error in bounded
-//! time. Never a hang, a panic or a wrong value.
+//! With any fault of connections, calls end in bounded time with the correct values or a typed
+//! error. They never hang, panic, or return wrong values.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
     common::sums(&mut comm, n_calls)
 }
 
-/// Sums of two ranks, of which the second reaches the first by somebody who does harm.
+/// Sums of two ranks that are connected through a proxy.
 fn sums_through_proxy(
     settings: &Settings,
     fault: ProxyFault,
@@ -70,7 +70,7 @@ fn check_fault(settings: &Settings, fault: ProxyFault, n_bytes: usize) {
     assert!(start.elapsed() < 8 * TIMEOUT, "{context}");
 }
 
-/// In a header, in the middle of a frame, somewhere in a later call.
+/// Byte counts of faults: in a header, in the middle of a frame, and in a later call.
 const PLACES: [usize; 3] = [300, 9_000, 1_234_567];
 
 #[test]
@@ -99,7 +99,7 @@ fn a_connection_that_pauses_and_goes_on_is_waited_for() {
     });
 }
 
-/// The others send ahead as far as their credit goes, which fills the sockets, and wait.
+/// The other ranks send as far as their credit allows, which fills the sockets, and wait.
 #[test]
 fn a_rank_that_is_late_gets_all_that_was_sent_meanwhile() {
     const N_CALLS: u8 = 12;
@@ -143,7 +143,7 @@ fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() 
     }
 }
 
-/// Silent ones, talkative ones, and one that ends at once.
+/// Some connections send nothing, some send garbage, and some close at once.
 #[test]
 fn strangers_at_the_door_stop_nobody() {
     for settings in variants() {
@@ -167,7 +167,7 @@ fn strangers_at_the_door_stop_nobody() {
                         crowd.push(stranger);
                     }
                 }
-                // Those that stay do so for the rest of the test program.
+                // Keep these connections open until the test program ends.
                 std::mem::forget(crowd);
             });
             let endpoint = join(&settings, &mut TamperedExchange { inner, tamper }).unwrap();
@@ -177,8 +177,8 @@ fn strangers_at_the_door_stop_nobody() {
     }
 }
 
-/// Garbage, silence, half a greeting, and a whole one with a proof by another secret: those who
-/// come before ranks are together are sent away then, and after that nobody finds a door.
+/// Connections that send nothing, garbage, half a hello, or a whole one with a wrong proof. They are
+/// closed when the ranks have joined. After that, the listener is gone.
 #[test]
 fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     let greeting = |stream: u8, encrypts: u8| {
@@ -202,7 +202,7 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
             });
             let start = Instant::now();
             let endpoint = join(&settings, &mut TamperedExchange { inner, tamper }).unwrap();
-            assert!(start.elapsed() < TIMEOUT, "strangers keep nobody waiting");
+            assert!(start.elapsed() < TIMEOUT, "strangers do not delay a rank");
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 if let Some(address) = door {
@@ -229,7 +229,7 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     }
 }
 
-/// All learn so from what ranks tell each other, long before the time limit of connections.
+/// All ranks detect it from their offers, long before the time limit of connections.
 #[test]
 fn who_has_another_token_does_not_get_in() {
     for settings in variants() {

@@ -1,5 +1,5 @@
-//! A process that a rank forks off is no rank: its calls are refused, and neither its end nor what
-//! it drops is anybody's loss. Programs that a rank starts have none of its descriptors.
+//! A fork of a rank is no rank: its calls are refused, and neither its end nor a drop in it counts
+//! as a loss. Programs that a rank starts inherit none of its descriptors.
 #![cfg(unix)]
 
 mod common;
@@ -18,18 +18,18 @@ use foldwire_tcp::{Settings, join};
 
 const WAY: &str = "FOLDWIRE_TEST_WAY";
 
-/// What each of the two processes does that a test makes of this program.
+/// Runs as one of the two rank processes that a test starts from this program.
 #[test]
 fn as_a_rank() {
     let Ok(way) = env::var(WAY) else { return };
-    let mut party = Rendezvous::from_env().unwrap().join().unwrap();
-    let endpoint = join(&Settings::from_env().unwrap(), &mut party).unwrap();
+    let mut session = Rendezvous::from_env().unwrap().join().unwrap();
+    let endpoint = join(&Settings::from_env().unwrap(), &mut session).unwrap();
     let mut comm = Communicator::new(endpoint).unwrap();
     assert_eq!(sums(&mut comm, 3).0, 3);
     if let Some(child) = ffi::fork() {
         assert_eq!(ffi::wait(child), 0, "the child's calls were not refused");
     } else {
-        // Nothing here may panic: the test's harness is the parent's.
+        // Nothing here may panic, since the test harness belongs to the parent.
         let is_refused = match &*way {
             "calls" => {
                 let refused = |error| {
@@ -39,14 +39,14 @@ fn as_a_rank() {
                 let plan = Plan::raw();
                 let first = comm.all_reduce(&mut [1.0f32; 9], Op::Sum, &plan).err();
                 let second = comm.all_reduce(&mut [1.0f32; 9], Op::Sum, &plan);
-                let gather = party.all_gather(b"child");
-                drop((comm, party));
+                let gather = session.all_gather(b"child");
+                drop((comm, session));
                 first.is_some_and(refused)
                     && second.is_err()
                     && matches!(gather, Err(foldwire_bootstrap::Error::OtherProcess))
             }
             "drops" => {
-                drop((comm, party));
+                drop((comm, session));
                 true
             }
             "exits" => process::exit(0),
@@ -54,11 +54,11 @@ fn as_a_rank() {
         };
         ffi::exit_now(i32::from(!is_refused));
     }
-    // What the child might have said would be here by now.
+    // Anything that the child has sent has arrived by now.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(sums(&mut comm, 20).0, 20);
-    assert_eq!(party.poll_lost(), None);
-    assert_eq!(party.all_gather(b"parent").unwrap(), [b"parent"; 2]);
+    assert_eq!(session.poll_lost(), None);
+    assert_eq!(session.all_gather(b"parent").unwrap(), [b"parent"; 2]);
     if cfg!(target_os = "linux") {
         let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout);
@@ -68,9 +68,9 @@ fn as_a_rank() {
     println!("went on");
 }
 
-/// Two ranks, each with a child that does this.
+/// Runs two ranks, each with a child that does what `way` names.
 fn forked(way: &str) {
-    // A port that was free a moment ago.
+    // The port was free a moment ago.
     let root = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ranks = ["0", "1"].map(|rank| {
         Command::new(env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! Ranks come together, or all of them learn why not; then sums are right, also in futures.
+//! Ranks join, or all of them learn why not. After that, sums are correct, also in futures.
 
 mod common;
 
@@ -36,12 +36,12 @@ fn sums_are_exact_however_frames_are_carried() {
     }
 }
 
-/// Where ranks are on several machines, one more connection keeps quiet between each two.
+/// Ranks on different machines have one more connection, which stays idle.
 #[cfg(target_os = "linux")]
 #[test]
 fn sums_are_exact_between_machines() {
     for settings in variants() {
-        // Any address that all can reach and that is not loopback's.
+        // An address that all ranks can reach and that is not a loopback address.
         let settings = settings.address([0, 0, 0, 0].into()).token(token("0123456789abcdef"));
         let ends = ranks(3, |inner| {
             let rank = inner.rank();
@@ -66,7 +66,7 @@ fn a_rank_alone_needs_no_connection() {
     });
 }
 
-/// Sockets within a node are no memory: an automatic plan has something to save there.
+/// Sockets within a node are slower than memory, so an automatic plan must measure them.
 #[test]
 fn links_within_a_node_are_measured() {
     endpoints(2, &settings(), |endpoint| {
@@ -76,7 +76,7 @@ fn links_within_a_node_are_measured() {
     });
 }
 
-/// Wakes a thread, and counts how often.
+/// Wakes a thread, and counts the wakes.
 struct Alarm {
     thread: Thread,
     n_wakes: AtomicUsize,
@@ -89,8 +89,8 @@ impl Wake for Alarm {
     }
 }
 
-/// A rank that awaits a call sleeps until something comes for it, but for a look now and then, and
-/// is not kept waiting when something does.
+/// A rank that awaits a call sleeps until messages arrive, except for regular ticks, and wakes soon
+/// when they do.
 #[test]
 fn a_future_sleeps_until_the_network_wakes_it() {
     const AWAY: Duration = Duration::from_millis(400);
@@ -117,11 +117,11 @@ fn a_future_sleeps_until_the_network_wakes_it() {
             }
             assert!(data.iter().all(|&x| x == 3.0));
             if !is_late {
-                // Fifty times a second, and when it goes on.
+                // Fifty ticks a second, and wakes when messages arrive.
                 let n_wakes = alarm.n_wakes.load(Ordering::Relaxed);
                 assert!((10..1000).contains(&n_wakes), "{n_wakes}");
             }
-            // With a time limit a sleeper that nobody wakes would need a tick for each message.
+            // If only ticks woke the rank, it would need one for each message and miss this limit.
             assert!(start.elapsed() < AWAY + Duration::from_millis(600), "{:?}", start.elapsed());
         });
     }
@@ -150,7 +150,7 @@ fn other_frames_streams_or_encryption_are_refused_by_all() {
     }
 }
 
-/// One rank that cannot join keeps none of the others waiting.
+/// One rank that cannot join does not keep the other ranks waiting.
 #[test]
 fn a_failure_of_one_rank_is_told_to_all() {
     let start = Instant::now();

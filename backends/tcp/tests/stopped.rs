@@ -1,4 +1,4 @@
-//! Processes that are stopped in the middle of calls, and go on.
+//! Processes that are stopped in the middle of calls, and continue.
 #![cfg(unix)]
 
 mod common;
@@ -17,12 +17,12 @@ use foldwire_tcp::{Settings, join};
 const LIMIT: &str = "FOLDWIRE_TEST_LIMIT";
 const N_CALLS: usize = 300;
 
-/// What each of the two processes does that a test makes of this program.
+/// Runs as one of the two rank processes that a test starts from this program.
 #[test]
 fn as_a_rank() {
     let Ok(limit) = env::var(LIMIT) else { return };
-    let mut party = Rendezvous::from_env().unwrap().join().unwrap();
-    let endpoint = join(&Settings::from_env().unwrap(), &mut party).unwrap();
+    let mut session = Rendezvous::from_env().unwrap().join().unwrap();
+    let endpoint = join(&Settings::from_env().unwrap(), &mut session).unwrap();
     let mut comm = Communicator::new(endpoint).unwrap();
     comm.config_mut().timeout = Duration::from_millis(limit.parse().unwrap());
     for _ in 0..N_CALLS {
@@ -44,10 +44,10 @@ fn signal(name: &str, child: &Child) {
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// Two ranks that sum; the second is stopped after its tenth sum for as long as is said. What both
-/// have said.
+/// Runs two ranks that sum, and stops the second after its tenth sum for `lasting`. Returns the
+/// output of both.
 fn stopped(limit: Duration, lasting: Duration) -> [String; 2] {
-    // A port that was free a moment ago.
+    // The port was free a moment ago.
     let root = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut ranks = ["0", "1"].map(|rank| {
         Command::new(env::current_exe().unwrap())
@@ -85,7 +85,7 @@ fn a_process_that_is_stopped_and_goes_on_in_time_is_waited_for() {
     }
 }
 
-/// The one that was stopped finds the other's connection closed, or has been told by it.
+/// The stopped rank finds the other's connection closed, or has received its abort notice.
 #[test]
 fn a_process_that_is_stopped_for_longer_is_given_up_by_both() {
     for text in stopped(Duration::from_millis(300), Duration::from_millis(900)) {

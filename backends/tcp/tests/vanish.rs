@@ -1,5 +1,5 @@
-//! A machine that vanishes without a word while something is on its way to it: on real sockets of a
-//! network namespace whose one device is then taken down.
+//! A machine that vanishes while data is on its way to it: real sockets in a network namespace,
+//! whose only device is taken down.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -21,7 +21,7 @@ fn ip(words: &str) -> bool {
     Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success())
 }
 
-/// `cargo test -p foldwire-tcp --test vanish -- --ignored`
+/// Run it as root: `cargo test -p foldwire-tcp --test vanish -- --ignored`.
 #[test]
 #[ignore = "takes half a minute; needs root, unshare and ip"]
 fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {

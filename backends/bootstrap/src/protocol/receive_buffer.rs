@@ -10,8 +10,8 @@ pub const CHUNK_BYTES: usize = 16 * 1024;
 /// Bytes received on one connection and not yet taken as messages.
 #[derive(Debug, Default)]
 pub struct ReceiveBuffer {
-    /// Buffer that never shrinks. `n_taken..n_read` holds messages not yet taken, the last of which
-    /// may be incomplete.
+    /// Buffer that never shrinks. `n_taken..n_read` holds messages not yet taken; the last one may
+    /// be incomplete.
     bytes: Vec<u8>,
     n_taken: usize,
     n_read: usize,

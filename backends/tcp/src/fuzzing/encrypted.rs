@@ -10,7 +10,7 @@ use crate::secret::{NONCE_BYTES, SessionSecret};
 pub struct EncryptedEnd(NoiseChannel);
 
 impl EncryptedEnd {
-    /// The end that connects, and the other, once they know each other.
+    /// Returns the connector's end and the acceptor's, after their handshake.
     #[must_use]
     pub fn pair() -> [Self; 2] {
         Self::greet().expect("both know the secret")
@@ -26,26 +26,26 @@ impl EncryptedEnd {
         Ok([connector, other.accept(&answer)?].map(Self))
     }
 
-    /// Writes as a [`Tcp`](crate::Tcp) does: as much as one record holds, once the last has left.
+    /// Writes like a [`Tcp`](crate::Tcp): as much as one record holds, once the last one was sent.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// If `to` fails.
     pub fn write(&mut self, to: &mut impl Write, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.write(to, slices)
     }
 
-    /// Hands on what is left of the last record.
+    /// Sends the rest of the last record.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// If `to` fails.
     pub fn flush(&mut self, to: &mut impl Write) -> io::Result<()> {
         self.0.flush(to)
     }
 
-    /// Reads as a [`Tcp`](crate::Tcp) does; 0 bytes are the end.
+    /// Reads like a [`Tcp`](crate::Tcp). Returns 0 at the end of the connection.
     ///
     /// # Errors
-    /// Those of `from`; [`InvalidData`](io::ErrorKind::InvalidData) for what is forged.
+    /// If `from` fails; [`InvalidData`](io::ErrorKind::InvalidData) for a forged record.
     pub fn read(
         &mut self,
         from: &mut impl Read,
@@ -54,7 +54,7 @@ impl EncryptedEnd {
         self.0.read(from, slices)
     }
 
-    /// Bytes of the memory for what comes, and of that for what was decrypted.
+    /// Bytes allocated for received and for decrypted data.
     #[must_use]
     pub fn n_held(&self) -> [usize; 2] {
         self.0.n_held()

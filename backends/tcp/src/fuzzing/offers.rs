@@ -1,4 +1,4 @@
-//! What ranks tell each other to come together, and whose connections are waited for.
+//! Offers, and connections that a rank expects.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,13 @@ use crate::join::{ConnectionSetup, RankOffer, SharedSettings, agree};
 use crate::net::n_slots;
 use crate::secret::{NONCE_BYTES, SessionSecret, offer_proof};
 
-/// What a rank tells the others about itself.
+/// A rank's offer, without access to its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpaqueOffer(RankOffer);
 
 impl OpaqueOffer {
-    /// The offer of a rank without a token; `numbers`: bytes of a frame, frames of a link, streams.
+    /// Creates the offer of a rank without a token. `numbers` are bytes of a frame, frames of a
+    /// link, and streams.
     #[must_use]
     pub fn new(
         node: &str,
@@ -30,58 +31,58 @@ impl OpaqueOffer {
         Self(RankOffer { node: node.to_owned(), address, shared, nonce, proof })
     }
 
-    /// The offer in bytes.
+    /// Encodes the offer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.0.encode()
     }
 
-    /// Reads an offer; `None` if it is none.
+    /// Decodes an offer, or returns `None` if the bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         RankOffer::decode(bytes).map(Self)
     }
 
-    /// The name of its node.
+    /// Identity of the rank's node.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.0.node
     }
 
-    /// Whether only its own node reaches it.
+    /// Returns whether only ranks on the same node can connect.
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
         self.0.address.ip().to_canonical().is_loopback()
     }
 
-    /// Whether another offers the same settings.
+    /// Returns whether another offer has the same settings.
     #[must_use]
     pub fn has_same_settings(&self, other: &Self) -> bool {
         self.0.shared == other.0.shared
     }
 
-    /// What all ranks have offered, if this one can go on with it.
+    /// Decodes the offers of all ranks and checks that they fit this one.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// If an offer cannot be decoded, or does not fit.
     pub fn agree(&self, all: &[Vec<u8>]) -> Result<Vec<Self>, JoinError> {
         Ok(agree(&self.0, None, all)?.into_iter().map(Self).collect())
     }
 }
 
-/// A rank that waits for others to connect.
+/// The connections that a rank expects, and those that it has.
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
 pub struct ExpectedConnections {
     rank: Rank,
     offers: Vec<RankOffer>,
     is_near: Vec<bool>,
     shared: SharedSettings,
-    /// By place, whether the connection is there.
+    /// By slot, whether the connection was made.
     slots: Vec<Option<()>>,
 }
 
 impl ExpectedConnections {
-    /// Among ranks that have agreed.
+    /// Creates the state of a rank from the offers of all ranks.
     #[must_use]
     pub fn new(rank: Rank, offers: &[OpaqueOffer]) -> Self {
         let offers: Vec<RankOffer> =
@@ -92,8 +93,8 @@ impl ExpectedConnections {
         Self { rank, offers, is_near, shared, slots }
     }
 
-    /// Takes a connection of which this is the hello and all else is right, if it is waited for:
-    /// from which rank, and which of its streams.
+    /// Takes a connection with this hello, if it is expected. Returns the peer's rank and the
+    /// stream.
     pub fn take(&mut self, hello: &[u8]) -> Option<(Rank, u16)> {
         let hello = Hello::decode(hello)?;
         let Self { rank, offers, is_near, shared, slots } = self;
@@ -107,13 +108,13 @@ impl ExpectedConnections {
     }
 }
 
-/// The hello of a connection.
+/// Encodes the hello of a connection.
 #[must_use]
 pub fn hello(from: Rank, to: Rank, stream: u16, encrypts: bool) -> Vec<u8> {
     Hello { from, to, stream, encrypts }.encode().to_vec()
 }
 
-/// Reads a hello and writes it again; `None` if it is none.
+/// Decodes and encodes a hello, or returns `None` if the bytes are not one.
 #[must_use]
 pub fn reencode_hello(bytes: &[u8]) -> Option<Vec<u8>> {
     Hello::decode(bytes).map(|hello| hello.encode().to_vec())

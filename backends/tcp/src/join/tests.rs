@@ -1,4 +1,4 @@
-//! Offers are read as written, and ranks agree; whose connections are waited for.
+//! Round trips of offers, agreement of ranks, and expected connections.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn any_offer() -> impl Strategy<Value = RankOffer> {
     );
     ("[^\n]{0,20}", any::<SocketAddr>(), shared, any::<Nonce>()).prop_map(
         |(node, mut address, shared, nonce)| {
-            // No socket listens on a flow, and text has none.
+            // An address's text has no flow label.
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
@@ -140,7 +140,7 @@ proptest! {
         let mut taken = Vec::new();
         for (from, to, stream) in hellos {
             let hello = Hello { from: Rank(from), to: Rank(to), stream, encrypts: false };
-            // Between nodes is one more.
+            // Ranks on different nodes have one more connection.
             let is_expected = Rank(to) == rank
                 && (rank.0 + 1..3).contains(&from)
                 && usize::from(stream) < n_streams + usize::from(!is_near[from as usize])
@@ -182,7 +182,7 @@ fn another_token_is_found_by_all_before_anybody_connects() {
     assert_eq!(named.collect::<Vec<_>>(), [2, 2, 0].map(Rank));
 }
 
-/// Strangers that know all but the secret keep nobody from a place.
+/// Connections with a well-formed hello but without the secret do not crowd out a rank.
 #[test]
 fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
     use std::io::{Read, Write};
@@ -218,7 +218,7 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
         pass();
         thread::sleep(wait);
     });
-    // It was answered, and is waited for.
+    // The rank has received the reply, and its connection is still open.
     rank.set_nonblocking(true).unwrap();
     let mut reply = [0; 2 * NONCE_BYTES];
     rank.read_exact(&mut reply).unwrap();

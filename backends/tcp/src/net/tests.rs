@@ -1,4 +1,4 @@
-//! A rank whose one peer says what no rank would, byte by byte.
+//! A rank whose peer is a plain socket that sends valid and invalid bytes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use crate::settings::Settings;
 const FRAME: usize = 4096;
 const PEER: Rank = Rank(1);
 
-/// Rank 0 of two on one node, and the other end of its connections.
+/// Rank 0 of two on one node, and the peer's ends of its connections.
 fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
     connected(n_streams, n_streams)
 }
 
-/// The same with one more connection between them, if there are that many.
+/// The same with `n_connections`. A connection beyond `n_streams` is the idle one.
 fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut options = Options::default();
@@ -46,7 +46,7 @@ fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
     [&header[..], &vec![number as u8; n_bytes]].concat()
 }
 
-/// The next thing that happens, if anything does within a second or so.
+/// Returns the next event, if there is one within a second.
 fn next(tcp: &mut Tcp) -> Option<Event<HeapFrame>> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(1) {
@@ -102,7 +102,7 @@ fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
     }
 }
 
-/// By pieces of any lengths, over two connections, the later one first.
+/// Messages arrive in pieces of several lengths, over two connections, and out of order.
 #[test]
 fn messages_come_in_order_however_their_bytes_do() {
     let tag = Tag(1);
@@ -137,7 +137,7 @@ fn a_matched_message_is_answered_when_it_meets_its_receive() {
     assert!(next(&mut tcp).is_none());
     theirs[0].set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let mut received = [0; 16];
-    assert!(theirs[0].read(&mut received).is_err(), "nobody has taken it");
+    assert!(theirs[0].read(&mut received).is_err(), "no receive has taken it");
     post(&mut tcp, Tag(3));
     assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 5, .. })));
     assert!(tcp.poll().unwrap().is_none());
@@ -168,7 +168,8 @@ fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
     }
 }
 
-/// What was sent before a connection ended is delivered; a goodbye on all of them is no loss.
+/// Messages sent before the end of a connection are delivered. A goodbye on all connections is no
+/// loss.
 #[test]
 fn who_says_goodbye_has_left_in_good_order() {
     let (mut tcp, mut theirs) = rank(2);
@@ -189,7 +190,7 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     assert!(tcp.send(PEER, Tag(0), buffer, 0, false).is_ok());
     let start = Instant::now();
     drop(tcp);
-    assert!(start.elapsed() < 5 * CLOSE_LIMIT, "it waits for nobody for long");
+    assert!(start.elapsed() < 5 * CLOSE_LIMIT, "it waits for no peer for long");
     let mut received = Vec::new();
     theirs[0].read_to_end(&mut received).unwrap();
     assert_eq!(
@@ -198,7 +199,7 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     );
 }
 
-/// One that something travels on would be found dead by the system only after many minutes.
+/// The system would detect a dead connection with data on its way only after many minutes.
 #[test]
 fn on_the_quiet_connection_nothing_travels_and_its_end_is_a_loss() {
     let (mut tcp, mut theirs) = connected(2, 3);
@@ -235,7 +236,7 @@ fn every_connection_that_is_idle_asks_after_the_other_side_within_25_seconds() {
     assert_eq!(waits.collect::<Vec<_>>(), [Duration::from_secs(25); 3]);
 }
 
-/// Its frames go in turn, and its credit is enough that none waits for another connection's.
+/// Frames take the connections in turn, and the credit is enough for a frame on each.
 #[test]
 fn one_message_fills_all_connections_before_anything_is_answered() {
     for n_streams in [1, 3, 16] {
@@ -261,7 +262,8 @@ fn one_message_fills_all_connections_before_anything_is_answered() {
     }
 }
 
-/// Any byte of what a rank says may be another: what comes is what was sent, or its sender is lost.
+/// With any single byte changed, a header is rejected and its sender is lost. Changes of a payload
+/// pass, since frames have their own checksums.
 #[test]
 fn one_wrong_byte_is_found_out_or_is_the_payloads() {
     let tag = Tag(1);
@@ -297,7 +299,7 @@ fn one_wrong_byte_is_found_out_or_is_the_payloads() {
     }
 }
 
-/// Nothing is read for it, and what it sends later is no reason to fail.
+/// A receive with a short buffer, and a send of more bytes than its buffer holds.
 #[test]
 fn buffers_that_are_too_short_are_an_error_not_a_panic() {
     let (mut tcp, mut theirs) = rank(1);

@@ -1,4 +1,4 @@
-//! What is read is what was sealed, as far as nobody had a hand in it, and then no more.
+//! Encrypted data is read up to the first record that was tampered with, and not beyond.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use super::*;
 use crate::secret::NONCE_BYTES;
 
-/// The side that connects, and the other.
+/// The connector's channel and the acceptor's.
 fn pair() -> [NoiseChannel; 2] {
     let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
     let sides =
@@ -19,14 +19,14 @@ fn pair() -> [NoiseChannel; 2] {
     [connector, other.accept(&answer).unwrap()]
 }
 
-/// The record that one write makes.
+/// Returns the record that one write makes.
 fn encrypted(by: &mut NoiseChannel, plain: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     assert_eq!(by.write(&mut record, &[IoSlice::new(plain)]).unwrap(), plain.len());
     record
 }
 
-/// A connection on which bytes come in pieces, and nothing between two of them.
+/// A connection that delivers bytes in pieces and would block between them.
 struct ChunkedReader<'a> {
     rest: &'a [u8],
     longest: usize,
@@ -46,7 +46,7 @@ impl Read for ChunkedReader<'_> {
     }
 }
 
-/// What is read until the end, or until an error.
+/// Reads until the end or an error.
 fn read_all(
     by: &mut NoiseChannel,
     from: &mut ChunkedReader<'_>,
@@ -63,8 +63,8 @@ fn read_all(
     }
 }
 
-/// What must be read of these bytes: the records as they were sealed that they begin with, and an
-/// error if they then have the length of a record and as many bytes.
+/// Expected result of reading `bytes`: the plaintext of the unchanged records at their start. Then
+/// an error, if a length and that many bytes follow.
 fn expected(
     records: &[Vec<u8>],
     plains: &[Vec<u8>],
@@ -82,7 +82,7 @@ fn expected(
     (read, if is_record { Err(ErrorKind::InvalidData) } else { Ok(()) })
 }
 
-/// What somebody does to records on their way.
+/// A change to records on their way.
 #[derive(Clone, Debug)]
 enum Tampering {
     None,
@@ -111,7 +111,7 @@ enum Tampering {
         one: Index,
         two: Index,
     },
-    /// One is its reader's own.
+    /// Inserts a record that the reader has made.
     Reflect {
         before: Index,
     },
@@ -182,7 +182,7 @@ proptest! {
         let mut pieces = ChunkedReader { rest: &bytes, longest, is_pause: false };
         let read = read_all(&mut reader, &mut pieces);
         prop_assert_eq!(&read, &expected(&records, &plains, &bytes));
-        // Whoever asks again hears the same, and gets nothing.
+        // Reading again has the same result, and returns no bytes.
         prop_assert_eq!(read_all(&mut reader, &mut pieces), (Vec::new(), read.1));
     }
 
@@ -212,8 +212,8 @@ fn the_longest_record_is_read_and_what_is_longer_becomes_two() {
     assert_eq!(read_all(&mut reader, &mut pieces), (plain, Ok(())));
 }
 
-/// Of a seal that forgets its failure, the first reader gets bytes that nobody sealed, and the
-/// second makes it panic.
+/// If a channel forgot its failure, the first case would read unauthenticated bytes, and the second
+/// would panic.
 #[test]
 fn who_reads_on_behind_a_forged_record_gets_nothing() {
     for plain in [&b""[..], b"a record of some length, which is read"] {

@@ -1,4 +1,4 @@
-//! What the tests share: ranks as threads, and somebody between them who does harm.
+//! Code that the tests share: ranks as threads, and a proxy between them that injects faults.
 
 #![allow(unreachable_pub, dead_code, reason = "each test program uses parts of it")]
 
@@ -12,10 +12,10 @@ use foldwire::{Communicator, Op, Plan};
 use foldwire_bootstrap::{Exchange, InProcess, Token};
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
-/// Longest time that anything may take.
+/// Longest time that any step of a test may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Settings of tests: short waits.
+/// Settings of tests, with short waits.
 pub fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.options.grace = Duration::from_millis(100);
@@ -28,7 +28,7 @@ pub fn token(text: &str) -> Token {
     Token::new(text).unwrap()
 }
 
-/// The ways to carry frames: plain and encrypted, by one connection and several.
+/// Settings with and without encryption, with one and with several connections.
 pub fn variants() -> Vec<Settings> {
     let plain = [settings(), settings().streams(3)];
     let sealed = plain.clone().map(|settings| settings.encrypt(true));
@@ -36,7 +36,7 @@ pub fn variants() -> Vec<Settings> {
     plain.into_iter().chain(sealed.into_iter().filter(|_| is_there)).collect()
 }
 
-/// Runs `program` as each of `size` ranks, with what it needs to join; the results in rank order.
+/// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.
 pub fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let program = &program;
@@ -46,7 +46,7 @@ pub fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> V
     })
 }
 
-/// The same with transports.
+/// Runs `program` on `size` ranks that have joined.
 pub fn endpoints<T: Send>(
     size: usize,
     settings: &Settings,
@@ -55,7 +55,7 @@ pub fn endpoints<T: Send>(
     ranks(size, |mut exchange| program(join(settings, &mut exchange).unwrap()))
 }
 
-/// What became of joining.
+/// Joins with each rank's settings, and returns the results.
 pub fn outcomes(
     size: usize,
     settings: impl Fn(Rank) -> Settings + Sync,
@@ -63,10 +63,10 @@ pub fn outcomes(
     ranks(size, |mut exchange| join(&settings(exchange.rank()), &mut exchange).map(drop))
 }
 
-/// How many sums were right, why the next one failed, and after how long.
+/// Number of correct sums, error of the next one, and the time that it took.
 pub type Sums = (usize, Option<foldwire::Error>, Duration);
 
-/// Sums in a row until one fails.
+/// Sums repeatedly until a call fails.
 pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
     let size = comm.size() as f32;
     for n_right in 0..n_calls {
@@ -81,10 +81,11 @@ pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
     (n_calls, None, Duration::ZERO)
 }
 
-/// An exchange of which one rank changes what it hears in the first round: where others listen.
+/// An exchange that changes the inputs that one rank receives in the first round: the offers, with
+/// the ranks' addresses.
 pub struct TamperedExchange<F> {
     pub inner: InProcess,
-    /// Gets what each rank said.
+    /// Changes the offers of all ranks.
     pub tamper: Option<F>,
 }
 
@@ -108,14 +109,14 @@ impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
     }
 }
 
-/// The address in what a rank said, and what is around it.
+/// Splits a rank's offer into its node, its address and the rest.
 pub fn address_in(said: &[u8]) -> [String; 3] {
     let text = String::from_utf8(said.to_vec()).unwrap();
     let mut lines = text.splitn(3, '\n').map(str::to_owned);
     [(); 3].map(|()| lines.next().unwrap())
 }
 
-/// For [`TamperedExchange`]: all other ranks seem to be on other machines than this one.
+/// For [`TamperedExchange`]: makes all other ranks appear to be on other machines.
 pub fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
     move |all| {
         for (said, other) in all.iter_mut().zip((0..).map(Rank)).filter(|&(_, other)| other != rank)

@@ -1,4 +1,4 @@
-//! Somebody between two ranks, who forwards what they say and then does harm.
+//! Proxy between two ranks that forwards their bytes and then injects a fault.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// What happens once so many bytes have gone from the one who connected.
+/// Fault that the proxy injects after a number of bytes from the connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFault {
-    /// Both connections are closed, as by a process that ends.
+    /// Closes both connections, as if a process ended.
     Close,
-    /// Both are reset.
+    /// Resets both connections.
     Reset,
-    /// One direction is closed, the other stays.
+    /// Closes one direction only.
     CloseOneWay,
-    /// Nothing is forwarded any more, as by a process that is stopped.
+    /// Forwards nothing more, as if a process were stopped.
     Freeze,
-    /// Bytes are put in between.
+    /// Inserts bytes.
     Insert,
-    /// Bytes come once more.
+    /// Repeats bytes.
     Repeat,
-    /// Bytes are left out.
+    /// Leaves bytes out.
     LeaveOut,
-    /// Bits are flipped.
+    /// Flips bits.
     Flip,
-    /// Nothing is forwarded for a while, and then it goes on: no harm.
+    /// Forwards nothing for a while and then continues, which must do no harm.
     Pause,
 }
 
-/// How long a pause is.
+/// Length of a pause.
 pub const PAUSE: Duration = Duration::from_millis(300);
 
 impl ProxyFault {
-    /// All that calls cannot go on after.
+    /// All faults that end calls.
     pub const ALL: [Self; 8] = [
         Self::Close,
         Self::Reset,
@@ -49,8 +49,8 @@ impl ProxyFault {
     ];
 }
 
-/// Listens in place of `to`, and does harm once after `n_bytes` of what comes from there, whichever
-/// connection they are on. Where it listens.
+/// Forwards connections to `to`, and injects the fault once, after `n_bytes` from the connector on
+/// any connection. Returns the proxy's address.
 pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ struct State {
 }
 
 impl State {
-    /// Forwards until the end, or for ever where nothing is forwarded any more.
+    /// Forwards until the end of the connection. Bytes count towards the fault if `counts`.
     fn forward(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
         let mut bytes = [0; 4096];
         while let Ok(n_bytes @ 1..) = from.read(&mut bytes) {
@@ -98,7 +98,8 @@ impl State {
                     for socket in [&from, &to] {
                         SockRef::from(socket).set_linger(Some(Duration::ZERO)).unwrap();
                     }
-                    // The other direction's thread has clones; they end with what it reads.
+                    // The other direction's thread holds clones, which it closes when its read
+                    // ends.
                     let _ = to.shutdown(Shutdown::Both);
                     return;
                 }
@@ -129,7 +130,7 @@ impl State {
         let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
     }
 
-    /// How many of these bytes go before the harm, if it is due among them.
+    /// Counts bytes. Returns the number of bytes before the fault, if it falls within them.
     fn take(&self, n_bytes: usize) -> Option<usize> {
         let before = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
             Some(left.saturating_sub(n_bytes))

@@ -1,34 +1,34 @@
-//! Forking, which the standard library does not offer.
+//! Forking, which the standard library does not provide.
 #![allow(unsafe_code, reason = "calls the C library")]
 
-/// Forks; the child's number in the parent, nothing in the child.
+/// Forks. Returns the child's process id in the parent, and `None` in the child.
 ///
-/// Other threads are not there in the child. It may use what its own thread left consistent, and
-/// must not panic into the harness of the tests.
+/// Other threads do not exist in the child. It may use only data that the forking thread left
+/// consistent, and must not panic into the test harness.
 pub(crate) fn fork() -> Option<i32> {
-    // SAFETY: the child goes on with its own thread alone. Locks that another thread held stay
-    // held; those of the C library's allocator it releases itself, and the child takes no others
-    // that a thread of this program's holds for long.
+    // SAFETY: the child runs only the thread that forked. Locks that another thread held stay held.
+    // The C library releases the locks of its allocator in the child. The child takes no other
+    // locks that a thread of this program holds for long.
     match unsafe { libc::fork() } {
         0 => None,
         child => {
-            assert!(child > 0, "no process can be forked");
+            assert!(child > 0, "fork failed");
             Some(child)
         }
     }
 }
 
-/// How a child has ended: its exit code, or 128 and more.
+/// Waits for a child and returns its exit code, or 128 plus the signal that ended it.
 pub(crate) fn wait(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: the status is valid for the call.
+    // SAFETY: `status` is valid for writes during the call.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child, "the child can be waited for");
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) }
 }
 
-/// Ends this process without its harness noticing.
+/// Ends this process without running the test harness's exit code.
 pub(crate) fn exit_now(code: i32) -> ! {
-    // SAFETY: it takes a number, and nothing runs after it.
+    // SAFETY: `_exit` takes a plain number, and no code of this process runs after it.
     unsafe { libc::_exit(code) }
 }
