@@ -22,7 +22,7 @@ use mio::net::TcpStream;
 use crate::byte_stream::ByteStream;
 #[cfg(feature = "noise")]
 use crate::noise::{self, NoiseChannel, NoiseHandshake};
-use crate::secret::{HELLO_PROOF_BYTES, NONCE_BYTES, Nonce, ProofKind, SessionSecret, nonce};
+use crate::secret::{ConnectionProof, HELLO_PROOF_BYTES, NONCE_BYTES, Nonce, SessionSecret, nonce};
 
 /// First bytes of every connection. The last one is the version of the protocol.
 const MAGIC: [u8; 8] = *b"fwtcp\0\0\x03";
@@ -332,7 +332,7 @@ impl Authentication {
                 if !secret.accepts_hello_proof(&opening[NONCE_BYTES..], &about, &theirs) {
                     return Err(HandshakeError::Untrusted);
                 }
-                let proof = secret.proof(ProofKind::AcceptorReply, &about, [&theirs, &*own]);
+                let proof = secret.proof(ConnectionProof::AcceptorReply, &about, [&theirs, &*own]);
                 Ok([*own, proof].concat())
             }
             #[cfg(feature = "noise")]
@@ -354,12 +354,16 @@ impl Authentication {
             Self::Hmac { own } => {
                 let nonces = [&own, &nonce_of(reply)?];
                 let about = hello.encode();
-                if !secret.accepts(&reply[NONCE_BYTES..], ProofKind::AcceptorReply, &about, nonces)
-                {
+                if !secret.accepts(
+                    &reply[NONCE_BYTES..],
+                    ConnectionProof::AcceptorReply,
+                    &about,
+                    nonces,
+                ) {
                     return Err(HandshakeError::Untrusted);
                 }
                 Ok((
-                    secret.proof(ProofKind::ConnectorAnswer, &about, nonces).to_vec(),
+                    secret.proof(ConnectionProof::ConnectorAnswer, &about, nonces).to_vec(),
                     ConnectionSecurity::default(),
                 ))
             }
@@ -383,8 +387,12 @@ impl Authentication {
         match self {
             Self::Hmac { own } => {
                 let nonces = [&nonce_of(opening)?, &own];
-                let is_right =
-                    secret.accepts(answer, ProofKind::ConnectorAnswer, &hello.encode(), nonces);
+                let is_right = secret.accepts(
+                    answer,
+                    ConnectionProof::ConnectorAnswer,
+                    &hello.encode(),
+                    nonces,
+                );
                 if is_right {
                     Ok(ConnectionSecurity::default())
                 } else {
@@ -425,10 +433,10 @@ mod tests {
         both.into()
     }
 
-    type Outcome = Result<Option<(Hello, ByteStream)>, HandshakeError>;
+    type HandshakeResult = Result<Option<(Hello, ByteStream)>, HandshakeError>;
 
     /// Runs both sides of a handshake with their secrets until both have ended or one has failed.
-    fn greet(hello: Hello, encrypts: bool, secrets: [&SessionSecret; 2]) -> [Outcome; 2] {
+    fn greet(hello: Hello, encrypts: bool, secrets: [&SessionSecret; 2]) -> [HandshakeResult; 2] {
         let (one, two) = pair();
         let mut sides = [PendingHandshake::connect(one, hello), PendingHandshake::accept(two)];
         let mut ends = [Ok(None), Ok(None)];

@@ -57,7 +57,7 @@ impl SharedSettings {
 
 /// A rank's address and settings, which it sends to all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RankOffer {
+pub(crate) struct TcpOffer {
     pub(crate) node: String,
     pub(crate) address: SocketAddr,
     pub(crate) shared: SharedSettings,
@@ -66,7 +66,7 @@ pub(crate) struct RankOffer {
     pub(crate) proof: Nonce,
 }
 
-impl RankOffer {
+impl TcpOffer {
     /// Encodes the offer as text, one line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let Self { node, address, shared, nonce, proof } = self;
@@ -148,7 +148,7 @@ fn of_socket(settings: &Settings, source: io::Error) -> JoinError {
 }
 
 /// Listens, and returns the listener and this rank's offer.
-fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, RankOffer), JoinError> {
+fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, TcpOffer), JoinError> {
     let have = settings.streams;
     if !(1..=MAX_STREAMS).contains(&have) {
         return Err(JoinError::Streams { have });
@@ -176,25 +176,25 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, RankOffer), 
     };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
     let proof = offer_proof(settings.token.as_ref(), &nonce);
-    Ok((listener, RankOffer { node: foldwire_bootstrap::node(), address, shared, nonce, proof }))
+    Ok((listener, TcpOffer { node: foldwire_bootstrap::node(), address, shared, nonce, proof }))
 }
 
 /// Decodes the offers of all ranks and checks that they fit together.
 ///
 /// All ranks get the same result, except that an error names another rank, not the rank itself.
 pub(crate) fn agree(
-    mine: &RankOffer,
+    mine: &TcpOffer,
     token: Option<&Token>,
     all: &[Vec<u8>],
-) -> Result<Vec<RankOffer>, JoinError> {
+) -> Result<Vec<TcpOffer>, JoinError> {
     if let Some(rank) = all.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
     let offers = all.iter().zip(0..).map(|(bytes, rank)| {
-        RankOffer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
+        TcpOffer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
     });
     let offers = offers.collect::<Result<Vec<_>, _>>()?;
-    let first = |differs: &dyn Fn(&RankOffer) -> bool| offers.iter().position(differs);
+    let first = |differs: &dyn Fn(&TcpOffer) -> bool| offers.iter().position(differs);
     if let Some(rank) = first(&|offer| offer.shared != mine.shared) {
         let (there, here) = (offers[rank].shared.text(), mine.shared.text());
         return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
@@ -252,7 +252,7 @@ struct OutgoingConnection {
 /// Data with which this rank makes its connections.
 pub(crate) struct ConnectionSetup<'a> {
     pub(crate) rank: Rank,
-    pub(crate) offers: &'a [RankOffer],
+    pub(crate) offers: &'a [TcpOffer],
     /// By rank, whether it shares this rank's node.
     pub(crate) is_near: &'a [bool],
     pub(crate) secret: SessionSecret,

@@ -77,13 +77,13 @@ pub struct Tcp {
     streams: Vec<Option<MessageStream>>,
     /// Indices of streams to serve.
     to_serve: VecDeque<usize>,
-    peers: Vec<PeerState>,
+    peers: Vec<PeerStatus>,
     incoming: IncomingMessages,
     /// Start of the current wait.
     idle_since: Option<Instant>,
 }
 
-struct PeerState {
+struct PeerStatus {
     loss: Option<PeerLoss>,
     /// Stream to try first for the next message.
     next_stream: usize,
@@ -114,7 +114,7 @@ impl Tcp {
             ready: Events::with_capacity(128),
             to_serve: (0..streams.len()).collect(),
             streams,
-            peers: (0..setup.size).map(|_| PeerState { loss: None, next_stream: 0 }).collect(),
+            peers: (0..setup.size).map(|_| PeerStatus { loss: None, next_stream: 0 }).collect(),
             setup,
             incoming,
             idle_since: None,

@@ -27,7 +27,7 @@ pub(crate) const HELLO_PROOF_BYTES: usize = 16;
 
 /// Sender and message of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProofKind {
+pub(crate) enum ConnectionProof {
     /// The connector's, in its hello. Zeros take the place of the acceptor's nonce.
     ConnectorHello,
     /// The connector's, in its answer.
@@ -72,14 +72,14 @@ impl SessionSecret {
 
     /// Makes the proof of one side of a connection. `nonces` are the connector's and the
     /// acceptor's.
-    pub(crate) fn proof(&self, role: ProofKind, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
+    pub(crate) fn proof(&self, role: ConnectionProof, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
         self.proof_mac(role, about, nonces).finalize().into_bytes().into()
     }
 
     /// Makes the proof of a connector's hello, as long as the authentication tag of an encrypted
     /// hello.
     pub(crate) fn hello_proof(&self, about: &[u8], own: &Nonce) -> [u8; HELLO_PROOF_BYTES] {
-        let proof = self.proof(ProofKind::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
+        let proof = self.proof(ConnectionProof::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
         let mut hello_proof = [0; HELLO_PROOF_BYTES];
         hello_proof.copy_from_slice(&proof[..HELLO_PROOF_BYTES]);
         hello_proof
@@ -92,7 +92,8 @@ impl SessionSecret {
         about: &[u8],
         theirs: &Nonce,
     ) -> bool {
-        let mac = self.proof_mac(ProofKind::ConnectorHello, about, [theirs, &[0; NONCE_BYTES]]);
+        let mac =
+            self.proof_mac(ConnectionProof::ConnectorHello, about, [theirs, &[0; NONCE_BYTES]]);
         hello_proof.len() == HELLO_PROOF_BYTES && mac.verify_truncated_left(hello_proof).is_ok()
     }
 
@@ -100,7 +101,7 @@ impl SessionSecret {
     pub(crate) fn accepts(
         &self,
         proof: &[u8],
-        role: ProofKind,
+        role: ConnectionProof,
         about: &[u8],
         nonces: [&Nonce; 2],
     ) -> bool {
@@ -108,12 +109,12 @@ impl SessionSecret {
     }
 
     /// All fields have fixed lengths, so no two transcripts have the same bytes.
-    fn proof_mac(&self, role: ProofKind, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+    fn proof_mac(&self, role: ConnectionProof, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         let mut mac = mac(&self.0);
         mac.update(match role {
-            ProofKind::ConnectorHello => b"knocks..",
-            ProofKind::ConnectorAnswer => b"connects",
-            ProofKind::AcceptorReply => b"accepts.",
+            ConnectionProof::ConnectorHello => b"knocks..",
+            ConnectionProof::ConnectorAnswer => b"connects",
+            ConnectionProof::AcceptorReply => b"accepts.",
         });
         mac.update(about);
         nonces.iter().for_each(|nonce| mac.update(*nonce));
@@ -148,29 +149,34 @@ mod tests {
         let (token, other) = (token.unwrap(), other.unwrap());
         let (one, two) = ([1; NONCE_BYTES], [2; NONCE_BYTES]);
         let secret = SessionSecret::new(Some(&token), &[one, two]);
-        let proof = secret.proof(ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]);
+        let proof = secret.proof(ConnectionProof::ConnectorAnswer, b"0 to 1", [&one, &two]);
         let accepts = |secret: &SessionSecret, role, about: &[u8], nonces| {
             secret.accepts(&proof, role, about, nonces)
         };
-        assert!(accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
+        assert!(accepts(&secret, ConnectionProof::ConnectorAnswer, b"0 to 1", [&one, &two]));
         assert!(
-            !accepts(&secret, ProofKind::AcceptorReply, b"0 to 1", [&one, &two]),
+            !accepts(&secret, ConnectionProof::AcceptorReply, b"0 to 1", [&one, &two]),
             "no reflection"
         );
         assert!(
-            !accepts(&secret, ProofKind::ConnectorHello, b"0 to 1", [&one, &two]),
+            !accepts(&secret, ConnectionProof::ConnectorHello, b"0 to 1", [&one, &two]),
             "an answer is not a hello"
         );
-        assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 2", [&one, &two]));
-        assert!(!accepts(&secret, ProofKind::ConnectorAnswer, b"0 to 1", [&two, &one]));
+        assert!(!accepts(&secret, ConnectionProof::ConnectorAnswer, b"0 to 2", [&one, &two]));
+        assert!(!accepts(&secret, ConnectionProof::ConnectorAnswer, b"0 to 1", [&two, &one]));
         for another in [
             SessionSecret::new(Some(&other), &[one, two]),
             SessionSecret::new(None, &[one, two]),
             SessionSecret::new(Some(&token), &[one, one]),
         ] {
-            assert!(!accepts(&another, ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
+            assert!(!accepts(&another, ConnectionProof::ConnectorAnswer, b"0 to 1", [&one, &two]));
         }
-        assert!(!secret.accepts(&proof[1..], ProofKind::ConnectorAnswer, b"0 to 1", [&one, &two]));
+        assert!(!secret.accepts(
+            &proof[1..],
+            ConnectionProof::ConnectorAnswer,
+            b"0 to 1",
+            [&one, &two]
+        ));
         assert!(!format!("{secret:?}").contains(char::is_numeric));
     }
 }

@@ -20,14 +20,14 @@ const NETWORK: Token = Token(0);
 const END: Token = Token(1);
 
 #[derive(Default)]
-struct Shared {
+struct WakerState {
     waker: Mutex<Option<Waker>>,
     ends: AtomicBool,
 }
 
 /// Handle of the thread. Dropping it ends the thread.
 pub(crate) struct WakerThread {
-    shared: Arc<Shared>,
+    shared: Arc<WakerState>,
     end: mio::Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,7 +39,7 @@ impl WakerThread {
         let source = network.as_raw_fd();
         poll.registry().register(&mut SourceFd(&source), NETWORK, Interest::READABLE)?;
         let end = mio::Waker::new(poll.registry(), END)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WakerState::default());
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("foldwire-tcp".to_owned());
         let thread = Some(thread.spawn(move || run(poll, &theirs))?);
@@ -56,7 +56,7 @@ impl WakerThread {
     }
 }
 
-fn run(mut poll: Poll, shared: &Shared) {
+fn run(mut poll: Poll, shared: &WakerState) {
     let mut events = Events::with_capacity(2);
     while !shared.ends.load(Ordering::Acquire) {
         // A signal ends `poll` early and causes a needless wake. Other errors only delay the next

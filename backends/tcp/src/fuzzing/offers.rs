@@ -6,13 +6,13 @@ use foldwire::transport::Rank;
 
 use crate::JoinError;
 use crate::handshake::Hello;
-use crate::join::{ConnectionSetup, RankOffer, SharedSettings, agree};
+use crate::join::{ConnectionSetup, SharedSettings, TcpOffer, agree};
 use crate::net::n_slots;
 use crate::secret::{NONCE_BYTES, SessionSecret, offer_proof};
 
 /// A rank's offer, without access to its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpaqueOffer(RankOffer);
+pub struct OpaqueOffer(TcpOffer);
 
 impl OpaqueOffer {
     /// Creates the offer of a rank without a token. `numbers` are bytes of a frame, frames of a
@@ -28,7 +28,7 @@ impl OpaqueOffer {
         let [frame_bytes, link_depth, n_streams] = numbers;
         let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
         let proof = offer_proof(None, &nonce);
-        Self(RankOffer { node: node.to_owned(), address, shared, nonce, proof })
+        Self(TcpOffer { node: node.to_owned(), address, shared, nonce, proof })
     }
 
     /// Encodes the offer.
@@ -40,7 +40,7 @@ impl OpaqueOffer {
     /// Decodes an offer, or returns `None` if the bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        RankOffer::decode(bytes).map(Self)
+        TcpOffer::decode(bytes).map(Self)
     }
 
     /// Identity of the rank's node.
@@ -74,7 +74,7 @@ impl OpaqueOffer {
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
 pub struct ExpectedConnections {
     rank: Rank,
-    offers: Vec<RankOffer>,
+    offers: Vec<TcpOffer>,
     is_near: Vec<bool>,
     shared: SharedSettings,
     /// By slot, whether the connection was made.
@@ -85,9 +85,8 @@ impl ExpectedConnections {
     /// Creates the state of a rank from the offers of all ranks.
     #[must_use]
     pub fn new(rank: Rank, offers: &[OpaqueOffer]) -> Self {
-        let offers: Vec<RankOffer> =
-            offers.iter().map(|OpaqueOffer(offer)| offer.clone()).collect();
-        let RankOffer { node, shared, .. } = offers[rank.index()].clone();
+        let offers: Vec<TcpOffer> = offers.iter().map(|OpaqueOffer(offer)| offer.clone()).collect();
+        let TcpOffer { node, shared, .. } = offers[rank.index()].clone();
         let is_near = offers.iter().map(|offer| offer.node == node).collect();
         let slots = vec![None; n_slots(offers.len(), shared.n_streams)];
         Self { rank, offers, is_near, shared, slots }

@@ -5,29 +5,29 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn offer(node: &str, address: &str) -> RankOffer {
+fn offer(node: &str, address: &str) -> TcpOffer {
     let shared = SharedSettings { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
     let (address, nonce) = (address.parse().unwrap(), [7; 32]);
     let proof = offer_proof(None, &nonce);
-    RankOffer { node: node.to_owned(), address, shared, nonce, proof }
+    TcpOffer { node: node.to_owned(), address, shared, nonce, proof }
 }
 
-fn told(offers: &[RankOffer]) -> Vec<Vec<u8>> {
-    offers.iter().map(RankOffer::encode).collect()
+fn told(offers: &[TcpOffer]) -> Vec<Vec<u8>> {
+    offers.iter().map(TcpOffer::encode).collect()
 }
 
 #[test]
 fn an_offer_survives_the_exchange_and_nonsense_does_not() {
     for address in ["127.0.0.1:80", "[::1]:65535"] {
         let offer = offer("here", address);
-        assert_eq!(RankOffer::decode(&offer.encode()), Some(offer.clone()));
+        assert_eq!(TcpOffer::decode(&offer.encode()), Some(offer.clone()));
         let bytes = offer.encode();
         for n_bytes in 0..bytes.len() {
-            assert_eq!(RankOffer::decode(&bytes[..n_bytes]), None);
+            assert_eq!(TcpOffer::decode(&bytes[..n_bytes]), None);
         }
-        assert_eq!(RankOffer::decode(&[&bytes[..], b"\nmore"].concat()), None);
+        assert_eq!(TcpOffer::decode(&[&bytes[..], b"\nmore"].concat()), None);
     }
-    assert_eq!(RankOffer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
+    assert_eq!(TcpOffer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn other_settings_are_named() {
     }
 }
 
-fn any_offer() -> impl Strategy<Value = RankOffer> {
+fn any_offer() -> impl Strategy<Value = TcpOffer> {
     let shared = (any::<usize>(), any::<usize>(), any::<usize>(), any::<bool>()).prop_map(
         |(frame_bytes, link_depth, n_streams, encrypts)| SharedSettings {
             frame_bytes,
@@ -69,7 +69,7 @@ fn any_offer() -> impl Strategy<Value = RankOffer> {
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
-            RankOffer { node, address, shared, nonce, proof: offer_proof(None, &nonce) }
+            TcpOffer { node, address, shared, nonce, proof: offer_proof(None, &nonce) }
         },
     )
 }
@@ -77,7 +77,7 @@ fn any_offer() -> impl Strategy<Value = RankOffer> {
 proptest! {
     #[test]
     fn any_offer_is_read_as_written(offer in any_offer()) {
-        prop_assert_eq!(RankOffer::decode(&offer.encode()), Some(offer));
+        prop_assert_eq!(TcpOffer::decode(&offer.encode()), Some(offer));
     }
 
     #[test]
@@ -91,7 +91,7 @@ proptest! {
         let at = at.index(bytes.len() + 1);
         let end = (at + n_removed).min(bytes.len());
         _ = bytes.splice(at..end, put);
-        if let Some(read) = RankOffer::decode(&bytes) {
+        if let Some(read) = TcpOffer::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);
         }
     }
@@ -107,7 +107,7 @@ proptest! {
             1..4,
         ),
     ) {
-        let honest: Vec<RankOffer> = ours.iter().map(|(node, address, n_streams)| {
+        let honest: Vec<TcpOffer> = ours.iter().map(|(node, address, n_streams)| {
             let mut offer = offer(node, address);
             offer.shared.n_streams = *n_streams;
             offer
@@ -159,7 +159,7 @@ fn a_number_has_one_spelling() {
     let text = String::from_utf8(offer("here", "127.0.0.1:80").encode()).unwrap();
     for (plain, other) in [("4096", "+4096"), ("4096", "04096"), (":80", ":080"), ("07", "+7")] {
         let other = text.replacen(plain, other, 1);
-        assert_eq!(RankOffer::decode(other.as_bytes()), None, "{other}");
+        assert_eq!(TcpOffer::decode(other.as_bytes()), None, "{other}");
     }
 }
 
@@ -170,7 +170,7 @@ fn another_token_is_found_by_all_before_anybody_connects() {
         .iter()
         .map(|token| {
             let offer = offer("a", "127.0.0.1:9");
-            RankOffer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
+            TcpOffer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
         })
         .collect();
     let named = tokens.iter().zip(&offers).map(|(token, mine)| {

@@ -54,8 +54,11 @@ impl ProxyFault {
 pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let state =
-        Arc::new(State { left: AtomicUsize::new(n_bytes), is_done: AtomicBool::new(false), fault });
+    let state = Arc::new(ProxyState {
+        left: AtomicUsize::new(n_bytes),
+        is_done: AtomicBool::new(false),
+        fault,
+    });
     thread::spawn(move || {
         for from in listener.incoming().flatten() {
             let Ok(to) = TcpStream::connect(to) else { return };
@@ -69,13 +72,13 @@ pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
     address
 }
 
-struct State {
+struct ProxyState {
     left: AtomicUsize,
     is_done: AtomicBool,
     fault: ProxyFault,
 }
 
-impl State {
+impl ProxyState {
     /// Forwards until the end of the connection. Bytes count towards the fault if `counts`.
     fn forward(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
         let mut bytes = [0; 4096];
