@@ -10,8 +10,12 @@
 //!
 //! A run of one part has neither zeros nor an index: the payload is the segment. Because the index
 //! comes last, segments can be appended, and removed from the end, without moving the segments
-//! before them. A [`Placement`] gives other positions at which segments are inserted or removed. A
-//! rank that splits or joins bundles copies bytes and decodes nothing.
+//! before them. The first segment begins where a single one would. Because the index holds ends and
+//! not lengths, a reader finds each segment at once.
+//!
+//! A [`Placement`] says at which positions segments are inserted or removed. The ends of a bundle
+//! are such positions too, so one function inserts segments, and one removes them. A rank that
+//! splits or joins bundles copies bytes and decodes nothing.
 //!
 //! No function here trusts an index. [`check`] validates the index of a received payload. The other
 //! functions return `None` if a bundle contradicts itself or the buffer is too short.

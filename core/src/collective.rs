@@ -354,6 +354,7 @@ impl<X: Transport> Communicator<X> {
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
         let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
+        // Two levels forward parts, whose lengths only two ranks know in an exchange.
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rules, network) = (self.config.select, self.network());

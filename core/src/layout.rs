@@ -9,7 +9,7 @@
 //! If a part must be a rank's share (reduce-scatter, all-gather, …), it is one contiguous block. An
 //! all-reduce may choose its parts freely. Contiguous blocks of real fields compress unequally, and
 //! a ring moves at the pace of its largest message. [`Division::Interleaved`] therefore deals
-//! neighbouring segments to the parts in turn, so that all parts compress to about the same size in
+//! neighbouring segments to the parts in turn. All parts then compress to about the same size in
 //! every round.
 
 use crate::bundle;
@@ -288,7 +288,8 @@ impl<'a> Layout<'a> {
     /// Returns whether ranks skip `part` in `round` because the part has ended.
     ///
     /// Ranks that know all lengths never skip: they send the same sequence of messages for any
-    /// lengths.
+    /// lengths. Skipping cannot cause a deadlock. Sender and receiver skip the same messages, and
+    /// an order of messages without deadlock stays one if some of them are left out.
     #[must_use]
     pub fn skips(&self, part: Part, round: usize) -> bool {
         self.shares.is_exchanged() && round > 0 && self.segment(part, round).len == 0

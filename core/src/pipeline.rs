@@ -1,6 +1,6 @@
 //! Pipelines: where data is compressed, decompressed and reduced along a schedule.
 //!
-//! A pipeline makes three choices, which are all that the engine needs:
+//! A pipeline is data, not code. It makes three choices, which are all that the engine needs:
 //!
 //! | pipeline | a frame that is only passed on | partial reductions are kept as | local input is combined as |
 //! |---|---|---|---|

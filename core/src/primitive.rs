@@ -33,7 +33,8 @@
 //!
 //! For a step on a run of parts, the list applies to each segment of the run in turn. A slot then
 //! holds a segment of each part. Primitives that do not look at values ([`Primitive::Copy`],
-//! [`Primitive::Move`], [`Primitive::Join`]) apply to all segments at once.
+//! [`Primitive::Move`], [`Primitive::Join`]) apply to all segments at once. So pipelines know
+//! nothing of runs. Only [`Primitive::Join`] and [`Primitive::Replace`] exist because of them.
 //!
 //! If a lane holds more parts than the step uses, the step says where its parts are
 //! ([`Step::places`]): they are the last ones, the first ones, or the last of each row. They are
@@ -80,6 +81,11 @@ impl Slot {
 }
 
 /// Content of a slot.
+///
+/// Two numbers say how many ranks' values its parts combine: one for the first part, and one for
+/// all other parts. Partial sums may differ in this if the number of ranks is no power of two. In a
+/// circulant graph, however, only the first part differs, which is the rank's own. The schedule
+/// checker rejects programs that need more numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotContent {
     /// Codec of the content: the call's, or raw for floats.

@@ -15,6 +15,10 @@
 //! rest of the engine is therefore unchanged. Values that are on no lattice (NaN, infinities,
 //! values far too large) stay as they are.
 //!
+//! Kernels quantize in many places (encode, fold, refold). A separate pass keeps the random numbers
+//! and the rounding errors out of all of them, and out of the wire format. But it needs memory for
+//! the rounded values. A reduce-scatter from a read-only input into a share has none, and fails.
+//!
 //! Random numbers are a function of seed, rank and position. They are the same at any level, for
 //! any number of threads, and if a call is repeated.
 //!

@@ -162,6 +162,9 @@ impl Collective {
 
     /// Input and output portions: `[[root's input, others' input], [root's output, others'
     /// output]]`. Both columns describe any rank if the collective has no root.
+    ///
+    /// This is the only such table. Checks of lengths, layouts, the schedule checker and the cost
+    /// model of `foldwire-sim` use it. The conformance suite states the results independently.
     const fn portions(self) -> [[Portion; 2]; 2] {
         use Portion::{Column, Nothing, Row, Share, Whole};
         match self {
@@ -268,7 +271,7 @@ impl ProgramSpec {
 
     /// The same spec as `schedule` may see it. The node layout is hidden from a reduction unless
     /// the schedule adds up values inside nodes first ([`Schedule::n_combined`]). Otherwise two
-    /// ranks could compute the same sum in different ways.
+    /// ranks could compute the same sum in different ways, as partners in recursive doubling would.
     #[must_use]
     pub fn by(self, schedule: &dyn Schedule) -> Self {
         let combines_outside = self.collective.reduces() && schedule.n_combined(self) == 1;
@@ -395,7 +398,8 @@ pub trait Schedule: Sync {
     }
 
     /// Returns whether ranks forward parts that are neither from nor for themselves. Then every
-    /// rank must know the length of every part.
+    /// rank must know the length of every part, so the schedule cannot move shares that are
+    /// [`Exchanged`](crate::layout::Shares::Exchanged).
     fn passes_on(&self, _call: ProgramSpec) -> bool {
         false
     }

@@ -181,9 +181,13 @@ pub const fn shortest(codec: CodecId) -> usize {
 }
 
 /// Maximum number of parts in a message of a scatter or gather ([`ProgramSpec::max_run`]), in
-/// frames of `capacity` bytes. It is the number that surely fits together if packing is faster,
-/// else 1. Parts that take several rounds travel alone, and so do parts of other collectives. Every
-/// rank must pass the same arguments.
+/// frames of `capacity` bytes. It is 1 unless packing is faster. Parts that take several rounds
+/// fill their frames, so they travel alone. So do parts of other collectives.
+///
+/// The number of parts fits in the worst case, because an encoder does not know sizes in advance,
+/// and joined messages must fit as well. It follows from what all ranks know: count, codec and
+/// frame capacity. So no header contains it, and schedules stay pure. Every rank must pass the same
+/// arguments.
 pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;

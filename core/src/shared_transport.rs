@@ -6,7 +6,12 @@
 //! (peer, tag) has its own credit, and frames are reserved for every channel in use. So calls
 //! cannot block each other, in whatever order ranks start them.
 //!
-//! A waiting rank drives all calls: a port's `progress` also advances the other calls.
+//! Transports have order and credit for each (peer, tag) anyway. So there is no second queue above
+//! the transport, in which the frames of one call could starve another call. The engine is the same
+//! for one call and for many. Headers name the channel, so a stray frame is refused.
+//!
+//! A waiting rank drives all calls: a port's `progress` also advances the other calls. For that,
+//! started calls keep their buffers ([`Pending`](crate::Pending)).
 //!
 //! A communicator that is dropped releases its channels. Another communicator takes them, in a
 //! later epoch than any that its members know. The links of a channel may still hold frames of the
@@ -174,7 +179,8 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         self.flushed.borrow_mut().insert((call_slot.channel, peer), call_slot.epoch);
     }
 
-    /// Offers the free channels to a communicator that is about to be made.
+    /// Offers the free channels to a communicator that is about to be made. Channels are offered to
+    /// one split at a time, so two splits cannot choose the same channel.
     pub(crate) fn offer(self: &Rc<Self>) -> ChannelOffer<'a, X> {
         let mut channels = self.channels.borrow_mut();
         let free =

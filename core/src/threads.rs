@@ -5,7 +5,10 @@
 //! frames of more than one run (32 768 values) gain. The codec fz-light finishes a run sooner than
 //! threads wake up; it gains from 48 chunks on.
 //!
+//! Threads divide the work of one codec call. They do not run the lanes of a call side by side.
+//!
 //! This crate keeps no threads of its own: they belong to `rayon` or to the caller ([`Workers`]).
+//! Without the feature `std` there are none.
 
 use core::fmt;
 

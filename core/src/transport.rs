@@ -5,6 +5,10 @@
 //! encodes into it and sends it. The receiver decodes from the frame that arrives. This is safe
 //! Rust, suits registered memory and needs no allocator (design after smoltcp's `phy::Device`).
 //!
+//! Credit and frames are separate ([`Transport::poll_ready`], [`Transport::poll_frame`]). A rank
+//! that forwards a frame needs credit and no other frame. A rank that needs scratch space needs a
+//! frame and no credit.
+//!
 //! To use a transport, pass it to [`Communicator::new`](crate::Communicator::new). To implement
 //! one, follow the contract on each method of [`Transport`]. The test suite `foldwire-conformance`
 //! checks that contract.
@@ -207,7 +211,8 @@ pub trait Transport {
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>>;
 
     /// Announces that the next frame from `from` with `tag` will be requested soon, so that a
-    /// transport can post its receive early. This is a hint: it may be repeated or left out.
+    /// transport can post its receive early, without guessing. This is a hint: it may be repeated
+    /// or left out.
     fn expect(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
     }

@@ -72,6 +72,8 @@ impl Quantum {
             return Err(BoundError::NotPositive { value: bound });
         }
         let bound = bound.min(largest_bound::<T>());
+        // With other spacings, rounding decoded values to `bf16` broke the bound of smooth data: in
+        // one block of nine at rel:1e-2, and in two of five at rel:1e-3.
         let spacing = if T::IS_NARROW { Spacing::PowerOfTwo } else { spacing };
         let step = T::Wide::nearest(match spacing {
             Spacing::Widest => 2.0 * bound * MARGIN,

@@ -10,9 +10,21 @@
 //!    parts, which it Huffman-codes in pairs (`chunk.rs`, `huffman.rs`). `fz-nd` instead packs each
 //!    block as wide as its largest residual (`widths.rs`).
 //!
-//! The payload records every choice, so ranks need not agree on predictors. Each chunk depends on
-//! those before it, so one thread reads and writes them in order. Reductions operate on codes, not
-//! on residuals. Cost: a window of 20,480 codes on the stack for each payload read or written.
+//! The payload records every choice, so ranks need not agree on predictors, nor on the array's
+//! shape. Each chunk depends on earlier chunks. These contain the row and the plane before. `dense`
+//! also counts their pairs to make its Huffman code, so no table travels. In return, one thread
+//! reads and writes all chunks in order.
+//!
+//! Reductions operate on codes, not on residuals, because residuals of different predictors cannot
+//! be added. The writer of a sum predicts it anew. So its bytes depend on the sum's codes, and not
+//! on the order of the additions.
+//!
+//! Cost: a window of 20,480 codes on the stack for each payload read or written.
+//!
+//! *Not implemented: sums of residuals.* Prediction is linear. If two payloads of `fz-nd` have the
+//! same predictors in all chunks, their residuals could be added like those of fz-light, which
+//! should be several times as fast. But the bytes of a sum would then depend on the order, and
+//! exceptions would need codes that both sides can derive.
 
 mod chunk;
 mod codes;

@@ -3,6 +3,9 @@
 //! [`Communicator::run`](crate::Communicator::run), `start` and `prepare` take a call, and so do
 //! [`SharedCommunicator::run`](crate::SharedCommunicator::run) and `start`. Both communicators also
 //! have methods named after collectives, which run the call of that name.
+//!
+//! *Not implemented: strided arrays.* Codecs read slices, so the rows of a rank's array would have
+//! to be gathered and scattered, as messages do (`exchange/rows.rs`).
 
 use super::request::Request;
 use crate::element::Element;

@@ -9,7 +9,8 @@
 //! Collective calls keep that order too, since everything travels with the communicator's first
 //! tag. The receives of one exchange may be listed in any order. Messages have no numbers, since a
 //! rank would have to remember one for each peer. If a transport delivers a frame twice, the
-//! receiver therefore gets two messages.
+//! receiver therefore gets two messages. A rank that aborts an exchange sends notices about its
+//! next call, because only calls have numbers.
 //!
 //! Source for a single message, without an earlier one that carries the length: Q. Zhou et al.,
 //! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",

@@ -3,6 +3,9 @@
 //! Conversions have no branches, so that compilers vectorize loops over them. They round as IEEE
 //! 754 specifies, to nearest with ties to even, like the crate `half`; the tests below compare the
 //! two. NaN stays NaN but may change its bits. After F. Giesen, *float ↔ half variants* (2012).
+//!
+//! Kernels do not add in 16 bits even on processors that can. Sums of codes need more bits, and all
+//! levels must give the same bytes. So the kernels are those of `f32`, except for loads and stores.
 
 use super::sealed::OnLattice;
 use super::{DType, Element, Float, bf16, f16, float_value};

@@ -1,5 +1,13 @@
 //! Computation without the type of the elements: what the engine needs from the codec, the
 //! operation and the caller's buffers. So the engine is compiled once per transport.
+//!
+//! A computation may be pending: the lane then keeps the rest of its step. Codecs of this crate
+//! finish at once. But work on other threads or on a device would not need another engine.
+//!
+//! *Not implemented: computing beside the network.* A lane carries out a whole primitive, and polls
+//! the network meanwhile ([`ProgressHook`](super::ProgressHook)). Some transports move only when
+//! they are polled. With these, other threads could carry out primitives while one thread polls.
+//! [`Compute::compute`] would then return `Pending`.
 
 use super::lane::misuse;
 use super::work::Coding;

@@ -4,6 +4,10 @@
 //! the network along ([`Transport::nudge`]). This is ZCCL's PIPE-fZ-light (2025), whose codec polls
 //! every 5120 values, but here the codec knows nothing of networks. A transport that progresses by
 //! itself pays for an empty call.
+//!
+//! The codec makes these reports while it runs, so a primitive is never interrupted. A codec whose
+//! chunks depend on earlier chunks keeps its state on the stack, and no lane is entered twice. A
+//! nudge therefore moves only the transport, and no other calls.
 
 use crate::codec::Pace;
 use crate::kernel::CHUNK;

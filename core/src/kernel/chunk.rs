@@ -25,6 +25,10 @@
 //! A block in which all values are exceptions has one of three forms. [`VERBATIM`] stores all
 //! values. [`REPEAT`] stores one value that fills the block. [`AGAIN`] stores nothing: the last
 //! exception before the block fills it.
+//!
+//! −0.0 has the code of +0.0, which is within every bound. As an exception it would cost 5 bytes in
+//! each block. Sums with exceptions are added as floats, so their bits would depend on the order.
+//! Masked gradients contain many −0.0 (w·0 with w < 0).
 
 use super::error::DecodeError;
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};

@@ -18,8 +18,9 @@
 //!
 //! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B places, where B is
 //! the largest power of two whose parts fit a message. The first place of a block is its *head*.
-//! The block lies within the head's subtree, so the heads form a tree of blocks. The root sends the
-//! other blocks in descending order, each in one message, and heads forward the blocks that are not
+//! The block lies within the head's subtree, so the heads form a tree of blocks. If B were no power
+//! of two, ranks would have to divide messages that they only forward. The root sends the other
+//! blocks in descending order, each in one message, and heads forward the blocks that are not
 //! theirs. A head divides its own block: each child in the block receives the parts of its subtree
 //! as one run, the largest subtree first, and does the same with it. Each rank stores its own part
 //! last. Descending order means "largest subtree first" everywhere, and no subtree waits for the

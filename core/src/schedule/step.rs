@@ -1,4 +1,8 @@
 //! One step of one rank, as flags.
+//!
+//! A step is a set of flags, and not one of a list of actions. Thirteen combinations have names,
+//! but [`Rules::primitives`](crate::primitive::Rules::primitives) translates every well-formed
+//! combination. So a schedule that needs another one needs no new code in the engine.
 
 use super::{Part, ProgramSpec};
 use crate::bundle::Placement;
@@ -10,6 +14,10 @@ use crate::transport::Rank;
 /// operand (`own`), or the two combined. The flags say whether the value is then stored, kept or
 /// sent.
 ///
+/// A step has at most one peer to receive from and one to send to. A rank that sends to several
+/// peers has a step for each. So a turn of the engine handles at most one frame in and one frame
+/// out.
+///
 /// *The own operand* is the lane's *holding*, if an earlier step of the lane kept one. Otherwise it
 /// is the rank's local part: its input. A lane has at most one holding. While it has one, every
 /// step with an own operand must concern the held part, or be marked `local` to use the local part
@@ -17,7 +25,8 @@ use crate::transport::Rank;
 /// value again.
 ///
 /// *Runs.* A step may concern a run of parts with consecutive numbers, where the first part follows
-/// the last. Its messages then carry a segment of each part, and a holding is a run too.
+/// the last. Its messages then carry a segment of each part, and a holding is a run too. Runs save
+/// time because a short message costs about the same whatever is in it.
 ///
 /// - A step that uses the holding concerns its last parts. They are used up, or replaced by the
 ///   value if the step keeps it. The other held parts stay.
@@ -27,6 +36,10 @@ use crate::transport::Rank;
 ///   before the holding. Every held part must then combine the same number of ranks' values.
 /// - Parts in [`SourceRows`] follow each other in the order of the rows. They may be the end of
 ///   each row of a holding that lies in rows, or become that end.
+///
+/// The last parts are the default because most schedules use them. A scatter sends its largest
+/// subtree first, which is the last parts, and a gather receives it last. A circulant graph sends
+/// the last parts, and adds to the last parts. Recursive halving also uses the front.
 ///
 /// A step that receives and sends takes its incoming frame first, and only then waits for credit to
 /// send.
@@ -101,6 +114,12 @@ pub struct Step {
 /// A holding may lie in such rows too. Its first row then lacks its first part, because a rank need
 /// not hold its part for itself. A step on such a holding concerns the last parts of each row, or
 /// extends each row by its parts.
+///
+/// An all-to-all that passes through other ranks needs rows ([`Bruck`](super::Bruck),
+/// [`TwoLevels`](super::TwoLevels)). These ranks hold parts of several sources, and send some parts
+/// of every source. Such parts neither follow each other nor are at an end of the holding. Only
+/// [`Step::part_at`] and [`Step::places`] interpret rows. Layouts, lanes and the checker use
+/// these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRows {
     /// Number of parts in a row, at least 1.

@@ -33,8 +33,22 @@
 //! | reduce-scatter, all-gather | n + N − 2 | (N − 1)·(2α + m/n·β) + N(k − 1)·(α′ + m/n·β′) |
 //! | all-reduce | twice that | twice that |
 //!
-//! Lanes overlap the two levels. The schedule equals the collective's [default](super::default_for)
-//! if the node layout is unknown, if there is only one node, or if nodes differ in size.
+//! Both levels are one call, so its lanes overlap them. The schedule equals the collective's
+//! [default](super::default_for) if the node layout is unknown, if there is only one node, or if
+//! nodes differ in size.
+//!
+//! *Not implemented: scans.* Part p would go around each node's ring, so that place p has the
+//! node's sum. Place p would also receive the sum of the nodes before. It would send the total of
+//! both to the next node. It would send the sum of the nodes before along the ranks of its own
+//! node, where each rank adds its values and stores the result. Steps lack two things for this:
+//!
+//! - A step that keeps what it received and sends the combined value. [`Step::before`] stores the
+//!   one and sends the other.
+//! - A step that combines local values and says that they are needed again. The checker takes them
+//!   as used up.
+//!
+//! With the present flags, only one rank of each node could send to the next node. It would send
+//! twice the array, where a [chain](super::Chain) sends it once.
 //!
 //! Source: hierarchical collectives of MPI libraries and NCCL (docs/algorithms.md).
 

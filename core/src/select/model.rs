@@ -1,6 +1,11 @@
 //! The cost model: the work of each schedule, and the time that it takes.
 //!
 //! The documentation of [`select`](super) has the formula and its table.
+//!
+//! *Not implemented: measured latency.* The cost of a message is a constant here, although it
+//! differs between transports. The number of lanes does not depend on latency either
+//! ([`Config::lanes`](crate::Config::lanes)). Measurements of links (`collective/probe.rs`) cancel
+//! the cost of messages. They could report it, and all ranks would have to agree on it.
 
 use super::Network;
 use crate::bundle;

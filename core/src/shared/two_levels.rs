@@ -4,8 +4,10 @@
 //!
 //! Ranks are numbered node by node. A single number then describes the nodes, and a
 //! [schedule](crate::schedule::TwoLevels) can be a pure function of it. Partial sums stay floats
-//! between ranks of a node, whatever the schedule. Complete sums are encoded once and travel
-//! encoded, so that all ranks hold the same bits.
+//! between ranks of a node, if one rank completes each part
+//! ([`ProgramSpec::by`](crate::schedule::ProgramSpec::by)). Complete sums are encoded once and
+//! travel encoded, so that all ranks hold the same bits. Otherwise some ranks would round averages
+//! differently.
 //!
 //! *Bound.* [`TwoLevels`](crate::schedule::TwoLevels) encodes sums of the k operands of a node.
 //! Their error may be k times the error bound of an operand, so a sum of all n operands stays

@@ -1,10 +1,14 @@
 //! Blocks with exceptions: values that are not on the lattice, next to codes of other values.
 //!
 //! The encoding of a value does not depend on other values: an exception keeps its bits, and other
-//! values have the same codes as in a block without exceptions. Residuals skip exceptions: each is
-//! the difference to the previous code. Most blocks have no exceptions, so this code is out of line
-//! ([`OutOfLine`]), and the loops over codes keep their registers. Cost: 5 bytes for each block
-//! with exceptions, and the bytes of each exception that does not repeat the previous ones.
+//! values have the same codes as in a block without exceptions. So a mask of NaN costs no other
+//! value its code, and sums of the other values are sums of integers, in any order. Residuals skip
+//! exceptions: each is the difference to the previous code.
+//!
+//! In most data, most blocks have no exceptions. So this code is out of line ([`OutOfLine`]), and
+//! the loops over codes keep their registers. If 5 % of the values are NaN at random places, 80 %
+//! of the blocks have exceptions. Cost: 5 bytes for each block with exceptions, and the bytes of
+//! each exception that does not repeat the previous ones.
 
 use super::super::chunk::{AGAIN, MASK_BYTES, MIXED, MIXED_HEAD, REPEAT, VERBATIM};
 use super::super::chunk::{every, residuals_len};
