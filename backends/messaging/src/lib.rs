@@ -1,6 +1,6 @@
 //! A Foldwire transport over any two-sided message layer.
 //!
-//! MPI and libfabric offer the same operations under different names: start a send, post a receive,
+//! MPI, libfabric and TCP offer the same operations under different names: start a send, post a receive,
 //! poll for completions. A crate that wraps such a layer implements [`Net`]. [`Endpoint`] turns it
 //! into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link, receives
 //! posted ahead, one wildcard receive for abort notices, and an orderly shutdown.

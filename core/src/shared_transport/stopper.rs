@@ -5,7 +5,7 @@
 //! others.
 
 #[cfg(doc)]
-use crate::slots::SharedCommunicator;
+use crate::shared::SharedCommunicator;
 #[cfg(doc)]
 use crate::transport::Transport;
 use alloc::sync::Arc;
