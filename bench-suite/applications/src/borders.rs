@@ -7,12 +7,12 @@ const TAGS: [u32; 2] = [0, 1];
 
 /// The planes at a rank's borders, and room for its neighbours': of the rank before, and of the one
 /// after. What is empty is not sent, and room for nothing awaits nothing.
-pub(crate) struct Halos<'s, T> {
+pub(crate) struct HaloPlanes<'s, T> {
     pub(crate) own: [&'s [T]; 2],
     pub(crate) theirs: [&'s mut [T]; 2],
 }
 
-impl<T: Element> Halos<'_, T> {
+impl<T: Element> HaloPlanes<'_, T> {
     /// Gives neighbours the planes that they need, and takes theirs.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use foldwire_arguments::CgArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::UsageError;
 use foldwire_fields::with_values;
-use foldwire_workbench::memory::middle;
+use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Align, Table};
@@ -33,19 +33,19 @@ use foldwire_workbench::{input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use solver::{Grid, Slab};
+use solver::{Grid, GridSlab};
 
 /// How dot products are summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Dots {
+enum DotMethod {
     /// Each rank's sum, all-reduced.
     Plain,
     /// Each plane's sum, gathered, and added in one order.
     Reproducible,
 }
 
-impl Dots {
+impl DotMethod {
     const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -56,8 +56,8 @@ impl Dots {
 
 /// One way to solve.
 #[derive(Debug, Clone)]
-struct Way {
-    dots: Dots,
+struct SolverVariant {
+    dots: DotMethod,
     /// `raw`, or the bound.
     borders: String,
     plan: Plan,
@@ -65,8 +65,8 @@ struct Way {
 
 /// One way to solve, and what came of it.
 #[derive(Debug, Serialize)]
-struct Row {
-    dots: Dots,
+struct CgRow {
+    dots: DotMethod,
     borders: String,
     ranks: usize,
     link: String,
@@ -104,16 +104,16 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
             format!("{} planes are too few for {} ranks; ask for fewer", grid.shape[0], args.ranks);
         return Err(UsageError::new(message).into());
     }
-    let way = |dots, borders: String, plan| Way { dots, borders, plan };
-    let alone = way(Dots::Reproducible, "raw".to_owned(), Plan::raw());
-    let mut ways = vec![way(Dots::Plain, "raw".to_owned(), Plan::raw()), alone.clone()];
+    let way = |dots, borders: String, plan| SolverVariant { dots, borders, plan };
+    let alone = way(DotMethod::Reproducible, "raw".to_owned(), Plan::raw());
+    let mut ways = vec![way(DotMethod::Plain, "raw".to_owned(), Plan::raw()), alone.clone()];
     let bounds = args.bound.iter();
     ways.extend(
-        bounds.map(|&bound| way(Dots::Reproducible, bound.to_string(), Plan::foldwire(bound))),
+        bounds.map(|&bound| way(DotMethod::Reproducible, bound.to_string(), Plan::foldwire(bound))),
     );
     let progress = progress::bar("solving", 1 + ways.len() * args.repeat);
     let alone = solve(&grid, args, 1, &alone, &progress)?;
-    let mut runs: Vec<Vec<Outcome>> = ways.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<CgRun>> = ways.iter().map(|_| Vec::new()).collect();
     // In turn, so that whatever disturbs the machine disturbs all alike.
     for _ in 0..args.repeat {
         for (way, runs) in ways.iter().zip(&mut runs) {
@@ -122,7 +122,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         }
     }
     progress.finish_and_clear();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<CgRow> = Vec::new();
     for (way, runs) in ways.iter().zip(&runs) {
         let first = rows.first().map(|row| row.iteration_s);
         rows.push(row(way, args, runs, &alone, first));
@@ -139,7 +139,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         streams::write(&render(&rows))?;
     }
     for row in rows.iter().filter(|row| row.borders == "raw") {
-        let Row { dots, iterations, residual, .. } = row;
+        let CgRow { dots, iterations, residual, .. } = row;
         ensure!(
             *residual <= 2.0 * args.tolerance,
             "{} dot products: a residual of {residual:.2e} after {iterations} iterations; allow \
@@ -147,8 +147,9 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
             dots.name()
         );
     }
-    let is_right =
-        |row: &Row| row.dots == Dots::Plain || row.borders != "raw" || row.has_bits_of_one_rank;
+    let is_right = |row: &CgRow| {
+        row.dots == DotMethod::Plain || row.borders != "raw" || row.has_bits_of_one_rank
+    };
     ensure!(rows.iter().all(is_right), "the solution has other bits than that of one rank alone");
     Ok(())
 }
@@ -176,7 +177,7 @@ fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
 }
 
 /// One run.
-struct Outcome {
+struct CgRun {
     time: Duration,
     /// Means over ranks.
     exchanging: Duration,
@@ -193,16 +194,16 @@ fn solve(
     grid: &Grid,
     args: &CgArgs,
     n_ranks: usize,
-    way: &Way,
+    way: &SolverVariant,
     progress: &ProgressBar,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<CgRun> {
     progress.set_message(format!("{n_ranks} ranks, borders {}", way.borders));
     let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|comm| {
         let planes = |rank| share(grid.shape[0], n_ranks, rank);
-        let slab = Slab::new(grid, planes(comm.rank().index()));
+        let slab = GridSlab::new(grid, planes(comm.rank().index()));
         let counts: Vec<usize> = (0..n_ranks).map(|rank| planes(rank).len()).collect();
-        let outcome = Solver { comm, slab, counts, dots: way.dots, plan: way.plan };
+        let outcome = RankSolver { comm, slab, counts, dots: way.dots, plan: way.plan };
         outcome.solve(args.tolerance, args.iterations)
     });
     progress.inc(1);
@@ -216,48 +217,48 @@ fn solve(
         all.solution.extend(rank.solution);
     }
     let n_ranks = n_ranks as u32;
-    Ok(Outcome { exchanging: all.exchanging / n_ranks, summing: all.summing / n_ranks, ..all })
+    Ok(CgRun { exchanging: all.exchanging / n_ranks, summing: all.summing / n_ranks, ..all })
 }
 
 /// One rank's part.
-struct Solver<'g, X: Transport> {
+struct RankSolver<'g, X: Transport> {
     comm: Communicator<X>,
-    slab: Slab<'g>,
+    slab: GridSlab<'g>,
     /// Planes of each rank.
     counts: Vec<usize>,
-    dots: Dots,
+    dots: DotMethod,
     plan: Plan,
 }
 
-impl<X: Transport> Solver<'_, X> {
+impl<X: Transport> RankSolver<'_, X> {
     /// Until the residual is small, or after so many iterations.
-    fn solve(mut self, tolerance: f64, max_iterations: usize) -> Result<Outcome, Error> {
+    fn solve(mut self, tolerance: f64, max_iterations: usize) -> Result<CgRun, Error> {
         let (mut exchanging, mut summing) = (Duration::ZERO, Duration::ZERO);
         let (mut report, mut residuals) = (Report::default(), Vec::new());
         self.comm.barrier()?;
         let started = Instant::now();
-        let whole = self.sum(self.slab.residual(), &mut summing)?;
+        let whole = self.sum(self.slab.residual_squares(), &mut summing)?;
         let mut missing = whole;
         while missing > tolerance * tolerance * whole && residuals.len() < max_iterations {
             let plan = self.plan;
             report += self.exchange(&plan, &mut exchanging)?;
             self.slab.multiply();
-            let along = self.sum(self.slab.along(), &mut summing)?;
+            let along = self.sum(self.slab.direction_products(), &mut summing)?;
             self.slab.step(missing / along);
             let before = missing;
-            missing = self.sum(self.slab.residual(), &mut summing)?;
-            self.slab.turn(missing / before);
+            missing = self.sum(self.slab.residual_squares(), &mut summing)?;
+            self.slab.update_direction(missing / before);
             residuals.push((missing / whole).sqrt());
         }
         let time = started.elapsed();
-        self.slab.look_back();
+        self.slab.set_direction_to_solution();
         self.exchange(&Plan::raw(), &mut Duration::default())?;
         self.slab.multiply();
         self.slab.set_residual();
-        let missing = self.sum(self.slab.residual(), &mut Duration::default())?;
+        let missing = self.sum(self.slab.residual_squares(), &mut Duration::default())?;
         let residual = if whole > 0.0 { (missing / whole).sqrt() } else { 0.0 };
         let solution = self.slab.into_solution();
-        Ok(Outcome { time, exchanging, summing, report, residuals, residual, solution })
+        Ok(CgRun { time, exchanging, summing, report, residuals, residual, solution })
     }
 
     /// Gives neighbours the planes that they need, and takes theirs.
@@ -272,8 +273,8 @@ impl<X: Transport> Solver<'_, X> {
     fn sum(&mut self, planes: Vec<f64>, time: &mut Duration) -> Result<f64, Error> {
         let begun = Instant::now();
         let sum = match self.dots {
-            Dots::Plain => self.comm.all_reduce_scalar(planes.iter().sum(), Op::Sum)?,
-            Dots::Reproducible => {
+            DotMethod::Plain => self.comm.all_reduce_scalar(planes.iter().sum(), Op::Sum)?,
+            DotMethod::Reproducible => {
                 let mut all = vec![0.0; self.counts.iter().sum()];
                 self.comm.all_gather_v(&planes, &mut all, &self.counts, &Plan::raw())?;
                 all.iter().sum()
@@ -284,14 +285,20 @@ impl<X: Transport> Solver<'_, X> {
     }
 }
 
-fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Option<f64>) -> Row {
-    let (times_s, run) = middle(runs, |run| run.time);
+fn row(
+    way: &SolverVariant,
+    args: &CgArgs,
+    runs: &[CgRun],
+    alone: &CgRun,
+    first: Option<f64>,
+) -> CgRow {
+    let (times_s, run) = median_run(runs, |run| run.time);
     let n_iterations = run.residuals.len();
     let each = |time: Duration| time.as_secs_f64() / n_iterations.max(1) as f64;
-    let is_same = |run: &Outcome| {
+    let is_same = |run: &CgRun| {
         run.solution.iter().zip(&alone.solution).all(|(a, b)| a.to_bits() == b.to_bits())
     };
-    Row {
+    CgRow {
         dots: way.dots,
         borders: way.borders.clone(),
         ranks: args.ranks,
@@ -314,8 +321,8 @@ fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Optio
 
 /// Residuals over time, one line a way to solve.
 #[cfg(feature = "plots")]
-fn picture(args: &CgArgs, grid: &Grid, rows: &[Row]) -> Curves<'static> {
-    let line = |row: &Row| {
+fn picture(args: &CgArgs, grid: &Grid, rows: &[CgRow]) -> Curves<'static> {
+    let line = |row: &CgRow| {
         let points = row.residuals.iter().zip(1..);
         let points = points.map(|(&residual, at)| (f64::from(at) * row.iteration_s, residual));
         let name = format!("{} dot products, borders {}", row.dots.name(), row.borders);
@@ -334,7 +341,7 @@ fn picture(args: &CgArgs, grid: &Grid, rows: &[Row]) -> Curves<'static> {
     }
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[CgRow]) -> String {
     let mut table = Table::new(&[
         ("dot products", "", Align::Left),
         ("borders", "", Align::Left),

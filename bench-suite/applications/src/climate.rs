@@ -12,11 +12,11 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `wire` | the exchanges of a step by one method |
+//! | `exchange` | the exchanges of a step by one method |
 //! | `growth` | errors over time, and the verdict |
 
+mod exchange;
 mod growth;
-mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use foldwire::{Error, Rank, Report};
 use foldwire_arguments::{CaseArg, ClimateArgs};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::UsageError;
-use foldwire_sphere::{Case, Sphere};
+use foldwire_sphere::{Sphere, TestCase};
 use foldwire_workbench::memory::median;
 use foldwire_workbench::picture::Gallery;
 #[cfg(feature = "plots")]
@@ -35,8 +35,8 @@ use foldwire_workbench::{progress, ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use growth::{FACTOR, Growth};
-use wire::{Method, Wire};
+use exchange::{CompressionMethod, MeteredExchange};
+use growth::{ErrorGrowth, FACTOR};
 
 /// Samples of the heights that errors are taken of.
 const MAX_SAMPLES: usize = 40;
@@ -45,7 +45,7 @@ const N_ARRAYS: usize = 40;
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ClimateRow {
     exchange: String,
     ranks: usize,
     link: String,
@@ -64,7 +64,7 @@ struct Row {
     /// The volume of water at the end / that at the beginning − 1.
     mass_change: f64,
     #[serde(flatten)]
-    growth: Growth,
+    growth: ErrorGrowth,
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -74,19 +74,21 @@ struct Row {
 /// change a bit.
 pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     let sphere = sphere(args)?;
-    let methods: Vec<(String, Method)> = Method::of_cam()
+    let methods: Vec<(String, CompressionMethod)> = CompressionMethod::of_cam()
         .into_iter()
         .map(|(name, method)| (name.to_owned(), method))
-        .chain(args.bound.iter().map(|&bound| (bound.to_string(), Method::within(bound))))
+        .chain(
+            args.bound.iter().map(|&bound| (bound.to_string(), CompressionMethod::within(bound))),
+        )
         .collect();
     let n_runs = 2 + methods.len() * args.repeat;
     let progress = progress::bar("flowing", n_runs * args.steps);
     let alone = simulate(&sphere, args, (1, 0.0), &methods[0].1, &progress)?;
     let perturbed =
         simulate(&sphere, args, (1, args.perturbation), &methods[0].1, &progress)?.samples;
-    let perturbed = Growth::of(&sphere, &alone.samples, &perturbed, None);
-    let mut rows: Vec<Row> = Vec::new();
-    let mut runs: Vec<Vec<Outcome>> = methods.iter().map(|_| Vec::new()).collect();
+    let perturbed = ErrorGrowth::of(&sphere, &alone.samples, &perturbed, None);
+    let mut rows: Vec<ClimateRow> = Vec::new();
+    let mut runs: Vec<Vec<ClimateRun>> = methods.iter().map(|_| Vec::new()).collect();
     // In turn, so that whatever disturbs the machine disturbs all alike.
     for _ in 0..args.repeat {
         for ((name, method), runs) in methods.iter().zip(&mut runs) {
@@ -140,9 +142,9 @@ fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
         return usage(format!("{error}; ask for a smaller --shape"));
     }
     let case = match args.case {
-        CaseArg::Steady => Case::Steady,
-        CaseArg::Mountain => Case::Mountain,
-        CaseArg::Wave => Case::Wave,
+        CaseArg::Steady => TestCase::Steady,
+        CaseArg::Mountain => TestCase::Mountain,
+        CaseArg::Wave => TestCase::Wave,
     };
     let Some(sphere) = Sphere::new([n_rows, n_columns], args.levels, case) else {
         return usage(format!(
@@ -157,7 +159,7 @@ fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
 }
 
 /// One run.
-struct Outcome {
+struct ClimateRun {
     /// Each step's on rank 0.
     steps: Vec<Duration>,
     /// Mean over ranks.
@@ -166,13 +168,13 @@ struct Outcome {
     report: Report,
     /// Days, and the heights of all rows, until they are compared; then only the last are kept.
     samples: Vec<(f64, Vec<f64>)>,
-    growth: Option<Growth>,
+    growth: Option<ErrorGrowth>,
 }
 
-impl Outcome {
+impl ClimateRun {
     /// Takes the errors, and leaves all samples but the last.
-    fn compare(&mut self, sphere: &Sphere, exact: &[(f64, Vec<f64>)], perturbed: &Growth) {
-        self.growth = Some(Growth::of(sphere, exact, &self.samples, Some(perturbed)));
+    fn compare(&mut self, sphere: &Sphere, exact: &[(f64, Vec<f64>)], perturbed: &ErrorGrowth) {
+        self.growth = Some(ErrorGrowth::of(sphere, exact, &self.samples, Some(perturbed)));
         self.samples.drain(..self.samples.len() - 1);
     }
 }
@@ -182,19 +184,19 @@ fn simulate(
     sphere: &Sphere,
     args: &ClimateArgs,
     (n_ranks, perturbation): (usize, f64),
-    method: &Method,
+    method: &CompressionMethod,
     progress: &ProgressBar,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<ClimateRun> {
     let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let every = args.steps.div_ceil(MAX_SAMPLES);
     let ranks = world.run(|mut comm| -> Result<_, Error> {
         let rank = comm.rank();
         let mut band = sphere.band(n_ranks, rank.index(), perturbation).ok_or(Error::Internal)?;
-        let mut wire = Wire::new(&mut comm, method);
+        let mut exchange = MeteredExchange::new(&mut comm, method);
         let (mut steps, mut samples) = (Vec::with_capacity(args.steps), Vec::new());
         for step in 1..=args.steps {
             let begun = Instant::now();
-            band.step(&mut wire)?;
+            band.step(&mut exchange)?;
             steps.push(begun.elapsed());
             if step % every == 0 || step == args.steps {
                 samples.push((step, band.heights().to_vec()));
@@ -203,9 +205,9 @@ fn simulate(
                 progress.inc(1);
             }
         }
-        Ok((steps, wire.exchanging, wire.report, samples))
+        Ok((steps, exchange.exchanging, exchange.report, samples))
     });
-    let mut outcome = Outcome {
+    let mut outcome = ClimateRun {
         steps: Vec::new(),
         exchanging: Duration::ZERO,
         report: Report::default(),
@@ -232,9 +234,9 @@ fn row(
     name: &str,
     args: &ClimateArgs,
     sphere: &Sphere,
-    runs: &mut [Outcome],
-    raw: Option<&Row>,
-) -> Row {
+    runs: &mut [ClimateRun],
+    raw: Option<&ClimateRow>,
+) -> ClimateRow {
     let steps: Vec<Duration> = runs.iter().flat_map(|run| run.steps.clone()).collect();
     let step_s = median(&steps).as_secs_f64();
     let exchanging: Duration = runs.iter().map(|run| run.exchanging).sum();
@@ -243,7 +245,7 @@ fn row(
     let run = &mut runs[0];
     let wire_bytes = run.report.wire_bytes;
     let (_, heights) = run.samples.last().expect("a run has its last step");
-    Row {
+    ClimateRow {
         exchange: name.to_owned(),
         ranks: args.ranks,
         link: args.link.to_string(),
@@ -264,7 +266,7 @@ fn row(
 }
 
 /// What was run, in lines of a comment.
-fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &Growth) -> String {
+fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &ErrorGrowth) -> String {
     let days = args.steps as f64 * sphere.seconds_of_step() / 86_400.0;
     let links = match args.link.bytes_per_s() {
         Some(_) => format!("over links of {}", args.link),
@@ -286,8 +288,8 @@ fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &Growth) -> String {
 
 /// Errors over time, one line a method that loses something, beside the perturbed run.
 #[cfg(feature = "plots")]
-fn picture(args: &ClimateArgs, perturbed: &Growth, rows: &[Row]) -> Curves<'static> {
-    let line = |name: &str, growth: &Growth| {
+fn picture(args: &ClimateArgs, perturbed: &ErrorGrowth, rows: &[ClimateRow]) -> Curves<'static> {
+    let line = |name: &str, growth: &ErrorGrowth| {
         // Nothing has no place on the axis.
         let points = growth.curve.iter().filter(|point| point.rms_m > 0.0);
         (name.to_owned(), points.map(|point| (point.day, point.rms_m)).collect())
@@ -305,9 +307,13 @@ fn picture(args: &ClimateArgs, perturbed: &Growth, rows: &[Row]) -> Curves<'stat
 }
 
 /// Pictures of the first level's heights after the last step, north up.
-fn draw(args: &ClimateArgs, alone: &Outcome, lossy: &[(&str, &Outcome)]) -> anyhow::Result<()> {
+fn draw(
+    args: &ClimateArgs,
+    alone: &ClimateRun,
+    lossy: &[(&str, &ClimateRun)],
+) -> anyhow::Result<()> {
     let [_, n_columns] = args.shape.sizes() else { unreachable!("the shape was checked") };
-    let first_level = |run: &Outcome| -> Vec<f64> {
+    let first_level = |run: &ClimateRun| -> Vec<f64> {
         let (_, heights) = run.samples.last().expect("a run has its last step");
         let rows = heights.chunks_exact(n_columns * args.levels).rev();
         rows.flat_map(|row| row[..*n_columns].to_vec()).collect()
@@ -327,7 +333,7 @@ fn draw(args: &ClimateArgs, alone: &Outcome, lossy: &[(&str, &Outcome)]) -> anyh
     Ok(())
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[ClimateRow]) -> String {
     let mut table = Table::new(&[
         ("exchange", "", Align::Left),
         ("step", "ms", Align::Right),

@@ -14,7 +14,7 @@ use foldwire::{Error, Plan, Rank, Report};
 use foldwire_arguments::HaloArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_wave::{Ground, Survey};
-use foldwire_workbench::memory::middle;
+use foldwire_workbench::memory::median_run;
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
 use foldwire_workbench::table::{self, Align, Table};
@@ -22,11 +22,11 @@ use foldwire_workbench::{progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::borders::Halos;
+use crate::borders::HaloPlanes;
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
-struct Row {
+struct HaloRow {
     /// `raw`, or the bound.
     exchange: String,
     ranks: usize,
@@ -70,7 +70,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let plans: Vec<(String, Plan)> = std::iter::once(("raw".to_owned(), Plan::raw()))
         .chain(args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound))))
         .collect();
-    let mut runs: Vec<Vec<Outcome>> = plans.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<HaloRun>> = plans.iter().map(|_| Vec::new()).collect();
     // In turn, so that whatever disturbs the machine disturbs all alike.
     for _ in 0..args.repeat {
         for ((name, plan), runs) in plans.iter().zip(&mut runs) {
@@ -80,7 +80,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     }
     progress.finish_and_clear();
     let exact: Vec<f64> = alone.field.iter().map(|&value| value.into()).collect();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<HaloRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
         let speed_of_raw = rows.first().map(|row| row.time_s);
         rows.push(row(name, args, runs, &exact, speed_of_raw));
@@ -91,7 +91,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
         streams::write(&render(&rows))?;
     }
     let is_same =
-        |run: &Outcome| run.field.iter().zip(&alone.field).all(|(a, b)| a.to_bits() == b.to_bits());
+        |run: &HaloRun| run.field.iter().zip(&alone.field).all(|(a, b)| a.to_bits() == b.to_bits());
     ensure!(runs[0].iter().all(is_same), "without compression the field has other bits than alone");
     if !args.no_pictures {
         let mut gallery = Gallery::open(&args.out, &exact, &args.shape)?;
@@ -106,7 +106,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
 }
 
 /// One run.
-struct Outcome {
+struct HaloRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
@@ -122,7 +122,7 @@ fn simulate(
     n_ranks: usize,
     plan: &Plan,
     progress: &ProgressBar,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<HaloRun> {
     progress.set_message(format!("{n_ranks} ranks"));
     let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| -> Result<_, Error> {
@@ -135,7 +135,7 @@ fn simulate(
             slab.step();
             let begun = Instant::now();
             let (own, theirs) = slab.halos();
-            report += Halos { own, theirs }.exchange(&mut comm, plan)?;
+            report += HaloPlanes { own, theirs }.exchange(&mut comm, plan)?;
             exchanging += begun.elapsed();
             if rank == Rank(0) {
                 progress.inc(1);
@@ -144,7 +144,7 @@ fn simulate(
         Ok((started.elapsed(), exchanging, report, slab.snapshot()))
     });
     let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut outcome = Outcome {
+    let mut outcome = HaloRun {
         time: Duration::ZERO,
         exchanging: Duration::ZERO,
         report: Report::default(),
@@ -162,14 +162,14 @@ fn simulate(
 fn row(
     name: &str,
     args: &HaloArgs,
-    runs: &[Outcome],
+    runs: &[HaloRun],
     exact: &[f64],
     time_of_raw: Option<f64>,
-) -> Row {
-    let (times_s, run) = middle(runs, |run| run.time);
-    let Outcome { time, exchanging, report, field } = run;
+) -> HaloRow {
+    let (times_s, run) = median_run(runs, |run| run.time);
+    let HaloRun { time, exchanging, report, field } = run;
     let time_s = time.as_secs_f64();
-    Row {
+    HaloRow {
         exchange: name.to_owned(),
         ranks: args.ranks,
         link: args.link.to_string(),
@@ -186,7 +186,7 @@ fn row(
     }
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[HaloRow]) -> String {
     let mut table = Table::new(&[
         ("exchange", "", Align::Left),
         ("run", "s", Align::Right),

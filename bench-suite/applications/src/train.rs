@@ -10,14 +10,14 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `lesson` | what is learned: the values of a plane |
+//! | `dataset` | what is learned: the values of a plane |
 //! | `exchange` | how gradients are averaged |
 //! | `net`, `adam` | the network and its gradient; how it follows that |
 
 mod adam;
+mod dataset;
 mod exchange;
-mod lesson;
-mod net;
+mod neural_net;
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Source;
-use foldwire_workbench::memory::middle;
+use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Align, Table};
@@ -35,9 +35,9 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use adam::Adam;
-use exchange::{Exchange, exchanged};
-use lesson::{Lesson, N_INPUTS};
-use net::Net;
+use dataset::{N_INPUTS, PlaneDataset};
+use exchange::{GradientExchange, gradient_buffer};
+use neural_net::NeuralNet;
 
 /// How far a step goes at first; it falls to none in a straight line.
 const RATE: f32 = 4e-3;
@@ -48,9 +48,9 @@ const N_COPIES: usize = 4;
 
 /// One way to average, and what came of it.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TrainRow {
     #[serde(flatten)]
-    exchange: Exchange,
+    exchange: GradientExchange,
     dtype: String,
     ranks: usize,
     link: String,
@@ -73,12 +73,12 @@ struct Row {
     loss_end: f64,
     /// The last / that of the raw run.
     loss_of_raw: f64,
-    curve: Vec<Point>,
+    curve: Vec<LossPoint>,
 }
 
 /// The mean loss of some batches.
 #[derive(Debug, Serialize)]
-struct Point {
+struct LossPoint {
     /// In the middle of them.
     step: usize,
     loss: f64,
@@ -95,25 +95,25 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         return Err(UsageError::new(format!("{message}; ask for a larger --batch")).into());
     }
     let widths = [N_INPUTS, args.width, args.width, 1];
-    let n_values = Net::n_values(&widths);
+    let n_values = NeuralNet::n_values(&widths);
     room::check((N_COPIES * size_of::<f32>() * n_values) as u128 * args.ranks as u128)
         .map_err(|error| UsageError::new(format!("{error}; ask for a smaller --width")))?;
-    let lesson = Lesson::new(&Source::open(args.field.as_deref())?)?;
-    let net = Net::new(&widths);
-    let loss_start = lesson.loss(&net);
-    let exchanges = Exchange::all(args);
+    let dataset = PlaneDataset::new(&Source::open(args.field.as_deref())?)?;
+    let net = NeuralNet::new(&widths);
+    let loss_start = dataset.loss(&net);
+    let exchanges = GradientExchange::all(args);
     let progress = progress::bar("training", exchanges.len() * args.repeat * args.steps);
-    let mut runs: Vec<Vec<Outcome>> = exchanges.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<TrainRun>> = exchanges.iter().map(|_| Vec::new()).collect();
     // In turn, so that whatever disturbs the machine disturbs all alike.
     for _ in 0..args.repeat {
         for (exchange, runs) in exchanges.iter().zip(&mut runs) {
             progress.set_message(exchange.name.clone());
-            let outcome = train(&net, &lesson, args, exchange, &progress);
+            let outcome = train(&net, &dataset, args, exchange, &progress);
             runs.push(outcome.with_context(|| exchange.name.clone())?);
         }
     }
     progress.finish_and_clear();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TrainRow> = Vec::new();
     for (exchange, runs) in exchanges.iter().zip(&runs) {
         let row = row(exchange, args, runs, loss_start, rows.first());
         rows.push(row);
@@ -124,7 +124,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     };
     let about = format!(
         "{}; a network of {n_values} values, gradients in {}, ranks: {}, {links}",
-        lesson.about(),
+        dataset.about(),
         DType::from(args.dtype),
         args.ranks
     );
@@ -142,7 +142,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     check(&rows)?;
     if let Some(file) = &args.plot {
         let path = file.path();
-        foldwire_workbench::draw!(file, picture(lesson.about(), &rows))
+        foldwire_workbench::draw!(file, picture(dataset.about(), &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -150,7 +150,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
 }
 
 /// One run.
-struct Outcome {
+struct TrainRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
@@ -166,17 +166,17 @@ struct Outcome {
 
 /// Trains the network on all ranks.
 fn train(
-    net: &Net,
-    lesson: &Lesson,
+    net: &NeuralNet,
+    dataset: &PlaneDataset,
     args: &TrainArgs,
-    exchange: &Exchange,
+    exchange: &GradientExchange,
     progress: &ProgressBar,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<TrainRun> {
     let world = ranks::world(args.ranks, args.link.bytes_per_s());
     let ranks = world.run_endpoints(|endpoint| -> Result<_, Error> {
         let comm = SharedCommunicator::new(endpoint, net.arrays().count())?;
-        let (mut net, mut gradient, mut pass) = (net.clone(), net.zeroed(), net.pass());
-        let (mut adam, mut exchanged) = (Adam::new(&net), exchanged(&net, args.dtype.into()));
+        let (mut net, mut gradient, mut workspace) = (net.clone(), net.zeroed(), net.workspace());
+        let (mut adam, mut buffer) = (Adam::new(&net), gradient_buffer(&net, args.dtype.into()));
         let share = comm.share(args.batch);
         // The average over ranks is then that over the batch, also where shares differ.
         let weight = comm.size() as f32 / args.batch as f32;
@@ -188,14 +188,14 @@ fn train(
             gradient.arrays_mut().for_each(|array| array.fill(0.0));
             let errors = share.clone().map(|at| {
                 let number = (step * args.batch + at) as u64;
-                f64::from(lesson.teach(&net, number, weight, &mut pass, &mut gradient))
+                f64::from(dataset.add_gradient(&net, number, weight, &mut workspace, &mut gradient))
             });
             losses.push(errors.sum::<f64>() / args.batch as f64);
-            exchanged.take(&gradient);
+            buffer.load(&gradient);
             let begun = Instant::now();
-            report += exchanged.average(&comm, exchange, step)?;
+            report += buffer.average(&comm, exchange, step)?;
             exchanging += begun.elapsed();
-            exchanged.give(&mut gradient);
+            buffer.store(&mut gradient);
             let left = (args.steps - step) as f32 / args.steps as f32;
             adam.step(&mut net, &gradient, RATE * left);
             if comm.rank() == Rank(0) {
@@ -205,12 +205,12 @@ fn train(
         Ok((started.elapsed(), exchanging, report, losses, net))
     });
     let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut outcome = Outcome {
+    let mut outcome = TrainRun {
         time: Duration::ZERO,
         exchanging: Duration::ZERO,
         report: Report::default(),
         losses: vec![0.0; args.steps],
-        loss: ranks.first().map_or(f64::NAN, |(.., net)| lesson.loss(net)),
+        loss: ranks.first().map_or(f64::NAN, |(.., net)| dataset.loss(net)),
         digests: Vec::new(),
     };
     for (time, exchanging, report, losses, net) in ranks {
@@ -224,16 +224,16 @@ fn train(
 }
 
 fn row(
-    exchange: &Exchange,
+    exchange: &GradientExchange,
     args: &TrainArgs,
-    runs: &[Outcome],
+    runs: &[TrainRun],
     loss_start: f64,
-    raw: Option<&Row>,
-) -> Row {
-    let (times_s, run) = middle(runs, |run| run.time);
-    let Outcome { time, exchanging, report, losses, loss, .. } = run;
+    raw: Option<&TrainRow>,
+) -> TrainRow {
+    let (times_s, run) = median_run(runs, |run| run.time);
+    let TrainRun { time, exchanging, report, losses, loss, .. } = run;
     let time_s = time.as_secs_f64();
-    Row {
+    TrainRow {
         exchange: exchange.clone(),
         dtype: DType::from(args.dtype).to_string(),
         ranks: args.ranks,
@@ -256,10 +256,10 @@ fn row(
 }
 
 /// The losses of batches, as means over stretches of them.
-fn curve(losses: &[f64]) -> Vec<Point> {
+fn curve(losses: &[f64]) -> Vec<LossPoint> {
     let n_each = losses.len().div_ceil(MAX_POINTS).max(1);
     let stretches = losses.chunks(n_each).enumerate();
-    let points = stretches.map(|(at, losses)| Point {
+    let points = stretches.map(|(at, losses)| LossPoint {
         step: at * n_each + losses.len() / 2,
         loss: losses.iter().sum::<f64>() / losses.len() as f64,
     });
@@ -280,7 +280,7 @@ fn agree(digests: &[u64]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a loss is no number, or that of the raw run did not fall.
-fn check(rows: &[Row]) -> anyhow::Result<()> {
+fn check(rows: &[TrainRow]) -> anyhow::Result<()> {
     for row in rows {
         let is_finite = row.curve.iter().all(|point| point.loss.is_finite());
         ensure!(
@@ -289,7 +289,7 @@ fn check(rows: &[Row]) -> anyhow::Result<()> {
             row.exchange.name
         );
     }
-    for Row { loss_start, loss_end, .. } in rows.iter().take(1) {
+    for TrainRow { loss_start, loss_end, .. } in rows.iter().take(1) {
         ensure!(
             loss_end < loss_start,
             "without compression the network did not learn: its loss went from {loss_start:.3} to \
@@ -301,8 +301,8 @@ fn check(rows: &[Row]) -> anyhow::Result<()> {
 
 /// Loss over steps, one line an exchange.
 #[cfg(feature = "plots")]
-fn picture(about: &str, rows: &[Row]) -> Curves<'static> {
-    let line = |row: &Row| {
+fn picture(about: &str, rows: &[TrainRow]) -> Curves<'static> {
+    let line = |row: &TrainRow| {
         let points = row.curve.iter().map(|point| (point.step as f64, point.loss));
         (row.exchange.name.clone(), points.collect())
     };
@@ -316,7 +316,7 @@ fn picture(about: &str, rows: &[Row]) -> Curves<'static> {
     }
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[TrainRow]) -> String {
     let mut table = Table::new(&[
         ("exchange", "", Align::Left),
         ("run", "s", Align::Right),
@@ -350,13 +350,13 @@ fn render(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn trained(loss_start: f64, loss_end: f64) -> Row {
+    fn trained(loss_start: f64, loss_end: f64) -> TrainRow {
         let args: &[&str] = &["foldwire", "train", "--steps", "3"];
         let cli = <foldwire_arguments::Cli as clap::Parser>::parse_from(args);
         let foldwire_arguments::Command::Train(args) = cli.command else {
             unreachable!("it is train")
         };
-        let outcome = Outcome {
+        let outcome = TrainRun {
             time: Duration::from_millis(6),
             exchanging: Duration::from_millis(3),
             report: Report::default(),
@@ -364,7 +364,7 @@ mod tests {
             loss: loss_end,
             digests: vec![1; 4],
         };
-        row(&Exchange::all(&args)[0], &args, &[outcome], loss_start, None)
+        row(&GradientExchange::all(&args)[0], &args, &[outcome], loss_start, None)
     }
 
     #[test]

@@ -13,14 +13,14 @@ use foldwire::{Communicator, Error, Plan, Report, Transport};
 use foldwire_arguments::TransposeArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Source;
-use foldwire_workbench::memory::middle;
+use foldwire_workbench::memory::median_run;
 use foldwire_workbench::table::{self, Align, Table};
 use foldwire_workbench::{progress, ranks, streams};
 use serde::Serialize;
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TransposeRow {
     /// `raw`, or the bound.
     exchange: String,
     ranks: usize,
@@ -53,7 +53,7 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let bounds = args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound)));
     let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(bounds).collect();
     let progress = progress::bar("transposing", plans.len() * args.repeat);
-    let mut runs: Vec<Vec<Outcome>> = plans.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<TransposeRun>> = plans.iter().map(|_| Vec::new()).collect();
     // In turn, so that whatever disturbs the machine disturbs all alike.
     for _ in 0..args.repeat {
         for ((name, plan), runs) in plans.iter().zip(&mut runs) {
@@ -63,7 +63,7 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
         }
     }
     progress.finish_and_clear();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TransposeRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
         let raw = rows.first().map(|row| row.time_s);
         rows.push(row(name, args, matrix.side, runs, raw));
@@ -74,7 +74,7 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
         streams::write(&render(&rows))?;
     }
     for row in &rows {
-        let Row { exchange, max_err, allowed, .. } = row;
+        let TransposeRow { exchange, max_err, allowed, .. } = row;
         ensure!(max_err <= allowed, "{exchange}: off by {max_err:e}, {allowed:e} is allowed");
     }
     Ok(())
@@ -89,7 +89,7 @@ struct Matrix {
 }
 
 /// One run.
-struct Outcome {
+struct TransposeRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
@@ -113,10 +113,10 @@ impl Matrix {
     }
 
     /// x + xᵀ between so many ranks, each value compared with the sum.
-    fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<Outcome> {
+    fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<TransposeRun> {
         let world = ranks::world(args.ranks, args.link.bytes_per_s());
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
-        let mut outcome = Outcome {
+        let mut outcome = TransposeRun {
             time: Duration::ZERO,
             exchanging: Duration::ZERO,
             report: Report::default(),
@@ -139,7 +139,7 @@ impl Matrix {
         &self,
         comm: &mut Communicator<X>,
         plan: &Plan,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<TransposeRun, Error> {
         let (side, size, rank) = (self.side, comm.size(), comm.rank().index());
         let own = share(side, size, rank);
         let mut sum = self.values[own.start * side..own.end * side].to_vec();
@@ -173,7 +173,7 @@ impl Matrix {
         // Of a raw call nothing but the addition itself is rounded, as in the exact sum.
         let rounding = f64::from(f32::EPSILON) * (2.0 * self.magnitude + report.bound);
         let allowed = if report.bound > 0.0 { report.bound + rounding } else { 0.0 };
-        Ok(Outcome { time, exchanging, report, max_err, allowed })
+        Ok(TransposeRun { time, exchanging, report, max_err, allowed })
     }
 
     /// The largest error of some rows of x + xᵀ.
@@ -209,12 +209,12 @@ fn row(
     name: &str,
     args: &TransposeArgs,
     side: usize,
-    runs: &[Outcome],
+    runs: &[TransposeRun],
     time_of_raw: Option<f64>,
-) -> Row {
-    let (times_s, run) = middle(runs, |run| run.time);
+) -> TransposeRow {
+    let (times_s, run) = median_run(runs, |run| run.time);
     let time_s = run.time.as_secs_f64();
-    Row {
+    TransposeRow {
         exchange: name.to_owned(),
         ranks: args.ranks,
         link: args.link.to_string(),
@@ -232,7 +232,7 @@ fn row(
     }
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[TransposeRow]) -> String {
     let mut table = Table::new(&[
         ("exchange", "", Align::Left),
         ("x + xᵀ", "ms", Align::Right),

@@ -57,7 +57,7 @@ pub struct AccuracyArgs {
     /// Schedules; by those that have no all-reduce, a reduce and a broadcast
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = way(), value_delimiter = ',')]
     #[arg(default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
-    pub schedule: Vec<Way>,
+    pub schedule: Vec<AccuracyScheduleArg>,
 
     /// The codec, with a setting as NAME:N; one that keeps a bound
     #[arg(long, value_name = "NAME[:N]", default_value = "fz-light")]
@@ -96,7 +96,7 @@ pub struct AccuracyArgs {
 
 /// Schedules that may be asked for.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum AccuracyScheduleArg {
     /// All by which ranks can get the reduction.
     All,
     /// The one that the library chooses.
@@ -125,9 +125,11 @@ impl AccuracyArgs {
         let mut schedules: Vec<&'static dyn Schedule> = Vec::new();
         for &way in &self.schedule {
             let named: Vec<&'static dyn Schedule> = match way {
-                Way::All => schedule::ALL.iter().copied().filter(|&one| reduces(one)).collect(),
-                Way::Chosen => Vec::new(),
-                Way::One(Named(one)) => vec![one],
+                AccuracyScheduleArg::All => {
+                    schedule::ALL.iter().copied().filter(|&one| reduces(one)).collect()
+                }
+                AccuracyScheduleArg::Chosen => Vec::new(),
+                AccuracyScheduleArg::One(Named(one)) => vec![one],
             };
             for one in named {
                 if !schedules.iter().any(|known| known.name() == one.name()) {
@@ -140,7 +142,7 @@ impl AccuracyArgs {
 
     /// Whether the schedule that the library chooses is wanted, too.
     pub fn adds_chosen(&self) -> bool {
-        self.schedule.iter().any(|way| matches!(way, Way::Chosen))
+        self.schedule.iter().any(|way| matches!(way, AccuracyScheduleArg::Chosen))
     }
 }
 
@@ -168,7 +170,7 @@ fn op() -> impl TypedValueParser<Value = OpArg> {
         .map(|name| OpArg::from_str(&name, false).expect("the parser lets nothing else pass"))
 }
 
-fn way() -> impl TypedValueParser<Value = Way> {
+fn way() -> impl TypedValueParser<Value = AccuracyScheduleArg> {
     let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
     let others = [
         PossibleValue::new("chosen").help("the one that the library chooses"),
@@ -176,9 +178,9 @@ fn way() -> impl TypedValueParser<Value = Way> {
     ];
     PossibleValuesParser::new(others.into_iter().chain(names)).map(|text| {
         match schedule::ALL.iter().find(|known| known.name() == text) {
-            Some(&known) => Way::One(Named(known)),
-            None if text == "all" => Way::All,
-            None => Way::Chosen,
+            Some(&known) => AccuracyScheduleArg::One(Named(known)),
+            None if text == "all" => AccuracyScheduleArg::All,
+            None => AccuracyScheduleArg::Chosen,
         }
     })
 }

@@ -13,8 +13,8 @@ mod choose;
 mod climate;
 mod codec;
 pub mod coding;
-pub mod ending;
 pub mod environment;
+pub mod exit;
 mod guidelines;
 mod halo;
 mod info;
@@ -38,7 +38,7 @@ pub mod values;
 
 use clap::{Parser, Subcommand};
 
-pub use accuracy::{AccuracyArgs, Way, reduces};
+pub use accuracy::{AccuracyArgs, AccuracyScheduleArg, reduces};
 pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};

@@ -19,7 +19,7 @@ use foldwire_arguments::{InfoArgs, PresetsArgs};
 use foldwire_workbench::streams;
 use serde_json::{Map, Value};
 
-use section::Section;
+use section::ReportSection;
 
 /// Runs the subcommand: everything goes to stdout.
 ///
@@ -27,7 +27,7 @@ use section::Section;
 ///
 /// When stdout cannot be written; what cannot be found out is told in its place.
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
-    let sections: [Section; 10] = [
+    let sections: [ReportSection; 10] = [
         machine::section(),
         kernels::section(),
         presets::section(),
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
             sections.iter().map(|section| (section.key.to_owned(), section.json())).collect();
         streams::write(&format!("{}\n", Value::Object(object)))?;
     } else {
-        let texts: Vec<_> = sections.iter().map(Section::text).collect();
+        let texts: Vec<_> = sections.iter().map(ReportSection::text).collect();
         streams::write(&texts.join("\n"))?;
     }
     Ok(())

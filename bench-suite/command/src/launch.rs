@@ -6,8 +6,8 @@
 //! for its end and forward its output.
 
 mod forward;
-mod keeper;
-mod ranks;
+mod process_guard;
+mod processes;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -21,7 +21,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::streams::{self, OutputError};
 use nix::sys::signal::Signal;
 
-use ranks::{Ranks, ReservedRoot};
+use processes::{RankProcesses, ReservedRoot};
 
 /// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not
 /// told from it.
@@ -33,20 +33,20 @@ const TIMED_OUT: u8 = 124;
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What the launcher hears of.
-enum Event {
+enum LaunchEvent {
     /// A rank has ended.
-    EndOfRank(usize),
+    RankEnded(usize),
     /// Ctrl-C, SIGTERM or SIGHUP.
     Interrupted,
     /// A rank's output or error output has ended.
-    EndOfOutput,
+    OutputEnded,
     /// This process's output cannot be written.
     Unwritable(OutputError),
 }
 
 /// Why the ranks are to end.
 #[derive(Debug)]
-enum Why {
+enum EndReason {
     Failed { rank: usize, status: ExitStatus },
     Interrupted,
     Timeout(Duration),
@@ -55,13 +55,13 @@ enum Why {
 
 /// How far the end has come.
 #[derive(Debug, Clone, Copy)]
-enum Stage {
+enum LaunchPhase {
     /// No end in sight, except that of the time limit.
     Running { until: Option<Instant> },
     /// A rank has failed; the others may find out for themselves.
-    Noticing { until: Instant },
+    Grace { until: Instant },
     /// All have been asked to end.
-    Asked { until: Instant },
+    Terminating { until: Instant },
     /// All have been killed.
     Killed,
 }
@@ -85,90 +85,98 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     listen_to_signals(sender.clone())?;
     let root = ReservedRoot::new().context("no port of this machine is free")?;
     let token = Token::random()?;
-    let ranks = Ranks::start(args, &root, &token, &sender)?;
-    let why = supervise(args, ranks, &events);
-    Ok(conclude(why, args.ranks)?)
+    let ranks = RankProcesses::start(args, &root, &token, &sender)?;
+    let reason = supervise(args, ranks, &events);
+    Ok(conclude(reason, args.ranks)?)
 }
 
 /// Turns signals into events, whatever handlers libraries have installed: some that come with
 /// networks end the process.
-fn listen_to_signals(sender: Sender<Event>) -> anyhow::Result<()> {
+fn listen_to_signals(sender: Sender<LaunchEvent>) -> anyhow::Result<()> {
     // If nobody receives events, the program is at its end.
-    ctrlc::set_handler(move || drop(sender.send(Event::Interrupted)))
+    ctrlc::set_handler(move || drop(sender.send(LaunchEvent::Interrupted)))
         .context("cannot listen to signals")
 }
 
-/// Waits until all ranks have ended and their output is forwarded; why they had to, if not by
+/// Waits until all ranks have ended and their output is forwarded; reason they had to, if not by
 /// themselves.
-fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> Option<Why> {
+fn supervise(
+    args: &LaunchArgs,
+    mut ranks: RankProcesses,
+    events: &Receiver<LaunchEvent>,
+) -> Option<EndReason> {
     let in_grace = || Instant::now() + args.grace;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let mut stage = Stage::Running { until: deadline };
-    let mut why = None;
+    let mut phase = LaunchPhase::Running { until: deadline };
+    let mut reason = None;
     let mut n_outputs = 2 * args.ranks;
     while ranks.n_running() > 0 {
-        let next = match wait(events, stage.until()) {
-            Some(Event::EndOfRank(rank)) => {
+        let next = match wait(events, phase.until()) {
+            Some(LaunchEvent::RankEnded(rank)) => {
                 if let Some(status) = ranks.reap(rank).filter(|status| !status.success())
-                    && why.is_none()
+                    && reason.is_none()
                 {
-                    why = Some(Why::Failed { rank, status });
+                    reason = Some(EndReason::Failed { rank, status });
                     let grace = in_grace();
                     let until = deadline.map_or(grace, |deadline| deadline.min(grace));
-                    stage = Stage::Noticing { until };
+                    phase = LaunchPhase::Grace { until };
                 }
                 continue;
             }
-            Some(Event::EndOfOutput) => {
+            Some(LaunchEvent::OutputEnded) => {
                 n_outputs -= 1;
                 continue;
             }
-            Some(Event::Interrupted) => Some(Why::Interrupted),
+            Some(LaunchEvent::Interrupted) => Some(EndReason::Interrupted),
             // Each output says so, but nobody has asked for haste.
-            Some(Event::Unwritable(_)) if matches!(stage, Stage::Asked { .. } | Stage::Killed) => {
+            Some(LaunchEvent::Unwritable(_))
+                if matches!(phase, LaunchPhase::Terminating { .. } | LaunchPhase::Killed) =>
+            {
                 continue;
             }
-            Some(Event::Unwritable(error)) => Some(Why::Unwritable(error)),
-            None => args.timeout.map(Why::Timeout),
+            Some(LaunchEvent::Unwritable(error)) => Some(EndReason::Unwritable(error)),
+            None => args.timeout.map(EndReason::Timeout),
         };
-        why = why.or(next);
-        stage = match stage {
-            Stage::Running { .. } | Stage::Noticing { .. } => {
+        reason = reason.or(next);
+        phase = match phase {
+            LaunchPhase::Running { .. } | LaunchPhase::Grace { .. } => {
                 ranks.signal(Signal::SIGTERM);
-                Stage::Asked { until: in_grace() }
+                LaunchPhase::Terminating { until: in_grace() }
             }
             // Time is up, or somebody asks twice and does not want to wait.
-            Stage::Asked { .. } | Stage::Killed => {
+            LaunchPhase::Terminating { .. } | LaunchPhase::Killed => {
                 ranks.signal(Signal::SIGKILL);
-                Stage::Killed
+                LaunchPhase::Killed
             }
         };
     }
     let until = Some(Instant::now() + LAST_OUTPUT);
     while n_outputs > 0 {
         match wait(events, until) {
-            Some(Event::EndOfOutput) => n_outputs -= 1,
-            Some(Event::Unwritable(error)) => why = why.or(Some(Why::Unwritable(error))),
+            Some(LaunchEvent::OutputEnded) => n_outputs -= 1,
+            Some(LaunchEvent::Unwritable(error)) => {
+                reason = reason.or(Some(EndReason::Unwritable(error)))
+            }
             Some(_) => {}
             None => break,
         }
     }
-    why
+    reason
 }
 
-impl Stage {
-    /// When the next stage begins.
+impl LaunchPhase {
+    /// When the next phase begins.
     fn until(self) -> Option<Instant> {
         match self {
             Self::Running { until } => until,
-            Self::Noticing { until } | Self::Asked { until } => Some(until),
+            Self::Grace { until } | Self::Terminating { until } => Some(until),
             Self::Killed => None,
         }
     }
 }
 
 /// The next event; `None` if none comes in time.
-fn wait(events: &Receiver<Event>, until: Option<Instant>) -> Option<Event> {
+fn wait(events: &Receiver<LaunchEvent>, until: Option<Instant>) -> Option<LaunchEvent> {
     match until {
         // The handler of signals can send as long as this one waits.
         None => events.recv().ok(),
@@ -176,42 +184,43 @@ fn wait(events: &Receiver<Event>, until: Option<Instant>) -> Option<Event> {
     }
 }
 
-/// Says why the ranks ended, and picks the exit code.
-fn conclude(why: Option<Why>, n_ranks: usize) -> Result<ExitCode, OutputError> {
-    let Some(why) = why else { return Ok(ExitCode::SUCCESS) };
-    let (fault, code) = match why {
-        Why::Failed { rank, status } => {
+/// Says reason the ranks ended, and picks the exit code.
+fn conclude(reason: Option<EndReason>, n_ranks: usize) -> Result<ExitCode, OutputError> {
+    let Some(reason) = reason else { return Ok(ExitCode::SUCCESS) };
+    let (fault, code) = match reason {
+        EndReason::Failed { rank, status } => {
             let code = status.code().map(|code| code as u8);
-            let code = code.unwrap_or_else(|| of_signal(status.signal().unwrap_or_default()));
+            let code =
+                code.unwrap_or_else(|| signal_exit_code(status.signal().unwrap_or_default()));
             let others = if n_ranks > 1 { "; the others were ended" } else { "" };
-            (format!("rank {rank} {}{others}", how(status)), code)
+            (format!("rank {rank} {}{others}", status_text(status)), code)
         }
-        Why::Interrupted => ("interrupted; all ranks were ended".to_owned(), INTERRUPTED),
-        Why::Timeout(timeout) => {
+        EndReason::Interrupted => ("interrupted; all ranks were ended".to_owned(), INTERRUPTED),
+        EndReason::Timeout(timeout) => {
             (format!("the ranks did not end within {} s", timeout.as_secs_f64()), TIMED_OUT)
         }
-        Why::Unwritable(error) => return Err(error),
+        EndReason::Unwritable(error) => return Err(error),
     };
     streams::remark(format_args!("error: {fault}"));
     Ok(ExitCode::from(code))
 }
 
 /// The exit code that shells give to a program ended by a signal.
-fn of_signal(signal: i32) -> u8 {
+fn signal_exit_code(signal: i32) -> u8 {
     128 | signal as u8
 }
 
 /// How a rank ended, as `ended with exit code 3`.
-fn how(status: ExitStatus) -> String {
+fn status_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by {}", name(signal)),
+        (None, Some(signal)) => format!("was ended by {}", signal_name(signal)),
         (None, None) => status.to_string(),
     }
 }
 
 /// As `signal 9 (SIGKILL)`.
-fn name(signal: i32) -> String {
+fn signal_name(signal: i32) -> String {
     match Signal::try_from(signal) {
         Ok(name) => format!("signal {signal} ({name})"),
         Err(_) => format!("signal {signal}"),

@@ -25,16 +25,16 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 #[cfg(feature = "applications")]
 use foldwire_applications::{cg, climate, halo, train, transpose};
-use foldwire_arguments::{Cli, Command, ending, environment, unused};
+use foldwire_arguments::{Cli, Command, environment, exit, unused};
 use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, tune};
 #[cfg(not(feature = "applications"))]
 use foldwire_fields::usage::UsageError;
 
 fn main() -> ExitCode {
     let given = Cli::command().try_get_matches();
-    ending::of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
+    exit::code_of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
         Ok((Cli { command }, given)) => checked(&command, &given),
-        Err(answer) => ending::tell(&answer),
+        Err(answer) => exit::print_answer(&answer),
     })
 }
 

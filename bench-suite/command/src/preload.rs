@@ -1,7 +1,7 @@
 //! `foldwire preload`: runs an MPI program as it is, with the library of `bindings/mpi-preload`
 //! under it that is for its MPI library.
 //!
-//! Which one that is the program's own file says, in the list of libraries that it needs; of a
+//! Which one that is the program's own file version, in the list of libraries that it needs; of a
 //! script only the launcher can tell. Launchers are told to hand variables on by their own options,
 //! since ranks on other nodes would not have them otherwise. The command then takes the place of
 //! this process.
@@ -20,16 +20,16 @@ use foldwire_workbench::streams;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
 
-/// A family of MPI libraries that take each other's programs.
+/// A abi of MPI libraries that take each other's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
+enum MpiAbi {
     OpenMpi,
     Mpich,
     /// The standard binary interface of MPI 5, whichever library has it.
     Standard,
 }
 
-impl Family {
+impl MpiAbi {
     /// That of a library which a program needs.
     fn of_library(name: &str) -> Option<Self> {
         match name {
@@ -40,11 +40,11 @@ impl Family {
         }
     }
 
-    /// That of a launcher, by what it says of its version.
-    fn of_launcher(says: &str) -> Option<Self> {
-        if says.contains("Open MPI") || says.contains("OpenRTE") {
+    /// That of a launcher, by what it version of its version.
+    fn of_launcher(version: &str) -> Option<Self> {
+        if version.contains("Open MPI") || version.contains("OpenRTE") {
             Some(Self::OpenMpi)
-        } else if says.contains("HYDRA") || says.contains("Intel(R) MPI") {
+        } else if version.contains("HYDRA") || version.contains("Intel(R) MPI") {
             Some(Self::Mpich)
         } else {
             None
@@ -59,9 +59,9 @@ impl Family {
         }
     }
 
-    /// The words by which this family's launcher hands a variable to all ranks. No launcher says
+    /// The words by which this abi's launcher hands a variable to all ranks. No launcher version
     /// that it is of the standard interface.
-    fn words(self, name: &str, value: &OsStr) -> Vec<OsString> {
+    fn variable_options(self, name: &str, value: &OsStr) -> Vec<OsString> {
         match self {
             Self::OpenMpi => {
                 let mut set = OsString::from(name);
@@ -80,8 +80,8 @@ impl Family {
 /// When no library can be picked or found, or the command cannot be run.
 pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let launcher = launcher_of(&args.command[0]);
-    let needed = args.command.iter().find_map(|word| family_of_program(&which(word)?));
-    let Some(family) = needed.or(launcher) else {
+    let needed = args.command.iter().find_map(|word| abi_of_program(&which(word)?));
+    let Some(abi) = needed.or(launcher) else {
         return Err(UsageError::new(format!(
             "no word of `{}` is a program of Open MPI or MPICH, or a launcher of theirs",
             args.command[0].display()
@@ -90,14 +90,15 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     };
     let library = match &args.library {
         Some(library) => library.clone(),
-        None => beside_this(family)?,
+        None => library_beside_command(abi)?,
     };
     let library = library.canonicalize().with_context(|| library.display().to_string())?;
     let variables = variables(args, library.into_os_string());
     let mut words = args.command.clone();
     let mut command = Command::new(&words[0]);
     if let Some(launcher) = launcher {
-        let said = variables.iter().flat_map(|(name, value)| launcher.words(name, value));
+        let said =
+            variables.iter().flat_map(|(name, value)| launcher.variable_options(name, value));
         let _ = words.splice(1..1, said);
     } else {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
@@ -140,10 +141,10 @@ fn which(word: &OsStr) -> Option<PathBuf> {
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
 }
 
-/// The family of a program that needs an MPI library, and is no launcher of one.
-fn family_of_program(file: &Path) -> Option<Family> {
+/// The abi of a program that needs an MPI library, and is no launcher of one.
+fn abi_of_program(file: &Path) -> Option<MpiAbi> {
     let bytes = std::fs::read(file).ok()?;
-    needed(&bytes).ok()?.iter().find_map(|name| Family::of_library(name))
+    needed(&bytes).ok()?.iter().find_map(|name| MpiAbi::of_library(name))
 }
 
 /// The libraries that a program needs.
@@ -155,19 +156,19 @@ fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
     needed.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
 }
 
-/// The family of a launcher: `mpirun`, `mpiexec` and their like; of others nobody is asked.
-fn launcher_of(word: &OsStr) -> Option<Family> {
+/// The abi of a launcher: `mpirun`, `mpiexec` and their like; of others nobody is asked.
+fn launcher_of(word: &OsStr) -> Option<MpiAbi> {
     let name = Path::new(word).file_name()?.to_str()?;
     if !["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|known| name.starts_with(known)) {
         return None;
     }
     let version = Command::new(word).arg("--version").stdin(Stdio::null()).output().ok()?;
-    Family::of_launcher(&String::from_utf8_lossy(&version.stdout))
+    MpiAbi::of_launcher(&String::from_utf8_lossy(&version.stdout))
 }
 
 /// The library beside this command, or in the folder `lib` beside that of this command.
-fn beside_this(family: Family) -> anyhow::Result<PathBuf> {
-    let file = format!("libfoldwire_preload_{}.so", family.name().replace('-', "_"));
+fn library_beside_command(abi: MpiAbi) -> anyhow::Result<PathBuf> {
+    let file = format!("libfoldwire_preload_{}.so", abi.name().replace('-', "_"));
     let own = env::current_exe().context("this command's own place is unknown")?;
     let folder = own.parent().unwrap_or(Path::new("."));
     let places = [folder.join(&file), folder.join("../lib").join(&file)];
@@ -178,7 +179,7 @@ fn beside_this(family: Family) -> anyhow::Result<PathBuf> {
         "there is no {file} in {}; build it (cargo build --release -p foldwire-preload-{}), or name \
          it by --library",
         folder.display(),
-        family.name()
+        abi.name()
     )
 }
 
@@ -197,19 +198,19 @@ mod tests {
 
     #[test]
     fn families_are_told_by_libraries_and_launchers() {
-        assert_eq!(Family::of_library("libmpi.so.40"), Some(Family::OpenMpi));
-        assert_eq!(Family::of_library("libmpi.so.12"), Some(Family::Mpich));
-        assert_eq!(Family::of_library("libmpi_abi.so.1"), Some(Family::Standard));
-        assert_eq!(Family::of_library("libm.so.6"), None);
-        assert_eq!(Family::of_launcher("mpirun (Open MPI) 4.1.4"), Some(Family::OpenMpi));
-        assert_eq!(Family::of_launcher("HYDRA build details:"), Some(Family::Mpich));
-        assert_eq!(Family::of_launcher("slurm 23"), None);
+        assert_eq!(MpiAbi::of_library("libmpi.so.40"), Some(MpiAbi::OpenMpi));
+        assert_eq!(MpiAbi::of_library("libmpi.so.12"), Some(MpiAbi::Mpich));
+        assert_eq!(MpiAbi::of_library("libmpi_abi.so.1"), Some(MpiAbi::Standard));
+        assert_eq!(MpiAbi::of_library("libm.so.6"), None);
+        assert_eq!(MpiAbi::of_launcher("mpirun (Open MPI) 4.1.4"), Some(MpiAbi::OpenMpi));
+        assert_eq!(MpiAbi::of_launcher("HYDRA build details:"), Some(MpiAbi::Mpich));
+        assert_eq!(MpiAbi::of_launcher("slurm 23"), None);
     }
 
     #[test]
     fn launchers_hand_variables_on_by_their_own_options() {
-        let words = Family::OpenMpi.words("A", OsStr::new("b c"));
+        let words = MpiAbi::OpenMpi.variable_options("A", OsStr::new("b c"));
         assert_eq!(words, ["-x", "A=b c"]);
-        assert_eq!(Family::Mpich.words("A", OsStr::new("b")), ["-genv", "A", "b"]);
+        assert_eq!(MpiAbi::Mpich.variable_options("A", OsStr::new("b")), ["-genv", "A", "b"]);
     }
 }

@@ -18,7 +18,7 @@ use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
 
 #[cfg(feature = "plots")]
-use picture::Picture;
+use picture::SchedulePicture;
 
 /// Runs the subcommand.
 ///
@@ -39,7 +39,10 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;
     if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, Picture { schedule, call, summary, messages: &messages })?;
+        foldwire_workbench::draw!(
+            file,
+            SchedulePicture { schedule, call, summary, messages: &messages }
+        )?;
         streams::remark(format_args!("drawn: {}", file.path().display()));
     }
     if args.json {

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::dims::Dims;
 use crate::memory::{self, NoMemory};
-use crate::npy::{Dtype, Header, MAGIC};
+use crate::npy::{Dtype, MAGIC, NpyHeader};
 use crate::usage::UsageError;
 use half::{bf16, f16};
 
@@ -25,7 +25,7 @@ const PIECE: u64 = 16 << 20;
 
 /// The values of one array.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Values {
+pub enum FieldValues {
     /// Single precision.
     F32(Vec<f32>),
     /// Double precision.
@@ -36,20 +36,20 @@ pub enum Values {
     Bf16(Vec<bf16>),
 }
 
-/// Evaluates an expression with the slice of [`Values`] by a name, whatever their type.
+/// Evaluates an expression with the slice of [`FieldValues`] by a name, whatever their type.
 #[macro_export]
 macro_rules! with_values {
     ($values:expr, $slice:ident => $body:expr) => {
         match $values {
-            $crate::field::Values::F32($slice) => $body,
-            $crate::field::Values::F64($slice) => $body,
-            $crate::field::Values::F16($slice) => $body,
-            $crate::field::Values::Bf16($slice) => $body,
+            $crate::field::FieldValues::F32($slice) => $body,
+            $crate::field::FieldValues::F64($slice) => $body,
+            $crate::field::FieldValues::F16($slice) => $body,
+            $crate::field::FieldValues::Bf16($slice) => $body,
         }
     };
 }
 
-impl Values {
+impl FieldValues {
     /// `f32`, `f64`, `f16` or `bf16`.
     pub fn dtype(&self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub struct Field {
     /// Dimensions; their product is the number of values.
     pub dims: Dims,
     /// The values, fastest dimension contiguous.
-    pub values: Values,
+    pub values: FieldValues,
 }
 
 impl Field {
@@ -110,7 +110,7 @@ impl Field {
             _ => fault(&format!("cannot be read: {error}")),
         };
         let no_room = |error: NoMemory| fault(&format!("{error}; {SMALLER}"));
-        let (_, place) = typed(path);
+        let (_, place) = split_type(path);
         let mut stream: Box<dyn Read> = if place == Path::new("-") {
             let stdin = io::stdin();
             if stdin.is_terminal() {
@@ -137,8 +137,8 @@ impl Field {
                 break;
             }
         }
-        let is_npy = bytes.starts_with(&MAGIC) && Format::of(path).is_err();
-        let format = if is_npy { Ok(Format::Npy) } else { Format::of(path) };
+        let is_npy = bytes.starts_with(&MAGIC) && FileFormat::of(path).is_err();
+        let format = if is_npy { Ok(FileFormat::Npy) } else { FileFormat::of(path) };
         Self::of_format(path, format, &mut &bytes[..], bytes.len() as u64, dims)
     }
 
@@ -153,12 +153,12 @@ impl Field {
         n_bytes: u64,
         dims: Option<&Dims>,
     ) -> Result<Self, UsageError> {
-        Self::of_format(path, Format::of(path), file, n_bytes, dims)
+        Self::of_format(path, FileFormat::of(path), file, n_bytes, dims)
     }
 
     fn of_format(
         path: &Path,
-        format: Result<Format, UsageError>,
+        format: Result<FileFormat, UsageError>,
         file: &mut impl Read,
         n_bytes: u64,
         dims: Option<&Dims>,
@@ -167,13 +167,13 @@ impl Field {
         let too_short = || fault("is shorter than its header says; copy or save it again");
         let format = format.map_err(|error| fault(&error.to_string()))?;
         let (dtype, big_endian, own_dims, n_values) = match format {
-            Format::Raw(dtype) => {
+            FileFormat::Raw(dtype) => {
                 let n_values =
                     raw_values(n_bytes, dtype).map_err(|error| fault(&error.to_string()))?;
                 (dtype, false, dims_in_name(path, n_values), n_values)
             }
-            Format::Npy => {
-                let header = Header::read(file).map_err(|error| fault(&error.to_string()))?;
+            FileFormat::Npy => {
+                let header = NpyHeader::read(file).map_err(|error| fault(&error.to_string()))?;
                 let n_values = header.dims.n_values();
                 (header.dtype, header.big_endian, Some(header.dims), n_values)
             }
@@ -199,19 +199,19 @@ impl Field {
         let read = match dtype {
             Dtype::F32 => {
                 let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| Values::F32(values))
+                read_values(file, &mut values, big_endian).map(|()| FieldValues::F32(values))
             }
             Dtype::F64 => {
                 let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| Values::F64(values))
+                read_values(file, &mut values, big_endian).map(|()| FieldValues::F64(values))
             }
             Dtype::F16 => {
                 let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| Values::F16(values))
+                read_values(file, &mut values, big_endian).map(|()| FieldValues::F16(values))
             }
             Dtype::Bf16 => {
                 let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| Values::Bf16(values))
+                read_values(file, &mut values, big_endian).map(|()| FieldValues::Bf16(values))
             }
         };
         let values = read.map_err(|error| match error.kind() {
@@ -224,7 +224,7 @@ impl Field {
                  its own"
             )));
         }
-        let (_, place) = typed(path);
+        let (_, place) = split_type(path);
         let name = if place == Path::new("-") {
             OsStr::new("stdin")
         } else {
@@ -234,13 +234,13 @@ impl Field {
     }
 }
 
-enum Format {
+enum FileFormat {
     Raw(Dtype),
     Npy,
 }
 
 /// The type that is written before a path, if one is, and the path.
-fn typed(path: &Path) -> (Option<Dtype>, &Path) {
+fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
     let types =
         [("f32:", Dtype::F32), ("f64:", Dtype::F64), ("f16:", Dtype::F16), ("bf16:", Dtype::Bf16)];
     let text = path.to_str().unwrap_or_default();
@@ -250,9 +250,9 @@ fn typed(path: &Path) -> (Option<Dtype>, &Path) {
     found.unwrap_or((None, path))
 }
 
-impl Format {
+impl FileFormat {
     fn of(path: &Path) -> Result<Self, UsageError> {
-        if let (Some(dtype), _) = typed(path) {
+        if let (Some(dtype), _) = split_type(path) {
             return Ok(Self::Raw(dtype));
         }
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -344,17 +344,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let single = Field::read(&put(&folder, "a.f32", &le(&[1.0, -2.5])), None).unwrap();
         assert_eq!((single.name.as_str(), single.dims.sizes()), ("a.f32", &[2][..]));
-        assert_eq!(single.values, Values::F32(vec![1.0, -2.5]));
+        assert_eq!(single.values, FieldValues::F32(vec![1.0, -2.5]));
         let double = Field::read(&put(&folder, "a.f64", &0.1_f64.to_le_bytes()), None).unwrap();
-        assert_eq!(double.values, Values::F64(vec![0.1]));
+        assert_eq!(double.values, FieldValues::F64(vec![0.1]));
         assert_eq!((double.values.dtype(), double.values.n_bytes()), ("f64", 8));
         let half = Field::read(&put(&folder, "a.f16", &[0, 0x3e, 0, 0xfc]), None).unwrap();
-        assert_eq!(half.values, Values::F16(vec![f16::from_f32(1.5), f16::NEG_INFINITY]));
+        assert_eq!(half.values, FieldValues::F16(vec![f16::from_f32(1.5), f16::NEG_INFINITY]));
         let upper = Field::read(&put(&folder, "a.bf16", &[0xc0, 0x3f]), None).unwrap();
-        assert_eq!(upper.values, Values::Bf16(vec![bf16::from_f32(1.5)]));
+        assert_eq!(upper.values, FieldValues::Bf16(vec![bf16::from_f32(1.5)]));
         let npy = npy(1, "{'descr': '>f2', 'fortran_order': False, 'shape': (1,), }", &[0x3e, 0]);
         let half = Field::read(&put(&folder, "a.npy", &npy), None).unwrap();
-        assert_eq!(half.values, Values::F16(vec![f16::from_f32(1.5)]));
+        assert_eq!(half.values, FieldValues::F16(vec![f16::from_f32(1.5)]));
     }
 
     #[test]
@@ -370,7 +370,7 @@ mod tests {
             let field = Field::read(&path, None).unwrap();
             assert_eq!(
                 (field.dims.sizes(), field.values),
-                (&[2, 1][..], Values::F64(values.to_vec()))
+                (&[2, 1][..], FieldValues::F64(values.to_vec()))
             );
         }
     }
@@ -380,7 +380,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = put(&folder, "a.dat", &le(&[1.0, -2.5]));
         let field = Field::read(Path::new(&format!("f32:{}", path.display())), None).unwrap();
-        assert_eq!((field.name.as_str(), field.values), ("a.dat", Values::F32(vec![1.0, -2.5])));
+        assert_eq!(
+            (field.name.as_str(), field.values),
+            ("a.dat", FieldValues::F32(vec![1.0, -2.5]))
+        );
         let field = Field::read(Path::new(&format!("bf16:{}", path.display())), None).unwrap();
         assert_eq!(field.values.n_values(), 4);
     }

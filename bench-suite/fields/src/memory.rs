@@ -5,7 +5,7 @@ use bytemuck::Zeroable;
 
 /// Memory that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{} of memory are needed, {}", gigabytes(*.need), supply(*.have))]
+#[error("{} of memory are needed, {}", gigabytes(*.need), available(*.have))]
 pub struct NoMemory {
     /// Bytes that were asked for.
     pub need: u128,
@@ -17,7 +17,7 @@ fn gigabytes(n_bytes: u128) -> String {
     format!("{:.1} GB", n_bytes as f64 / 1e9)
 }
 
-fn supply(n_bytes: Option<u64>) -> String {
+fn available(n_bytes: Option<u64>) -> String {
     n_bytes.map_or_else(
         || "which the system does not give".to_owned(),
         |n_bytes| format!("and {} are free", gigabytes(n_bytes.into())),

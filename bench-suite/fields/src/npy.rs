@@ -45,7 +45,7 @@ impl Dtype {
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct NpyHeader {
     /// Type of the values.
     pub(crate) dtype: Dtype,
     /// Whether the values are stored in big-endian order.
@@ -54,7 +54,7 @@ pub(crate) struct Header {
     pub(crate) dims: Dims,
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads the header and leaves `file` at the first value.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ fn header_text(file: &mut impl Read, major: u8) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| bad())
 }
 
-fn parse(text: &str) -> Result<Header, UsageError> {
+fn parse(text: &str) -> Result<NpyHeader, UsageError> {
     let damaged =
         || UsageError::new("the .npy header cannot be read; save the array again with numpy.save");
     let descr = value_of(text, "descr").ok_or_else(damaged)?;
@@ -137,7 +137,7 @@ fn parse(text: &str) -> Result<Header, UsageError> {
     let dims = Dims::new(sizes).map_err(|fault| {
         UsageError::new(format!("the array {fault}; nothing can be done with it"))
     })?;
-    Ok(Header { dtype, big_endian, dims })
+    Ok(NpyHeader { dtype, big_endian, dims })
 }
 
 /// The text after `'key':`, up to the end of the header.
@@ -162,8 +162,8 @@ pub(crate) mod tests {
         bytes
     }
 
-    fn header(dict: &str) -> Result<Header, String> {
-        Header::read(&mut &file(1, dict, b"")[..]).map_err(|error| error.to_string())
+    fn header(dict: &str) -> Result<NpyHeader, String> {
+        NpyHeader::read(&mut &file(1, dict, b"")[..]).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -172,7 +172,7 @@ pub(crate) mod tests {
         for version in [1, 2, 3] {
             let bytes = file(version, dict, &[7; 9]);
             let mut rest = &bytes[..];
-            let header = Header::read(&mut rest).unwrap();
+            let header = NpyHeader::read(&mut rest).unwrap();
             assert_eq!((header.dtype, header.big_endian), (Dtype::F32, false));
             assert_eq!(header.dims.sizes(), [3, 40, 5]);
             assert_eq!(rest, [7; 9]);
@@ -187,7 +187,7 @@ pub(crate) mod tests {
         for (major, minor) in [(0, 0), (1, 1), (4, 0), (9, 0), (255, 0)] {
             let mut bytes = file(major, dict, &[0; 8]);
             bytes[7] = minor;
-            let message = Header::read(&mut &bytes[..]).unwrap_err().to_string();
+            let message = NpyHeader::read(&mut &bytes[..]).unwrap_err().to_string();
             assert!(message.starts_with(&format!("version {major}.{minor} of")), "{message}");
             assert!(message.contains("numpy.save"), "{message}");
         }
@@ -222,7 +222,7 @@ pub(crate) mod tests {
     fn every_prefix_is_an_error() {
         let bytes = file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", b"");
         for n_bytes in 0..bytes.len() {
-            assert!(Header::read(&mut &bytes[..n_bytes]).is_err(), "{n_bytes} bytes");
+            assert!(NpyHeader::read(&mut &bytes[..n_bytes]).is_err(), "{n_bytes} bytes");
         }
     }
 }

@@ -7,10 +7,10 @@ use foldwire::layout::share;
 use super::dynamics::{Dynamics, Fields, divergence, west};
 use super::fourier::{Fourier, polar_factors};
 use super::implicit::Implicit;
-use super::{Exchange, GRAVITY, Halo, RADIUS, Sphere};
+use super::{GRAVITY, HaloKind, RADIUS, Sphere, SphereExchange};
 
 /// How much of the leapfrog's flutter a step takes away (Robert and Asselin).
-const FLUTTER: f64 = 0.05;
+const ASSELIN: f64 = 0.05;
 
 /// One rank's rows.
 pub struct Band<'s> {
@@ -62,13 +62,13 @@ impl<'s> Band<'s> {
     ///
     /// # Errors
     /// What `net` says; then the band is of no use any more.
-    pub fn step<E: Exchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
+    pub fn step<E: SphereExchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
         // From the first state alone the first step goes, half as far from what is twice the same.
         let is_first = self.n_steps == 0;
         let dt = self.sphere.seconds_of_step() * if is_first { 0.5 } else { 1.0 };
         self.explicit(dt);
         self.exchange_flow(net)?;
-        self.close_heights(dt);
+        self.update_heights(dt);
         let own = self.own_heights();
         let heights = &mut self.new.heights[own];
         let epsilon = dt * dt * GRAVITY * self.sphere.depth;
@@ -79,12 +79,12 @@ impl<'s> Band<'s> {
             }
         }
         let n_heights = self.now.n_winds() / 2;
-        exchange_rows(net, Halo::Heights, &mut self.new.heights, n_heights)?;
-        self.push(dt);
-        exchange_rows(net, Halo::Winds, &mut self.new.winds, self.now.n_winds())?;
+        exchange_rows(net, HaloKind::Heights, &mut self.new.heights, n_heights)?;
+        self.add_new_gradient(dt);
+        exchange_rows(net, HaloKind::Winds, &mut self.new.winds, self.now.n_winds())?;
         if !is_first {
-            calm(&self.old.winds, &mut self.now.winds, &self.new.winds);
-            calm(&self.old.heights, &mut self.now.heights, &self.new.heights);
+            damp_flutter(&self.old.winds, &mut self.now.winds, &self.new.winds);
+            damp_flutter(&self.old.heights, &mut self.now.heights, &self.new.heights);
         }
         std::mem::swap(&mut self.old, &mut self.now);
         std::mem::swap(&mut self.now, &mut self.new);
@@ -147,16 +147,16 @@ impl<'s> Band<'s> {
     }
 
     /// Gives the neighbour in the south the northward winds of the first row.
-    fn exchange_flow<E: Exchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
+    fn exchange_flow<E: SphereExchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
         let n_winds = self.now.n_winds();
         let last = n_winds * (1 + self.own.len());
         let (winds, north) = self.new.winds.split_at_mut(last);
         let own = &winds[n_winds + n_winds / 2..2 * n_winds];
-        net.halo(Halo::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
+        net.halo(HaloKind::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
     }
 
     /// Takes from the new heights the water that leaves by what is known of the winds.
-    fn close_heights(&mut self, dt: f64) {
+    fn update_heights(&mut self, dt: f64) {
         let Self { sphere, old, now, new, divergences, .. } = self;
         let start = self.own.start;
         let factor = dt * sphere.depth;
@@ -174,7 +174,7 @@ impl<'s> Band<'s> {
     }
 
     /// The gradient of the new heights, with which the new winds are whole; and the filter.
-    fn push(&mut self, dt: f64) {
+    fn add_new_gradient(&mut self, dt: f64) {
         for row in 1..=self.own.len() {
             for level in 0..self.sphere.n_levels {
                 let [south, own] = [row - 1, row].map(|row| self.new.height(row, level).to_vec());
@@ -192,9 +192,9 @@ impl<'s> Band<'s> {
 }
 
 /// Gives neighbours the outermost rows, of so many values each, and takes theirs.
-fn exchange_rows<E: Exchange>(
+fn exchange_rows<E: SphereExchange>(
     net: &mut E,
-    halo: Halo,
+    halo: HaloKind,
     rows: &mut [f64],
     n_values: usize,
 ) -> Result<(), E::Error> {
@@ -205,8 +205,8 @@ fn exchange_rows<E: Exchange>(
 }
 
 /// Takes from the middle of three steps what flutters between them.
-fn calm(old: &[f64], now: &mut [f64], new: &[f64]) {
+fn damp_flutter(old: &[f64], now: &mut [f64], new: &[f64]) {
     for ((now, old), new) in now.iter_mut().zip(old).zip(new) {
-        *now += FLUTTER * (new - 2.0 * *now + old);
+        *now += ASSELIN * (new - 2.0 * *now + old);
     }
 }

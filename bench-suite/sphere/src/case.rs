@@ -6,7 +6,7 @@ use super::{GRAVITY, RADIUS, ROTATION, Sphere};
 
 /// How the flow begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub enum TestCase {
     /// Test case 2: a zonal flow that stays as it is.
     Steady,
     /// Test case 5: a zonal flow that meets a mountain.
@@ -15,10 +15,10 @@ pub enum Case {
     Wave,
 }
 
-/// The wavenumber of [`Case::Wave`].
+/// The wavenumber of [`TestCase::Wave`].
 const R: i32 = 4;
 
-impl Case {
+impl TestCase {
     /// Winds to the east and to the north in m/s, and the height of the water's surface in m.
     fn state(self, strength: f64, latitude: f64, longitude: f64) -> [f64; 3] {
         let (sin, cos) = latitude.sin_cos();

@@ -83,12 +83,12 @@ impl Fields {
 
 /// A value for each point of a band's rows and halos, of one level.
 #[derive(Debug, Clone)]
-pub(super) struct Plane {
+pub(super) struct LevelField {
     values: Vec<f64>,
     n_columns: usize,
 }
 
-impl Plane {
+impl LevelField {
     fn new(n_rows: usize, n_columns: usize) -> Self {
         Self { values: vec![0.0; n_rows * n_columns], n_columns }
     }
@@ -109,25 +109,25 @@ pub(super) struct Dynamics<'s> {
     /// The rows of the band. Those of the sphere's tables begin with the southern halo.
     own: Range<usize>,
     /// Height of the ground, halos included.
-    ground: Plane,
+    ground: LevelField,
     /// Of this step: water to the east, and to the north by the length of the face; absolute
     /// vorticity / height; kinetic energy and gravity's.
-    to_east: Plane,
-    to_north: Plane,
-    potential: Plane,
-    energy: Plane,
+    to_east: LevelField,
+    to_north: LevelField,
+    potential: LevelField,
+    energy: LevelField,
     /// Of the step before, for viscosity.
-    divergence: Plane,
-    vorticity: Plane,
+    divergence: LevelField,
+    vorticity: LevelField,
     /// Tendencies, of own rows.
-    pub(super) east: Plane,
-    pub(super) north: Plane,
-    pub(super) height: Plane,
+    pub(super) east: LevelField,
+    pub(super) north: LevelField,
+    pub(super) height: LevelField,
 }
 
 impl<'s> Dynamics<'s> {
     pub(super) fn new(sphere: &'s Sphere, own: Range<usize>) -> Self {
-        let plane = || Plane::new(own.len() + 2, sphere.n_columns);
+        let plane = || LevelField::new(own.len() + 2, sphere.n_columns);
         let mut ground = plane();
         for at in 0..own.len() + 2 {
             let row = (own.start + at).saturating_sub(1).min(sphere.n_rows - 1);
@@ -251,7 +251,7 @@ fn vorticity(
     row: usize,
     level: usize,
     fields: &Fields,
-    out: &mut Plane,
+    out: &mut LevelField,
 ) {
     let n = sphere.n_columns;
     let face = start + row;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use foldwire::layout::share;
 
 use super::fourier::Fourier;
-use super::{Exchange, RADIUS, Sphere, Turn};
+use super::{RADIUS, Sphere, SphereExchange, TransposeDirection};
 
 /// One rank's part in it.
 pub(super) struct Implicit<'s> {
@@ -39,7 +39,7 @@ impl<'s> Implicit<'s> {
     }
 
     /// Solves for the heights of this rank's rows, in place, with all other ranks.
-    pub(super) fn solve<E: Exchange>(
+    pub(super) fn solve<E: SphereExchange>(
         &mut self,
         epsilon: f64,
         heights: &mut [f64],
@@ -60,10 +60,10 @@ impl<'s> Implicit<'s> {
         let theirs: Vec<usize> =
             self.waves.iter().map(|own| own.len() * n_levels * n_own).collect();
         let ours: Vec<usize> = self.rows.iter().map(|own| n_waves * n_levels * own.len()).collect();
-        net.transpose(Turn::ToWaves, (of_rows, &theirs), (of_waves, &ours))?;
+        net.transpose(TransposeDirection::ToWaves, (of_rows, &theirs), (of_waves, &ours))?;
         self.solve_waves(epsilon);
         let Self { of_rows, of_waves, .. } = self;
-        net.transpose(Turn::ToRows, (of_waves, &ours), (of_rows, &theirs))?;
+        net.transpose(TransposeDirection::ToRows, (of_waves, &ours), (of_rows, &theirs))?;
         for (line, values) in heights.chunks_exact_mut(sphere.n_columns).enumerate() {
             fourier.row(|at| of_rows[place(at, line)], values);
         }

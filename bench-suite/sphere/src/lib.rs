@@ -42,7 +42,7 @@ mod tests;
 use std::f64::consts::PI;
 
 pub use band::Band;
-pub use case::Case;
+pub use case::TestCase;
 
 /// Metres.
 const RADIUS: f64 = 6.371_22e6;
@@ -58,7 +58,7 @@ const DAMPING: f64 = 86_400.0;
 /// What ranks tell each other in a step, in this order. Messages of one kind follow each other from
 /// step to step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halo {
+pub enum HaloKind {
     /// Northward wind before gravity waves: to the south alone.
     Flow,
     /// Heights.
@@ -69,7 +69,7 @@ pub enum Halo {
 
 /// Which way a transposition goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum TransposeDirection {
     /// From rows to wavenumbers.
     ToWaves,
     /// And back.
@@ -77,7 +77,7 @@ pub enum Turn {
 }
 
 /// How ranks exchange values.
-pub trait Exchange {
+pub trait SphereExchange {
     /// Why it failed.
     type Error;
 
@@ -88,7 +88,7 @@ pub trait Exchange {
     /// Whatever the network says.
     fn halo(
         &mut self,
-        halo: Halo,
+        halo: HaloKind,
         own: [&[f64]; 2],
         theirs: [&mut [f64]; 2],
     ) -> Result<(), Self::Error>;
@@ -99,7 +99,7 @@ pub trait Exchange {
     /// Whatever the network says.
     fn transpose(
         &mut self,
-        turn: Turn,
+        direction: TransposeDirection,
         send: (&[f64], &[usize]),
         recv: (&mut [f64], &[usize]),
     ) -> Result<(), Self::Error>;
@@ -107,18 +107,18 @@ pub trait Exchange {
 
 /// One rank that has all rows.
 #[derive(Debug)]
-pub struct Alone;
+pub struct SingleRank;
 
-impl Exchange for Alone {
+impl SphereExchange for SingleRank {
     type Error = std::convert::Infallible;
 
-    fn halo(&mut self, _: Halo, _: [&[f64]; 2], _: [&mut [f64]; 2]) -> Result<(), Self::Error> {
+    fn halo(&mut self, _: HaloKind, _: [&[f64]; 2], _: [&mut [f64]; 2]) -> Result<(), Self::Error> {
         Ok(())
     }
 
     fn transpose(
         &mut self,
-        _: Turn,
+        _: TransposeDirection,
         (send, _): (&[f64], &[usize]),
         (recv, _): (&mut [f64], &[usize]),
     ) -> Result<(), Self::Error> {
@@ -133,7 +133,7 @@ pub struct Sphere {
     n_rows: usize,
     n_columns: usize,
     n_levels: usize,
-    case: Case,
+    case: TestCase,
     /// Radians between rows, and between columns.
     spacing: [f64; 2],
     /// Of rows from the south: at their centres, and at their southern faces. Both begin with one
@@ -152,7 +152,7 @@ impl Sphere {
     /// A grid of rows and columns with so many levels; `None` if it is too small to be one: at
     /// least 4 rows, 8 columns, of which there is an even number, and a level.
     #[must_use]
-    pub fn new([n_rows, n_columns]: [usize; 2], n_levels: usize, case: Case) -> Option<Self> {
+    pub fn new([n_rows, n_columns]: [usize; 2], n_levels: usize, case: TestCase) -> Option<Self> {
         let is_one = n_rows >= 4 && n_columns >= 8 && n_columns.is_multiple_of(2) && n_levels > 0;
         if !is_one {
             return None;

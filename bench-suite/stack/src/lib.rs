@@ -7,9 +7,9 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod benchmark;
 mod papers;
-mod race;
-mod words;
+mod summary;
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{progress, room, streams, with_volumes};
 use serde::Serialize;
 
-use race::{Outcome, Race};
+use benchmark::{PresetBenchmark, PresetOutcome};
 
 /// One preset's line.
 #[derive(Debug, Serialize)]
-struct Row {
+struct StackRow {
     preset: &'static str,
     #[serde(skip)]
     title: &'static str,
@@ -133,7 +133,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         );
     }
     if !args.json {
-        streams::write(&words::all(&rows, &args.link.words(), args.bound.len() > 1))?;
+        streams::write(&summary::sentences(&rows, &args.link.words(), args.bound.len() > 1))?;
     }
     Ok(())
 }
@@ -189,9 +189,9 @@ fn compare<T: Float + Into<f64>>(
     volumes: &[Vec<T>],
     exact: &[f64],
     inputs: &Inputs,
-) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
+) -> anyhow::Result<(Vec<StackRow>, anyhow::Result<()>)> {
     let presets = args.presets();
-    let race = Race {
+    let benchmark = PresetBenchmark {
         presets: presets.clone(),
         bound,
         link: args.link.bytes_per_s(),
@@ -200,12 +200,12 @@ fn compare<T: Float + Into<f64>>(
         shape: inputs.dims.sizes().to_vec(),
         pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
     };
-    let progress = progress::bar(&format!("running at {bound}"), race.n_runs());
-    let outcomes = race.run(volumes, &progress)?;
+    let progress = progress::bar(&format!("running at {bound}"), benchmark.n_runs());
+    let outcomes = benchmark.run(volumes, &progress)?;
     progress.finish_and_clear();
     let raw = presets.iter().position(|&preset| preset == Preset::Raw);
     let raw_time = raw.map(|i| outcomes[i].time());
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<StackRow> = Vec::new();
     for (preset, outcome) in presets.iter().zip(&outcomes) {
         rows.push(row((*preset, bound), args, outcome, (volumes, exact), raw_time, inputs));
     }
@@ -220,7 +220,7 @@ fn draw<T: Float + Into<f64>>(
     args: &StackArgs,
     bound: Bound,
     (exact, inputs): (&[f64], &Inputs),
-    rows: &[Row],
+    rows: &[StackRow],
     results: &[Vec<T>],
 ) -> anyhow::Result<()> {
     // A colon is no part of a file's name everywhere.
@@ -255,11 +255,11 @@ fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
 fn row<T: Float + Into<f64>>(
     (preset, bound): (Preset, Bound),
     args: &StackArgs,
-    outcome: &Outcome<T>,
+    outcome: &PresetOutcome<T>,
     (volumes, exact): (&[Vec<T>], &[f64]),
     raw_time: Option<Duration>,
     inputs: &Inputs,
-) -> Row {
+) -> StackRow {
     let ranks = outcome.reports.len();
     let time_s = outcome.time().as_secs_f64();
     let algbw_gbps = inputs.volumes.n_bytes_per_rank() as f64 / time_s / 1e9;
@@ -277,7 +277,7 @@ fn row<T: Float + Into<f64>>(
         let magnitudes = volumes.iter().map(|volume| Into::<f64>::into(volume[at]).abs());
         magnitudes.filter(|value| value.is_finite()).sum::<f64>() > most
     };
-    Row {
+    StackRow {
         preset: preset.name(),
         title: preset.title(),
         ranks,
@@ -306,7 +306,7 @@ fn row<T: Float + Into<f64>>(
 }
 
 /// A table of the rows of one bound, which is named above it where there are several.
-fn render(rows: &[Row], are_several: bool) -> String {
+fn render(rows: &[StackRow], are_several: bool) -> String {
     let mut table = Table::new(&[
         ("preset", "", Align::Left),
         ("time", "ms", Align::Right),

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use foldwire_arguments::{Command, StackArgs, ending, environment, unused};
+use foldwire_arguments::{Command, StackArgs, environment, exit, unused};
 
 const AFTER: &str = "\
 This is `foldwire stack`, without the other commands: `cargo run --release -- --help` has all of
@@ -22,9 +22,9 @@ struct Cli {
 
 fn main() -> ExitCode {
     let given = Cli::command().try_get_matches();
-    ending::of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
+    exit::code_of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
         Ok((Cli { args }, given)) => run(args, &given),
-        Err(answer) => ending::tell(&answer),
+        Err(answer) => exit::print_answer(&answer),
     })
 }
 

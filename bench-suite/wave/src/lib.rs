@@ -24,7 +24,7 @@ use foldwire_fields::dims::Dims;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-pub use solver::Slab;
+pub use solver::WaveSlab;
 
 /// To be raised with every change of solver or model that changes images: it is part of the cache's
 /// key.
@@ -146,8 +146,8 @@ impl Survey {
     fn simulate(&self, medium: &solver::Medium, shot: usize, progress: &ProgressBar) -> Vec<f32> {
         let mut wave = solver::Shot::new(medium, self.source(shot), self.hz);
         let n_steps = self.n_steps(medium);
-        for done in (0..n_steps).step_by(solver::AT_ONCE) {
-            let n_next = solver::AT_ONCE.min(n_steps - done);
+        for done in (0..n_steps).step_by(solver::STEPS_PER_PASS) {
+            let n_next = solver::STEPS_PER_PASS.min(n_steps - done);
             wave.advance(n_next);
             progress.inc(n_next as u64);
         }
@@ -185,10 +185,10 @@ pub struct Ground {
 
 impl Ground {
     /// The planes of one rank of `size`; `None` if those are too few for so many ranks.
-    pub fn slab(&self, size: usize, rank: usize) -> Option<Slab<'_>> {
+    pub fn slab(&self, size: usize, rank: usize) -> Option<WaveSlab<'_>> {
         // Seconds between shots that follow each other.
         let period = 4.0 / self.hz;
-        Slab::new(&self.medium, self.source, (self.hz, period), (size, rank))
+        WaveSlab::new(&self.medium, self.source, (self.hz, period), (size, rank))
     }
 }
 

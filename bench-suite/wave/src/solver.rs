@@ -47,10 +47,10 @@ const MARGIN: f32 = 8.0;
 const REFERENCE: f32 = 100.0;
 
 /// Values of a row that are computed at a time; the sum of one run stays in the first cache.
-const RUN: usize = 256;
+const CHUNK: usize = 256;
 
 /// Steps in a pass over memory; their planes fit in a core's share of the last cache.
-pub(super) const AT_ONCE: usize = 4;
+pub(super) const STEPS_PER_PASS: usize = 4;
 
 /// What waves travel through: a grid of velocities inside a sponge inside a halo of zeros.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl<'a> Shot<'a> {
                 };
                 let ball = Ball::after(medium, source, before + nth, margin);
                 let last = &mut last[y * nz * nx..(y + 1) * nz * nx];
-                Plane { medium, ball, y, now, at: y, last: &mut *last }.advance();
+                PlaneUpdate { medium, ball, y, now, at: y, last: &mut *last }.advance();
                 if y == source[0] {
                     let at = source[1] * nx + source[2];
                     let t = (before + nth) as f32 * medium.dt - onset(hz);
@@ -228,7 +228,7 @@ impl Ball {
 }
 
 /// A plane to be advanced: `last` becomes its next values.
-struct Plane<'a> {
+struct PlaneUpdate<'a> {
     medium: &'a Medium,
     ball: Ball,
     /// Which of the grid.
@@ -239,13 +239,13 @@ struct Plane<'a> {
     last: &'a mut [f32],
 }
 
-impl Plane<'_> {
+impl PlaneUpdate<'_> {
     fn advance(self) {
         at_level::run(Level::best(), self);
     }
 }
 
-impl at_level::Task for Plane<'_> {
+impl at_level::Task for PlaneUpdate<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -256,9 +256,9 @@ impl at_level::Task for Plane<'_> {
         for z in HALO..nz - HALO {
             let Some((from, to)) = ball.row(y, z, nx) else { continue };
             let damping = medium.damping[0][y] * medium.damping[1][z];
-            for from in (from..to).step_by(RUN) {
-                let to = to.min(from + RUN);
-                let rows = Rows { now, stride: [nz * nx, nx], at: (at * nz + z) * nx + from };
+            for from in (from..to).step_by(CHUNK) {
+                let to = to.min(from + CHUNK);
+                let rows = RowStencil { now, stride: [nz * nx, nx], at: (at * nz + z) * nx + from };
                 update(
                     &mut last[z * nx + from..z * nx + to],
                     &rows,
@@ -274,7 +274,7 @@ impl at_level::Task for Plane<'_> {
 /// The planes of a shot that one rank has, with those of its neighbours that it needs: as many on
 /// each side as the stencil reaches. Shots follow each other at the same point.
 #[derive(Debug)]
-pub struct Slab<'a> {
+pub struct WaveSlab<'a> {
     medium: &'a Medium,
     source: [usize; 3],
     hz: f32,
@@ -287,7 +287,7 @@ pub struct Slab<'a> {
     n_steps: usize,
 }
 
-impl<'a> Slab<'a> {
+impl<'a> WaveSlab<'a> {
     /// The share of rank `index` of `size` of the planes; at least as many as the stencil reaches.
     /// `None` if they are fewer.
     pub(crate) fn new(
@@ -314,7 +314,7 @@ impl<'a> Slab<'a> {
         let planes = self.last.chunks_mut(nz * nx).enumerate().skip(HALO).take(self.own.len());
         for (at, last) in planes {
             let y = self.own.start + at - HALO;
-            Plane { medium, ball, y, now: &self.now, at, last }.advance();
+            PlaneUpdate { medium, ball, y, now: &self.now, at, last }.advance();
         }
         std::mem::swap(&mut self.now, &mut self.last);
         let t = (self.n_steps as f32 * medium.dt) % self.period - onset(self.hz);
@@ -353,7 +353,7 @@ impl<'a> Slab<'a> {
 }
 
 /// The field around a run of points in a row.
-struct Rows<'a> {
+struct RowStencil<'a> {
     now: &'a [f32],
     /// Distance of neighbours along y and z.
     stride: [usize; 2],
@@ -363,12 +363,18 @@ struct Rows<'a> {
 
 /// Writes the next values of a run over its last ones.
 #[inline(always)]
-fn update(last: &mut [f32], rows: &Rows<'_>, courant2: &[f32], damping: f32, damping_x: &[f32]) {
+fn update(
+    last: &mut [f32],
+    rows: &RowStencil<'_>,
+    courant2: &[f32],
+    damping: f32,
+    damping_x: &[f32],
+) {
     let n = last.len();
     let (courant2, damping_x) = (&courant2[..n], &damping_x[..n]);
     let run = |start: usize| &rows.now[start..start + n];
     let now = run(rows.at);
-    let mut laplacian = [0.0_f32; RUN];
+    let mut laplacian = [0.0_f32; CHUNK];
     let laplacian = &mut laplacian[..n];
     for (k, &weight) in STENCIL.iter().enumerate().skip(1) {
         let [dy, dz] = rows.stride.map(|stride| k * stride);
@@ -512,10 +518,10 @@ mod tests {
         let mut whole = Shot::new(&medium, source, hz);
         (0..120).for_each(|_| whole.advance(1));
         for size in [1, 2, 3, 7] {
-            let slab = |rank| Slab::new(&medium, source, (hz, f32::INFINITY), (size, rank));
+            let slab = |rank| WaveSlab::new(&medium, source, (hz, f32::INFINITY), (size, rank));
             let mut slabs: Vec<_> = (0..size).map(|rank| slab(rank).unwrap()).collect();
             for _ in 0..120 {
-                slabs.iter_mut().for_each(Slab::step);
+                slabs.iter_mut().for_each(WaveSlab::step);
                 for at in 1..size {
                     let (before, behind) = slabs.split_at_mut(at);
                     let (own_before, [_, after]) = before[at - 1].halos();
@@ -524,10 +530,10 @@ mod tests {
                     in_front.copy_from_slice(own_before[1]);
                 }
             }
-            let parts: Vec<f32> = slabs.iter().flat_map(Slab::snapshot).collect();
+            let parts: Vec<f32> = slabs.iter().flat_map(WaveSlab::snapshot).collect();
             assert!(parts == whole.snapshot(), "{size} slabs");
         }
-        assert!(Slab::new(&medium, source, (hz, 1.0), (12, 11)).is_none());
+        assert!(WaveSlab::new(&medium, source, (hz, 1.0), (12, 11)).is_none());
     }
 
     #[test]

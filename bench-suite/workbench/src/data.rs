@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldwire::{DType, Float};
-use foldwire_fields::field::{Field, SMALLER, Values};
+use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::UsageError;
 use foldwire_fields::with_values;
 
@@ -115,10 +115,10 @@ impl Source {
         match (asked, self) {
             (Some(dtype), _) => dtype.into(),
             (None, Self::File(field)) => match field.values {
-                Values::F32(_) => DType::F32,
-                Values::F64(_) => DType::F64,
-                Values::F16(_) => DType::F16,
-                Values::Bf16(_) => DType::Bf16,
+                FieldValues::F32(_) => DType::F32,
+                FieldValues::F64(_) => DType::F64,
+                FieldValues::F16(_) => DType::F16,
+                FieldValues::Bf16(_) => DType::Bf16,
             },
             (None, Self::BuiltIn) => DType::F32,
         }

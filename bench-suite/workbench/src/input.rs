@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use foldwire::{bf16, f16};
 use foldwire_fields::dims::Dims;
-use foldwire_fields::field::{Field, SMALLER, Values};
+use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::UsageError;
 
 use crate::{room, threads};
@@ -176,17 +176,17 @@ fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
     macro_rules! of_type {
         ($kind:ident) => {{
             let values = fields.into_iter().filter_map(|field| match field.values {
-                Values::$kind(values) => Some(values),
+                FieldValues::$kind(values) => Some(values),
                 _ => None,
             });
             Volumes::$kind(values.collect())
         }};
     }
     let volumes = match &first.values {
-        Values::F32(_) => of_type!(F32),
-        Values::F64(_) => of_type!(F64),
-        Values::F16(_) => of_type!(F16),
-        Values::Bf16(_) => of_type!(Bf16),
+        FieldValues::F32(_) => of_type!(F32),
+        FieldValues::F64(_) => of_type!(F64),
+        FieldValues::F16(_) => of_type!(F16),
+        FieldValues::Bf16(_) => of_type!(Bf16),
     };
     Ok(Inputs { volumes, dims, source, notes: Vec::new() })
 }
@@ -206,10 +206,10 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let dims = field.dims.with_slowest(per_rank);
     let n_values = dims.n_values();
     let volumes = match &field.values {
-        Values::F32(values) => Volumes::F32(pieces(values, n_values, ranks)),
-        Values::F64(values) => Volumes::F64(pieces(values, n_values, ranks)),
-        Values::F16(values) => Volumes::F16(pieces(values, n_values, ranks)),
-        Values::Bf16(values) => Volumes::Bf16(pieces(values, n_values, ranks)),
+        FieldValues::F32(values) => Volumes::F32(pieces(values, n_values, ranks)),
+        FieldValues::F64(values) => Volumes::F64(pieces(values, n_values, ranks)),
+        FieldValues::F16(values) => Volumes::F16(pieces(values, n_values, ranks)),
+        FieldValues::Bf16(values) => Volumes::Bf16(pieces(values, n_values, ranks)),
     };
     let left = slowest % ranks;
     let notes = if left == 0 {
@@ -237,7 +237,7 @@ mod tests {
     fn field(name: &str, dims: &str, start: f32) -> Field {
         let dims: Dims = dims.parse().unwrap();
         let values = (0..dims.n_values()).map(|at| start + at as f32).collect();
-        Field { name: name.into(), dims, values: Values::F32(values) }
+        Field { name: name.into(), dims, values: FieldValues::F32(values) }
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let sizes = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x4", 0.0)]).unwrap_err();
         assert!(sizes.to_string().contains("as many values"));
         let mut double = field("b", "2x3", 0.0);
-        double.values = Values::F64(vec![0.0; 6]);
+        double.values = FieldValues::F64(vec![0.0; 6]);
         let types = one_per_rank(vec![field("a", "2x3", 0.0), double]).unwrap_err();
         assert!(types.to_string().contains("one type"));
     }

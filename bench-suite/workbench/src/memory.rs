@@ -53,7 +53,7 @@ pub fn median(times: &[Duration]) -> Duration {
 /// # Panics
 ///
 /// When there are no runs.
-pub fn middle<R>(runs: &[R], time: impl Fn(&R) -> Duration) -> (Vec<f64>, &R) {
+pub fn median_run<R>(runs: &[R], time: impl Fn(&R) -> Duration) -> (Vec<f64>, &R) {
     let times: Vec<Duration> = runs.iter().map(&time).collect();
     let median = median(&times);
     let middle = runs.iter().min_by_key(|run| time(run).abs_diff(median));

@@ -4,7 +4,7 @@
 //! others. What has one dimension, or is a narrow strip, is wrapped into a rectangle like text.
 //! Colours diverge from white at 0 for signed data and run from dark to bright otherwise; NaN is
 //! grey. The range of colours ends at the 99.5th percentile, so that a few extremes do not make the
-//! rest look flat. Compare slices on one [`Scale`], the one of the exact result.
+//! rest look flat. Compare slices on one [`ColourScale`], the one of the exact result.
 
 mod font;
 mod gallery;
@@ -86,7 +86,7 @@ impl Slice {
     }
 
     /// The picture of the slice.
-    pub fn heat_map(&self, scale: Scale) -> Image {
+    pub fn heat_map(&self, scale: ColourScale) -> Image {
         let factor = MIN_WIDTH.div_ceil(self.width);
         let height = self.values.len() / self.width;
         let colours: Vec<_> = self.values.iter().map(|&value| scale.colour(value)).collect();
@@ -104,7 +104,7 @@ fn wrapped(n_values: usize) -> [usize; 2] {
 
 /// From values to colours.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Scale {
+pub enum ColourScale {
     /// Blue for −limit, white for 0, red for limit.
     Diverging {
         /// The magnitude of the strongest colours.
@@ -121,7 +121,7 @@ pub enum Scale {
     Error,
 }
 
-impl Scale {
+impl ColourScale {
     /// The scale that suits a slice: diverging when it holds values of both signs.
     pub fn of(slice: &Slice) -> Self {
         let mut values: Vec<_> =
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn pictures_are_neither_small_nor_huge() {
-        assert_eq!(slice("3x30x50").heat_map(Scale::Error).size(), [400, 240]);
-        assert_eq!(slice("3000x2000").heat_map(Scale::Error).size(), [1000, 1000]);
-        let [width, height] = slice("7208960").heat_map(Scale::Error).size();
+        assert_eq!(slice("3x30x50").heat_map(ColourScale::Error).size(), [400, 240]);
+        assert_eq!(slice("3000x2000").heat_map(ColourScale::Error).size(), [1000, 1000]);
+        let [width, height] = slice("7208960").heat_map(ColourScale::Error).size();
         assert!((400..=1024).contains(&width) && (400..=1024).contains(&height));
     }
 
@@ -205,27 +205,27 @@ mod tests {
         let mut values = vec![1.0; 999];
         values.extend([-2.0, 500.0, f64::NAN, f64::INFINITY]);
         let signed = Slice { width: values.len(), values };
-        assert_eq!(Scale::of(&signed), Scale::Diverging { limit: 1.0 });
-        let Scale::Sequential { from, to } = Scale::of(&slice("10x20x50")) else {
+        assert_eq!(ColourScale::of(&signed), ColourScale::Diverging { limit: 1.0 });
+        let ColourScale::Sequential { from, to } = ColourScale::of(&slice("10x20x50")) else {
             panic!("no signs")
         };
         assert_eq!((from, to), (5004.995_f64.floor() + 1.0, 5994.0));
         let sparse = Slice { width: 1000, values: [vec![0.0; 998], vec![-1.0, 3.0]].concat() };
-        assert_eq!(Scale::of(&sparse), Scale::Diverging { limit: 3.0 });
+        assert_eq!(ColourScale::of(&sparse), ColourScale::Diverging { limit: 3.0 });
         let nothing = Slice { width: 1, values: vec![f64::NAN] };
-        assert_eq!(Scale::of(&nothing).colour(0.5).len(), 3);
+        assert_eq!(ColourScale::of(&nothing).colour(0.5).len(), 3);
     }
 
     #[test]
     fn colours_say_sign_size_and_nan() {
-        let scale = Scale::Diverging { limit: 2.0 };
+        let scale = ColourScale::Diverging { limit: 2.0 };
         let ([r, _, b], [r2, _, b2]) = (scale.colour(2.0), scale.colour(-9.0));
         assert!(r > b && b2 > r2, "red is positive");
         assert!(scale.colour(0.0).iter().all(|&channel| channel > 230), "zero is white");
         assert_eq!(scale.colour(f64::NAN), GREY);
-        assert_eq!(Scale::Error.colour(1.0), Scale::Error.colour(f64::INFINITY));
+        assert_eq!(ColourScale::Error.colour(1.0), ColourScale::Error.colour(f64::INFINITY));
         assert_eq!(
-            Scale::Sequential { from: 1.0, to: 1.0 }.colour(1.0),
+            ColourScale::Sequential { from: 1.0, to: 1.0 }.colour(1.0),
             colorous::VIRIDIS.eval_continuous(0.5).as_array()
         );
     }

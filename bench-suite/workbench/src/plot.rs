@@ -103,11 +103,11 @@ where
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlotFile {
     path: PathBuf,
-    format: Format,
+    format: PictureFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum PictureFormat {
     Svg,
     Png,
 }
@@ -134,13 +134,13 @@ impl PlotFile {
         font.map_err(|_| anyhow::anyhow!("the font that comes with this program cannot be read"))?;
         let (width, height) = plot.size();
         match self.format {
-            Format::Svg => {
+            PictureFormat::Svg => {
                 let mut svg = String::new();
                 let root = SVGBackend::with_string(&mut svg, plot.size()).into_drawing_area();
                 plot.draw_on(root, 1)?;
                 fs::write(&self.path, svg)?;
             }
-            Format::Png => {
+            PictureFormat::Png => {
                 let size = (width * PNG_SCALE, height * PNG_SCALE);
                 let mut rgb = vec![0; 3 * size.0 as usize * size.1 as usize];
                 let root = BitMapBackend::with_buffer(&mut rgb, size).into_drawing_area();
@@ -159,8 +159,8 @@ impl FromStr for PlotFile {
         let path = PathBuf::from(text);
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         let format = match ending.to_ascii_lowercase().as_str() {
-            "svg" => Format::Svg,
-            "png" => Format::Png,
+            "svg" => PictureFormat::Svg,
+            "png" => PictureFormat::Png,
             _ => {
                 return Err(UsageError::new(format!(
                     "`{text}` does not say the picture's format: write a name that ends in .svg or \

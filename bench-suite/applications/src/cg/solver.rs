@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::borders::Halos;
+use crate::borders::HaloPlanes;
 
 /// −Δu = f on a grid of a × b × c points, where u is 0 beyond the border: six times a point less
 /// its six neighbours.
@@ -44,7 +44,7 @@ impl Grid {
 
 /// Some planes of the grid, and the vectors of conjugate gradients on them. Every value is computed
 /// in one order whatever the planes are, so that its bits do not depend on how ranks divide them.
-pub(super) struct Slab<'g> {
+pub(super) struct GridSlab<'g> {
     grid: &'g Grid,
     planes: Range<usize>,
     /// The solution, and what is missing to the right side.
@@ -55,7 +55,7 @@ pub(super) struct Slab<'g> {
     q: Vec<f64>,
 }
 
-impl<'g> Slab<'g> {
+impl<'g> GridSlab<'g> {
     /// Of at least one plane, with a solution of 0.
     pub(super) fn new(grid: &'g Grid, planes: Range<usize>) -> Self {
         let r = grid.right[grid.points(&planes)].to_vec();
@@ -68,16 +68,16 @@ impl<'g> Slab<'g> {
             q: vec![0.0; n],
             r,
         };
-        slab.turn(0.0);
+        slab.update_direction(0.0);
         slab
     }
 
-    pub(super) fn halos(&mut self) -> Halos<'_, f64> {
+    pub(super) fn halos(&mut self) -> HaloPlanes<'_, f64> {
         let border = self.grid.plane_len();
         let n = self.r.len();
         let (before, rest) = self.p.split_at_mut(border);
         let (own, after) = rest.split_at_mut(n);
-        Halos { own: [&own[..border], &own[n - border..]], theirs: [before, after] }
+        HaloPlanes { own: [&own[..border], &own[n - border..]], theirs: [before, after] }
     }
 
     /// What the operator makes of the direction.
@@ -106,7 +106,7 @@ impl<'g> Slab<'g> {
     }
 
     /// The next direction, in which so much of the last one is.
-    pub(super) fn turn(&mut self, share: f64) {
+    pub(super) fn update_direction(&mut self, share: f64) {
         let own = &mut self.p[self.grid.plane_len()..];
         for (p, &r) in own.iter_mut().zip(&self.r) {
             *p = r + share * *p;
@@ -114,11 +114,11 @@ impl<'g> Slab<'g> {
     }
 
     /// The products of direction and operator, and of the residual with itself, plane by plane.
-    pub(super) fn along(&self) -> Vec<f64> {
+    pub(super) fn direction_products(&self) -> Vec<f64> {
         self.dots(&self.p[self.grid.plane_len()..], &self.q)
     }
 
-    pub(super) fn residual(&self) -> Vec<f64> {
+    pub(super) fn residual_squares(&self) -> Vec<f64> {
         self.dots(&self.r, &self.r)
     }
 
@@ -129,12 +129,12 @@ impl<'g> Slab<'g> {
     }
 
     /// Makes the solution the direction, to see what is missing with it.
-    pub(super) fn look_back(&mut self) {
+    pub(super) fn set_direction_to_solution(&mut self) {
         let border = self.grid.plane_len();
         self.p[border..border + self.x.len()].copy_from_slice(&self.x);
     }
 
-    /// After [`look_back`](Self::look_back) and [`multiply`](Self::multiply): what is missing to
+    /// After [`set_direction_to_solution`](Self::set_direction_to_solution) and [`multiply`](Self::multiply): what is missing to
     /// the right side, truly.
     pub(super) fn set_residual(&mut self) {
         let right = &self.grid.right[self.grid.points(&self.planes)];
@@ -164,30 +164,34 @@ mod tests {
         };
         let right: Vec<f64> = (0..210).map(value).collect();
         let grid = Grid { shape, right };
-        let mut slab = Slab::new(&grid, 0..5);
+        let mut slab = GridSlab::new(&grid, 0..5);
         slab.multiply();
         for (q, u) in slab.q.iter().zip(&grid.right) {
             assert!((q - eigenvalue * u).abs() < 1e-14, "{q} of {u}");
         }
         // So one step is enough.
-        let (rr, pq): (f64, f64) = (slab.residual().iter().sum(), slab.along().iter().sum());
+        let (rr, pq): (f64, f64) =
+            (slab.residual_squares().iter().sum(), slab.direction_products().iter().sum());
         slab.step(rr / pq);
-        assert!(slab.residual().iter().sum::<f64>() < 1e-25);
-        slab.look_back();
+        assert!(slab.residual_squares().iter().sum::<f64>() < 1e-25);
+        slab.set_direction_to_solution();
         slab.multiply();
         slab.set_residual();
-        assert!(slab.residual().iter().sum::<f64>() < 1e-25);
+        assert!(slab.residual_squares().iter().sum::<f64>() < 1e-25);
     }
 
     #[test]
     fn two_slabs_compute_the_bits_of_one() {
         let grid = Grid::of_charges([8, 16, 16]);
-        let mut whole = Slab::new(&grid, 0..8);
-        let [mut a, mut b] = [Slab::new(&grid, 0..3), Slab::new(&grid, 3..8)];
+        let mut whole = GridSlab::new(&grid, 0..8);
+        let [mut a, mut b] = [GridSlab::new(&grid, 0..3), GridSlab::new(&grid, 3..8)];
         a.halos().theirs[1].copy_from_slice(b.halos().own[0]);
         b.halos().theirs[0].copy_from_slice(a.halos().own[1]);
-        [&mut whole, &mut a, &mut b].into_iter().for_each(Slab::multiply);
-        assert_eq!([a.along(), b.along()].concat(), whole.along());
+        [&mut whole, &mut a, &mut b].into_iter().for_each(GridSlab::multiply);
+        assert_eq!(
+            [a.direction_products(), b.direction_products()].concat(),
+            whole.direction_products()
+        );
         assert_eq!([a.q, b.q].concat(), whole.q);
         assert!(grid.right.iter().any(|&f| f > 0.0) && grid.right.iter().any(|&f| f < 0.0));
     }

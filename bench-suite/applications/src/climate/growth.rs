@@ -10,13 +10,13 @@ pub(super) const FACTOR: f64 = 10.0;
 
 /// The difference from the exact run over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Growth {
+pub(super) struct ErrorGrowth {
     /// Metres at the end.
     pub(super) rms_m: f64,
     /// The largest ratio to the perturbed run's at the same time.
     pub(super) worst: f64,
     pub(super) passes: bool,
-    pub(super) curve: Vec<Point>,
+    pub(super) curve: Vec<GrowthPoint>,
     /// At all samples.
     #[serde(skip)]
     pub(super) has_same_bits: bool,
@@ -24,12 +24,12 @@ pub(super) struct Growth {
 
 /// The root of the mean square difference of heights, by area, after so many days.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Point {
+pub(super) struct GrowthPoint {
     pub(super) day: f64,
     pub(super) rms_m: f64,
 }
 
-impl Growth {
+impl ErrorGrowth {
     /// Of samples (days, heights) against those of the exact run at the same times, judged by the
     /// perturbed run. The perturbed run itself is judged by nothing, and passes.
     pub(super) fn of(
@@ -40,7 +40,7 @@ impl Growth {
     ) -> Self {
         let both = || exact.iter().zip(samples);
         let curve = both()
-            .map(|((day, exact), (_, heights))| Point {
+            .map(|((day, exact), (_, heights))| GrowthPoint {
                 day: *day,
                 rms_m: sphere.rms(exact, heights),
             })
@@ -51,7 +51,7 @@ impl Growth {
         Self::judged(curve, has_same_bits, perturbed)
     }
 
-    fn judged(curve: Vec<Point>, has_same_bits: bool, perturbed: Option<&Self>) -> Self {
+    fn judged(curve: Vec<GrowthPoint>, has_same_bits: bool, perturbed: Option<&Self>) -> Self {
         let worst = perturbed.map_or(1.0, |perturbed| {
             let both = curve.iter().zip(&perturbed.curve);
             let ratios = both.map(|(own, other)| match own.rms_m {
@@ -71,9 +71,9 @@ impl Growth {
 mod tests {
     use super::*;
 
-    fn growth(rms: &[f64], perturbed: Option<&Growth>) -> Growth {
-        let curve = rms.iter().zip(1..).map(|(&rms_m, day)| Point { day: day.into(), rms_m });
-        Growth::judged(curve.collect(), false, perturbed)
+    fn growth(rms: &[f64], perturbed: Option<&ErrorGrowth>) -> ErrorGrowth {
+        let curve = rms.iter().zip(1..).map(|(&rms_m, day)| GrowthPoint { day: day.into(), rms_m });
+        ErrorGrowth::judged(curve.collect(), false, perturbed)
     }
 
     #[test]

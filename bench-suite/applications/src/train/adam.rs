@@ -3,7 +3,7 @@
 //! Each weight moves by about the rate, whatever the scale of its gradient: by rate·m/√v, with m
 //! and v the running means of its gradient and of that squared.
 
-use super::net::Net;
+use super::neural_net::NeuralNet;
 
 /// How much of the means remains after a step.
 const KEPT: [f32; 2] = [0.9, 0.999];
@@ -13,19 +13,19 @@ const LEAST: f32 = 1e-8;
 /// The running means.
 #[derive(Debug)]
 pub(super) struct Adam {
-    means: Net,
-    squares: Net,
+    means: NeuralNet,
+    squares: NeuralNet,
     n_steps: i32,
 }
 
 impl Adam {
     /// Before the first step of a network like this.
-    pub(super) fn new(net: &Net) -> Self {
+    pub(super) fn new(net: &NeuralNet) -> Self {
         Self { means: net.zeroed(), squares: net.zeroed(), n_steps: 0 }
     }
 
     /// Moves all weights by a step.
-    pub(super) fn step(&mut self, net: &mut Net, gradient: &Net, rate: f32) {
+    pub(super) fn step(&mut self, net: &mut NeuralNet, gradient: &NeuralNet, rate: f32) {
         self.n_steps += 1;
         // Means that began at 0 are too small by these factors.
         let [for_mean, for_square] = KEPT.map(|kept| 1.0 / (1.0 - kept.powi(self.n_steps)));
@@ -49,7 +49,7 @@ mod tests {
     /// For gradients that stay as they are, the means are those gradients.
     #[test]
     fn weights_move_by_the_rate_against_their_gradient() {
-        let mut net = Net::new(&[2, 3, 1]);
+        let mut net = NeuralNet::new(&[2, 3, 1]);
         let before = net.clone();
         let mut gradient = net.zeroed();
         for (at, slope) in gradient.arrays_mut().flatten().enumerate() {

@@ -8,11 +8,11 @@ use foldwire_arguments::{RoundingArg, TrainArgs};
 use foldwire_threads::Endpoint;
 use serde::Serialize;
 
-use super::net::Net;
+use super::neural_net::NeuralNet;
 
 /// One way to average.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Exchange {
+pub(super) struct GradientExchange {
     /// `raw`, or bound and what is not the default.
     #[serde(rename = "exchange")]
     pub(super) name: String,
@@ -22,7 +22,7 @@ pub(super) struct Exchange {
     pub(super) feedback: bool,
 }
 
-impl Exchange {
+impl GradientExchange {
     /// Without compression first, then each bound with each rounding, without feedback and with.
     pub(super) fn all(args: &TrainArgs) -> Vec<Self> {
         let raw = Self {
@@ -58,41 +58,41 @@ impl Exchange {
 }
 
 /// A rank's gradient as it is exchanged, in whichever type.
-pub(super) trait Exchanged {
+pub(super) trait GradientBuffer {
     /// Takes this rank's gradient, rounded to the type.
-    fn take(&mut self, gradient: &Net);
+    fn load(&mut self, gradient: &NeuralNet);
 
     /// Averages the gradients of all ranks, in one call.
     fn average(
         &mut self,
         comm: &SharedCommunicator<'_, Endpoint>,
-        exchange: &Exchange,
+        exchange: &GradientExchange,
         step: usize,
     ) -> Result<Report, Error>;
 
     /// Gives what it holds.
-    fn give(&self, gradient: &mut Net);
+    fn store(&self, gradient: &mut NeuralNet);
 }
 
 /// Room for gradients of this network in this type; nothing has been lost.
-pub(super) fn exchanged(net: &Net, dtype: DType) -> Box<dyn Exchanged> {
+pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn GradientBuffer> {
     match dtype {
-        DType::F64 => Box::new(Gradients::<f64>::new(net)),
-        DType::F16 => Box::new(Gradients::<f16>::new(net)),
-        DType::Bf16 => Box::new(Gradients::<bf16>::new(net)),
-        _ => Box::new(Gradients::<f32>::new(net)),
+        DType::F64 => Box::new(TypedGradients::<f64>::new(net)),
+        DType::F16 => Box::new(TypedGradients::<f16>::new(net)),
+        DType::Bf16 => Box::new(TypedGradients::<bf16>::new(net)),
+        _ => Box::new(TypedGradients::<f32>::new(net)),
     }
 }
 
 /// A rank's gradient as it is exchanged, and what earlier exchanges lost of it.
 #[derive(Debug)]
-struct Gradients<T: Element> {
+struct TypedGradients<T: Element> {
     arrays: Vec<Vec<T>>,
     residues: Vec<Vec<T::Residue>>,
 }
 
-impl<T: Float> Gradients<T> {
-    fn new(net: &Net) -> Self {
+impl<T: Float> TypedGradients<T> {
+    fn new(net: &NeuralNet) -> Self {
         let lens: Vec<usize> = net.arrays().map(<[f32]>::len).collect();
         let arrays = lens.iter().map(|&n| vec![T::from_f64(0.0); n]).collect();
         let residues = lens.iter().map(|&n| vec![T::Residue::default(); n]).collect();
@@ -100,8 +100,8 @@ impl<T: Float> Gradients<T> {
     }
 }
 
-impl<T: Float> Exchanged for Gradients<T> {
-    fn take(&mut self, gradient: &Net) {
+impl<T: Float> GradientBuffer for TypedGradients<T> {
+    fn load(&mut self, gradient: &NeuralNet) {
         for (to, from) in self.arrays.iter_mut().zip(gradient.arrays()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from.into()));
         }
@@ -110,7 +110,7 @@ impl<T: Float> Exchanged for Gradients<T> {
     fn average(
         &mut self,
         comm: &SharedCommunicator<'_, Endpoint>,
-        exchange: &Exchange,
+        exchange: &GradientExchange,
         step: usize,
     ) -> Result<Report, Error> {
         let plan = exchange.plan(step);
@@ -130,7 +130,7 @@ impl<T: Float> Exchanged for Gradients<T> {
         Ok(all)
     }
 
-    fn give(&self, gradient: &mut Net) {
+    fn store(&self, gradient: &mut NeuralNet) {
         for (to, from) in gradient.arrays_mut().zip(&self.arrays) {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f64() as f32);
         }

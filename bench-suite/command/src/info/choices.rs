@@ -9,7 +9,7 @@ use foldwire_workbench::table::Align;
 
 use serde_json::Value;
 
-use super::section::{Cell, Section};
+use super::section::{ReportCell, ReportSection};
 
 const COLUMNS: &[(&str, Align)] = &[
     ("collective", Align::Left),
@@ -26,27 +26,27 @@ const FRAME_BYTES: usize = 256 << 10;
 const MOST_BYTES: usize = 1 << 46;
 
 /// What choices depend on beside the call.
-struct Setting<'a> {
+struct SelectionContext<'a> {
     rows: &'a [SelectionRule],
     network: Network,
     ranks_per_node: usize,
 }
 
-pub(super) fn section(args: &InfoArgs) -> Section {
+pub(super) fn section(args: &InfoArgs) -> ReportSection {
     let rows = select::from_env();
     let of_environment = match &rows {
-        Ok([]) => Cell::from("not set"),
+        Ok([]) => ReportCell::from("not set"),
         Ok(rows) => rows.iter().map(SelectionRule::to_string).collect::<Vec<_>>().join(",").into(),
         Err(error) => format!("wrong: {error}").into(),
     };
     let network = Network { link_rate: args.link.bytes_per_s(), frame_bytes: FRAME_BYTES };
     let ranks_per_node = args.ranks_per_node as usize;
-    let setting = Setting { rows: rows.unwrap_or_default(), network, ranks_per_node };
+    let setting = SelectionContext { rows: rows.unwrap_or_default(), network, ranks_per_node };
     let link = network.link_rate.map_or_else(
-        || Cell::new("none: unknown, or as fast as memory", Value::Null),
-        |rate| Cell::new(args.link.to_string(), rate),
+        || ReportCell::new("none: unknown, or as fast as memory", Value::Null),
+        |rate| ReportCell::new(args.link.to_string(), rate),
     );
-    Section::new("choices", "Schedules chosen by preset foldwire")
+    ReportSection::new("choices", "Schedules chosen by preset foldwire")
         .property(select::VARIABLE, of_environment)
         .property("link", link)
         .property("ranks per node", ranks_per_node)
@@ -54,17 +54,18 @@ pub(super) fn section(args: &InfoArgs) -> Section {
 }
 
 /// The rows of a collective; one for any number of ranks where that does not matter.
-fn of(collective: Collective, setting: &Setting<'_>) -> Vec<Vec<Cell>> {
+fn of(collective: Collective, setting: &SelectionContext<'_>) -> Vec<Vec<ReportCell>> {
     let of_size = RANKS.map(|size| ranges(collective, size, setting));
     let is_plain = of_size.iter().all(|ranges| ranges.len() == 1 && ranges[0] == of_size[0][0]);
     let n_sizes = if is_plain { 1 } else { RANKS.len() };
     let cells = |(size, ranges): (usize, &Vec<(usize, &'static str)>)| {
         let ends = ranges.iter().skip(1).map(|(from, _)| Some(from - 1)).chain([None]);
-        let row = |((from, schedule), last): (&(usize, &'static str), Option<usize>)| -> Vec<Cell> {
-            let ranks = if is_plain { "any".into() } else { Cell::from(size) };
-            let last = last.map_or(Cell::from("any"), Cell::from);
-            vec![collective.name().into(), ranks, (*from).into(), last, (*schedule).into()]
-        };
+        let row =
+            |((from, schedule), last): (&(usize, &'static str), Option<usize>)| -> Vec<ReportCell> {
+                let ranks = if is_plain { "any".into() } else { ReportCell::from(size) };
+                let last = last.map_or(ReportCell::from("any"), ReportCell::from);
+                vec![collective.name().into(), ranks, (*from).into(), last, (*schedule).into()]
+            };
         ranges.iter().zip(ends).map(row).collect::<Vec<_>>()
     };
     RANKS.into_iter().zip(&of_size).take(n_sizes).flat_map(cells).collect()
@@ -74,7 +75,7 @@ fn of(collective: Collective, setting: &Setting<'_>) -> Vec<Vec<Cell>> {
 fn ranges(
     collective: Collective,
     size: usize,
-    setting: &Setting<'_>,
+    setting: &SelectionContext<'_>,
 ) -> Vec<(usize, &'static str)> {
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
     let plan = Plan::foldwire(Bound::Relative(1e-3));

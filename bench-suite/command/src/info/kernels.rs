@@ -3,17 +3,17 @@
 use foldwire::kernel::Level;
 use foldwire_workbench::table::Align;
 
-use super::section::{Cell, Section};
+use super::section::{ReportCell, ReportSection};
 
 const COLUMNS: &[(&str, Align)] =
     &[("level", Align::Left), ("available", Align::Left), ("why not", Align::Left)];
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> ReportSection {
     let best = Level::best();
-    Section::new("kernels", "Kernels of the codec").property("used", best.name()).rows(
+    ReportSection::new("kernels", "Kernels of the codec").property("used", best.name()).rows(
         COLUMNS,
         Level::ALL.map(|level| {
-            let why_not = why_not(level).map_or_else(|| Cell::new("", ()), Cell::from);
+            let why_not = why_not(level).map_or_else(|| ReportCell::new("", ()), ReportCell::from);
             vec![level.name().into(), level.is_available().into(), why_not]
         }),
     )

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use foldwire_workbench::table::{self, Align};
 
-use super::section::{Cell, Section};
+use super::section::{ReportCell, ReportSection};
 
 const COLUMNS: &[(&str, Align)] = &[
     ("interface", Align::Left),
@@ -14,12 +14,12 @@ const COLUMNS: &[(&str, Align)] = &[
     ("MTU", Align::Right),
 ];
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> ReportSection {
     of(Path::new("/sys/class"))
 }
 
-fn of(class: &Path) -> Section {
-    let section = Section::new("links", "Links");
+fn of(class: &Path) -> ReportSection {
+    let section = ReportSection::new("links", "Links");
     let mut rows: Vec<_> =
         names(&class.join("net")).iter().map(|name| ethernet(class, name)).collect();
     for device in names(&class.join("infiniband")) {
@@ -33,22 +33,23 @@ fn of(class: &Path) -> Section {
 }
 
 /// An interface of the network stack: rate in Mbit/s, −1 or an error where it has none.
-fn ethernet(class: &Path, name: &str) -> Vec<Cell> {
+fn ethernet(class: &Path, name: &str) -> Vec<ReportCell> {
     let folder = class.join("net").join(name);
     let rate = value(&folder, "speed").and_then(|text| text.parse::<f64>().ok());
     let mtu = value(&folder, "mtu").and_then(|text| text.parse::<usize>().ok());
     vec![
         name.into(),
         // Loopback is always up, and says `unknown`.
-        value(&folder, "operstate").map_or_else(Cell::unknown, Cell::from),
-        rate.filter(|rate| *rate > 0.0).map_or_else(Cell::unknown, |rate| bit_rate(rate * 1e6)),
-        mtu.map_or_else(Cell::unknown, Cell::from),
+        value(&folder, "operstate").map_or_else(ReportCell::unknown, ReportCell::from),
+        rate.filter(|rate| *rate > 0.0)
+            .map_or_else(ReportCell::unknown, |rate| bit_rate(rate * 1e6)),
+        mtu.map_or_else(ReportCell::unknown, ReportCell::from),
     ]
 }
 
 /// A port of an adapter of the InfiniBand family, Omni-Path among them: state as `4: ACTIVE`, rate
 /// as `100 Gb/sec (4X EDR)`.
-fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<Cell> {
+fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<ReportCell> {
     let folder = ports.join(port);
     let state = value(&folder, "state");
     let state = state.as_deref().map(|text| text.split_once(": ").map_or(text, |(_, state)| state));
@@ -56,15 +57,15 @@ fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<Cell> {
     let rate = rate.as_deref().and_then(|text| text.split_once(" Gb/sec")?.0.parse::<f64>().ok());
     vec![
         format!("{device} port {port}").into(),
-        state.map_or_else(Cell::unknown, |state| state.to_lowercase().into()),
-        rate.map_or_else(Cell::unknown, |rate| bit_rate(rate * 1e9)),
-        Cell::unknown(),
+        state.map_or_else(ReportCell::unknown, |state| state.to_lowercase().into()),
+        rate.map_or_else(ReportCell::unknown, |rate| bit_rate(rate * 1e9)),
+        ReportCell::unknown(),
     ]
 }
 
 /// Bits per second as people say it, and as a number.
-fn bit_rate(bits_per_s: f64) -> Cell {
-    Cell::new(table::rate(bits_per_s).replace("B/s", "bit/s"), bits_per_s)
+fn bit_rate(bits_per_s: f64) -> ReportCell {
+    ReportCell::new(table::rate(bits_per_s).replace("B/s", "bit/s"), bits_per_s)
 }
 
 /// Names in a folder, sorted; none where there is no such folder.

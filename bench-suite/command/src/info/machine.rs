@@ -5,27 +5,31 @@ use std::thread;
 
 use foldwire_workbench::table;
 
-use super::section::{Cell, Section};
+use super::section::{ReportCell, ReportSection};
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> ReportSection {
     let built = |is_in, name| match is_in {
-        true => Cell::from(true),
-        false => {
-            Cell::new(format!("no; build with `cargo build --release --features {name}`"), false)
-        }
+        true => ReportCell::from(true),
+        false => ReportCell::new(
+            format!("no; build with `cargo build --release --features {name}`"),
+            false,
+        ),
     };
     let cores = thread::available_parallelism().ok();
-    Section::new("machine", "This program and machine")
+    ReportSection::new("machine", "This program and machine")
         .property("version", env!("CARGO_PKG_VERSION"))
         .property("applications", built(cfg!(feature = "applications"), "applications"))
         .property("plots", built(cfg!(feature = "plots"), "plots"))
         .property("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH))
         .property(
             "processor",
-            field("/proc/cpuinfo", "model name").map_or_else(Cell::unknown, Cell::from),
+            field("/proc/cpuinfo", "model name").map_or_else(ReportCell::unknown, ReportCell::from),
         )
-        .property("cores", cores.map_or_else(Cell::unknown, |cores| cores.get().into()))
-        .property("memory", memory().map_or_else(Cell::unknown, |n| Cell::new(table::bytes(n), n)))
+        .property("cores", cores.map_or_else(ReportCell::unknown, |cores| cores.get().into()))
+        .property(
+            "memory",
+            memory().map_or_else(ReportCell::unknown, |n| ReportCell::new(table::bytes(n), n)),
+        )
 }
 
 /// Bytes of memory in all.

@@ -1,9 +1,9 @@
 //! The backend over MPI: the library that this program is linked with.
 
-use super::section::Section;
+use super::section::ReportSection;
 
 #[cfg(feature = "mpi")]
-pub(super) fn section() -> Section {
+pub(super) fn section() -> ReportSection {
     let (major, minor) = mpi::environment::version();
     let library = match mpi::environment::library_version() {
         // Open MPI counts the NUL at its end.
@@ -12,14 +12,14 @@ pub(super) fn section() -> Section {
         }
         Err(error) => format!("its name is no text: {error}"),
     };
-    Section::backend("mpi")
+    ReportSection::backend("mpi")
         .property("library", library)
         .property("standard", format!("{major}.{minor}"))
 }
 
 #[cfg(not(feature = "mpi"))]
-pub(super) fn section() -> Section {
-    Section::absent_backend(
+pub(super) fn section() -> ReportSection {
+    ReportSection::absent_backend(
         "mpi",
         "an MPI library with mpicc, such as libopenmpi-dev or libmpich-dev, and libclang-dev",
     )

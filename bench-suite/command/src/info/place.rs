@@ -2,14 +2,14 @@
 
 use foldwire_bootstrap::{Launcher, Place, PlaceError};
 
-use super::section::{Cell, Section};
+use super::section::{ReportCell, ReportSection};
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> ReportSection {
     of(Place::from_env())
 }
 
-fn of(place: Result<Place, PlaceError>) -> Section {
-    let section = Section::new("place", "Place in a group, from the environment");
+fn of(place: Result<Place, PlaceError>) -> ReportSection {
+    let section = ReportSection::new("place", "Place in a group, from the environment");
     let place = match place {
         Err(error) => return section.property("error", error.to_string()),
         Ok(place) => place,
@@ -18,7 +18,7 @@ fn of(place: Result<Place, PlaceError>) -> Section {
         .property(
             "from",
             match place.launcher {
-                Launcher::Alone => Cell::new("nothing is set: a single process", ()),
+                Launcher::Alone => ReportCell::new("nothing is set: a single process", ()),
                 launcher => launcher.to_string().into(),
             },
         )
@@ -28,10 +28,10 @@ fn of(place: Result<Place, PlaceError>) -> Section {
         return section;
     }
     let token = match (&place.token, place.root.is_loopback()) {
-        (Some(_), _) => Cell::new("set", true),
-        (None, true) => Cell::new("not set (and not needed on one machine)", false),
+        (Some(_), _) => ReportCell::new("set", true),
+        (None, true) => ReportCell::new("not set (and not needed on one machine)", false),
         (None, false) => {
-            Cell::new("not set; set FOLDWIRE_TOKEN to the same secret on every rank", false)
+            ReportCell::new("not set; set FOLDWIRE_TOKEN to the same secret on every rank", false)
         }
     };
     section

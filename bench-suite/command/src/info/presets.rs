@@ -5,7 +5,7 @@ use foldwire::{Bound, Collective, Preset};
 use foldwire_arguments::coding::Coding;
 use foldwire_workbench::table::Align;
 
-use super::section::Section;
+use super::section::ReportSection;
 
 const COLUMNS: &[(&str, Align)] = &[
     ("preset", Align::Left),
@@ -17,8 +17,8 @@ const COLUMNS: &[(&str, Align)] = &[
     ("what differs", Align::Left),
 ];
 
-pub(super) fn section() -> Section {
-    Section::new("presets", "Presets").rows(
+pub(super) fn section() -> ReportSection {
+    ReportSection::new("presets", "Presets").rows(
         COLUMNS,
         Preset::ALL.iter().map(|preset| {
             // The bound does not matter for what is shown.

@@ -4,22 +4,22 @@ use foldwire_workbench::table::{Align, Table};
 use serde_json::{Map, Value, json};
 
 /// A part of the report.
-pub(super) struct Section {
+pub(super) struct ReportSection {
     /// Its name in JSON.
     pub(super) key: &'static str,
     title: String,
-    properties: Vec<(&'static str, Cell)>,
+    properties: Vec<(&'static str, ReportCell)>,
     columns: &'static [(&'static str, Align)],
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<ReportCell>>,
 }
 
 /// A value and how people read it.
-pub(super) struct Cell {
+pub(super) struct ReportCell {
     text: String,
     json: Value,
 }
 
-impl Section {
+impl ReportSection {
     pub(super) fn new(key: &'static str, title: impl Into<String>) -> Self {
         let (properties, rows) = (Vec::new(), Vec::new());
         Self { key, title: title.into(), properties, columns: &[], rows }
@@ -36,12 +36,12 @@ impl Section {
     pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
         let how = format!("no; build with `cargo build --release --features {key}`");
         Self::new(key, format!("Backend {key}"))
-            .property("built in", Cell::new(how, false))
+            .property("built in", ReportCell::new(how, false))
             .property("needs", needs)
     }
 
     /// The same with one more property.
-    pub(super) fn property(mut self, name: &'static str, value: impl Into<Cell>) -> Self {
+    pub(super) fn property(mut self, name: &'static str, value: impl Into<ReportCell>) -> Self {
         self.properties.push((name, value.into()));
         self
     }
@@ -50,7 +50,7 @@ impl Section {
     pub(super) fn rows(
         mut self,
         columns: &'static [(&'static str, Align)],
-        rows: impl IntoIterator<Item = Vec<Cell>>,
+        rows: impl IntoIterator<Item = Vec<ReportCell>>,
     ) -> Self {
         self.columns = columns;
         self.rows = rows.into_iter().collect();
@@ -64,7 +64,7 @@ impl Section {
         let mut object: Map<_, _> =
             properties.map(|(key, cell)| (name(key), cell.json.clone())).collect();
         if !self.columns.is_empty() {
-            let row = |row: &Vec<Cell>| -> Value {
+            let row = |row: &Vec<ReportCell>| -> Value {
                 let cells = self.columns.iter().zip(row);
                 cells
                     .map(|((column, _), cell)| (name(column), cell.json.clone()))
@@ -97,7 +97,7 @@ impl Section {
     }
 }
 
-impl Cell {
+impl ReportCell {
     pub(super) fn new(text: impl Into<String>, json: impl Into<Value>) -> Self {
         Self { text: text.into(), json: json.into() }
     }
@@ -108,25 +108,25 @@ impl Cell {
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for ReportCell {
     fn from(text: &str) -> Self {
         Self::new(text, text)
     }
 }
 
-impl From<String> for Cell {
+impl From<String> for ReportCell {
     fn from(text: String) -> Self {
         Self { json: json!(text), text }
     }
 }
 
-impl From<bool> for Cell {
+impl From<bool> for ReportCell {
     fn from(is_so: bool) -> Self {
         Self::new(if is_so { "yes" } else { "no" }, is_so)
     }
 }
 
-impl From<usize> for Cell {
+impl From<usize> for ReportCell {
     fn from(n: usize) -> Self {
         Self::new(n.to_string(), n)
     }
@@ -139,10 +139,13 @@ mod tests {
     #[test]
     fn a_section_is_the_same_as_text_and_as_json() {
         let columns = &[("name", Align::Left), ("how many", Align::Right)];
-        let section = Section::new("fruit", "Fruit")
+        let section = ReportSection::new("fruit", "Fruit")
             .property("in stock", true)
             .property("of", "the garden")
-            .rows(columns, [vec!["apple".into(), 12.into()], vec!["fig".into(), Cell::unknown()]]);
+            .rows(
+                columns,
+                [vec!["apple".into(), 12.into()], vec!["fig".into(), ReportCell::unknown()]],
+            );
         assert_eq!(
             section.json(),
             json!({

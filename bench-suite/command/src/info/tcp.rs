@@ -1,23 +1,24 @@
 //! The backend over TCP: where this process would listen, and how it would connect.
 
-use super::section::Section;
+use super::section::ReportSection;
 
 #[cfg(not(feature = "tcp"))]
-pub(super) fn section() -> Section {
-    Section::absent_backend("tcp", "nothing else")
+pub(super) fn section() -> ReportSection {
+    ReportSection::absent_backend("tcp", "nothing else")
 }
 
 #[cfg(feature = "tcp")]
-pub(super) fn section() -> Section {
-    use super::section::Cell;
+pub(super) fn section() -> ReportSection {
+    use super::section::ReportCell;
     use foldwire_tcp::Settings;
 
-    let section = Section::backend("tcp");
+    let section = ReportSection::backend("tcp");
     match Settings::from_env() {
         Err(error) => section.property("error", error.to_string()),
         Ok(settings) => {
             let address = settings.listening();
-            let nowhere = || Cell::new("nowhere: the interface has no address", None::<String>);
+            let nowhere =
+                || ReportCell::new("nowhere: the interface has no address", None::<String>);
             section
                 .property("listens at", address.map_or_else(nowhere, |ip| ip.to_string().into()))
                 .property("streams", settings.streams)

@@ -1,7 +1,7 @@
 //! The backend between threads.
 
-use super::section::Section;
+use super::section::ReportSection;
 
-pub(super) fn section() -> Section {
-    Section::backend("threads").property("seen in", "foldwire stack")
+pub(super) fn section() -> ReportSection {
+    ReportSection::backend("threads").property("seen in", "foldwire stack")
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use super::Event;
+use super::LaunchEvent;
 
 /// Bytes asked of a pipe at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -16,10 +16,10 @@ pub(super) fn forward(
     mut from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
     prefix: String,
-    events: Sender<Event>,
+    events: Sender<LaunchEvent>,
 ) {
     thread::spawn(move || {
-        let mut lines = Lines::new(prefix);
+        let mut lines = LinePrefixer::new(prefix);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut out = Vec::new();
         loop {
@@ -39,10 +39,10 @@ pub(super) fn forward(
             let is_over = n_bytes == 0 || written.is_err();
             // If nobody receives events, the program is at its end.
             if let Err(error) = written {
-                let _ = events.send(Event::Unwritable(error.into()));
+                let _ = events.send(LaunchEvent::Unwritable(error.into()));
             }
             if is_over {
-                let _ = events.send(Event::EndOfOutput);
+                let _ = events.send(LaunchEvent::OutputEnded);
                 return;
             }
         }
@@ -50,7 +50,7 @@ pub(super) fn forward(
 }
 
 /// Bytes in pieces of any size to whole lines with a prefix.
-struct Lines {
+struct LinePrefixer {
     prefix: String,
     /// The beginning of a line whose end has not come.
     held: Vec<u8>,
@@ -58,7 +58,7 @@ struct Lines {
     is_continued: bool,
 }
 
-impl Lines {
+impl LinePrefixer {
     fn new(prefix: String) -> Self {
         Self { prefix, held: Vec::new(), is_continued: false }
     }
@@ -100,7 +100,7 @@ mod tests {
 
     /// What `pieces`, one after the other, are forwarded as.
     fn forwarded<'a>(prefix: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-        let mut lines = Lines::new(prefix.into());
+        let mut lines = LinePrefixer::new(prefix.into());
         let mut out = Vec::new();
         pieces.into_iter().for_each(|piece| lines.push(piece, &mut out));
         lines.finish(&mut out);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_at_its_end_is_held_back() {
-        let mut lines = Lines::new("> ".into());
+        let mut lines = LinePrefixer::new("> ".into());
         let mut out = Vec::new();
         lines.push(b"a\nb", &mut out);
         assert_eq!(out, b"> a\n");
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_line_without_an_end_takes_no_end_of_memory_and_loses_nothing() {
         let long = vec![b'x'; 5 * MAX_HELD_BYTES + 3];
-        let mut lines = Lines::new("> ".into());
+        let mut lines = LinePrefixer::new("> ".into());
         let mut out = Vec::new();
         for piece in long.chunks(1000) {
             lines.push(piece, &mut out);

@@ -18,14 +18,14 @@ const MAX_SIDE: u32 = 4000;
 /// Where there are more messages, their parts are not written at them.
 const MAX_LABELS: usize = 200;
 
-pub(super) struct Picture<'a> {
+pub(super) struct SchedulePicture<'a> {
     pub(super) schedule: &'a dyn Schedule,
     pub(super) call: ProgramSpec,
     pub(super) summary: Summary,
     pub(super) messages: &'a [Message],
 }
 
-impl Plot for Picture<'_> {
+impl Plot for SchedulePicture<'_> {
     fn size(&self) -> (u32, u32) {
         let side = |n: usize, step: u32| {
             (2 * MARGIN).saturating_add((n as u32).saturating_mul(step)).min(MAX_SIDE)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use foldwire_fields::dims::Dims;
 
-use super::{Image, Scale, Slice};
+use super::{ColourScale, Image, Slice};
 
 /// Results side by side in the overview.
 const PER_BAND: usize = 3;
@@ -18,7 +18,7 @@ pub struct Gallery {
     folder: PathBuf,
     dims: Dims,
     exact: Slice,
-    scale: Scale,
+    scale: ColourScale,
     exact_image: Image,
     results: Vec<Panels>,
 }
@@ -41,7 +41,7 @@ impl Gallery {
             format!("cannot make {}; name another folder with --out", folder.display())
         })?;
         let exact = Slice::middle(exact, dims);
-        let scale = Scale::of(&exact);
+        let scale = ColourScale::of(&exact);
         let exact_image = exact.heat_map(scale);
         let gallery = Self {
             folder: folder.to_owned(),
@@ -70,7 +70,7 @@ impl Gallery {
     ) -> anyhow::Result<()> {
         let slice = Slice::middle(result, &self.dims);
         let result = slice.heat_map(self.scale);
-        let error = slice.error(&self.exact, bound).heat_map(Scale::Error);
+        let error = slice.error(&self.exact, bound).heat_map(ColourScale::Error);
         self.save(name, &result)?;
         self.save(&format!("{name}-error"), &error)?;
         self.results.push(Panels { title: title.to_owned(), result, error });

@@ -8,7 +8,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::streams::{self, OutputError};
 
 /// The exit code of this result. Writes an error to stderr.
-pub fn of(result: anyhow::Result<ExitCode>) -> ExitCode {
+pub fn code_of(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
         Some(output) if output.is_without_reader() => ExitCode::from(streams::NO_READER),
         _ => {
@@ -22,7 +22,7 @@ pub fn of(result: anyhow::Result<ExitCode>) -> ExitCode {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn tell(answer: &clap::Error) -> anyhow::Result<ExitCode> {
+pub fn print_answer(answer: &clap::Error) -> anyhow::Result<ExitCode> {
     let printed = answer.print().and_then(|()| io::stdout().flush());
     if !answer.use_stderr() {
         printed.map_err(OutputError::from)?;

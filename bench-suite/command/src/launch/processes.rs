@@ -17,9 +17,9 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 
-use super::Event;
+use super::LaunchEvent;
 use super::forward::forward;
-use super::keeper::Keeper;
+use super::process_guard::ProcessGuard;
 
 /// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without
 /// libfabric too).
@@ -48,23 +48,23 @@ impl ReservedRoot {
 /// signalled with it.
 ///
 /// A process is signalled only while it has not been reaped, so its number is still its own. If
-/// this process is killed, the keeper ends them.
-pub(super) struct Ranks {
+/// this process is killed, the guard ends them.
+pub(super) struct RankProcesses {
     /// By rank; `None` when it has ended.
     running: Vec<Option<Child>>,
-    keeper: Keeper,
+    guard: ProcessGuard,
 }
 
-impl Ranks {
+impl RankProcesses {
     /// Starts all ranks and forwards what they print.
     pub(super) fn start(
         args: &LaunchArgs,
         root: &ReservedRoot,
         token: &Token,
-        events: &Sender<Event>,
+        events: &Sender<LaunchEvent>,
     ) -> anyhow::Result<Self> {
-        let keeper = Keeper::start().context("cannot start sh, which ends ranks")?;
-        let mut ranks = Self { running: Vec::new(), keeper };
+        let guard = ProcessGuard::start().context("cannot start sh, which ends ranks")?;
+        let mut ranks = Self { running: Vec::new(), guard };
         let job = Token::random()?;
         for rank in 0..args.ranks {
             let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
@@ -81,24 +81,24 @@ impl Ranks {
             if let Some(stderr) = child.stderr.take() {
                 forward(stderr, io::stderr(), prefix, events.clone());
             }
-            tell_of_end(rank, pid(&child), events.clone());
+            report_end(rank, pid(&child), events.clone());
             ranks.running.push(Some(child));
-            ranks.tell_keeper();
+            ranks.update_guard();
         }
         Ok(ranks)
     }
 
-    /// How a rank has ended, after [`Event::EndOfRank`].
+    /// How a rank has ended, after [`LaunchEvent::RankEnded`].
     pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
         let mut child = self.running[rank].take()?;
         // Before its number can be another's.
-        self.tell_keeper();
+        self.update_guard();
         // It has ended, and nobody else waits for it: this neither blocks nor fails.
         child.wait().ok()
     }
 
-    fn tell_keeper(&mut self) {
-        self.keeper.tell(self.running.iter().flatten().map(pid));
+    fn update_guard(&mut self) {
+        self.guard.set_groups(self.running.iter().flatten().map(pid));
     }
 
     pub(super) fn n_running(&self) -> usize {
@@ -114,7 +114,7 @@ impl Ranks {
     }
 }
 
-impl Drop for Ranks {
+impl Drop for RankProcesses {
     /// Leaves nobody behind when not all could be started.
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
@@ -129,12 +129,12 @@ fn pid(child: &Child) -> Pid {
 }
 
 /// Waits for the end of a rank in a thread of its own, and does not reap it.
-fn tell_of_end(rank: usize, pid: Pid, events: Sender<Event>) {
+fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) {
     thread::spawn(move || {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
         // If nobody receives events, the program is at its end.
-        let _ = events.send(Event::EndOfRank(rank));
+        let _ = events.send(LaunchEvent::RankEnded(rank));
     });
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// What to run.
 #[derive(Debug)]
-pub(super) struct Race {
+pub(super) struct PresetBenchmark {
     pub(super) presets: Vec<Preset>,
     pub(super) bound: Bound,
     /// Bytes per second of each rank's link, each way.
@@ -36,7 +36,7 @@ const SLOW_LINK: f64 = 0.24e9;
 
 /// What one preset did.
 #[derive(Debug)]
-pub(super) struct Outcome<T> {
+pub(super) struct PresetOutcome<T> {
     /// One for each round.
     pub(super) times: Vec<Duration>,
     /// Each rank's report of the round with the median time.
@@ -47,7 +47,7 @@ pub(super) struct Outcome<T> {
     pub(super) same_bits: bool,
 }
 
-impl<T> Outcome<T> {
+impl<T> PresetOutcome<T> {
     /// The median time.
     pub(super) fn time(&self) -> Duration {
         median(&self.times)
@@ -55,13 +55,13 @@ impl<T> Outcome<T> {
 }
 
 /// One rank's account of one run.
-struct Run {
+struct RankRun {
     started: Instant,
     ended: Instant,
     report: Report,
 }
 
-impl Race {
+impl PresetBenchmark {
     /// Runs of all presets together, the warm-up included.
     pub(super) fn n_runs(&self) -> usize {
         self.presets.len() * (self.repeat + 1)
@@ -83,7 +83,7 @@ impl Race {
         &self,
         volumes: &[Vec<T>],
         progress: &ProgressBar,
-    ) -> Result<Vec<Outcome<T>>, Error> {
+    ) -> Result<Vec<PresetOutcome<T>>, Error> {
         let world = ranks::world(volumes.len(), self.link);
         let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
         let plans: Vec<Plan> =
@@ -102,7 +102,7 @@ impl Race {
                     let started = Instant::now();
                     // A failing rank makes all others fail, so none is left at the barrier.
                     let report = comm.all_reduce_into(&volumes[rank], result, Op::Sum, plan)?;
-                    round.push(Run { started, ended: Instant::now(), report });
+                    round.push(RankRun { started, ended: Instant::now(), report });
                     if rank == 0 {
                         progress.inc(1);
                     }
@@ -126,9 +126,9 @@ impl Race {
             let reports = ranks.iter().map(|(_, rounds)| rounds[chosen + 1][i].report).collect();
             let bits = |rank: usize| bytemuck::cast_slice::<T, u8>(&ranks[rank].0[i]);
             let same_bits = (1..ranks.len()).all(|rank| bits(rank) == bits(0));
-            Outcome { times, reports, result: Vec::new(), same_bits }
+            PresetOutcome { times, reports, result: Vec::new(), same_bits }
         });
-        let mut outcomes: Vec<Outcome<T>> = outcomes.collect();
+        let mut outcomes: Vec<PresetOutcome<T>> = outcomes.collect();
         for (outcome, result) in outcomes.iter_mut().zip(&mut ranks[0].0) {
             outcome.result = std::mem::take(result);
         }

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use foldwire::Preset;
 
-use super::Row;
+use super::StackRow;
 
 /// A sentence for each bound, of Foldwire's row, or of the chosen one's where Foldwire's is not
 /// there. All rows have kept their promises, or an error would stand in its place.
-pub(super) fn all(rows: &[Row], link: &str, are_several: bool) -> String {
+pub(super) fn sentences(rows: &[StackRow], link: &str, are_several: bool) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bound == b.bound) {
         let of = |preset: Preset| rows.iter().find(|row| row.preset == preset.name());

@@ -1,6 +1,6 @@
 //! What the network learns: the values of a plane, from their places in it.
 //!
-//! A place is two coordinates from −1 to 1. A network that is given no more than them learns only
+//! A position is two coordinates from −1 to 1. A network that is given no more than them learns only
 //! what is smooth; so it is given sines and cosines along some directions, of some lengths of wave
 //! (M. Tancik et al., "Fourier features let networks learn high frequency functions", NeurIPS
 //! 2020). Values are moved and scaled to mean 0 and deviation 1: whoever answers 0 has a loss of 1.
@@ -11,7 +11,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_sim::Random;
 use foldwire_workbench::data::{SIDE, Source};
 
-use super::net::{Net, Pass};
+use super::neural_net::{NeuralNet, SampleWorkspace};
 
 /// Inputs of the network: a sine and a cosine for each direction.
 pub(super) const N_INPUTS: usize = 32;
@@ -21,13 +21,13 @@ const WAVES: f64 = 0.7;
 const SEED: u64 = 2;
 /// Most places that are held out, and how many others there are for each, at least.
 const MAX_HELD: usize = 2048;
-const OTHERS: usize = 7;
+const TRAINING_PER_HELD: usize = 7;
 /// Fewer places are no plane.
-const MIN_PLACES: usize = 64;
+const MIN_SAMPLES: usize = 64;
 
 /// The values of a plane, some of them held out.
 #[derive(Debug)]
-pub(super) struct Lesson {
+pub(super) struct PlaneDataset {
     /// Those held out come first.
     samples: Vec<Sample>,
     n_held: usize,
@@ -37,11 +37,11 @@ pub(super) struct Lesson {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    place: [f64; 2],
+    position: [f64; 2],
     value: f32,
 }
 
-impl Lesson {
+impl PlaneDataset {
     /// The first plane of a field, along its two fastest dimensions. What is not finite is left
     /// out.
     ///
@@ -64,14 +64,14 @@ impl Lesson {
         let finite = plane.iter().enumerate().filter(|(_, value)| value.is_finite());
         let mut samples: Vec<Sample> = finite
             .map(|(at, &value)| Sample {
-                place: [of(at / n_columns, n_rows), of(at % n_columns, n_columns)],
+                position: [of(at / n_columns, n_rows), of(at % n_columns, n_columns)],
                 value,
             })
             .collect();
-        if samples.len() < MIN_PLACES {
+        if samples.len() < MIN_SAMPLES {
             return Err(UsageError::new(format!(
                 "the first plane of {name} ({n_rows}x{n_columns}) has {} finite values, too few to \
-                 learn from; at least {MIN_PLACES} are needed",
+                 learn from; at least {MIN_SAMPLES} are needed",
                 samples.len()
             )));
         }
@@ -81,7 +81,7 @@ impl Lesson {
         let mut random = Random(SEED);
         random.shuffle(&mut samples);
         let directions = (0..N_INPUTS / 2).map(|_| direction(&mut random)).collect();
-        let n_held = (samples.len() / (OTHERS + 1)).min(MAX_HELD);
+        let n_held = (samples.len() / (TRAINING_PER_HELD + 1)).min(MAX_HELD);
         let about =
             format!("first plane of {name}, {n_rows}x{n_columns}, {n_held} values held out");
         Ok(Self { samples, n_held, directions, about })
@@ -94,34 +94,34 @@ impl Lesson {
 
     /// Adds `weight` times the gradient for the sample of this number; numbers without end are
     /// drawn from those not held out. The error squared.
-    pub(super) fn teach(
+    pub(super) fn add_gradient(
         &self,
-        net: &Net,
+        net: &NeuralNet,
         number: u64,
         weight: f32,
-        pass: &mut Pass,
-        gradient: &mut Net,
+        workspace: &mut SampleWorkspace,
+        gradient: &mut NeuralNet,
     ) -> f32 {
         let others = &self.samples[self.n_held..];
         let sample = Random(number).pick(others);
-        self.show(sample, pass);
-        net.learn(pass, sample.value, weight, gradient)
+        self.set_inputs(sample, workspace);
+        net.add_gradient(workspace, sample.value, weight, gradient)
     }
 
     /// The mean square error of what the network says about the places that were held out.
-    pub(super) fn loss(&self, net: &Net) -> f64 {
-        let mut pass = net.pass();
+    pub(super) fn loss(&self, net: &NeuralNet) -> f64 {
+        let mut workspace = net.workspace();
         let errors = self.samples[..self.n_held].iter().map(|sample| {
-            self.show(sample, &mut pass);
-            (f64::from(net.answer(&mut pass)) - f64::from(sample.value)).powi(2)
+            self.set_inputs(sample, &mut workspace);
+            (f64::from(net.predict(&mut workspace)) - f64::from(sample.value)).powi(2)
         });
         errors.sum::<f64>() / self.n_held as f64
     }
 
     /// Gives the network its inputs.
-    fn show(&self, sample: &Sample, pass: &mut Pass) {
-        let [y, x] = sample.place;
-        let inputs = pass.inputs().as_chunks_mut().0;
+    fn set_inputs(&self, sample: &Sample, workspace: &mut SampleWorkspace) {
+        let [y, x] = sample.position;
+        let inputs = workspace.inputs().as_chunks_mut().0;
         for ([sine, cosine], direction) in inputs.iter_mut().zip(&self.directions) {
             let (s, c) = (TAU * (direction[0] * y + direction[1] * x)).sin_cos();
             (*sine, *cosine) = (s as f32, c as f32);
@@ -152,11 +152,11 @@ fn direction(random: &mut Random) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foldwire_fields::field::{Field, Values};
+    use foldwire_fields::field::{Field, FieldValues};
 
     fn source(dims: &str, value: impl Fn(usize) -> f32) -> Source {
         let dims: foldwire_fields::dims::Dims = dims.parse().unwrap();
-        let values = Values::F32((0..dims.n_values()).map(value).collect());
+        let values = FieldValues::F32((0..dims.n_values()).map(value).collect());
         Source::File(Field { name: "a".into(), dims, values })
     }
 
@@ -168,14 +168,15 @@ mod tests {
             _ if at >= 96 => 1e9,
             _ => 250.0 + (at % 12) as f32,
         };
-        let lesson = Lesson::new(&source("2x8x12", value)).unwrap();
-        assert_eq!((lesson.samples.len(), lesson.n_held), (95, 11));
-        let moment = |power| lesson.samples.iter().map(|s| s.value.powi(power)).sum::<f32>() / 95.0;
+        let dataset = PlaneDataset::new(&source("2x8x12", value)).unwrap();
+        assert_eq!((dataset.samples.len(), dataset.n_held), (95, 11));
+        let moment =
+            |power| dataset.samples.iter().map(|s| s.value.powi(power)).sum::<f32>() / 95.0;
         assert!(moment(1).abs() < 1e-5 && (moment(2) - 1.0).abs() < 1e-5);
         // The value grows with the second coordinate.
-        for sample in &lesson.samples {
-            assert!(sample.place.iter().all(|x| x.abs() <= 1.0));
-            let grown = sample.place[1] * f64::from(12_f32.powi(2) - 1.0).sqrt() / 2.0;
+        for sample in &dataset.samples {
+            assert!(sample.position.iter().all(|x| x.abs() <= 1.0));
+            let grown = sample.position[1] * f64::from(12_f32.powi(2) - 1.0).sqrt() / 2.0;
             assert!((f64::from(sample.value) * 3.5 - grown).abs() < 1.5, "{sample:?}");
         }
     }
@@ -188,7 +189,7 @@ mod tests {
             (source("9x7", ramp), "63 finite values"),
             (source("9x9", |_| 3.0), "same value"),
         ] {
-            let message = Lesson::new(&source).unwrap_err().to_string();
+            let message = PlaneDataset::new(&source).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");
         }
     }

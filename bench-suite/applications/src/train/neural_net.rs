@@ -16,7 +16,7 @@ const SEED: u64 = 1;
 
 /// Weights and biases of all layers; also what has a value for each of them, such as a gradient.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Net {
+pub(super) struct NeuralNet {
     layers: Vec<Layer>,
 }
 
@@ -29,14 +29,14 @@ struct Layer {
 
 /// What is computed for one sample on the way through a network, kept for the next one.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct SampleWorkspace {
     /// The inputs, then what each layer puts out.
     values: Vec<Vec<f32>>,
     /// Of each layer's sums.
     slopes: Vec<Vec<f32>>,
 }
 
-impl Net {
+impl NeuralNet {
     /// A network of these widths, inputs first, with its first weights, which are the same every
     /// time.
     pub(super) fn new(widths: &[usize]) -> Self {
@@ -81,19 +81,19 @@ impl Net {
     }
 
     /// Room to compute in.
-    pub(super) fn pass(&self) -> Pass {
+    pub(super) fn workspace(&self) -> SampleWorkspace {
         let slopes: Vec<Vec<f32>> =
             self.layers.iter().map(|layer| vec![0.0; layer.biases.len()]).collect();
         let n_inputs =
             self.layers.first().map_or(0, |layer| layer.weights.len() / layer.biases.len());
         let values = iter::once(vec![0.0; n_inputs]).chain(slopes.iter().cloned()).collect();
-        Pass { values, slopes }
+        SampleWorkspace { values, slopes }
     }
 
     /// What the network says to the inputs that are in `pass`: its first output.
-    pub(super) fn answer(&self, pass: &mut Pass) -> f32 {
+    pub(super) fn predict(&self, workspace: &mut SampleWorkspace) -> f32 {
         for (at, layer) in self.layers.iter().enumerate() {
-            let (before, after) = pass.values.split_at_mut(at + 1);
+            let (before, after) = workspace.values.split_at_mut(at + 1);
             let (inputs, outputs) = (&before[at], &mut after[0]);
             outputs.copy_from_slice(&layer.biases);
             for (&input, row) in inputs.iter().zip(layer.weights.chunks_exact(outputs.len())) {
@@ -103,20 +103,20 @@ impl Net {
                 outputs.iter_mut().for_each(|y| *y = y.tanh());
             }
         }
-        pass.values.last().map_or(0.0, |outputs| outputs[0])
+        workspace.values.last().map_or(0.0, |outputs| outputs[0])
     }
 
     /// Adds `weight` times the gradient of the squared error for the inputs that are in `pass`.
     /// The error squared.
-    pub(super) fn learn(
+    pub(super) fn add_gradient(
         &self,
-        pass: &mut Pass,
+        workspace: &mut SampleWorkspace,
         target: f32,
         weight: f32,
         gradient: &mut Self,
     ) -> f32 {
-        let error = self.answer(pass) - target;
-        let Pass { values, slopes } = pass;
+        let error = self.predict(workspace) - target;
+        let SampleWorkspace { values, slopes } = workspace;
         if let Some(last) = slopes.last_mut() {
             last.fill(0.0);
             last[0] = 2.0 * weight * error;
@@ -141,7 +141,7 @@ impl Net {
     }
 }
 
-impl Pass {
+impl SampleWorkspace {
     /// Where the inputs belong.
     pub(super) fn inputs(&mut self) -> &mut [f32] {
         &mut self.values[0]
@@ -173,21 +173,21 @@ mod tests {
     use super::*;
 
     /// The error squared of two samples together, the second counting three times.
-    fn loss(net: &Net, gradient: Option<&mut Net>) -> f32 {
-        let mut pass = net.pass();
+    fn loss(net: &NeuralNet, gradient: Option<&mut NeuralNet>) -> f32 {
+        let mut workspace = net.workspace();
         let mut sink = net.zeroed();
         let gradient = gradient.unwrap_or(&mut sink);
         let samples = [([0.3, -0.8, 0.5], 0.7, 1.0), ([-0.6, 0.1, 0.9], -1.2, 3.0)];
         let losses = samples.map(|(inputs, target, weight)| {
-            pass.inputs().copy_from_slice(&inputs);
-            weight * net.learn(&mut pass, target, weight, gradient)
+            workspace.inputs().copy_from_slice(&inputs);
+            weight * net.add_gradient(&mut workspace, target, weight, gradient)
         });
         losses.iter().sum()
     }
 
     #[test]
     fn the_gradient_is_that_of_finite_differences() {
-        let mut net = Net::new(&[3, 11, 9, 1]);
+        let mut net = NeuralNet::new(&[3, 11, 9, 1]);
         for (at, bias) in net.layers.iter_mut().flat_map(|layer| &mut layer.biases).enumerate() {
             *bias = 0.1 * (at as f32).sin();
         }
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn networks_begin_alike_and_digests_tell_one_bit() {
-        let net = Net::new(&[4, 8, 1]);
-        assert_eq!(net, Net::new(&[4, 8, 1]));
+        let net = NeuralNet::new(&[4, 8, 1]);
+        assert_eq!(net, NeuralNet::new(&[4, 8, 1]));
         let n_values: usize = net.arrays().map(<[f32]>::len).sum();
-        assert_eq!((n_values, Net::n_values(&[4, 8, 1])), (49, 49));
+        assert_eq!((n_values, NeuralNet::n_values(&[4, 8, 1])), (49, 49));
         let limit = (6.0_f32 / 12.0).sqrt();
         assert!(net.layers[0].weights.iter().all(|x| x.abs() <= limit));
         let mut other = net.clone();

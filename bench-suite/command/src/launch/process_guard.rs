@@ -18,9 +18,9 @@ while read -r line; do groups=$line; done
 [ -z "$groups" ] || kill -s KILL -- $groups"#;
 
 /// Ends the ranks that it knows of when this process ends, unless it is dropped before.
-pub(super) struct Keeper(Child);
+pub(super) struct ProcessGuard(Child);
 
-impl Keeper {
+impl ProcessGuard {
     pub(super) fn start() -> io::Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT]).process_group(0);
@@ -29,7 +29,7 @@ impl Keeper {
     }
 
     /// These are the groups from now on.
-    pub(super) fn tell(&mut self, groups: impl Iterator<Item = Pid>) {
+    pub(super) fn set_groups(&mut self, groups: impl Iterator<Item = Pid>) {
         let groups: Vec<String> = groups.map(|group| format!("-{group}")).collect();
         if let Some(pipe) = &mut self.0.stdin {
             // Fails if somebody has killed the shell. Then nobody ends the ranks in this one's
@@ -39,9 +39,9 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        self.tell([].into_iter());
+        self.set_groups([].into_iter());
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }

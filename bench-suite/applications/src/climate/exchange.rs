@@ -6,19 +6,19 @@ use foldwire::codec::Loss;
 use foldwire::{
     Bound, Collective, Communicator, Error, InterStep, Plan, Preset, Report, Transport,
 };
-use foldwire_sphere::{Exchange, Halo, Turn};
+use foldwire_sphere::{HaloKind, SphereExchange, TransposeDirection};
 
-use crate::borders::Halos;
+use crate::borders::HaloPlanes;
 
 /// What is done with messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Method {
+pub(super) struct CompressionMethod {
     plan: Plan,
     /// Differences with the step before travel, without so many bits of each value.
     inter_step: Option<u32>,
 }
 
-impl Method {
+impl CompressionMethod {
     /// No compression, and CAM's methods under its authors' names.
     pub(super) fn of_cam() -> [(&'static str, Self); 7] {
         let codec = |plan: Plan| Self { plan, inter_step: None };
@@ -50,33 +50,33 @@ impl Method {
 }
 
 /// One rank's exchanges, and what they cost.
-pub(super) struct Wire<'c, X: Transport> {
+pub(super) struct MeteredExchange<'c, X: Transport> {
     comm: &'c mut Communicator<X>,
-    method: &'c Method,
+    method: &'c CompressionMethod,
     /// Messages of the step before: to and from neighbours by kind and side, and of transpositions.
-    halos: [[[Memory; 2]; 2]; 3],
-    turns: [[Memory; 2]; 2],
+    halos: [[[MessageHistory; 2]; 2]; 3],
+    transposes: [[MessageHistory; 2]; 2],
     pub(super) report: Report,
     /// In exchanges, differences included.
     pub(super) exchanging: Duration,
 }
 
-impl<'c, X: Transport> Wire<'c, X> {
-    pub(super) fn new(comm: &'c mut Communicator<X>, method: &'c Method) -> Self {
-        let (halos, turns) = Default::default();
+impl<'c, X: Transport> MeteredExchange<'c, X> {
+    pub(super) fn new(comm: &'c mut Communicator<X>, method: &'c CompressionMethod) -> Self {
+        let (halos, transposes) = Default::default();
         let (report, exchanging) = (Report::default(), Duration::ZERO);
-        Self { comm, method, halos, turns, report, exchanging }
+        Self { comm, method, halos, transposes, report, exchanging }
     }
 
     fn exchange_halo(
         &mut self,
-        halo: Halo,
+        halo: HaloKind,
         own: [&[f64]; 2],
         theirs: [&mut [f64]; 2],
     ) -> Result<(), Error> {
         let plan = &self.method.plan;
         let Some(n_dropped) = self.method.inter_step else {
-            self.report += Halos { own, theirs }.exchange(self.comm, plan)?;
+            self.report += HaloPlanes { own, theirs }.exchange(self.comm, plan)?;
             return Ok(());
         };
         let [sent, received] = &mut self.halos[halo as usize];
@@ -84,7 +84,7 @@ impl<'c, X: Transport> Wire<'c, X> {
         let own = [south.difference(own[0], n_dropped)?, north.difference(own[1], n_dropped)?];
         let [south, north] = theirs;
         self.report +=
-            Halos { own, theirs: [&mut *south, &mut *north] }.exchange(self.comm, plan)?;
+            HaloPlanes { own, theirs: [&mut *south, &mut *north] }.exchange(self.comm, plan)?;
         let (rank, last) = (self.comm.rank().index(), self.comm.size() - 1);
         // At the poles there are no neighbours, and nothing came.
         if rank > 0 {
@@ -98,12 +98,12 @@ impl<'c, X: Transport> Wire<'c, X> {
 
     fn exchange_blocks(
         &mut self,
-        turn: Turn,
+        direction: TransposeDirection,
         (send, n_sent): (&[f64], &[usize]),
         (recv, n_received): (&mut [f64], &[usize]),
     ) -> Result<(), Error> {
         let plan = &self.method.plan;
-        let [sent, received] = &mut self.turns[turn as usize];
+        let [sent, received] = &mut self.transposes[direction as usize];
         let message = match self.method.inter_step {
             Some(n_dropped) => sent.difference(send, n_dropped)?,
             None => send,
@@ -120,10 +120,15 @@ impl<'c, X: Transport> Wire<'c, X> {
     }
 }
 
-impl<X: Transport> Exchange for Wire<'_, X> {
+impl<X: Transport> SphereExchange for MeteredExchange<'_, X> {
     type Error = Error;
 
-    fn halo(&mut self, halo: Halo, own: [&[f64]; 2], theirs: [&mut [f64]; 2]) -> Result<(), Error> {
+    fn halo(
+        &mut self,
+        halo: HaloKind,
+        own: [&[f64]; 2],
+        theirs: [&mut [f64]; 2],
+    ) -> Result<(), Error> {
         let begun = Instant::now();
         self.exchange_halo(halo, own, theirs)?;
         self.exchanging += begun.elapsed();
@@ -132,12 +137,12 @@ impl<X: Transport> Exchange for Wire<'_, X> {
 
     fn transpose(
         &mut self,
-        turn: Turn,
+        direction: TransposeDirection,
         send: (&[f64], &[usize]),
         recv: (&mut [f64], &[usize]),
     ) -> Result<(), Error> {
         let begun = Instant::now();
-        self.exchange_blocks(turn, send, recv)?;
+        self.exchange_blocks(direction, send, recv)?;
         self.exchanging += begun.elapsed();
         Ok(())
     }
@@ -145,13 +150,13 @@ impl<X: Transport> Exchange for Wire<'_, X> {
 
 /// One side of messages that follow each other.
 #[derive(Debug, Default)]
-struct Memory {
+struct MessageHistory {
     /// The step before; of no length before the first.
     previous: Vec<f64>,
     difference: Vec<f64>,
 }
 
-impl Memory {
+impl MessageHistory {
     fn difference(&mut self, values: &[f64], n_dropped: u32) -> Result<&[f64], Error> {
         self.previous.resize(values.len(), 0.0);
         self.difference.resize(values.len(), 0.0);
