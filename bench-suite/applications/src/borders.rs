@@ -1,19 +1,22 @@
-//! What neighbours that divide a grid along its slowest dimension give each other.
+//! Exchange of border planes between the neighbours of a grid that is divided along its slowest
+//! dimension.
 
 use foldwire::{Communicator, Element, Error, Incoming, Outgoing, Plan, Rank, Report, Transport};
 
-/// Messages to the rank before, and to the one after.
+/// Tags of messages to the previous rank and to the next rank.
 const TAGS: [u32; 2] = [0, 1];
 
-/// The planes at a rank's borders, and room for its neighbours': of the rank before, and of the one
-/// after. What is empty is not sent, and room for nothing awaits nothing.
+/// The planes at a rank's borders, and buffers for its neighbours' planes.
+///
+/// Each array holds the entry for the previous rank, then the entry for the next one. An empty
+/// plane is not sent, and an empty buffer receives no message.
 pub(crate) struct HaloPlanes<'s, T> {
     pub(crate) own: [&'s [T]; 2],
     pub(crate) theirs: [&'s mut [T]; 2],
 }
 
 impl<T: Element> HaloPlanes<'_, T> {
-    /// Gives neighbours the planes that they need, and takes theirs.
+    /// Sends this rank's border planes to its neighbours and receives theirs.
     ///
     /// # Errors
     /// As [`Communicator::exchange`].
@@ -25,7 +28,7 @@ impl<T: Element> HaloPlanes<'_, T> {
         let (rank, size) = (comm.rank().index(), comm.size());
         let neighbours = [rank.checked_sub(1), Some(rank + 1).filter(|&next| next < size)];
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-        // Who sends to the rank before is the one after for that rank.
+        // This rank is the next one for its previous rank, so the two tags swap on the other side.
         let tags = [(TAGS[0], TAGS[1]), (TAGS[1], TAGS[0])];
         let planes = self.own.into_iter().zip(self.theirs);
         for ((neighbour, (own, theirs)), (sent, received)) in

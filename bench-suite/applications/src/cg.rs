@@ -1,17 +1,18 @@
-//! `foldwire cg`: conjugate gradients on several ranks, with compressed borders and with dot
-//! products of the same bits for any number of ranks.
+//! `foldwire cg`: conjugate gradients on several ranks, with compressed borders and reproducible
+//! dot products.
 //!
 //! Ranks divide a grid along its slowest dimension. In each iteration neighbours exchange the
-//! planes of the direction at their borders, and two dot products are summed up over all ranks.
+//! border planes of the search direction, and an all-reduce or an all-gather sums two dot products.
 //!
-//! *Dot products.* A sum of the ranks' sums depends on how many ranks there are, and with it every
-//! number after it. *Reproducible* ones do not: each plane's sum is computed in one order, an exact
-//! all-gather brings all of them to all ranks, and each adds them in one order. With planes that
-//! travel as they are the whole solution then has the bits of one rank alone, which is checked.
+//! *Dot products.* The rounding of a sum of per-rank sums depends on the number of ranks, and so
+//! does every later number. *Reproducible* dot products avoid that. Each rank sums each of its
+//! planes in a fixed order, and an exact all-gather gives these sums to all ranks. Every rank then
+//! adds them in the same order. If border planes are not compressed, the whole solution then has
+//! the bits of a run on one rank. The command checks this.
 //!
-//! *Borders.* Compressed within a bound relative to the planes' own range, errors become smaller
-//! with the direction. What the solver takes for the residual is not quite that then: the true one,
-//! of the solution in the end, is in the table. (V. Simoncini, D. Szyld, "Theory of inexact Krylov
+//! *Borders.* The bound is relative to the value range of the planes, so errors shrink with the
+//! direction. With compression, the solver's residual is not exactly the true one. The table shows
+//! the true residual of the final solution. (V. Simoncini, D. Szyld, "Theory of inexact Krylov
 //! subspace methods", SIAM J. Sci. Comput. 25, 2003.)
 
 mod solver;
@@ -35,13 +36,13 @@ use serde::Serialize;
 
 use solver::{Grid, GridSlab};
 
-/// How dot products are summed up.
+/// Method that sums dot products over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum DotMethod {
-    /// Each rank's sum, all-reduced.
+    /// All-reduce of one sum per rank.
     Plain,
-    /// Each plane's sum, gathered, and added in one order.
+    /// All-gather of one sum per plane, which every rank adds in the same order.
     Reproducible,
 }
 
@@ -54,16 +55,16 @@ impl DotMethod {
     }
 }
 
-/// One way to solve.
+/// A combination of settings to solve with.
 #[derive(Debug, Clone)]
 struct SolverVariant {
     dots: DotMethod,
-    /// `raw`, or the bound.
+    /// `raw`, or the error bound.
     borders: String,
     plan: Plan,
 }
 
-/// One way to solve, and what came of it.
+/// Results of one [`SolverVariant`].
 #[derive(Debug, Serialize)]
 struct CgRow {
     dots: DotMethod,
@@ -71,32 +72,34 @@ struct CgRow {
     ranks: usize,
     link: String,
     iterations: usize,
-    /// Seconds of the whole run, median; each run's.
+    /// Median time of the run in seconds, and the time of each repetition.
     time_s: f64,
     times_s: Vec<f64>,
-    /// Seconds of an iteration, and of it in exchanges and in dot products; mean over ranks.
+    /// Seconds per iteration, and the parts spent in exchanges and in dot products. Means over
+    /// ranks.
     iteration_s: f64,
     exchange_s: f64,
     dots_s: f64,
-    /// Bytes of borders that all ranks sent together, before and after compression.
+    /// Bytes of border planes that all ranks sent, before and after compression.
     raw_bytes: u64,
     wire_bytes: u64,
     ratio: f64,
-    /// Time an iteration of the first row / time.
+    /// Time per iteration of the first row / time per iteration of this row.
     speedup: f64,
-    /// √(r·r / f·f) of the solution.
+    /// True residual of the solution: √(r·r / f·f).
     residual: f64,
-    /// Whether the solution has the bits of one rank alone.
+    /// True if the solution has the bits of a run on one rank.
     has_bits_of_one_rank: bool,
-    /// √(r·r / f·f) as the solver sees it, after each iteration.
+    /// Residual √(r·r / f·f) after each iteration, as the solver computes it.
     residuals: Vec<f64>,
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, a plot that cannot be written, runs without compression that do
-/// not come to the tolerance, and reproducible ones with other bits than one rank alone.
+/// Usage errors, failed calls, and a plot that cannot be written. Also if an uncompressed run does
+/// not reach the tolerance, or a reproducible uncompressed run has other bits than a run on one
+/// rank.
 pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     let grid = grid(args)?;
     if args.ranks > grid.shape[0] {
@@ -114,7 +117,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     let progress = progress::bar("solving", 1 + ways.len() * args.repeat);
     let alone = solve(&grid, args, 1, &alone, &progress)?;
     let mut runs: Vec<Vec<CgRun>> = ways.iter().map(|_| Vec::new()).collect();
-    // In turn, so that whatever disturbs the machine disturbs all alike.
+    // Take turns, so that disturbances of the machine affect all variants alike.
     for _ in 0..args.repeat {
         for (way, runs) in ways.iter().zip(&mut runs) {
             let name = || format!("{} dot products, borders {}", way.dots.name(), way.borders);
@@ -176,20 +179,20 @@ fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
     })
 }
 
-/// One run.
+/// Measurements and solution of one run.
 struct CgRun {
     time: Duration,
     /// Means over ranks.
     exchanging: Duration,
     summing: Duration,
-    /// Of all ranks' exchanges.
+    /// Sum over all ranks' exchanges.
     report: Report,
     residuals: Vec<f64>,
     residual: f64,
     solution: Vec<f64>,
 }
 
-/// Solves it on so many ranks.
+/// Solves the system on `n_ranks` ranks.
 fn solve(
     grid: &Grid,
     args: &CgArgs,
@@ -220,18 +223,18 @@ fn solve(
     Ok(CgRun { exchanging: all.exchanging / n_ranks, summing: all.summing / n_ranks, ..all })
 }
 
-/// One rank's part.
+/// One rank's communicator, planes and settings.
 struct RankSolver<'g, X: Transport> {
     comm: Communicator<X>,
     slab: GridSlab<'g>,
-    /// Planes of each rank.
+    /// Number of planes of each rank.
     counts: Vec<usize>,
     dots: DotMethod,
     plan: Plan,
 }
 
 impl<X: Transport> RankSolver<'_, X> {
-    /// Until the residual is small, or after so many iterations.
+    /// Iterates until the residual is below the tolerance, at most `max_iterations` times.
     fn solve(mut self, tolerance: f64, max_iterations: usize) -> Result<CgRun, Error> {
         let (mut exchanging, mut summing) = (Duration::ZERO, Duration::ZERO);
         let (mut report, mut residuals) = (Report::default(), Vec::new());
@@ -261,7 +264,7 @@ impl<X: Transport> RankSolver<'_, X> {
         Ok(CgRun { time, exchanging, summing, report, residuals, residual, solution })
     }
 
-    /// Gives neighbours the planes that they need, and takes theirs.
+    /// Sends this rank's border planes to its neighbours and receives theirs.
     fn exchange(&mut self, plan: &Plan, time: &mut Duration) -> Result<Report, Error> {
         let begun = Instant::now();
         let report = self.slab.halos().exchange(&mut self.comm, plan)?;
@@ -269,7 +272,7 @@ impl<X: Transport> RankSolver<'_, X> {
         Ok(report)
     }
 
-    /// The sum of all ranks' planes' sums.
+    /// Sums the given per-plane sums over all planes of all ranks.
     fn sum(&mut self, planes: Vec<f64>, time: &mut Duration) -> Result<f64, Error> {
         let begun = Instant::now();
         let sum = match self.dots {
@@ -319,7 +322,7 @@ fn row(
     }
 }
 
-/// Residuals over time, one line a way to solve.
+/// Residuals over time, one curve per variant.
 #[cfg(feature = "plots")]
 fn picture(args: &CgArgs, grid: &Grid, rows: &[CgRow]) -> Curves<'static> {
     let line = |row: &CgRow| {

@@ -1,19 +1,18 @@
 //! `foldwire climate`: a flow on a sphere whose ranks exchange halos and transpose fields in each
-//! step, by each of CAM's methods to compress messages.
+//! step, with each of CAM's methods to compress messages.
 //!
-//! It is the case of CAM (R. Kumar et al., Parallel Computing 2008): double precision, compressed
-//! messages between neighbours, a compressed all-to-all, and as proof the *perturbation growth
-//! test* (J. Rosinski and D. Williamson, 1997): what a method costs the result may not grow beyond
-//! what comes of a change in the last bit of the initial state. The flow is that of
-//! [`foldwire_sphere`].
+//! It follows the CAM case (R. Kumar et al., Parallel Computing 2008): values in double precision,
+//! compressed messages between neighbours, and a compressed all-to-all. The *perturbation growth
+//! test* (J. Rosinski and D. Williamson, 1997) judges the result: the error of a method may not
+//! grow faster than the effect of changing the last bit of the initial state. [`foldwire_sphere`]
+//! computes the flow.
 //!
-//! What one rank alone computes is the reference. Methods without loss must have its bits at every
-//! sample.
+//! A run on one rank is the reference. Lossless methods must have its bits at every sample.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `exchange` | the exchanges of a step by one method |
-//! | `growth` | errors over time, and the verdict |
+//! | `exchange` | the exchanges of a step with one method |
+//! | `growth` | errors over time, and the test |
 
 mod exchange;
 mod growth;
@@ -38,30 +37,31 @@ use serde::Serialize;
 use exchange::{CompressionMethod, MeteredExchange};
 use growth::{ErrorGrowth, FACTOR};
 
-/// Samples of the heights that errors are taken of.
+/// Largest number of samples of the heights, at which errors are measured.
 const MAX_SAMPLES: usize = 40;
-/// Arrays as long as the heights that a run and its messages need beside samples.
+/// Memory that a run and its messages need besides samples, in arrays as long as the heights.
 const N_ARRAYS: usize = 40;
 
-/// One way to exchange, and what came of it.
+/// Results of one method.
 #[derive(Debug, Serialize)]
 struct ClimateRow {
     exchange: String,
     ranks: usize,
     link: String,
     steps: usize,
-    /// Seconds of a step, median over steps and runs; and of it in exchanges, mean over ranks.
+    /// Seconds per step, median over steps and runs. Seconds of a step in exchanges, mean over
+    /// ranks.
     step_s: f64,
     exchange_s: f64,
     /// Bytes sent by all ranks together, before and after compression.
     raw_bytes: u64,
     wire_bytes: u64,
-    /// Bytes sent against those of the raw run: 0 if as many, −0.5 if half.
+    /// Change of the bytes sent, relative to the raw run: 0 if equal, −0.5 if half.
     size_change: f64,
-    /// Time of a raw step / time.
+    /// Time per raw step / time per step.
     speedup_raw: f64,
     has_bits_of_one_rank: bool,
-    /// The volume of water at the end / that at the beginning − 1.
+    /// Relative change of the water volume: volume at the end / volume at the beginning − 1.
     mass_change: f64,
     #[serde(flatten)]
     growth: ErrorGrowth,
@@ -70,8 +70,8 @@ struct ClimateRow {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, pictures that cannot be written; and methods without loss that
-/// change a bit.
+/// Usage errors, failed calls, and pictures that cannot be written. Also if a lossless method
+/// changes a bit.
 pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     let sphere = sphere(args)?;
     let methods: Vec<(String, CompressionMethod)> = CompressionMethod::of_cam()
@@ -89,7 +89,7 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     let perturbed = ErrorGrowth::of(&sphere, &alone.samples, &perturbed, None);
     let mut rows: Vec<ClimateRow> = Vec::new();
     let mut runs: Vec<Vec<ClimateRun>> = methods.iter().map(|_| Vec::new()).collect();
-    // In turn, so that whatever disturbs the machine disturbs all alike.
+    // Take turns, so that disturbances of the machine affect all methods alike.
     for _ in 0..args.repeat {
         for ((name, method), runs) in methods.iter().zip(&mut runs) {
             progress.set_message(name.clone());
@@ -136,7 +136,7 @@ fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
         return usage("--shape needs two numbers, such as 64x128".to_owned());
     };
     let n_values = n_rows as u128 * n_columns as u128 * args.levels as u128;
-    // Samples of the reference and of one other run at a time.
+    // Samples of the reference and of one other run are in memory at a time.
     let need = n_values * (N_ARRAYS + 2 * MAX_SAMPLES + args.repeat) as u128 * 8;
     if let Err(error) = room::check(need) {
         return usage(format!("{error}; ask for a smaller --shape"));
@@ -158,28 +158,30 @@ fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
     Ok(sphere)
 }
 
-/// One run.
+/// Measurements and samples of one run.
 struct ClimateRun {
-    /// Each step's on rank 0.
+    /// Duration of each step on rank 0.
     steps: Vec<Duration>,
     /// Mean over ranks.
     exchanging: Duration,
-    /// All ranks' and steps'.
+    /// Sum over all ranks and steps.
     report: Report,
-    /// Days, and the heights of all rows, until they are compared; then only the last are kept.
+    /// Samples: the time in days, and the heights of all rows. After `compare` only the last one
+    /// remains.
     samples: Vec<(f64, Vec<f64>)>,
     growth: Option<ErrorGrowth>,
 }
 
 impl ClimateRun {
-    /// Takes the errors, and leaves all samples but the last.
+    /// Computes the errors, and drops all samples but the last.
     fn compare(&mut self, sphere: &Sphere, exact: &[(f64, Vec<f64>)], perturbed: &ErrorGrowth) {
         self.growth = Some(ErrorGrowth::of(sphere, exact, &self.samples, Some(perturbed)));
         self.samples.drain(..self.samples.len() - 1);
     }
 }
 
-/// Runs the simulation on so many ranks, from initial heights that are perturbed by so much.
+/// Runs the simulation on `n_ranks` ranks. `perturbation` is the relative change of the initial
+/// heights.
 fn simulate(
     sphere: &Sphere,
     args: &ClimateArgs,
@@ -254,7 +256,7 @@ fn row(
         exchange_s: exchanging.as_secs_f64() / steps.len() as f64,
         raw_bytes: run.report.raw_bytes,
         wire_bytes,
-        // One rank sends nothing.
+        // A single rank sends nothing.
         size_change: raw
             .filter(|raw| raw.wire_bytes > 0)
             .map_or(0.0, |raw| wire_bytes as f64 / raw.wire_bytes as f64 - 1.0),
@@ -265,7 +267,7 @@ fn row(
     }
 }
 
-/// What was run, in lines of a comment.
+/// Description of the run, as comment lines above the table.
 fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &ErrorGrowth) -> String {
     let days = args.steps as f64 * sphere.seconds_of_step() / 86_400.0;
     let links = match args.link.bytes_per_s() {
@@ -286,11 +288,11 @@ fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &ErrorGrowth) -> String
     )
 }
 
-/// Errors over time, one line a method that loses something, beside the perturbed run.
+/// Errors over time: one curve per lossy method, and one for the perturbed run.
 #[cfg(feature = "plots")]
 fn picture(args: &ClimateArgs, perturbed: &ErrorGrowth, rows: &[ClimateRow]) -> Curves<'static> {
     let line = |name: &str, growth: &ErrorGrowth| {
-        // Nothing has no place on the axis.
+        // A logarithmic axis has no 0.
         let points = growth.curve.iter().filter(|point| point.rms_m > 0.0);
         (name.to_owned(), points.map(|point| (point.day, point.rms_m)).collect())
     };
@@ -306,7 +308,7 @@ fn picture(args: &ClimateArgs, perturbed: &ErrorGrowth, rows: &[ClimateRow]) -> 
     }
 }
 
-/// Pictures of the first level's heights after the last step, north up.
+/// Draws the first level's heights after the last step, with north at the top.
 fn draw(
     args: &ClimateArgs,
     alone: &ClimateRun,
@@ -324,7 +326,7 @@ fn draw(
     for (name, run) in lossy {
         let heights = first_level(run);
         let errors = heights.iter().zip(&exact).map(|(a, b)| (a - b).abs());
-        // Each on a scale of its own: they differ by orders of magnitude.
+        // Each picture has its own scale, because errors differ by orders of magnitude.
         let largest = errors.fold(0.0, f64::max);
         let file = format!("climate-{}", name.replace(':', "-"));
         gallery.add(&file, &format!("{name}, within {largest:.0e} m"), &heights, largest)?;

@@ -1,11 +1,11 @@
-//! `foldwire halo`: a wave simulation whose ranks exchange the planes at their borders after each
-//! step, as they are and compressed.
+//! `foldwire halo`: a wave simulation whose ranks exchange border planes after each step, without
+//! and with compression.
 //!
-//! It is the case of AWP-ODC in the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). The
-//! simulation is that of [`foldwire_wave`], divided among ranks along its slowest dimension; shots
-//! follow each other, so that waves never die away. What one rank alone computes is the reference:
-//! a run that exchanges planes as they are must have its bits. Errors of compressed planes travel
-//! on through the field, and no bound is promised for it; they are measured after the last step.
+//! It follows the AWP-ODC case of the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). The
+//! simulation is the one of [`foldwire_wave`], divided among ranks along its slowest dimension.
+//! Shots repeat, so that waves never die away. A run on one rank is the reference. A run with
+//! uncompressed planes must have its bits. Errors of compressed planes travel on through the field,
+//! so the field has no guaranteed bound. Errors are measured after the last step.
 
 use std::time::{Duration, Instant};
 
@@ -24,27 +24,27 @@ use serde::Serialize;
 
 use crate::borders::HaloPlanes;
 
-/// One way to exchange, and what came of it.
+/// Results of one way to exchange planes.
 #[derive(Debug, Serialize)]
 struct HaloRow {
-    /// `raw`, or the bound.
+    /// `raw`, or the error bound.
     exchange: String,
     ranks: usize,
     link: String,
     steps: usize,
-    /// Seconds of the whole run, median; each run's.
+    /// Median time of the run in seconds, and the time of each repetition.
     time_s: f64,
     times_s: Vec<f64>,
-    /// Seconds of a step, and of it in the exchange; mean over ranks and steps.
+    /// Seconds per step, and the part spent in the exchange. Means over ranks and steps.
     step_s: f64,
     exchange_s: f64,
     /// Bytes sent by all ranks together, before and after compression.
     raw_bytes: u64,
     wire_bytes: u64,
     ratio: f64,
-    /// Time of the raw run / time.
+    /// Time of the raw run / time of this run.
     speedup_raw: f64,
-    /// Of the field after the last step.
+    /// Errors of the field after the last step.
     #[serde(flatten)]
     quality: Quality,
 }
@@ -52,8 +52,8 @@ struct HaloRow {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, pictures that cannot be written, and a run without compression
-/// that has other bits than one rank alone.
+/// Usage errors, failed calls, and pictures that cannot be written. Also if an uncompressed run has
+/// other bits than a run on one rank.
 pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let &[y, z, x] = args.shape.sizes() else {
         return Err(UsageError::new("--shape needs three numbers, such as 96x96x96").into());
@@ -71,7 +71,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
         .chain(args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound))))
         .collect();
     let mut runs: Vec<Vec<HaloRun>> = plans.iter().map(|_| Vec::new()).collect();
-    // In turn, so that whatever disturbs the machine disturbs all alike.
+    // Take turns, so that disturbances of the machine affect all runs alike.
     for _ in 0..args.repeat {
         for ((name, plan), runs) in plans.iter().zip(&mut runs) {
             let outcome = simulate(&ground, args, args.ranks, plan, &progress);
@@ -92,7 +92,10 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     }
     let is_same =
         |run: &HaloRun| run.field.iter().zip(&alone.field).all(|(a, b)| a.to_bits() == b.to_bits());
-    ensure!(runs[0].iter().all(is_same), "without compression the field has other bits than alone");
+    ensure!(
+        runs[0].iter().all(is_same),
+        "without compression the field has other bits than on one rank"
+    );
     if !args.no_pictures {
         let mut gallery = Gallery::open(&args.out, &exact, &args.shape)?;
         let largest = rows.iter().map(|row| row.quality.max_error).fold(0.0, f64::max);
@@ -105,17 +108,17 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One run.
+/// Measurements and final field of one run.
 struct HaloRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
-    /// All ranks' and steps'.
+    /// Sum over all ranks and steps.
     report: Report,
     field: Vec<f32>,
 }
 
-/// Runs the simulation on so many ranks.
+/// Runs the simulation on `n_ranks` ranks.
 fn simulate(
     ground: &Ground,
     args: &HaloArgs,

@@ -1,17 +1,17 @@
-//! Programs that the `foldwire` command runs on several ranks, with what they exchange as it is and
-//! compressed: each is a subcommand, and judges its own result.
+//! Programs that the `foldwire` command runs on several ranks. Each is a subcommand that runs with
+//! uncompressed and with compressed messages, and checks its own result.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`cg`] | conjugate gradients |
-//! | [`climate`] | a flow on a sphere, by each of CAM's methods to compress messages |
-//! | [`halo`] | waves |
+//! | [`climate`] | a flow on a sphere, with each of CAM's methods to compress messages |
+//! | [`halo`] | a wave simulation |
 //! | [`train`] | a neural network that averages gradients |
 //! | [`transpose`] | x + its transpose, over an all-to-all |
-//! | `borders` | what neighbours on a divided grid give each other |
+//! | `borders` | exchange of border planes between neighbours on a divided grid |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// What only plots show is not looked at without them.
+// Some items are used by plots only.
 #![cfg_attr(not(feature = "plots"), allow(unused))]
 
 mod borders;

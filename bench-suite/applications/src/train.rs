@@ -1,18 +1,18 @@
-//! `foldwire train`: a neural network that several ranks train together, whose gradients they
-//! average after each step, as they are and compressed.
+//! `foldwire train`: a neural network that several ranks train together. They average their
+//! gradients after each step, without and with compression.
 //!
-//! Training in parallel by data: every rank has the whole network and its share of each batch. The
-//! gradients of all layers are averaged by one group call, each layer's weights and its biases
-//! within a bound of their own range, so that small ones are not erased. Then all ranks take the
-//! same step. As a collective leaves the same bits on all of them, so does the training; that is
-//! checked. What compression costs is a loss that falls otherwise; rounding without bias and error
-//! feedback make it less.
+//! The training is data-parallel: every rank has the whole network and its share of each batch. One
+//! group call averages the gradients of all layers. Each layer's weights and biases have a bound
+//! relative to their own range, so that small gradients survive. Then all ranks take the same step.
+//! A collective leaves the same bits on all ranks, so all ranks end with the same weights. The
+//! command checks this. Compression changes how the loss falls; unbiased rounding and error
+//! feedback reduce this effect.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `dataset` | what is learned: the values of a plane |
-//! | `exchange` | how gradients are averaged |
-//! | `net`, `adam` | the network and its gradient; how it follows that |
+//! | `dataset` | the training data: the values of a plane |
+//! | `exchange` | averaging of gradients |
+//! | `neural_net`, `adam` | the network and its gradient; the optimizer |
 
 mod adam;
 mod dataset;
@@ -39,14 +39,14 @@ use dataset::{N_INPUTS, PlaneDataset};
 use exchange::{GradientExchange, gradient_buffer};
 use neural_net::NeuralNet;
 
-/// How far a step goes at first; it falls to none in a straight line.
+/// Initial learning rate. It falls linearly to zero.
 const RATE: f32 = 4e-3;
-/// Most points of a curve.
+/// Largest number of points of a curve.
 const MAX_POINTS: usize = 40;
-/// What a rank has of each value: weight, gradient, and the means of two moments.
+/// Copies of each value on a rank: weight, gradient, and two running means.
 const N_COPIES: usize = 4;
 
-/// One way to average, and what came of it.
+/// Results of one way to average gradients.
 #[derive(Debug, Serialize)]
 struct TrainRow {
     #[serde(flatten)]
@@ -56,30 +56,31 @@ struct TrainRow {
     link: String,
     steps: usize,
     batch: usize,
-    /// Seconds of the whole run, median; each run's.
+    /// Median time of the run in seconds, and the time of each repetition.
     time_s: f64,
     times_s: Vec<f64>,
-    /// Seconds of a step, and of it in the exchange; mean over ranks and steps.
+    /// Seconds per step, and the part spent in the exchange. Means over ranks and steps.
     step_s: f64,
     exchange_s: f64,
     /// Bytes sent by all ranks together, before and after compression.
     raw_bytes: u64,
     wire_bytes: u64,
     ratio: f64,
-    /// Time of the raw run / time.
+    /// Time of the raw run / time of this run.
     speedup_raw: f64,
-    /// Mean square errors for values held out, whose variance is 1.
+    /// Mean square errors on held-out samples, whose variance is about 1, before and after
+    /// training.
     loss_start: f64,
     loss_end: f64,
-    /// The last / that of the raw run.
+    /// Loss at the end / loss of the raw run at the end.
     loss_of_raw: f64,
     curve: Vec<LossPoint>,
 }
 
-/// The mean loss of some batches.
+/// Mean loss of consecutive batches.
 #[derive(Debug, Serialize)]
 struct LossPoint {
-    /// In the middle of them.
+    /// Step in the middle of these batches.
     step: usize,
     loss: f64,
 }
@@ -87,8 +88,8 @@ struct LossPoint {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, plots that cannot be written; ranks that end with other weights
-/// than each other, a loss that is no number, and a run without compression that learns nothing.
+/// Usage errors, failed calls, and plots that cannot be written. Also if ranks end with different
+/// weights, if a loss is NaN or infinite, or if the uncompressed run does not learn.
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     if args.batch < args.ranks {
         let message = format!("{} samples are too few for {} ranks", args.batch, args.ranks);
@@ -104,7 +105,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let exchanges = GradientExchange::all(args);
     let progress = progress::bar("training", exchanges.len() * args.repeat * args.steps);
     let mut runs: Vec<Vec<TrainRun>> = exchanges.iter().map(|_| Vec::new()).collect();
-    // In turn, so that whatever disturbs the machine disturbs all alike.
+    // Take turns, so that disturbances of the machine affect all runs alike.
     for _ in 0..args.repeat {
         for (exchange, runs) in exchanges.iter().zip(&mut runs) {
             progress.set_message(exchange.name.clone());
@@ -149,18 +150,18 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One run.
+/// Measurements and losses of one run.
 struct TrainRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
-    /// All ranks' and steps'.
+    /// Sum over all ranks and steps.
     report: Report,
-    /// Of each batch.
+    /// Loss of each batch.
     losses: Vec<f64>,
-    /// For what was held out, at the end.
+    /// Loss on held-out samples at the end.
     loss: f64,
-    /// Of each rank's weights at the end.
+    /// Digest of each rank's weights at the end.
     digests: Vec<u64>,
 }
 
@@ -178,7 +179,8 @@ fn train(
         let (mut net, mut gradient, mut workspace) = (net.clone(), net.zeroed(), net.workspace());
         let (mut adam, mut buffer) = (Adam::new(&net), gradient_buffer(&net, args.dtype.into()));
         let share = comm.share(args.batch);
-        // The average over ranks is then that over the batch, also where shares differ.
+        // With this weight, the average over ranks is the average over the batch, even if shares
+        // differ in size.
         let weight = comm.size() as f32 / args.batch as f32;
         let (mut exchanging, mut report) = (Duration::ZERO, Report::default());
         let mut losses = Vec::with_capacity(args.steps);
@@ -255,7 +257,7 @@ fn row(
     }
 }
 
-/// The losses of batches, as means over stretches of them.
+/// Means of the losses over consecutive batches.
 fn curve(losses: &[f64]) -> Vec<LossPoint> {
     let n_each = losses.len().div_ceil(MAX_POINTS).max(1);
     let stretches = losses.chunks(n_each).enumerate();
@@ -266,20 +268,20 @@ fn curve(losses: &[f64]) -> Vec<LossPoint> {
     points.collect()
 }
 
-/// Whether all ranks ended with the same bits.
+/// Checks that all ranks ended with the same bits.
 ///
 /// # Errors
-/// When one did not.
+/// If a rank has a different digest than rank 0.
 fn agree(digests: &[u64]) -> anyhow::Result<()> {
     let other = digests.iter().position(|digest| *digest != digests[0]);
     ensure!(other.is_none(), "rank {} ended with other weights than rank 0", other.unwrap_or(0));
     Ok(())
 }
 
-/// Whether the network learned.
+/// Checks that the network learned.
 ///
 /// # Errors
-/// When a loss is no number, or that of the raw run did not fall.
+/// If a loss is NaN or infinite, or the loss of the raw run did not fall.
 fn check(rows: &[TrainRow]) -> anyhow::Result<()> {
     for row in rows {
         let is_finite = row.curve.iter().all(|point| point.loss.is_finite());
@@ -299,7 +301,7 @@ fn check(rows: &[TrainRow]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loss over steps, one line an exchange.
+/// Loss over steps, one curve per exchange.
 #[cfg(feature = "plots")]
 fn picture(about: &str, rows: &[TrainRow]) -> Curves<'static> {
     let line = |row: &TrainRow| {
@@ -381,7 +383,7 @@ mod tests {
             let message = check(&[trained(1.0, end)]).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");
         }
-        // A compressed run that goes astray is shown, and no error.
+        // A compressed run that diverges is shown in the table, but is no error.
         check(&[trained(1.0, 0.5), trained(1.0, 2.0)]).unwrap();
     }
 

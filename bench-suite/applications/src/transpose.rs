@@ -1,9 +1,10 @@
 //! `foldwire transpose`: x + xᵀ of a square matrix that ranks divide by rows, over an all-to-all.
 //!
-//! It is the case of Dask in the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). Each rank
-//! sends every other the block of its rows and that rank's columns, turns what it receives around,
-//! and adds its own. Without compression every value of the result must have the bits of the sum;
-//! within a bound it is off by the bound at most, and the rounding of one addition.
+//! It follows the Dask case of the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). Each
+//! rank sends every other rank the block of its own rows and that rank's columns. It then
+//! transposes the received blocks and adds them to its rows. Without compression every value must
+//! have the bits of the exact sum. With a bound, a value may be off by at most the bound plus the
+//! rounding of one addition.
 
 use std::time::{Duration, Instant};
 
@@ -18,27 +19,27 @@ use foldwire_workbench::table::{self, Align, Table};
 use foldwire_workbench::{progress, ranks, streams};
 use serde::Serialize;
 
-/// One way to exchange, and what came of it.
+/// Results of one way to exchange blocks.
 #[derive(Debug, Serialize)]
 struct TransposeRow {
-    /// `raw`, or the bound.
+    /// `raw`, or the error bound.
     exchange: String,
     ranks: usize,
     link: String,
-    /// Rows and columns of the matrix.
+    /// Number of rows, and of columns, of the matrix.
     side: usize,
-    /// Seconds of the whole, median; each run's.
+    /// Median time of the run in seconds, and the time of each repetition.
     time_s: f64,
     times_s: Vec<f64>,
-    /// Seconds of it in the all-to-all; mean over ranks.
+    /// Seconds of the run in the all-to-all, mean over ranks.
     exchange_s: f64,
     /// Bytes sent by all ranks together, before and after compression.
     raw_bytes: u64,
     wire_bytes: u64,
     ratio: f64,
-    /// Time of the raw run / time.
+    /// Time of the raw run / time of this run.
     speedup_raw: f64,
-    /// Largest error of the result, and what is allowed.
+    /// Largest error of the result, and the largest allowed error.
     max_err: f64,
     allowed: f64,
 }
@@ -46,7 +47,7 @@ struct TransposeRow {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, and results beyond their bound.
+/// Usage errors, failed calls, and results beyond their bound.
 pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let matrix = Matrix::new(args)?;
     let raw = ("raw".to_owned(), Plan::raw());
@@ -54,7 +55,7 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(bounds).collect();
     let progress = progress::bar("transposing", plans.len() * args.repeat);
     let mut runs: Vec<Vec<TransposeRun>> = plans.iter().map(|_| Vec::new()).collect();
-    // In turn, so that whatever disturbs the machine disturbs all alike.
+    // Take turns, so that disturbances of the machine affect all runs alike.
     for _ in 0..args.repeat {
         for ((name, plan), runs) in plans.iter().zip(&mut runs) {
             progress.set_message(name.clone());
@@ -80,20 +81,20 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A square matrix, all of it, of which each rank takes its rows.
+/// The whole square matrix. Each rank reads its rows from it.
 struct Matrix {
     side: usize,
     values: Vec<f32>,
-    /// The largest magnitude.
+    /// Largest magnitude of a value.
     magnitude: f64,
 }
 
-/// One run.
+/// Measurements and errors of one run.
 struct TransposeRun {
     time: Duration,
     /// Mean over ranks.
     exchanging: Duration,
-    /// Of all ranks.
+    /// Sum over all ranks.
     report: Report,
     max_err: f64,
     allowed: f64,
@@ -112,7 +113,7 @@ impl Matrix {
         Ok(Self { side, values, magnitude: data.magnitude() })
     }
 
-    /// x + xᵀ between so many ranks, each value compared with the sum.
+    /// Computes x + xᵀ on all ranks, and compares each value with the exact sum.
     fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<TransposeRun> {
         let world = ranks::world(args.ranks, args.link.bytes_per_s());
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
@@ -134,7 +135,7 @@ impl Matrix {
         Ok(outcome)
     }
 
-    /// One rank's part.
+    /// Runs one rank.
     fn rank<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
@@ -143,7 +144,7 @@ impl Matrix {
         let (side, size, rank) = (self.side, comm.size(), comm.rank().index());
         let own = share(side, size, rank);
         let mut sum = self.values[own.start * side..own.end * side].to_vec();
-        // A block for each rank: of its columns what this one sends, of its rows what it receives.
+        // One block per rank: this rank sends that rank's columns, and receives that rank's rows.
         let counts: Vec<usize> =
             (0..size).map(|other| own.len() * share(side, size, other).len()).collect();
         let [mut send, mut recv] = [vec![0.0_f32; sum.len()], vec![0.0_f32; sum.len()]];
@@ -163,20 +164,20 @@ impl Matrix {
         let exchanging = begun.elapsed();
         let mut blocks = recv.as_slice();
         for (other, &count) in counts.iter().enumerate() {
-            // That rank's rows, of which this rank's columns have come.
+            // This block holds this rank's columns of that rank's rows.
             let (block, rest) = blocks.split_at(count);
             add_transposed(&mut sum, side, share(side, size, other).start, block);
             blocks = rest;
         }
         let time = started.elapsed();
         let max_err = self.error(&sum, own.start);
-        // Of a raw call nothing but the addition itself is rounded, as in the exact sum.
+        // The addition rounds in the exact sum too, so a raw call allows no error at all.
         let rounding = f64::from(f32::EPSILON) * (2.0 * self.magnitude + report.bound);
         let allowed = if report.bound > 0.0 { report.bound + rounding } else { 0.0 };
         Ok(TransposeRun { time, exchanging, report, max_err, allowed })
     }
 
-    /// The largest error of some rows of x + xᵀ.
+    /// Largest error in rows of x + xᵀ that begin with row `first`.
     fn error(&self, sum: &[f32], first: usize) -> f64 {
         let mut error: f64 = 0.0;
         for (row, values) in sum.chunks(self.side).enumerate() {
@@ -191,9 +192,9 @@ impl Matrix {
     }
 }
 
-/// Adds a block's transpose to rows of `side` values, from the column `first` on.
+/// Adds the transpose of a block to rows of `side` values, beginning at column `first`.
 fn add_transposed(rows: &mut [f32], side: usize, first: usize, block: &[f32]) {
-    /// Rows of the block at a time, so that what is read and written stays in the cache.
+    /// Number of block rows processed together, so that reads and writes stay in the cache.
     const TOGETHER: usize = 16;
     let n_rows = rows.len() / side;
     for (nth, block) in block.chunks((n_rows * TOGETHER).max(1)).enumerate() {
@@ -226,7 +227,7 @@ fn row(
         wire_bytes: run.report.wire_bytes,
         ratio: run.report.ratio(),
         speedup_raw: time_of_raw.map_or(1.0, |raw| raw / time_s),
-        // Of all runs: none may be wrong.
+        // Maximum over all runs, since none of them may be wrong.
         max_err: runs.iter().map(|run| run.max_err).fold(0.0, f64::max),
         allowed: run.allowed,
     }

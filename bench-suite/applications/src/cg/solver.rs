@@ -1,11 +1,12 @@
-//! Conjugate gradients on a slab of a grid: what a rank computes between two messages.
+//! Conjugate gradients on a slab of a grid: the computation between two exchanges.
 
 use std::ops::Range;
 
 use crate::borders::HaloPlanes;
 
-/// −Δu = f on a grid of a × b × c points, where u is 0 beyond the border: six times a point less
-/// its six neighbours.
+/// The system −Δu = f on a grid of a × b × c points, with u = 0 beyond the border.
+///
+/// The operator is six times the value of a point minus the values of its six neighbours.
 #[derive(Debug)]
 pub(super) struct Grid {
     pub(super) shape: [usize; 3],
@@ -14,7 +15,8 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Charges of both signs, strewn by a fixed rule, one for each 4096 points, but two at least.
+    /// A right side of point charges with alternating signs: one per 4096 points, but at least two.
+    /// Their positions follow a fixed rule.
     pub(super) fn of_charges(shape: [usize; 3]) -> Self {
         let n_points: usize = shape.iter().product();
         let mut right = vec![0.0; n_points];
@@ -27,7 +29,7 @@ impl Grid {
         Self { shape, right }
     }
 
-    /// The values of a field, less their mean.
+    /// A right side that holds the values of a field minus their mean.
     pub(super) fn of_field(shape: [usize; 3], values: &[f64]) -> Self {
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
         Self { shape, right: values.iter().map(|value| value - mean).collect() }
@@ -42,21 +44,23 @@ impl Grid {
     }
 }
 
-/// Some planes of the grid, and the vectors of conjugate gradients on them. Every value is computed
-/// in one order whatever the planes are, so that its bits do not depend on how ranks divide them.
+/// Consecutive planes of the grid, with the vectors of conjugate gradients on them.
+///
+/// Every value is computed in the same order for any division into slabs, so its bits do not depend
+/// on the number of ranks.
 pub(super) struct GridSlab<'g> {
     grid: &'g Grid,
     planes: Range<usize>,
-    /// The solution, and what is missing to the right side.
+    /// The solution x, and the residual r = f − Ax.
     x: Vec<f64>,
     r: Vec<f64>,
-    /// The direction, with the planes before and after, and what the operator makes of it.
+    /// The search direction p, with one halo plane on each side, and the product q = Ap.
     p: Vec<f64>,
     q: Vec<f64>,
 }
 
 impl<'g> GridSlab<'g> {
-    /// Of at least one plane, with a solution of 0.
+    /// A slab of at least one plane, with an initial solution of 0.
     pub(super) fn new(grid: &'g Grid, planes: Range<usize>) -> Self {
         let r = grid.right[grid.points(&planes)].to_vec();
         let (n, border) = (r.len(), grid.plane_len());
@@ -80,7 +84,7 @@ impl<'g> GridSlab<'g> {
         HaloPlanes { own: [&own[..border], &own[n - border..]], theirs: [before, after] }
     }
 
-    /// What the operator makes of the direction.
+    /// Computes q = Ap.
     pub(super) fn multiply(&mut self) {
         let [_, n_rows, n_columns] = self.grid.shape;
         let border = self.grid.plane_len();
@@ -96,7 +100,7 @@ impl<'g> GridSlab<'g> {
         }
     }
 
-    /// A step of this length along the direction.
+    /// Takes a step of this length along the direction: updates x and r.
     pub(super) fn step(&mut self, length: f64) {
         let p = &self.p[self.grid.plane_len()..];
         for (((x, r), &p), &q) in self.x.iter_mut().zip(&mut self.r).zip(p).zip(&self.q) {
@@ -105,7 +109,7 @@ impl<'g> GridSlab<'g> {
         }
     }
 
-    /// The next direction, in which so much of the last one is.
+    /// Computes the next direction: the residual plus `share` times the current direction.
     pub(super) fn update_direction(&mut self, share: f64) {
         let own = &mut self.p[self.grid.plane_len()..];
         for (p, &r) in own.iter_mut().zip(&self.r) {
@@ -113,7 +117,7 @@ impl<'g> GridSlab<'g> {
         }
     }
 
-    /// The products of direction and operator, and of the residual with itself, plane by plane.
+    /// Dot products p·q, one per plane.
     pub(super) fn direction_products(&self) -> Vec<f64> {
         self.dots(&self.p[self.grid.plane_len()..], &self.q)
     }
@@ -128,14 +132,15 @@ impl<'g> GridSlab<'g> {
         a.chunks_exact(len).zip(b.chunks_exact(len)).map(dot).collect()
     }
 
-    /// Makes the solution the direction, to see what is missing with it.
+    /// Copies the solution into the direction, so that `multiply` computes the product Ax.
     pub(super) fn set_direction_to_solution(&mut self) {
         let border = self.grid.plane_len();
         self.p[border..border + self.x.len()].copy_from_slice(&self.x);
     }
 
-    /// After [`set_direction_to_solution`](Self::set_direction_to_solution) and [`multiply`](Self::multiply): what is missing to
-    /// the right side, truly.
+    /// Computes the true residual f − Ax. Call
+    /// [`set_direction_to_solution`](Self::set_direction_to_solution) and
+    /// [`multiply`](Self::multiply) first.
     pub(super) fn set_residual(&mut self) {
         let right = &self.grid.right[self.grid.points(&self.planes)];
         for ((r, &right), &q) in self.r.iter_mut().zip(right).zip(&self.q) {
@@ -152,7 +157,7 @@ impl<'g> GridSlab<'g> {
 mod tests {
     use super::*;
 
-    /// The sum of sines along each axis is an eigenvector.
+    /// A product of sines along the axes is an eigenvector of the operator.
     #[test]
     fn the_operator_is_the_laplacian_with_a_border_of_zeros() {
         let shape = [5, 6, 7];
@@ -169,7 +174,7 @@ mod tests {
         for (q, u) in slab.q.iter().zip(&grid.right) {
             assert!((q - eigenvalue * u).abs() < 1e-14, "{q} of {u}");
         }
-        // So one step is enough.
+        // On an eigenvector, one step reaches the solution.
         let (rr, pq): (f64, f64) =
             (slab.residual_squares().iter().sum(), slab.direction_products().iter().sum());
         slab.step(rr / pq);

@@ -1,4 +1,4 @@
-//! The exchanges of a step by one method to compress messages.
+//! The exchanges of a step with one method to compress messages.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use foldwire_sphere::{HaloKind, SphereExchange, TransposeDirection};
 
 use crate::borders::HaloPlanes;
 
-/// What is done with messages.
+/// Method that compresses messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompressionMethod {
     plan: Plan,
-    /// Differences with the step before travel, without so many bits of each value.
+    /// Low bits to drop from each value, if messages hold differences from the previous step.
     inter_step: Option<u32>,
 }
 
 impl CompressionMethod {
-    /// No compression, and CAM's methods under its authors' names.
+    /// No compression, then CAM's methods under the names that its authors use.
     pub(super) fn of_cam() -> [(&'static str, Self); 7] {
         let codec = |plan: Plan| Self { plan, inter_step: None };
-        // None of these keeps a bound, so none is asked of them.
+        // CAM's codecs keep no bound, so this one is never used.
         let preset = |preset: Preset| preset.plan(Collective::AllToAll, Bound::Absolute(1.0));
         let lossy = preset(Preset::CamLossy32);
         let inter =
@@ -38,26 +38,28 @@ impl CompressionMethod {
         ]
     }
 
-    /// Foldwire's own codec.
+    /// Foldwire's own codec within this bound.
     pub(super) fn within(bound: Bound) -> Self {
         Self { plan: Plan::foldwire(bound), inter_step: None }
     }
 
-    /// Whether all values arrive with their bits.
+    /// Returns whether all values arrive with the same bits.
     pub(super) fn is_exact(&self) -> bool {
         self.plan.codec.loss() == Loss::None && self.inter_step.is_none_or(|n| n == 0)
     }
 }
 
-/// One rank's exchanges, and what they cost.
+/// One rank's exchanges, with their time and traffic.
 pub(super) struct MeteredExchange<'c, X: Transport> {
     comm: &'c mut Communicator<X>,
     method: &'c CompressionMethod,
-    /// Messages of the step before: to and from neighbours by kind and side, and of transpositions.
+    /// Messages of the previous step. `halos` has an entry per kind of halo, for sending and
+    /// receiving, and for the south and north side. `transposes` has an entry per direction, for
+    /// sending and receiving.
     halos: [[[MessageHistory; 2]; 2]; 3],
     transposes: [[MessageHistory; 2]; 2],
     pub(super) report: Report,
-    /// In exchanges, differences included.
+    /// Time in exchanges, including the computation of differences.
     pub(super) exchanging: Duration,
 }
 
@@ -86,7 +88,7 @@ impl<'c, X: Transport> MeteredExchange<'c, X> {
         self.report +=
             HaloPlanes { own, theirs: [&mut *south, &mut *north] }.exchange(self.comm, plan)?;
         let (rank, last) = (self.comm.rank().index(), self.comm.size() - 1);
-        // At the poles there are no neighbours, and nothing came.
+        // A rank at a pole has no neighbour there, and received nothing.
         if rank > 0 {
             received[0].restore(south, n_dropped)?;
         }
@@ -111,7 +113,7 @@ impl<'c, X: Transport> MeteredExchange<'c, X> {
         self.report += self.comm.all_to_all_v(message, n_sent, recv, n_received, plan)?;
         if let Some(n_dropped) = self.method.inter_step {
             received.restore(recv, n_dropped)?;
-            // A rank's own block does not travel, and loses nothing.
+            // A rank's own block does not travel, so it loses no bits.
             let rank = self.comm.rank().index();
             let [from, to] = [n_sent, n_received].map(|n| n[..rank].iter().sum::<usize>());
             recv[to..][..n_received[rank]].copy_from_slice(&send[from..][..n_sent[rank]]);
@@ -148,10 +150,10 @@ impl<X: Transport> SphereExchange for MeteredExchange<'_, X> {
     }
 }
 
-/// One side of messages that follow each other.
+/// Values of the previous step, on one side of a sequence of messages.
 #[derive(Debug, Default)]
 struct MessageHistory {
-    /// The step before; of no length before the first.
+    /// Values of the previous step. Empty before the first one.
     previous: Vec<f64>,
     difference: Vec<f64>,
 }

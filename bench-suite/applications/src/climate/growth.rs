@@ -1,28 +1,27 @@
-//! How a run's difference from the exact one grows, and whether more than a perturbation of the
-//! initial state.
+//! Growth of a run's error over time, and the perturbation growth test.
 
 use foldwire_sphere::Sphere;
 use serde::Serialize;
 
-/// A run passes whose difference never exceeds so many times that of the perturbed run: what one
-/// choice of signs of the perturbation, or another, makes of it differs by a few times.
+/// Largest ratio of a run's error to the perturbed run's error that passes. The effect of a
+/// perturbation varies by a few times with the choice of its signs.
 pub(super) const FACTOR: f64 = 10.0;
 
-/// The difference from the exact run over time.
+/// Difference from the exact run over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ErrorGrowth {
-    /// Metres at the end.
+    /// RMS difference at the end, in metres.
     pub(super) rms_m: f64,
-    /// The largest ratio to the perturbed run's at the same time.
+    /// Largest ratio of this error to the perturbed run's error at the same time.
     pub(super) worst: f64,
     pub(super) passes: bool,
     pub(super) curve: Vec<GrowthPoint>,
-    /// At all samples.
+    /// True if the heights have the bits of the exact run at all samples.
     #[serde(skip)]
     pub(super) has_same_bits: bool,
 }
 
-/// The root of the mean square difference of heights, by area, after so many days.
+/// Root mean square difference of the heights, weighted by area, after `day` days.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct GrowthPoint {
     pub(super) day: f64,
@@ -30,8 +29,10 @@ pub(super) struct GrowthPoint {
 }
 
 impl ErrorGrowth {
-    /// Of samples (days, heights) against those of the exact run at the same times, judged by the
-    /// perturbed run. The perturbed run itself is judged by nothing, and passes.
+    /// Compares samples (days, heights) with those of the exact run at the same times.
+    ///
+    /// `perturbed` is the run to compare errors with. Pass `None` for the perturbed run itself,
+    /// which always passes.
     pub(super) fn of(
         sphere: &Sphere,
         exact: &[(f64, Vec<f64>)],
@@ -56,7 +57,7 @@ impl ErrorGrowth {
             let both = curve.iter().zip(&perturbed.curve);
             let ratios = both.map(|(own, other)| match own.rms_m {
                 0.0 => 0.0,
-                // A run that is not finite any more is as far off as can be.
+                // A run with NaN is infinitely wrong.
                 rms_m if rms_m.is_nan() => f64::INFINITY,
                 rms_m => rms_m / other.rms_m,
             });

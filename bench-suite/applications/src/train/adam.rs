@@ -1,16 +1,16 @@
-//! How weights follow their gradient: Adam (D. Kingma, J. Ba, ICLR 2015).
+//! The Adam optimizer (D. Kingma, J. Ba, ICLR 2015).
 //!
-//! Each weight moves by about the rate, whatever the scale of its gradient: by rate·m/√v, with m
-//! and v the running means of its gradient and of that squared.
+//! Each weight moves by about the learning rate, whatever the scale of its gradient: by rate·m/√v.
+//! Here m is the running mean of the gradient, and v that of its square.
 
 use super::neural_net::NeuralNet;
 
-/// How much of the means remains after a step.
+/// Decay factors of the two running means.
 const KEPT: [f32; 2] = [0.9, 0.999];
-/// Below this a gradient is as good as none.
+/// Added to √v, so that a zero gradient does not divide by zero.
 const LEAST: f32 = 1e-8;
 
-/// The running means.
+/// The running means of gradients and of their squares.
 #[derive(Debug)]
 pub(super) struct Adam {
     means: NeuralNet,
@@ -19,15 +19,15 @@ pub(super) struct Adam {
 }
 
 impl Adam {
-    /// Before the first step of a network like this.
+    /// An optimizer before its first step, for a network of this shape.
     pub(super) fn new(net: &NeuralNet) -> Self {
         Self { means: net.zeroed(), squares: net.zeroed(), n_steps: 0 }
     }
 
-    /// Moves all weights by a step.
+    /// Updates all weights by one step.
     pub(super) fn step(&mut self, net: &mut NeuralNet, gradient: &NeuralNet, rate: f32) {
         self.n_steps += 1;
-        // Means that began at 0 are too small by these factors.
+        // The means began at 0. These factors correct the bias.
         let [for_mean, for_square] = KEPT.map(|kept| 1.0 / (1.0 - kept.powi(self.n_steps)));
         let gradients = net.arrays_mut().zip(gradient.arrays());
         let means = self.means.arrays_mut().zip(self.squares.arrays_mut());
@@ -46,7 +46,7 @@ impl Adam {
 mod tests {
     use super::*;
 
-    /// For gradients that stay as they are, the means are those gradients.
+    /// With constant gradients, the running means equal the gradient and its square.
     #[test]
     fn weights_move_by_the_rate_against_their_gradient() {
         let mut net = NeuralNet::new(&[2, 3, 1]);

@@ -1,9 +1,10 @@
-//! What the network learns: the values of a plane, from their places in it.
+//! The training data: the values of a plane as a function of their positions.
 //!
-//! A position is two coordinates from −1 to 1. A network that is given no more than them learns only
-//! what is smooth; so it is given sines and cosines along some directions, of some lengths of wave
-//! (M. Tancik et al., "Fourier features let networks learn high frequency functions", NeurIPS
-//! 2020). Values are moved and scaled to mean 0 and deviation 1: whoever answers 0 has a loss of 1.
+//! A position has two coordinates from −1 to 1. A network with only these inputs learns smooth
+//! functions alone. So its inputs are sines and cosines of projections on random directions, with
+//! several wavelengths (M. Tancik et al., "Fourier features let networks learn high frequency
+//! functions", NeurIPS 2020). Values are normalised to mean 0 and standard deviation 1, so a
+//! network that always answers 0 has a loss of 1.
 
 use std::f64::consts::TAU;
 
@@ -15,20 +16,20 @@ use super::neural_net::{NeuralNet, SampleWorkspace};
 
 /// Inputs of the network: a sine and a cosine for each direction.
 pub(super) const N_INPUTS: usize = 32;
-/// Standard deviation of the directions: waves over the length of a coordinate's unit.
+/// Standard deviation of a direction's components, in waves per unit of a coordinate.
 const WAVES: f64 = 0.7;
-/// What directions and held-out places are drawn from.
+/// Seed of the directions and of the choice of held-out samples.
 const SEED: u64 = 2;
-/// Most places that are held out, and how many others there are for each, at least.
+/// Largest number of held-out samples, and the least number of training samples for each of them.
 const MAX_HELD: usize = 2048;
 const TRAINING_PER_HELD: usize = 7;
-/// Fewer places are no plane.
+/// Least number of samples of a usable plane.
 const MIN_SAMPLES: usize = 64;
 
-/// The values of a plane, some of them held out.
+/// The samples of a plane, some of them held out.
 #[derive(Debug)]
 pub(super) struct PlaneDataset {
-    /// Those held out come first.
+    /// The held-out samples come first.
     samples: Vec<Sample>,
     n_held: usize,
     directions: Vec<[f64; 2]>,
@@ -42,11 +43,11 @@ struct Sample {
 }
 
 impl PlaneDataset {
-    /// The first plane of a field, along its two fastest dimensions. What is not finite is left
-    /// out.
+    /// Reads the first plane of a field, along its two fastest dimensions. Values that are not
+    /// finite are left out.
     ///
     /// # Errors
-    /// When the field has one dimension, too few finite values, or only equal ones.
+    /// If the field has one dimension, too few finite values, or only equal values.
     pub(super) fn new(source: &Source) -> Result<Self, UsageError> {
         let (name, dims) = match source {
             Source::BuiltIn => ("built-in waves".to_owned(), vec![SIDE, SIDE]),
@@ -87,13 +88,14 @@ impl PlaneDataset {
         Ok(Self { samples, n_held, directions, about })
     }
 
-    /// What is learned, for people.
+    /// Description of the data for people.
     pub(super) fn about(&self) -> &str {
         &self.about
     }
 
-    /// Adds `weight` times the gradient for the sample of this number; numbers without end are
-    /// drawn from those not held out. The error squared.
+    /// Adds `weight` times the gradient for a training sample. Returns the squared error.
+    ///
+    /// `number` selects the sample pseudo-randomly; any number is valid.
     pub(super) fn add_gradient(
         &self,
         net: &NeuralNet,
@@ -108,7 +110,7 @@ impl PlaneDataset {
         net.add_gradient(workspace, sample.value, weight, gradient)
     }
 
-    /// The mean square error of what the network says about the places that were held out.
+    /// Mean square error of the network's predictions for the held-out samples.
     pub(super) fn loss(&self, net: &NeuralNet) -> f64 {
         let mut workspace = net.workspace();
         let errors = self.samples[..self.n_held].iter().map(|sample| {
@@ -118,7 +120,7 @@ impl PlaneDataset {
         errors.sum::<f64>() / self.n_held as f64
     }
 
-    /// Gives the network its inputs.
+    /// Writes the network's inputs for a sample.
     fn set_inputs(&self, sample: &Sample, workspace: &mut SampleWorkspace) {
         let [y, x] = sample.position;
         let inputs = workspace.inputs().as_chunks_mut().0;
@@ -129,7 +131,7 @@ impl PlaneDataset {
     }
 }
 
-/// Moves and scales the values; `None` if that cannot be.
+/// Normalises the values. Returns `None` if all are equal.
 fn normalise(samples: &mut [Sample]) -> Option<()> {
     let n = samples.len() as f64;
     let value = |sample: &Sample| f64::from(sample.value);
@@ -142,7 +144,7 @@ fn normalise(samples: &mut [Sample]) -> Option<()> {
     (deviation > 0.0).then_some(())
 }
 
-/// Normally distributed (G. Box, M. Muller, 1958).
+/// A vector with normally distributed components (G. Box, M. Muller, 1958).
 fn direction(random: &mut Random) -> [f64; 2] {
     let length = WAVES * (-2.0 * (1.0 - random.unit()).ln()).sqrt();
     let (sine, cosine) = (TAU * random.unit()).sin_cos();
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn values_of_the_first_plane_have_mean_0_and_deviation_1() {
-        // What is in the second plane, or not finite, would show.
+        // The second plane and a NaN in the first would distort the moments if they were used.
         let value = |at: usize| match at {
             5 => f32::NAN,
             _ if at >= 96 => 1e9,

@@ -1,5 +1,5 @@
-//! How ranks average their gradients: exactly, or within a bound, rounded to nearest or without
-//! bias, with what earlier steps lost or without, in a type of 16 bits or more.
+//! Averaging of gradients over ranks: exact or within a bound, with nearest or unbiased rounding,
+//! without or with error feedback, in a type of 16 bits or more.
 
 use foldwire::{
     Bound, DType, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, bf16, f16,
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::neural_net::NeuralNet;
 
-/// One way to average.
+/// A combination of settings for the average.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct GradientExchange {
-    /// `raw`, or bound and what is not the default.
+    /// `raw`, or the bound followed by the settings that differ from the defaults.
     #[serde(rename = "exchange")]
     pub(super) name: String,
     #[serde(skip)]
@@ -23,7 +23,7 @@ pub(super) struct GradientExchange {
 }
 
 impl GradientExchange {
-    /// Without compression first, then each bound with each rounding, without feedback and with.
+    /// No compression first, then each bound with each rounding, without and with feedback.
     pub(super) fn all(args: &TrainArgs) -> Vec<Self> {
         let raw = Self {
             name: "raw".to_owned(),
@@ -47,7 +47,7 @@ impl GradientExchange {
         all
     }
 
-    /// The plan of a step. Each has a seed of its own, or it would round as the one before.
+    /// The plan of a step. Each step has its own seed, or else all would round alike.
     fn plan(&self, step: usize) -> Plan {
         let plan = self.bound.map_or_else(Plan::raw, Plan::foldwire);
         match self.rounding {
@@ -57,9 +57,9 @@ impl GradientExchange {
     }
 }
 
-/// A rank's gradient as it is exchanged, in whichever type.
+/// A rank's gradient as it is exchanged, in any element type.
 pub(super) trait GradientBuffer {
-    /// Takes this rank's gradient, rounded to the type.
+    /// Copies this rank's gradient in, rounded to the element type.
     fn load(&mut self, gradient: &NeuralNet);
 
     /// Averages the gradients of all ranks, in one call.
@@ -70,11 +70,11 @@ pub(super) trait GradientBuffer {
         step: usize,
     ) -> Result<Report, Error>;
 
-    /// Gives what it holds.
+    /// Copies the held gradient out.
     fn store(&self, gradient: &mut NeuralNet);
 }
 
-/// Room for gradients of this network in this type; nothing has been lost.
+/// Returns a buffer for gradients of this network in this type, with residuals of zero.
 pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn GradientBuffer> {
     match dtype {
         DType::F64 => Box::new(TypedGradients::<f64>::new(net)),
@@ -84,7 +84,7 @@ pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn Gradient
     }
 }
 
-/// A rank's gradient as it is exchanged, and what earlier exchanges lost of it.
+/// A rank's gradient as it is exchanged, and the error that earlier exchanges made in it.
 #[derive(Debug)]
 struct TypedGradients<T: Element> {
     arrays: Vec<Vec<T>>,
@@ -114,7 +114,7 @@ impl<T: Float> GradientBuffer for TypedGradients<T> {
         step: usize,
     ) -> Result<Report, Error> {
         let plan = exchange.plan(step);
-        // Without a bound any will do.
+        // A raw plan ignores the bound.
         let bound = exchange.bound.unwrap_or(Bound::Absolute(1.0));
         let mut arrays: Vec<(&mut [T], Bound)> =
             self.arrays.iter_mut().map(|array| (&mut array[..], bound)).collect();

@@ -1,20 +1,21 @@
-//! A small neural network: layers of sums with tanh between them, and their gradient.
+//! A small neural network: linear layers with tanh between them, and their gradient.
 //!
-//! Layer k computes y = W·x + b; all but the last one then take tanh of it. The gradient of a
-//! sample's error goes backward through the layers (D. Rumelhart, G. Hinton, R. Williams, 1986):
-//! with δ that of a layer's sums, ∂/∂W is x·δ, ∂/∂b is δ, and δ of the layer before is
-//! (1 − x²)·Wᵀδ. A sample costs two operations for each weight forward, and four backward. Weights
-//! begin as X. Glorot and Y. Bengio say (AISTATS 2010): uniform, within √(6/(inputs + outputs)).
+//! Layer k computes y = W·x + b. All layers but the last then apply tanh. Backpropagation (D.
+//! Rumelhart, G. Hinton, R. Williams, 1986) computes the gradient of a sample's error. With δ the
+//! derivative by a layer's sums, ∂/∂W is x·δ and ∂/∂b is δ. The previous layer's δ is (1 − x²)·Wᵀδ.
+//! A sample costs two operations per weight forward, and four backward. Initial weights follow X.
+//! Glorot and Y. Bengio (AISTATS 2010): uniform within √(6/(inputs + outputs)).
 
 use std::iter;
 
 use foldwire_sim::Random;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What the first weights are drawn from.
+/// Seed of the initial weights.
 const SEED: u64 = 1;
 
-/// Weights and biases of all layers; also what has a value for each of them, such as a gradient.
+/// Weights and biases of all layers. Also holds other data with a value per weight, such as a
+/// gradient.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NeuralNet {
     layers: Vec<Layer>,
@@ -22,22 +23,22 @@ pub(super) struct NeuralNet {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Layer {
-    /// A row for each input, of a weight for each output.
+    /// A row per input, with a weight per output.
     weights: Vec<f32>,
     biases: Vec<f32>,
 }
 
-/// What is computed for one sample on the way through a network, kept for the next one.
+/// Buffers for the computation of one sample, reused for the next one.
 #[derive(Debug)]
 pub(super) struct SampleWorkspace {
-    /// The inputs, then what each layer puts out.
+    /// The inputs, then each layer's outputs.
     values: Vec<Vec<f32>>,
-    /// Of each layer's sums.
+    /// Derivatives of the error by each layer's sums (δ).
     slopes: Vec<Vec<f32>>,
 }
 
 impl NeuralNet {
-    /// A network of these widths, inputs first, with its first weights, which are the same every
+    /// A network with these layer widths, inputs first. Its initial weights are the same every
     /// time.
     pub(super) fn new(widths: &[usize]) -> Self {
         let mut random = Random(SEED);
@@ -52,24 +53,24 @@ impl NeuralNet {
         Self { layers: layers.collect() }
     }
 
-    /// Of the same layers, all zero.
+    /// A network of the same shape that holds zeros.
     pub(super) fn zeroed(&self) -> Self {
         let mut zeroed = self.clone();
         zeroed.arrays_mut().for_each(|array| array.fill(0.0));
         zeroed
     }
 
-    /// The weights of each layer, and its biases.
+    /// Each layer's weights, followed by its biases.
     pub(super) fn arrays(&self) -> impl Iterator<Item = &[f32]> {
         self.layers.iter().flat_map(|layer| [&layer.weights[..], &layer.biases[..]])
     }
 
-    /// The weights of each layer, and its biases.
+    /// Each layer's weights, followed by its biases.
     pub(super) fn arrays_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
         self.layers.iter_mut().flat_map(|layer| [&mut layer.weights[..], &mut layer.biases[..]])
     }
 
-    /// Number of weights and biases of a network of these widths.
+    /// Number of weights and biases of a network with these widths.
     pub(super) fn n_values(widths: &[usize]) -> usize {
         widths.windows(2).map(|width| (width[0] + 1) * width[1]).sum()
     }
@@ -80,7 +81,7 @@ impl NeuralNet {
         digests.fold(0, |all: u64, one| all.rotate_left(1) ^ one)
     }
 
-    /// Room to compute in.
+    /// Buffers to compute a sample in.
     pub(super) fn workspace(&self) -> SampleWorkspace {
         let slopes: Vec<Vec<f32>> =
             self.layers.iter().map(|layer| vec![0.0; layer.biases.len()]).collect();
@@ -90,7 +91,7 @@ impl NeuralNet {
         SampleWorkspace { values, slopes }
     }
 
-    /// What the network says to the inputs that are in `pass`: its first output.
+    /// Computes the network's first output for the inputs in `workspace`.
     pub(super) fn predict(&self, workspace: &mut SampleWorkspace) -> f32 {
         for (at, layer) in self.layers.iter().enumerate() {
             let (before, after) = workspace.values.split_at_mut(at + 1);
@@ -106,8 +107,8 @@ impl NeuralNet {
         workspace.values.last().map_or(0.0, |outputs| outputs[0])
     }
 
-    /// Adds `weight` times the gradient of the squared error for the inputs that are in `pass`.
-    /// The error squared.
+    /// Adds `weight` times the gradient of the squared error for the inputs in `workspace`. Returns
+    /// the squared error.
     pub(super) fn add_gradient(
         &self,
         workspace: &mut SampleWorkspace,
@@ -142,7 +143,7 @@ impl NeuralNet {
 }
 
 impl SampleWorkspace {
-    /// Where the inputs belong.
+    /// Buffer of the network's inputs.
     pub(super) fn inputs(&mut self) -> &mut [f32] {
         &mut self.values[0]
     }
@@ -155,7 +156,7 @@ fn add(sums: &mut [f32], factor: f32, row: &[f32]) {
     }
 }
 
-/// The sum of products, in eight sums that the processor can add side by side.
+/// Dot product, in eight partial sums that the processor can add in parallel.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0; 8];
@@ -172,7 +173,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// The error squared of two samples together, the second counting three times.
+    /// Weighted squared error of two samples together; the second one has weight 3.
     fn loss(net: &NeuralNet, gradient: Option<&mut NeuralNet>) -> f32 {
         let mut workspace = net.workspace();
         let mut sink = net.zeroed();
