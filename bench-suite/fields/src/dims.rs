@@ -1,4 +1,4 @@
-//! Dimensions of an array, and how they are written: `128x160x160`.
+//! Dimensions of an array, written as `128x160x160`.
 
 use std::fmt;
 use std::num::IntErrorKind;
@@ -6,27 +6,28 @@ use std::str::FromStr;
 
 use crate::usage::UsageError;
 
-/// Most values of an array: as many of 8 bytes as a pointer can reach.
+/// Largest number of values in an array: values of 8 bytes that fill the address space.
 const MAX_VALUES: usize = isize::MAX as usize / 8;
 
-/// Dimensions of an array, slowest first; none is zero, and memory could have addresses for all
-/// values.
+/// Dimensions of an array, slowest first.
+///
+/// No dimension is zero, and the address space can hold all values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dims(Vec<usize>);
 
-/// Why some numbers are no dimensions.
+/// Reason why numbers are not valid dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DimsError {
-    /// There are none, or one is zero.
+    /// There are no dimensions, or one is zero.
     #[error("has no dimensions or no values")]
     NoValues,
-    /// The product is beyond what any machine has room for.
+    /// The product is too large for the address space.
     #[error("has a shape that overflows: no machine has room for so many values")]
     Overflow,
 }
 
 impl Dims {
-    /// The dimensions.
+    /// Dimensions with these sizes, slowest first.
     ///
     /// # Errors
     ///
@@ -42,11 +43,11 @@ impl Dims {
         }
     }
 
-    /// One dimension of `n_values`, which is not zero.
+    /// One dimension of `n_values`, which must not be zero.
     ///
     /// # Panics
     ///
-    /// When `n_values` is zero.
+    /// If `n_values` is zero.
     pub fn flat(n_values: usize) -> Self {
         assert!(n_values > 0, "an array has values");
         Self(vec![n_values])
@@ -57,16 +58,16 @@ impl Dims {
         &self.0
     }
 
-    /// Their product.
+    /// Product of the sizes.
     pub fn n_values(&self) -> usize {
         self.0.iter().product()
     }
 
-    /// The same with the slowest dimension replaced by `slowest`, which is not zero.
+    /// These dimensions with the slowest one replaced by `slowest`, which must not be zero.
     ///
     /// # Panics
     ///
-    /// When `slowest` is zero.
+    /// If `slowest` is zero.
     #[must_use]
     pub fn with_slowest(&self, slowest: usize) -> Self {
         assert!(slowest > 0, "a dimension is not empty");
@@ -76,8 +77,9 @@ impl Dims {
     }
 }
 
-/// A dimension as it is written; `usize::MAX`, of which no array can have as many values, for what
-/// is larger still. `None` for what is no whole number.
+/// Parses one dimension. Returns `None` if `text` is not a whole number.
+///
+/// A number that overflows becomes `usize::MAX`, which no array can have.
 pub(crate) fn dimension(text: &str) -> Option<usize> {
     match text.parse() {
         Ok(dim) => Some(dim),

@@ -1,11 +1,12 @@
 //! Arrays in files: raw little-endian `.f32`, `.f64`, `.f16` and `.bf16`, and NumPy's `.npy`.
 //!
-//! The type of the values goes by a word before the path (`f32:/dev/stdin`), else by the extension,
-//! since raw files do not tell. `-` is standard input. A pipe is read to its end first, and may
-//! hold an array of NumPy's by whatever name. Dimensions come, in this
-//! order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of
-//! SDRBench that holds them (`P_4x14x48x48.f32`), if their product is the number of values; else
-//! the array has one.
+//! Raw files do not store their element type. A prefix of the path (`f32:/dev/stdin`) or else the
+//! extension specifies it. `-` is standard input. A pipe is read to its end first. It may hold a
+//! `.npy` array under any name.
+//!
+//! Dimensions come from the first of these sources: the caller (`--dims`); the `.npy` header; the
+//! file name in the style of SDRBench (`P_4x14x48x48.f32`), if their product is the number of
+//! values. Otherwise the array has one dimension.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,9 +19,9 @@ use crate::npy::{Dtype, MAGIC, NpyHeader};
 use crate::usage::UsageError;
 use half::{bf16, f16};
 
-/// What to do about a file that does not fit in memory.
+/// Advice for a file that does not fit in memory.
 pub const SMALLER: &str = "use a piece of the file";
-/// Bytes of a stream that are read at a time.
+/// Bytes of a stream to read at a time.
 const PIECE: u64 = 16 << 20;
 
 /// The values of one array.
@@ -36,7 +37,7 @@ pub enum FieldValues {
     Bf16(Vec<bf16>),
 }
 
-/// Evaluates an expression with the slice of [`FieldValues`] by a name, whatever their type.
+/// Evaluates an expression on the typed slice of a [`FieldValues`], bound to a name.
 #[macro_export]
 macro_rules! with_values {
     ($values:expr, $slice:ident => $body:expr) => {
@@ -50,7 +51,7 @@ macro_rules! with_values {
 }
 
 impl FieldValues {
-    /// `f32`, `f64`, `f16` or `bf16`.
+    /// Name of the element type: `f32`, `f64`, `f16` or `bf16`.
     pub fn dtype(&self) -> &'static str {
         match self {
             Self::F32(_) => "f32",
@@ -76,29 +77,30 @@ impl FieldValues {
 pub struct Field {
     /// The file's name without folders.
     pub name: String,
-    /// Dimensions; their product is the number of values.
+    /// Dimensions. Their product is the number of values.
     pub dims: Dims,
     /// The values, fastest dimension contiguous.
     pub values: FieldValues,
 }
 
 impl Field {
-    /// Reads the file at `path`, which may begin with a type and a colon; `-` is standard input.
-    /// `dims` overrides what the file or its name says.
+    /// Reads the file at `path`, which may have a type prefix such as `f32:`. `-` is standard
+    /// input. `dims` overrides the dimensions from the file or its name.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] when the file is missing, empty, not of a known type, does not hold as many
-    /// values as `dims` say, or is too large for the memory.
+    /// A [`UsageError`] if the file is missing, empty or of an unknown type, if it does not hold as
+    /// many values as `dims` specify, or if it does not fit in memory.
     pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Self, UsageError> {
         Self::read_within(path, dims, &|_| Ok(()))
     }
 
-    /// The same, where `room` says whether there is memory for so many bytes.
+    /// Reads a file like [`read`](Self::read), and calls `room` to check that this many bytes of
+    /// memory are free.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and what `room` says.
+    /// As [`read`](Self::read), and the errors of `room`.
     pub fn read_within(
         path: &Path,
         dims: Option<&Dims>,
@@ -131,7 +133,7 @@ impl Field {
         };
         let mut bytes = Vec::new();
         loop {
-            // The values are a copy of the bytes.
+            // The bytes and the values that are made from them are in memory together.
             room(2 * (bytes.len() as u128 + u128::from(PIECE))).map_err(no_room)?;
             if (&mut stream).take(PIECE).read_to_end(&mut bytes).map_err(unreadable)? == 0 {
                 break;
@@ -142,7 +144,7 @@ impl Field {
         Self::of_format(path, format, &mut &bytes[..], bytes.len() as u64, dims)
     }
 
-    /// Reads an array of `n_bytes` bytes; the name of its file says the type.
+    /// Reads an array of `n_bytes` bytes. The path specifies the element type.
     ///
     /// # Errors
     ///
@@ -178,7 +180,7 @@ impl Field {
                 (header.dtype, header.big_endian, Some(header.dims), n_values)
             }
         };
-        // A header may promise anything: allocate only what the file can hold.
+        // A damaged header may specify any size: allocate only what the file can hold.
         if (n_values as u64).checked_mul(dtype.n_bytes()).is_none_or(|need| need > n_bytes) {
             return Err(too_short());
         }
@@ -239,7 +241,7 @@ enum FileFormat {
     Npy,
 }
 
-/// The type that is written before a path, if one is, and the path.
+/// Splits a type prefix such as `f32:` off a path, if there is one.
 fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
     let types =
         [("f32:", Dtype::F32), ("f64:", Dtype::F64), ("f16:", Dtype::F16), ("bf16:", Dtype::Bf16)];
@@ -283,7 +285,7 @@ fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
     usize::try_from(n_bytes / size).map_err(|_| UsageError::new("is too large for this machine"))
 }
 
-/// The dimensions that a part of the name spells, if they make `n_values`.
+/// Finds dimensions in the file name whose product is `n_values`.
 fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
     let stem = path.file_stem()?.to_str()?;
     stem.split(['_', '-', '.', ' '])

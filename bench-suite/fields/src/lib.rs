@@ -1,12 +1,12 @@
-//! Arrays in files, as the `foldwire` command reads them: a crate of its own so that fuzzing reads
-//! them with the same code and without the command's dependencies.
+//! Arrays in files. The `foldwire` command reads them with this crate. It is a separate crate so
+//! that the fuzz targets use the same code without the command's dependencies.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`field`](mod@field) | a file's bytes, name and size become values with dimensions |
-//! | [`dims`] | dimensions, and how they are written |
-//! | [`memory`] | memory for values, or an error |
-//! | [`usage`] | errors of use, which say what to change |
+//! | [`field`](mod@field) | turns a file's bytes, name and size into values with dimensions |
+//! | [`dims`] | dimensions, and their notation |
+//! | [`memory`] | allocates memory for values, or returns an error |
+//! | [`usage`] | usage errors, which say what to change |
 
 pub mod dims;
 pub mod field;

@@ -1,15 +1,15 @@
-//! Memory for long arrays, or an error that says how much was asked for. What the standard
-//! collections do where there is none is to end the program.
+//! Allocation of long arrays that returns an error with the number of bytes. The standard
+//! collections would abort the program instead.
 
 use bytemuck::Zeroable;
 
-/// Memory that is not there.
+/// An allocation that the available memory cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{} of memory are needed, {}", gigabytes(*.need), available(*.have))]
 pub struct NoMemory {
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub need: u128,
-    /// Bytes that are free; `None` where the system said no without telling.
+    /// Bytes free. `None` if the system refused without giving a number.
     pub have: Option<u64>,
 }
 
@@ -24,11 +24,11 @@ fn available(n_bytes: Option<u64>) -> String {
     )
 }
 
-/// `n` zeros.
+/// Allocates `n` zeros.
 ///
 /// # Errors
 ///
-/// [`NoMemory`] if the system refuses it. It may promise memory that it does not have.
+/// [`NoMemory`] if the system refuses the memory. Some systems grant memory that they do not have.
 pub fn zeroed<T: Zeroable>(n: usize) -> Result<Vec<T>, NoMemory> {
     let need = n as u128 * size_of::<T>() as u128;
     bytemuck::try_zeroed_vec(n).map_err(|()| NoMemory { need, have: None })

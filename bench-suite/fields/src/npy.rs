@@ -1,25 +1,26 @@
 //! The header of NumPy's `.npy` files, as far as arrays of float16, float32 and float64 need it.
 //! (NumPy has no bfloat16.)
 //!
-//! A file is `\x93NUMPY`, the version (major, minor), the length of the header (u16 in version 1.0,
-//! u32 in 2.0 and 3.0), the header itself, and the values. The header is a Python dictionary
-//! literal with the keys `descr`, `fortran_order` and `shape`, written by `repr`, so looking for
-//! the quoted key is enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates
-//! that read this format bring in a parser generator, and with it an assembler at build time; these
-//! few lines need neither.
+//! A file has these parts: `\x93NUMPY`; the version (major, minor); the length of the header (u16
+//! in version 1.0, u32 in 2.0 and 3.0); the header; the values. The header is a Python dictionary
+//! literal with the keys `descr`, `fortran_order` and `shape`. NumPy writes it with `repr`, so a
+//! search for the quoted key is enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0".
+//!
+//! Existing crates for this format depend on a parser generator, which needs an assembler at build
+//! time. These few lines need neither.
 
 use std::io::{self, Read};
 
 use crate::dims::{Dims, dimension};
 use crate::usage::UsageError;
 
-/// What every file begins with.
+/// Magic bytes at the start of every file.
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
-/// Longest header that is read; NumPy's own are below 1 KiB.
+/// Longest header that is accepted. NumPy's own headers are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
-/// The type of the values in a file.
+/// Element type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     /// 4-byte IEEE 754.
@@ -33,7 +34,7 @@ pub(crate) enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of a value.
+    /// Bytes per value.
     pub(crate) const fn n_bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -43,12 +44,12 @@ impl Dtype {
     }
 }
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NpyHeader {
-    /// Type of the values.
+    /// Element type.
     pub(crate) dtype: Dtype,
-    /// Whether the values are stored in big-endian order.
+    /// True if the values are stored in big-endian order.
     pub(crate) big_endian: bool,
     /// Shape, slowest dimension first.
     pub(crate) dims: Dims,
@@ -59,8 +60,8 @@ impl NpyHeader {
     ///
     /// # Errors
     ///
-    /// A usage error without the file's name when this is no `.npy` file or holds something else
-    /// than a C-ordered array of float16, float32 or float64.
+    /// A usage error without the file's name, if this is not a `.npy` file or not a C-ordered array
+    /// of float16, float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
         let no_npy = |_| {
             UsageError::new(
@@ -78,7 +79,7 @@ impl NpyHeader {
     }
 }
 
-/// Reads the magic string and the version: major, minor.
+/// Reads the magic bytes and the version: major, minor.
 fn version(file: &mut impl Read) -> io::Result<[u8; 2]> {
     let mut start = [0; 8];
     file.read_exact(&mut start)?;
@@ -140,7 +141,7 @@ fn parse(text: &str) -> Result<NpyHeader, UsageError> {
     Ok(NpyHeader { dtype, big_endian, dims })
 }
 
-/// The text after `'key':`, up to the end of the header.
+/// Returns the text after `'key':`, up to the end of the header.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("'{key}'"))?;
     Some(rest.trim_start().strip_prefix(':')?.trim_start())
@@ -150,7 +151,7 @@ fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The bytes that NumPy writes for such an array.
+    /// A file with the bytes that NumPy writes for such an array.
     pub(crate) fn file(version: u8, dict: &str, values: &[u8]) -> Vec<u8> {
         let mut bytes = b"\x93NUMPY".to_vec();
         bytes.extend([version, 0]);
