@@ -1,4 +1,4 @@
-//! One rank's rows, and a step of theirs.
+//! One rank's rows, and a time step of them.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::fourier::{Fourier, polar_factors};
 use super::implicit::Implicit;
 use super::{GRAVITY, HaloKind, RADIUS, Sphere, SphereExchange};
 
-/// How much of the leapfrog's flutter a step takes away (Robert and Asselin).
+/// Coefficient of the Robert–Asselin filter, which damps the oscillation of the leapfrog scheme.
 const ASSELIN: f64 = 0.05;
 
-/// One rank's rows.
+/// The rows of one rank, called a band.
 pub struct Band<'s> {
     sphere: &'s Sphere,
     own: Range<usize>,
-    /// At the step before, now, and at the next.
+    /// Fields at the previous, the current and the next step.
     old: Fields,
     now: Fields,
     new: Fields,
@@ -24,7 +24,8 @@ pub struct Band<'s> {
     dynamics: Dynamics<'s>,
     implicit: Implicit<'s>,
     fourier: Fourier,
-    /// Factors of waves near the poles: of own rows, at their centres and at their southern faces.
+    /// Filter factors for waves near the poles, for each own row: at its centre, and at its
+    /// southern face. `None` where nothing is filtered.
     filters: Vec<[Option<Vec<f64>>; 2]>,
     divergences: [Vec<f64>; 3],
 }
@@ -52,18 +53,19 @@ impl<'s> Band<'s> {
         }
     }
 
-    /// The heights of this rank's rows, from the south: of each row all levels.
+    /// Heights of this rank's rows, from south to north. Each row holds all levels.
     #[must_use]
     pub fn heights(&self) -> &[f64] {
         &self.now.heights[self.own_heights()]
     }
 
-    /// A time step, with all other ranks.
+    /// Computes a time step together with all other ranks.
     ///
     /// # Errors
-    /// What `net` says; then the band is of no use any more.
+    /// The errors of `net`. The band cannot be used after an error.
     pub fn step<E: SphereExchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
-        // From the first state alone the first step goes, half as far from what is twice the same.
+        // The first step has no previous state. It starts from the initial state alone, with half
+        // the step length.
         let is_first = self.n_steps == 0;
         let dt = self.sphere.seconds_of_step() * if is_first { 0.5 } else { 1.0 };
         self.explicit(dt);
@@ -97,8 +99,8 @@ impl<'s> Band<'s> {
         n_heights..n_heights * (1 + self.own.len())
     }
 
-    /// New winds but for the gradient of new heights, and new heights but for the divergence of new
-    /// winds.
+    /// Computes the new winds without the gradient of the new heights, and the new heights without
+    /// the divergence of the new winds.
     fn explicit(&mut self, dt: f64) {
         for level in 0..self.sphere.n_levels {
             self.dynamics.compute(level, &self.now, &self.old);
@@ -116,8 +118,8 @@ impl<'s> Band<'s> {
                     old.height(row, level),
                     dynamics.height.row(row),
                 );
-                // Gravity's part of the step before and of this one, with the weights that make it
-                // implicit.
+                // The gravity term of the previous and the current step, with the weights of the
+                // semi-implicit scheme.
                 let weighed = |old: &Fields, now: &Fields, row: usize| -> Vec<f64> {
                     let both = old.height(row, level).iter().zip(now.height(row, level));
                     both.map(|(old, now)| old - 2.0 * now).collect()
@@ -128,7 +130,7 @@ impl<'s> Band<'s> {
         }
     }
 
-    /// Adds −dt·g times the gradient of these heights to the new winds of a row.
+    /// Adds −dt·g times the gradient of the given heights to the new winds of a row.
     fn add_gradient(&mut self, row: usize, level: usize, dt: f64, south: &[f64], own: &[f64]) {
         let Self { sphere, new, .. } = self;
         let at = self.own.start + row;
@@ -137,7 +139,7 @@ impl<'s> Band<'s> {
         for (i, east) in new.east_mut(row, level).iter_mut().enumerate() {
             *east -= across * (own[i] - own[west(i, sphere.n_columns)]);
         }
-        // Nothing goes through a pole.
+        // No wind blows across a pole.
         if sphere.cos_face[at] > 0.0 {
             let along = dt * GRAVITY / (RADIUS * d_lat);
             for ((north, own), south) in new.north_mut(row, level).iter_mut().zip(own).zip(south) {
@@ -146,7 +148,7 @@ impl<'s> Band<'s> {
         }
     }
 
-    /// Gives the neighbour in the south the northward winds of the first row.
+    /// Sends the northward winds of the first row to the southern neighbour.
     fn exchange_flow<E: SphereExchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
         let n_winds = self.now.n_winds();
         let last = n_winds * (1 + self.own.len());
@@ -155,7 +157,7 @@ impl<'s> Band<'s> {
         net.halo(HaloKind::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
     }
 
-    /// Takes from the new heights the water that leaves by what is known of the winds.
+    /// Subtracts the divergence of the winds from the new heights.
     fn update_heights(&mut self, dt: f64) {
         let Self { sphere, old, now, new, divergences, .. } = self;
         let start = self.own.start;
@@ -173,7 +175,7 @@ impl<'s> Band<'s> {
         }
     }
 
-    /// The gradient of the new heights, with which the new winds are whole; and the filter.
+    /// Adds the gradient of the new heights, which completes the new winds. Then filters the winds.
     fn add_new_gradient(&mut self, dt: f64) {
         for row in 1..=self.own.len() {
             for level in 0..self.sphere.n_levels {
@@ -191,7 +193,7 @@ impl<'s> Band<'s> {
     }
 }
 
-/// Gives neighbours the outermost rows, of so many values each, and takes theirs.
+/// Sends the outermost rows, of `n_values` each, to the neighbours and receives theirs.
 fn exchange_rows<E: SphereExchange>(
     net: &mut E,
     halo: HaloKind,
@@ -204,7 +206,7 @@ fn exchange_rows<E: SphereExchange>(
     net.halo(halo, ends, [south, north])
 }
 
-/// Takes from the middle of three steps what flutters between them.
+/// Applies the Robert–Asselin filter to the middle of three steps.
 fn damp_flutter(old: &[f64], now: &mut [f64], new: &[f64]) {
     for ((now, old), new) in now.iter_mut().zip(old).zip(new) {
         *now += ASSELIN * (new - 2.0 * *now + old);

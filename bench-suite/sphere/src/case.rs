@@ -4,22 +4,22 @@ use std::f64::consts::PI;
 
 use super::{GRAVITY, RADIUS, ROTATION, Sphere};
 
-/// How the flow begins.
+/// Initial state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestCase {
-    /// Test case 2: a zonal flow that stays as it is.
+    /// Test case 2: a steady zonal flow.
     Steady,
-    /// Test case 5: a zonal flow that meets a mountain.
+    /// Test case 5: a zonal flow across a mountain.
     Mountain,
     /// Test case 6: a Rossby–Haurwitz wave of wavenumber 4.
     Wave,
 }
 
-/// The wavenumber of [`TestCase::Wave`].
+/// Wavenumber of [`TestCase::Wave`].
 const R: i32 = 4;
 
 impl TestCase {
-    /// Winds to the east and to the north in m/s, and the height of the water's surface in m.
+    /// Eastward and northward winds in m/s, and the height of the water surface in m.
     fn state(self, strength: f64, latitude: f64, longitude: f64) -> [f64; 3] {
         let (sin, cos) = latitude.sin_cos();
         let zonal = |wind: f64, height: f64| {
@@ -64,7 +64,7 @@ impl TestCase {
 }
 
 impl Sphere {
-    /// How strong the winds of a level are: at most 1.
+    /// Factor of a level's winds, at most 1.
     fn strength(&self, level: usize) -> f64 {
         1.0 - 0.3 * level as f64 / self.n_levels as f64
     }
@@ -90,8 +90,7 @@ impl Sphere {
         })
     }
 
-    /// Winds to the east of a row's levels, at western faces; then those to the north, at southern
-    /// ones.
+    /// Eastward winds of a row's levels at western faces, then northward winds at southern faces.
     pub(super) fn initial_winds(&self, row: usize) -> Vec<f64> {
         let [face, centre] = self.latitudes(row);
         let east = self.levels_and_columns().map(|(level, column)| {
@@ -100,13 +99,13 @@ impl Sphere {
         });
         let north = self.levels_and_columns().map(|(level, column)| {
             let longitude = (column as f64 + 0.5) * self.spacing[1];
-            // None goes through a pole.
+            // No wind blows across a pole.
             if row == 0 { 0.0 } else { self.case.state(self.strength(level), face, longitude)[1] }
         });
         east.chain(north).collect()
     }
 
-    /// The ground below a row, the same for all levels.
+    /// Height of the ground below a row, the same for all levels.
     pub(super) fn ground(&self, row: usize) -> impl Iterator<Item = f64> {
         let [_, latitude] = self.latitudes(row);
         let longitude = move |column: usize| (column as f64 + 0.5) * self.spacing[1];
@@ -114,7 +113,7 @@ impl Sphere {
     }
 }
 
-/// 1 or −1, without a pattern.
+/// Returns 1 or −1, pseudo-randomly.
 fn sign(at: u64) -> f64 {
     let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);

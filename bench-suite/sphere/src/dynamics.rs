@@ -1,17 +1,19 @@
-//! Tendencies of one level: what winds and heights change by in a second, without gravity waves'
-//! implicit part.
+//! Tendencies of one level: the change of winds and heights per second, without the implicit part
+//! of gravity waves.
 //!
-//! Where things are, of the cell in row r and column i: height, kinetic energy and divergence at
-//! its centre; the wind to the east on its western face, that to the north on its southern face;
-//! vorticity at its south-western corner.
+//! In the cell of row r and column i, the centre holds height, kinetic energy and divergence. The
+//! western face holds the eastward wind, and the southern face the northward wind. The
+//! south-western corner holds the vorticity.
 
 use std::f64::consts::PI;
 use std::ops::Range;
 
 use super::{GRAVITY, RADIUS, Sphere};
 
-/// Winds and heights of a band's rows and of a halo row on either side: of each row the winds to
-/// the east of all levels, then those to the north; and the heights of all levels.
+/// Winds and heights of a band's rows, with a halo row on each side.
+///
+/// In `winds`, a row holds the eastward winds of all levels, then the northward ones. In `heights`,
+/// a row holds the heights of all levels.
 #[derive(Debug, Clone)]
 pub(super) struct Fields {
     pub(super) winds: Vec<f64>,
@@ -21,12 +23,13 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The initial state. Halos beyond a pole have no wind, and any height that can be divided by.
+    /// The initial state. Halos beyond a pole have no wind. Their heights are arbitrary, but not
+    /// zero, because they are divisors.
     pub(super) fn initial(sphere: &Sphere, own: &Range<usize>, perturbation: f64) -> Self {
         let (n_levels, n_columns) = (sphere.n_levels, sphere.n_columns);
         let (mut winds, mut heights) = (Vec::new(), Vec::new());
         for at in own.start..own.end + 2 {
-            // One row further south, as far as there is one.
+            // Entry 0 is the halo, one row further south if that row exists.
             let row = at.saturating_sub(1).min(sphere.n_rows - 1);
             heights.extend(sphere.initial_heights(row, perturbation));
             if (1..=sphere.n_rows).contains(&at) {
@@ -65,7 +68,7 @@ impl Fields {
         &mut self.heights[at]
     }
 
-    /// Values of a row's winds; of its heights half as many.
+    /// Number of wind values in a row. A row has half as many heights.
     pub(super) const fn n_winds(&self) -> usize {
         2 * self.n_levels * self.n_columns
     }
@@ -81,7 +84,7 @@ impl Fields {
     }
 }
 
-/// A value for each point of a band's rows and halos, of one level.
+/// One value per point of a band's rows and halos, for one level.
 #[derive(Debug, Clone)]
 pub(super) struct LevelField {
     values: Vec<f64>,
@@ -102,24 +105,24 @@ impl LevelField {
     }
 }
 
-/// What tendencies are made of, and they themselves.
+/// Tendencies and the quantities that they are computed from.
 #[derive(Debug)]
 pub(super) struct Dynamics<'s> {
     sphere: &'s Sphere,
-    /// The rows of the band. Those of the sphere's tables begin with the southern halo.
+    /// The rows of the band. The sphere's tables use indices that begin with the southern halo.
     own: Range<usize>,
     /// Height of the ground, halos included.
     ground: LevelField,
-    /// Of this step: water to the east, and to the north by the length of the face; absolute
-    /// vorticity / height; kinetic energy and gravity's.
+    /// Quantities of the current step: eastward flux of water; northward flux times the length of
+    /// the face; absolute vorticity / height; kinetic plus potential energy.
     to_east: LevelField,
     to_north: LevelField,
     potential: LevelField,
     energy: LevelField,
-    /// Of the step before, for viscosity.
+    /// Quantities of the previous step, for viscosity.
     divergence: LevelField,
     vorticity: LevelField,
-    /// Tendencies, of own rows.
+    /// Tendencies of own rows.
     pub(super) east: LevelField,
     pub(super) north: LevelField,
     pub(super) height: LevelField,
@@ -206,7 +209,7 @@ impl<'s> Dynamics<'s> {
         let [d_lat, d_lon] = sphere.spacing;
         let (length, height) = (RADIUS * cos * d_lon, RADIUS * d_lat);
         let viscosity = sphere.viscosity;
-        // Solid rotation has vorticity, and keeps it.
+        // Compensates the vorticity of solid rotation, which viscosity must not damp.
         let rotation = 2.0 / (RADIUS * RADIUS);
 
         let (q, q_north) = (potential.row(row), potential.row(row + 1));
@@ -225,7 +228,7 @@ impl<'s> Dynamics<'s> {
             *tendency = turning / cos - (e[i] - e[w]) / length + viscosity * friction;
         }
         for (i, tendency) in self.north.row_mut(row).iter_mut().enumerate() {
-            // Nothing goes through a pole.
+            // No wind blows across a pole.
             if cos_face == 0.0 {
                 *tendency = 0.0;
                 continue;
@@ -244,7 +247,7 @@ impl<'s> Dynamics<'s> {
     }
 }
 
-/// The vorticity at the southern corners of a row, of which the band's southern halo is row 0.
+/// Vorticity at the southern corners of a row. Row 0 is the band's southern halo.
 fn vorticity(
     sphere: &Sphere,
     start: usize,
@@ -261,7 +264,7 @@ fn vorticity(
     let cos = sphere.cos_face[face];
     let out = out.row_mut(row);
     if cos == 0.0 {
-        // Around the pole along the nearest row, by the area of the cap.
+        // At a pole: the circulation along the nearest row, divided by the area of the polar cap.
         let is_south = face == 1;
         let (around, sign) = if is_south { (north, -1.0) } else { (south, 1.0) };
         let mean = around.iter().sum::<f64>() / n as f64;
@@ -277,7 +280,7 @@ fn vorticity(
     }
 }
 
-/// The divergence of the winds of a row.
+/// Divergence of the winds of a row.
 pub(super) fn divergence(
     sphere: &Sphere,
     start: usize,
@@ -299,7 +302,7 @@ pub(super) fn divergence(
     }
 }
 
-/// The columns around the sphere before and after one.
+/// Column to the west, around the sphere.
 pub(super) const fn west(column: usize, n_columns: usize) -> usize {
     if column == 0 { n_columns - 1 } else { column - 1 }
 }

@@ -1,7 +1,7 @@
-//! Rows as waves.
+//! Fourier transforms of rows.
 //!
-//! The waves of a row of n values are as many: the mean, then cosine and sine of each wavenumber,
-//! and of the last the cosine alone.
+//! A row of n values has n coefficients: the mean, then cosine and sine of each wavenumber. The
+//! last wavenumber has only a cosine.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ impl Fourier {
         }
     }
 
-    /// The wavenumber of a coefficient.
+    /// Wavenumber of a coefficient.
     pub(super) const fn wavenumber(coefficient: usize) -> usize {
         coefficient.div_ceil(2)
     }
 
-    /// The waves of a row: `waves[i]` by `put(i, wave)`.
+    /// Computes the coefficients of a row, and passes each to `put(index, coefficient)`.
     pub(super) fn waves(&mut self, row: &[f64], mut put: impl FnMut(usize, f64)) {
         self.line.copy_from_slice(row);
         self.forward
@@ -50,7 +50,7 @@ impl Fourier {
         }
     }
 
-    /// The row of waves.
+    /// Computes the row with the given coefficients.
     pub(super) fn row(&mut self, wave: impl Fn(usize) -> f64, row: &mut [f64]) {
         self.spectrum.fill(Complex::default());
         for at in 0..row.len() {
@@ -63,7 +63,7 @@ impl Fourier {
             .expect("the buffers are of the plan's lengths");
     }
 
-    /// Multiplies the waves of a row by what `factors` has for their wavenumbers.
+    /// Multiplies each coefficient of a row by the factor of its wavenumber.
     pub(super) fn filter(&mut self, factors: &[f64], row: &mut [f64]) {
         let mut waves = vec![0.0; row.len()];
         self.waves(row, |at, wave| waves[at] = wave * factors[Self::wavenumber(at)]);
@@ -71,13 +71,13 @@ impl Fourier {
     }
 }
 
-/// Cosines are at odd places, sines at even ones.
+/// True for a sine. After the mean, cosines have odd indices and sines even ones.
 const fn is_sine(at: usize) -> bool {
     at > 0 && at.is_multiple_of(2)
 }
 
-/// What the waves at a latitude are multiplied by so that none is shorter than those at 60°; none
-/// where all stay.
+/// Filter factors at a latitude with this cosine, so that no wave is shorter than the waves at 60°.
+/// `None` if nothing is filtered there.
 pub(super) fn polar_factors(cos: f64, n_columns: usize) -> Option<Vec<f64>> {
     const COS_60: f64 = 0.5;
     let factor = |wavenumber: usize| {

@@ -1,7 +1,7 @@
-//! Heights in which gravity waves are implicit: (1 − ε∇²) h = what is known, ε = Δt²·g·depth.
+//! Implicit solution for gravity waves: (1 − ε∇²) h = known terms, with ε = Δt²·g·depth.
 //!
-//! For each wavenumber along longitude it is a system of three diagonals along latitude, for whose
-//! sake rows become wavenumbers of all rows and wavenumbers rows again.
+//! Each wavenumber along longitude has its own tridiagonal system along latitude. Two
+//! transpositions give each rank some wavenumbers of all rows, and then return its rows.
 
 use std::ops::Range;
 
@@ -10,16 +10,17 @@ use foldwire::layout::share;
 use super::fourier::Fourier;
 use super::{RADIUS, Sphere, SphereExchange, TransposeDirection};
 
-/// One rank's part in it.
+/// One rank's rows and coefficients.
 pub(super) struct Implicit<'s> {
     sphere: &'s Sphere,
-    /// Rows, and coefficients, of each rank.
+    /// Range of rows, and range of coefficients, of each rank.
     rows: Vec<Range<usize>>,
     waves: Vec<Range<usize>>,
     rank: usize,
-    /// Of this rank's rows: by coefficient, level and row.
+    /// Coefficients of this rank's rows, ordered by coefficient, level and row.
     of_rows: Vec<f64>,
-    /// Of this rank's coefficients: by rank, coefficient, level and that rank's row.
+    /// This rank's coefficients of all rows, ordered by rank, coefficient, level and that rank's
+    /// row.
     of_waves: Vec<f64>,
 }
 
@@ -38,7 +39,7 @@ impl<'s> Implicit<'s> {
         }
     }
 
-    /// Solves for the heights of this rank's rows, in place, with all other ranks.
+    /// Solves for the heights of this rank's rows in place, together with all other ranks.
     pub(super) fn solve<E: SphereExchange>(
         &mut self,
         epsilon: f64,
@@ -79,7 +80,7 @@ impl<'s> Implicit<'s> {
             let system = System::new(self.sphere, Fourier::wavenumber(coefficient), epsilon);
             for level in 0..n_levels {
                 let line = nth * n_levels + level;
-                // Blocks of ranks follow each other, of as many rows as a rank has.
+                // Ranks' blocks follow each other. A block holds as many rows as its rank has.
                 let n_waves = self.waves[self.rank].len();
                 let place = |rows: &Range<usize>| {
                     let start = n_waves * n_levels * rows.start + line * rows.len();
@@ -97,11 +98,12 @@ impl<'s> Implicit<'s> {
     }
 }
 
-/// The equations of one wavenumber, by Thomas's algorithm as far as it goes without values.
+/// The tridiagonal system of one wavenumber, with the steps of Thomas's algorithm that do not
+/// depend on the right side.
 struct System {
-    /// What a row has of the one in the south.
+    /// Coefficient of each row's southern neighbour.
     south: Vec<f64>,
-    /// What is left of the one in the north, and what the row is divided by.
+    /// Reduced coefficient of the northern neighbour, and inverse of the pivot.
     north: Vec<f64>,
     inverse: Vec<f64>,
 }
@@ -116,7 +118,7 @@ impl System {
             let cos = sphere.cos_centre[row];
             let of_face =
                 |face: usize| epsilon * sphere.cos_face[face] / (cos * (RADIUS * d_lat).powi(2));
-            // None goes through the poles, where faces have no length.
+            // Faces at the poles have length 0, so they add nothing.
             let (below, above) = (of_face(row), of_face(row + 1));
             let diagonal = 1.0 + below + above + epsilon * wave / (RADIUS * cos).powi(2);
             let pivot = 1.0 / (diagonal + below * north_before);

@@ -1,31 +1,30 @@
 //! Shallow water on a rotating sphere, in double precision: a small dynamical core with the two
-//! patterns of communication of a climate model.
+//! communication patterns of a climate model.
 //!
-//! Ranks divide the rows of a grid of latitudes and longitudes. In each step neighbours exchange
-//! rows (*halos*), and all ranks a *transposition*: gravity waves are too fast for the time step,
-//! so what drives them is taken implicitly, which gives a Helmholtz equation. Its Fourier
-//! coefficients along longitude do not depend on each other, but each has a system of equations
-//! along latitude. So each rank transforms its rows, gets some wavenumbers of all rows, solves, and
-//! gives them back. That is what CAM's spectral core does between its Fourier and Legendre
-//! transforms.
+//! Ranks divide the rows of a latitude–longitude grid. In each step neighbours exchange rows
+//! (*halos*), and all ranks perform a *transposition*. Gravity waves are too fast for the time
+//! step, so their terms are implicit. This results in a Helmholtz equation. Its Fourier
+//! coefficients along longitude are independent, and each has a system of equations along latitude.
+//! Each rank therefore transforms its rows, receives some wavenumbers of all rows, solves them, and
+//! sends them back. CAM's spectral core does the same between its Fourier and Legendre transforms.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `case` | initial states: Williamson's test cases 2, 5 and 6 |
-//! | `band` | one rank's rows, and a step of theirs |
+//! | `band` | one rank's rows, and a time step of them |
 //! | `dynamics` | tendencies of one level |
 //! | `implicit` | the transposition and the systems along latitude |
-//! | `fourier` | rows as waves, and the filter at the poles |
+//! | `fourier` | Fourier transforms of rows, and the filter at the poles |
 //!
-//! *Method.* Winds and heights are staggered (Arakawa's grid C). Momentum in vector-invariant form
-//! with Sadourny's fluxes of vorticity; heights in flux form, so mass is conserved up to rounding.
-//! Leapfrog, semi-implicit for gravity waves, with the Robert–Asselin filter. Poleward of 60°
-//! fields lose the waves that are shorter than those of 60°. A weak viscosity (a day for the
-//! shortest waves) that leaves solid rotation alone. Levels are layers of their own with other
-//! winds and do not act on each other: they make messages as large as those of a model with levels.
+//! *Method.* Winds and heights are staggered (Arakawa's grid C). Momentum is in vector-invariant
+//! form with Sadourny's fluxes of vorticity. Heights are in flux form, so mass is conserved up to
+//! rounding. The time scheme is leapfrog, semi-implicit for gravity waves, with the Robert–Asselin
+//! filter. Poleward of 60°, a filter removes waves that are shorter than those of 60°. A weak
+//! viscosity (a day for the shortest waves) does not affect solid rotation. Levels are independent
+//! layers with different winds. They make messages as large as in a model with coupled levels.
 //!
-//! Every number is computed in the same order whatever the number of ranks, so that without loss in
-//! messages all have the bits of one rank alone.
+//! Every number is computed in the same order for any number of ranks. With lossless messages, all
+//! runs therefore have the bits of a run on one rank.
 //!
 //! Sources: D. Williamson et al., "A standard test set for numerical approximations to the shallow
 //! water equations in spherical geometry", J. Comput. Phys. 102 (1992); R. Sadourny, J. Atmos. Sci.
@@ -44,22 +43,21 @@ use std::f64::consts::PI;
 pub use band::Band;
 pub use case::TestCase;
 
-/// Metres.
+/// Radius of the sphere in m.
 const RADIUS: f64 = 6.371_22e6;
-/// Radians a second.
+/// Angular velocity in rad/s.
 const ROTATION: f64 = 7.292e-5;
-/// Metres a second².
+/// Acceleration in m/s².
 const GRAVITY: f64 = 9.806_16;
-/// Seconds of a step on a grid of 64 rows; on others in proportion.
+/// Seconds per step on a grid of 64 rows. The step is inversely proportional to the number of rows.
 const STEP_OF_64: f64 = 1200.0;
-/// Seconds in which viscosity takes the shortest waves.
+/// Time in seconds in which viscosity damps the shortest waves.
 const DAMPING: f64 = 86_400.0;
 
-/// What ranks tell each other in a step, in this order. Messages of one kind follow each other from
-/// step to step.
+/// Kinds of halo exchanges in a step, in this order. Messages of one kind repeat in every step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HaloKind {
-    /// Northward wind before gravity waves: to the south alone.
+    /// Northward wind without the new gravity term. Sent to the south only.
     Flow,
     /// Heights.
     Heights,
@@ -67,25 +65,25 @@ pub enum HaloKind {
     Winds,
 }
 
-/// Which way a transposition goes.
+/// Direction of a transposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransposeDirection {
     /// From rows to wavenumbers.
     ToWaves,
-    /// And back.
+    /// From wavenumbers to rows.
     ToRows,
 }
 
-/// How ranks exchange values.
+/// Communication that a [`Band`] needs.
 pub trait SphereExchange {
-    /// Why it failed.
+    /// Error of a failed exchange.
     type Error;
 
-    /// Gives the neighbours in the south and in the north what they need, and takes theirs. A rank
-    /// at a pole lacks one of them; what is empty is not sent.
+    /// Sends `own` to the southern and the northern neighbour, and receives `theirs` from them. A
+    /// rank at a pole lacks one neighbour. Empty arrays are not sent.
     ///
     /// # Errors
-    /// Whatever the network says.
+    /// The errors of the network.
     fn halo(
         &mut self,
         halo: HaloKind,
@@ -93,10 +91,11 @@ pub trait SphereExchange {
         theirs: [&mut [f64]; 2],
     ) -> Result<(), Self::Error>;
 
-    /// Gives each rank its block of `send`, and takes one of each; lengths are known to both.
+    /// Sends each rank its block of `send`, and receives one block from each. Both sides know the
+    /// lengths.
     ///
     /// # Errors
-    /// Whatever the network says.
+    /// The errors of the network.
     fn transpose(
         &mut self,
         direction: TransposeDirection,
@@ -105,7 +104,7 @@ pub trait SphereExchange {
     ) -> Result<(), Self::Error>;
 }
 
-/// One rank that has all rows.
+/// A single rank, which has all rows.
 #[derive(Debug)]
 pub struct SingleRank;
 
@@ -127,30 +126,30 @@ impl SphereExchange for SingleRank {
     }
 }
 
-/// The grid, and what is the same in all steps.
+/// The grid, and everything that stays the same in all steps.
 #[derive(Debug)]
 pub struct Sphere {
     n_rows: usize,
     n_columns: usize,
     n_levels: usize,
     case: TestCase,
-    /// Radians between rows, and between columns.
+    /// Distance between rows and between columns, in radians.
     spacing: [f64; 2],
-    /// Of rows from the south: at their centres, and at their southern faces. Both begin with one
-    /// of no row and end with one, so that the rows of a band and its halos have the same index.
+    /// Cosines of latitude, from the south: at the centres and at the southern faces of rows. Both
+    /// tables have an extra entry at each end, so that a band and its halos share one index.
     cos_centre: Vec<f64>,
     cos_face: Vec<f64>,
-    /// Of southern faces.
+    /// Coriolis parameter at southern faces.
     coriolis: Vec<f64>,
-    /// m²/s.
+    /// In m²/s.
     viscosity: f64,
-    /// The largest of the initial heights: gravity waves as fast as there are.
+    /// Largest initial height in m, which bounds the speed of gravity waves.
     depth: f64,
 }
 
 impl Sphere {
-    /// A grid of rows and columns with so many levels; `None` if it is too small to be one: at
-    /// least 4 rows, 8 columns, of which there is an even number, and a level.
+    /// A grid with these rows, columns and levels. `None` if it has fewer than 4 rows, fewer than 8
+    /// columns, an odd number of columns, or no level.
     #[must_use]
     pub fn new([n_rows, n_columns]: [usize; 2], n_levels: usize, case: TestCase) -> Option<Self> {
         let is_one = n_rows >= 4 && n_columns >= 8 && n_columns.is_multiple_of(2) && n_levels > 0;
@@ -169,7 +168,7 @@ impl Sphere {
             n_levels,
             case,
             spacing,
-            // Beyond the poles as on this side: it is divided by, and weighs nothing.
+            // Beyond a pole the absolute value is used: it is a divisor, and has no weight.
             cos_centre: rows.clone().map(|row| centre(row).cos().abs()).collect(),
             cos_face: rows
                 .clone()
@@ -184,33 +183,33 @@ impl Sphere {
         Some(sphere)
     }
 
-    /// Seconds of a step.
+    /// Duration of a step in seconds.
     #[must_use]
     pub fn seconds_of_step(&self) -> f64 {
         STEP_OF_64 * 64.0 / self.n_rows as f64
     }
 
-    /// The rows of one rank of `size`, whose initial heights are off by `perturbation` of
-    /// themselves, up or down; `None` if there are too few rows or columns for so many ranks.
+    /// The band of one rank of `size`. `perturbation` is the relative change of the initial
+    /// heights, up or down. `None` if there are too few rows or columns for this many ranks.
     #[must_use]
     pub fn band(&self, size: usize, rank: usize, perturbation: f64) -> Option<Band<'_>> {
         let is_enough = size <= self.n_rows && size <= self.n_columns;
         is_enough.then(|| Band::new(self, size, rank, perturbation))
     }
 
-    /// The heights of all rows at the beginning, from the south: of each row all levels.
+    /// Initial heights of all rows, from the south. Each row holds all levels.
     #[must_use]
     pub fn initial(&self, perturbation: f64) -> Vec<f64> {
         (0..self.n_rows).flat_map(|row| self.initial_heights(row, perturbation)).collect()
     }
 
-    /// Volume of water on all levels, in m³, of the heights of all rows.
+    /// Volume of water on all levels in m³, from the heights of all rows.
     #[must_use]
     pub fn mass(&self, heights: &[f64]) -> f64 {
         self.integral(heights.iter().copied())
     }
 
-    /// The root of the mean square difference of two fields of heights, by area, in metres.
+    /// Root mean square difference of two height fields, weighted by area, in m.
     #[must_use]
     pub fn rms(&self, heights: &[f64], others: &[f64]) -> f64 {
         let squares = heights.iter().zip(others).map(|(a, b)| (a - b).powi(2));
@@ -225,7 +224,7 @@ impl Sphere {
         values.enumerate().map(|(at, value)| value * area(at / n_each)).sum()
     }
 
-    /// Latitude of a row's southern face; of its centre.
+    /// Latitudes of a row's southern face and of its centre.
     fn latitudes(&self, row: usize) -> [f64; 2] {
         let face = -PI / 2.0 + row as f64 * self.spacing[0];
         [face, face + self.spacing[0] / 2.0]

@@ -1,4 +1,4 @@
-//! The flow against what is known of it.
+//! Comparison of the flow with known solutions and conservation laws.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_steady_flow_stays_and_more_so_on_a_finer_grid() {
         sphere.rms(&run(&sphere, days(&sphere, 5.0), 0.0), &initial)
     };
     let (coarse, fine) = (error([16, 32]), error([32, 64]));
-    // Heights go from 1000 m to 3000 m.
+    // For comparison: heights range from 1000 m to 3000 m.
     assert!(fine < 0.6 && fine < 0.5 * coarse, "{coarse} m, {fine} m");
 }
 
@@ -38,14 +38,14 @@ fn water_is_neither_made_nor_lost() {
     }
 }
 
-/// The wave of test case 6 goes around the sphere and keeps its form.
+/// The wave of test case 6 travels around the sphere and keeps its shape.
 #[test]
 fn a_wave_moves_as_fast_as_rossby_and_haurwitz_say() {
     let sphere = Sphere::new([64, 128], 1, TestCase::Wave).unwrap();
     let n_days = 5.0;
     let heights = run(&sphere, days(&sphere, n_days), 0.0);
     let initial = sphere.initial(0.0);
-    // Radians a second; of the wave without divergence.
+    // In rad/s, for a wave without divergence.
     let (k, r) = (7.848e-6, 4.0);
     let speed = (r * (3.0 + r) * k - 2.0 * ROTATION) / ((1.0 + r) * (2.0 + r));
     let phase = |heights: &[f64]| {
@@ -84,7 +84,7 @@ fn what_is_no_grid_is_refused() {
     assert!(sphere.band(4, 3, 0.0).is_some() && sphere.band(5, 0, 0.0).is_none());
 }
 
-/// Test case 6 is known to break up when it is disturbed, but not before weeks.
+/// Test case 6 is unstable: a perturbed wave breaks up, but only after weeks.
 #[test]
 fn a_perturbation_of_the_wave_grows_by_orders_of_magnitude() {
     let sphere = Sphere::new([64, 128], 1, TestCase::Wave).unwrap();
