@@ -1,8 +1,9 @@
-//! Runs presets against each other: in turn, on the same threads, over the same links.
+//! Runs presets in turn, on the same threads and over the same links.
 //!
-//! All ranks stay alive for the whole race. In each round every preset runs once, so that whatever
-//! disturbs the machine disturbs all alike; ranks start together behind a barrier, and a run lasts
-//! from the first rank's start to the last rank's end. One round warms up and is not counted.
+//! All ranks stay alive during the whole benchmark. In each round every preset runs once, so that
+//! disturbances of the machine affect all presets alike. Ranks start together behind a barrier. A
+//! run lasts from the first rank's start to the last rank's end. The first round is a warm-up and
+//! is not counted.
 
 use foldwire::schedule::Pairwise;
 use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Report};
@@ -13,48 +14,48 @@ use indicatif::ProgressBar;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// What to run.
+/// The presets to run, and their settings.
 #[derive(Debug)]
 pub(super) struct PresetBenchmark {
     pub(super) presets: Vec<Preset>,
     pub(super) bound: Bound,
     /// Bytes per second of each rank's link, each way.
     pub(super) link: Option<f64>,
-    /// Rounds that count.
+    /// Number of counted rounds.
     pub(super) repeat: usize,
-    /// Without the promise of the same bits.
+    /// Run presets as published, without the guarantee that all ranks get the same bits.
     pub(super) as_published: bool,
-    /// Of each volume, slowest dimension first.
+    /// Shape of each volume, slowest dimension first.
     pub(super) shape: Vec<usize>,
-    /// Of each rank.
+    /// Thread pools of each rank.
     pub(super) pools: Vec<Pools>,
 }
 
-/// Links of less than so many bytes per second are slow: over 1 Gbit/s an exchange between 8 ranks
-/// takes 64 ms, and a ring 70.
+/// Rate in bytes per second below which a link is slow. Over 1 Gbit/s between 8 ranks, a pairwise
+/// exchange takes 64 ms, and a ring 70 ms.
 const SLOW_LINK: f64 = 0.24e9;
 
-/// What one preset did.
+/// Measurements and result of one preset.
 #[derive(Debug)]
 pub(super) struct PresetOutcome<T> {
-    /// One for each round.
+    /// Time of each round.
     pub(super) times: Vec<Duration>,
-    /// Each rank's report of the round with the median time.
+    /// Each rank's report of the round whose time is closest to the median.
     pub(super) reports: Vec<Report>,
     /// Rank 0's result.
     pub(super) result: Vec<T>,
-    /// Whether every rank had the same bits in the last round.
+    /// True if all ranks had the same bits in the last round.
     pub(super) same_bits: bool,
 }
 
 impl<T> PresetOutcome<T> {
-    /// The median time.
+    /// Median time.
     pub(super) fn time(&self) -> Duration {
         median(&self.times)
     }
 }
 
-/// One rank's account of one run.
+/// Start, end and report of one run on one rank.
 struct RankRun {
     started: Instant,
     ended: Instant,
@@ -62,14 +63,15 @@ struct RankRun {
 }
 
 impl PresetBenchmark {
-    /// Runs of all presets together, the warm-up included.
+    /// Number of runs of all presets, the warm-up included.
     pub(super) fn n_runs(&self) -> usize {
         self.presets.len() * (self.repeat + 1)
     }
 
-    /// What a preset does with shares of so many bytes. Partial sums of images need more bits than
-    /// one image, as each is empty where others are not; so Foldwire's ranks exchange single images
-    /// where bytes count most.
+    /// Returns the plan of a preset for shares of `n_bytes` bytes.
+    ///
+    /// Partial sums of images need more bits than a single image, because images are empty in
+    /// different regions. On slow links Foldwire's ranks therefore exchange single images.
     fn plan(&self, preset: Preset, n_bytes: usize) -> Plan {
         let plan = preset.plan_for(Collective::AllReduce, self.bound, n_bytes);
         let plan = plan.with_shape(&self.shape);
@@ -78,7 +80,7 @@ impl PresetBenchmark {
         if preset == Preset::Foldwire && is_slow { plan.with_schedule(&Pairwise) } else { plan }
     }
 
-    /// Runs the race; one volume a rank.
+    /// Runs the benchmark. `volumes` has one volume per rank.
     pub(super) fn run<T: Float>(
         &self,
         volumes: &[Vec<T>],
@@ -100,7 +102,8 @@ impl PresetBenchmark {
                     comm.config_mut().threads = self.pools[rank].of(Some(preset));
                     barrier.wait();
                     let started = Instant::now();
-                    // A failing rank makes all others fail, so none is left at the barrier.
+                    // If one rank fails, all others fail too, so no rank waits at the barrier
+                    // forever.
                     let report = comm.all_reduce_into(&volumes[rank], result, Op::Sum, plan)?;
                     round.push(RankRun { started, ended: Instant::now(), report });
                     if rank == 0 {
@@ -113,7 +116,7 @@ impl PresetBenchmark {
         });
         let mut ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
         let outcomes = (0..plans.len()).map(|i| {
-            // The first round warmed up.
+            // Round 0 is the warm-up.
             let time = |round: usize| {
                 let runs = ranks.iter().map(|(_, rounds)| &rounds[round][i]);
                 let start = runs.clone().map(|run| run.started).min();

@@ -1,9 +1,10 @@
-//! `foldwire stack`: one image volume per rank, summed by every preset over the same links.
+//! `foldwire stack`: one image volume per rank, summed with every preset over the same links.
 //!
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
-//! volume, and the all-reduce sums them. Inputs come from [`foldwire_wave`] or from files; `race`
-//! runs and times the presets, bound by bound; here the results are judged, drawn and printed.
-//! `words` says what was seen; `papers` has what these systems' authors report.
+//! volume, and an all-reduce sums them. The input is simulated by [`foldwire_wave`] or read from
+//! files. `benchmark` runs and times the presets for each bound. This module checks, draws and
+//! prints the results. `summary` writes a sentence about them, and `papers` holds the figures that
+//! the authors of these systems report.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -28,7 +29,7 @@ use serde::Serialize;
 
 use benchmark::{PresetBenchmark, PresetOutcome};
 
-/// One preset's line.
+/// Results of one preset, a row of the table.
 #[derive(Debug, Serialize)]
 struct StackRow {
     preset: &'static str,
@@ -40,30 +41,30 @@ struct StackRow {
     bound: String,
     /// Absolute bound on each operand.
     bound_abs: f64,
-    /// Seconds from the first rank's start to the last one's end, median.
+    /// Median time in seconds, from the first rank's start to the last rank's end.
     time_s: f64,
-    /// Every run's seconds.
+    /// Time of each run in seconds.
     times_s: Vec<f64>,
     /// Bytes of the array / time, in 1e9 bytes/s.
     algbw_gbps: f64,
-    /// algbw · 2(n − 1)/n, as nccl-tests define it.
+    /// algbw · 2(n − 1)/n, as defined by nccl-tests.
     busbw_gbps: f64,
     /// Bytes sent by all ranks together.
     wire_bytes: u64,
-    /// The same before compression.
+    /// The same bytes before compression.
     raw_bytes: u64,
     ratio: f64,
-    /// Time of the raw preset / time, if it ran.
+    /// Time of the raw preset / time of this preset, if the raw preset ran.
     speedup_raw: Option<f64>,
-    /// Mean over ranks, median run.
+    /// Seconds in each part of the median run, mean over ranks.
     encode_s: f64,
     fold_s: f64,
     decode_s: f64,
     wait_s: f64,
     verbatim_blocks: u64,
-    /// Largest error that the library allows the result, rounding included.
+    /// Largest error that the library allows in the result, rounding included.
     bound_worst: f64,
-    /// All ranks hold the same bits.
+    /// True if all ranks hold the same bits.
     same_bits: bool,
     #[serde(flatten)]
     quality: Quality,
@@ -72,8 +73,8 @@ struct StackRow {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, results and pictures that cannot be written, and results that
-/// break a promise.
+/// Usage errors, failed calls, and results or pictures that cannot be written. Also if a result
+/// breaks a guarantee.
 pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     let inputs = inputs(args)?;
     for note in &inputs.notes {
@@ -113,7 +114,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     } else if args.papers {
         streams::write(&format!("\n{}", papers::render()))?;
     }
-    // What was measured is not lost with its pictures.
+    // The results are printed before an error of the pictures is returned.
     drawn?;
     for row in &rows {
         anyhow::ensure!(
@@ -124,7 +125,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         );
         anyhow::ensure!(
             row.quality.is_within(row.bound_worst),
-            "{} at {}: the error {:e} exceeds the promised {:e} ({} values changed their kind)",
+            "{} at {}: the error {:e} exceeds the guaranteed {:e} ({} values changed between finite, infinite and NaN)",
             row.preset,
             row.bound,
             row.quality.max_error,
@@ -138,7 +139,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The operands: the user's files, or simulated images.
+/// Loads the operands: the user's files, or simulated images.
 fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let n_results = args.presets().len();
     if !args.input.is_empty() {
@@ -164,7 +165,8 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     })
 }
 
-/// Refuses arrays, so many on each rank, that do not fit in memory together with their exact sum.
+/// Checks that `n_arrays` arrays of `n_bytes` on each rank fit in memory, together with their exact
+/// sum.
 fn check_room(
     n_ranks: usize,
     n_arrays: usize,
@@ -181,8 +183,8 @@ fn check_room(
     })
 }
 
-/// Runs the presets with this bound, judges and draws their results; says apart whether they could
-/// be drawn.
+/// Runs the presets with this bound, checks their results and draws them. Returns drawing errors
+/// separately.
 fn compare<T: Float + Into<f64>>(
     args: &StackArgs,
     bound: Bound,
@@ -215,7 +217,7 @@ fn compare<T: Float + Into<f64>>(
     Ok((rows, drawn))
 }
 
-/// Pictures of the results of these rows.
+/// Draws the results of these rows.
 fn draw<T: Float + Into<f64>>(
     args: &StackArgs,
     bound: Bound,
@@ -223,7 +225,7 @@ fn draw<T: Float + Into<f64>>(
     rows: &[StackRow],
     results: &[Vec<T>],
 ) -> anyhow::Result<()> {
-    // A colon is no part of a file's name everywhere.
+    // Some systems do not allow a colon in a file name.
     let folder = match args.bound.len() {
         1 => args.out.clone(),
         _ => args.out.join(bound.to_string().replace(':', "-")),
@@ -232,8 +234,8 @@ fn draw<T: Float + Into<f64>>(
     let bounds = rows.iter().map(|row| row.bound_worst).filter(|bound| bound.is_finite());
     let largest = bounds.fold(0.0, f64::max);
     for (row, result) in rows.iter().zip(results) {
-        // An exact result has no bound but rounding, which would show nothing but noise; some
-        // codecs keep none.
+        // Two kinds of results use the largest bound of the others: exact results, whose own bound
+        // is only rounding, so that pictures would show noise; and codecs that keep no bound.
         let has_own = row.bound_abs > 0.0 && row.bound_worst.is_finite();
         let unit = if has_own { row.bound_worst } else { largest };
         gallery.add(row.preset, row.title, result, unit)?;
@@ -242,7 +244,7 @@ fn draw<T: Float + Into<f64>>(
     Ok(())
 }
 
-/// What rounding in `T` can cost a sum of these volumes.
+/// Largest rounding error of a sum of these volumes in `T`.
 fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
     let magnitude = |volume: &[T]| {
         let values = volume.iter().map(|&x| Into::<f64>::into(x).abs());
@@ -305,7 +307,7 @@ fn row<T: Float + Into<f64>>(
     }
 }
 
-/// A table of the rows of one bound, which is named above it where there are several.
+/// Renders the rows of one bound as a table. With several bounds, a title names the bound.
 fn render(rows: &[StackRow], are_several: bool) -> String {
     let mut table = Table::new(&[
         ("preset", "", Align::Left),

@@ -1,5 +1,5 @@
-//! The main job alone. It is `foldwire stack`, and takes half as long to compile as all of that
-//! command.
+//! The main job as a separate program. It equals `foldwire stack`, and takes half as long to
+//! compile as the whole command.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

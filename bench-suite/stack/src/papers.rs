@@ -1,7 +1,7 @@
-//! What papers report of image stacking, to be read beside what is measured here.
+//! Published results of image stacking, for comparison with measurements.
 //!
-//! Their machines, networks, images and baselines are others, so no figure of theirs is one to
-//! reproduce; docs/codecs.md compares.
+//! Their machines, networks, images and baselines differ, so their figures cannot be reproduced
+//! here. docs/codecs.md compares them.
 
 use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
@@ -11,16 +11,16 @@ use serde::Serialize;
 pub(super) struct Paper {
     system: &'static str,
     source: &'static str,
-    /// What it is faster than.
+    /// Baseline of the speed-up.
     over: &'static str,
-    /// How many times, of one thread and of several where both are given.
+    /// Speed-ups with one thread and with several threads, if both are given.
     speedup: f64,
     speedup_mt: Option<f64>,
     psnr_db: f64,
     nrmse: Option<f64>,
 }
 
-/// Those that stack images.
+/// The papers that report image stacking.
 pub(super) const ALL: [Paper; 3] = [
     Paper {
         system: "ZCCL",
@@ -51,7 +51,7 @@ pub(super) const ALL: [Paper; 3] = [
     },
 ];
 
-/// A table of them.
+/// Renders the papers as a table.
 pub(super) fn render() -> String {
     let mut table = Table::new(&[
         ("paper", "", Align::Left),
@@ -81,7 +81,7 @@ pub(super) fn render() -> String {
 mod tests {
     use super::*;
 
-    /// PSNR is NRMSE in decibels, so figures that were copied wrong would show.
+    /// PSNR is NRMSE in decibels, so this finds figures that were copied wrongly.
     #[test]
     fn figures_agree_with_each_other() {
         for paper in &ALL {

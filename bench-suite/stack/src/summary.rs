@@ -1,4 +1,4 @@
-//! What was seen, in words: the last lines of `foldwire stack`, for who does not read tables.
+//! Summary in words: the last lines of `foldwire stack`, for readers who skip the table.
 
 use std::fmt::Write;
 
@@ -6,8 +6,10 @@ use foldwire::Preset;
 
 use super::StackRow;
 
-/// A sentence for each bound, of Foldwire's row, or of the chosen one's where Foldwire's is not
-/// there. All rows have kept their promises, or an error would stand in its place.
+/// Returns a sentence per bound about Foldwire's row, or about the row of automatic plans if
+/// Foldwire did not run.
+///
+/// It assumes that all rows are within their bounds, because the caller reports an error otherwise.
 pub(super) fn sentences(rows: &[StackRow], link: &str, are_several: bool) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bound == b.bound) {
@@ -20,7 +22,7 @@ pub(super) fn sentences(rows: &[StackRow], link: &str, are_several: bool) -> Str
         }
         text += ": ";
         if let Some(speedup) = row.speedup_raw {
-            // What is slower needs another digit, or it could be 0.0.
+            // Slower results need another digit, or else they could print as 0.0.
             let digits = if speedup < 0.95 { 2 } else { 1 };
             let _ = write!(text, "{speedup:.digits$} × as fast as raw {link}; ");
         }

@@ -1,4 +1,4 @@
-//! The main job as a program of its own: README's first command.
+//! Tests of the main job as a separate program: README's first command.
 
 use std::process::{Command, Output};
 
