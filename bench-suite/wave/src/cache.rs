@@ -1,8 +1,8 @@
-//! Images on disk, one file per shot, so that a second run starts at once.
+//! Cache of images on disk, one file per shot, so that a second run starts at once.
 //!
-//! A file is the values in little-endian order and then their XXH3 checksum, 8 bytes. It is written
-//! under a temporary name and renamed, so that readers and interrupted runs never see half a file;
-//! one that does not have the right length and checksum counts as absent.
+//! A file holds the values in little-endian order, followed by their XXH3 checksum of 8 bytes. It
+//! is written under a temporary name and then renamed, so readers and interrupted runs never see a
+//! partial file. A file with a wrong length or checksum counts as absent.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Reads `n_values` from `path`, or `None` when the file is absent or damaged.
+/// Reads `n_values` from `path`. Returns `None` if the file is absent or damaged.
 pub(super) fn read(path: &Path, n_values: usize) -> Option<Vec<f32>> {
     let bytes = fs::read(path).ok()?;
     let (values, checksum) = bytes.split_last_chunk::<8>()?;
@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path, n_values: usize) -> Option<Vec<f32>> {
     Some(values.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
 }
 
-/// Writes `values` to `path`, at once or not at all, and makes the folders it needs.
+/// Writes `values` to `path` atomically, and creates missing folders.
 pub(super) fn write(path: &Path, values: &[f32]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;

@@ -1,17 +1,17 @@
-//! The default input of the main job: seismic images, made by a simulation that takes seconds.
+//! The default input of the main job: seismic images from a simulation that takes seconds.
 //!
-//! Each rank fires one shot near the surface of the same layered ground (the private `model`),
-//! waves travel through it (`solver`: 3-D acoustic wave equation, finite differences), and the
-//! wavefield at the time when the direct wave reaches the bottom is the rank's image. Such
-//! snapshots are what reverse time migration correlates and sums, and what the RTM fields of
-//! SDRBench and of the ZCCL papers are. They hold a strong spherical front, weak reflections and
-//! refractions behind it, and, ahead of it, values that are almost but not quite zero.
+//! Each rank fires one shot near the surface of the same layered ground (private module `model`).
+//! Waves travel through it (`solver`: 3-D acoustic wave equation, finite differences). The
+//! wavefield at the time when the direct wave reaches the bottom is the rank's image. Reverse time
+//! migration correlates and sums such snapshots, and the RTM fields of SDRBench and of the ZCCL
+//! papers are such snapshots. They hold a strong spherical front, with weak reflections and
+//! refractions behind it. Ahead of the front, values are almost but not quite zero.
 //!
-//! Images are cached on disk, one file per shot (`cache`). The name of a file tells the parameters,
-//! so that surveys with other ranks or dimensions live side by side.
+//! Images are cached on disk, one file per shot (`cache`). The file name holds the parameters, so
+//! that surveys with other ranks or dimensions can share a folder.
 //!
-//! Cost with the default volume: about 2.5 s of a core a shot, 60 MB of memory a core, and 16 MB of
-//! disk a shot.
+//! Cost with the default volume: about 2.5 s of one core per shot, 60 MB of memory per core, and 16
+//! MB of disk per shot.
 
 mod cache;
 mod model;
@@ -26,15 +26,17 @@ use rayon::prelude::*;
 
 pub use solver::WaveSlab;
 
-/// To be raised with every change of solver or model that changes images: it is part of the cache's
-/// key.
+/// Version in the cache's key. Increase it with every change of solver or model that changes
+/// images.
 const VERSION: u32 = 1;
 
-/// Metres between points.
+/// Distance between points in metres.
 const SPACING: f32 = 10.0;
 
-/// Highest peak frequency of a source, and the usual one: 11 points per wavelength in the slowest
-/// layer, 4 at the highest frequency. More would be numerical noise.
+/// Default and largest peak frequency of a source.
+///
+/// It gives 11 points per wavelength in the slowest layer, and 4 at the highest frequency. Higher
+/// frequencies would only add numerical noise.
 pub const MAX_HZ: f32 = 18.0;
 
 /// Points of the absorbing sponge on each side.
@@ -43,16 +45,17 @@ const SPONGE: usize = 16;
 /// Depth of the sources, in points.
 const SOURCE_DEPTH: usize = 2;
 
-/// One image per rank: how large, how smooth, how full, and how many.
+/// Parameters of the images: their size, number, smoothness and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Survey {
     /// Points of an image along y, depth and x.
     pub shape: [usize; 3],
     /// Number of shots, one per rank.
     pub n_shots: usize,
-    /// Peak frequency of the sources, in Hz: at most [`MAX_HZ`], and the lower, the smoother.
+    /// Peak frequency of the sources in Hz, at most [`MAX_HZ`]. Lower frequencies give smoother
+    /// images.
     pub hz: f32,
-    /// When images are taken, in units of the time in which the direct wave reaches the bottom.
+    /// Time of the images, in units of the time that the direct wave takes to the bottom.
     pub time: f32,
 }
 
@@ -61,9 +64,9 @@ pub struct Survey {
 pub struct Images {
     /// One image per shot, in order.
     pub volumes: Vec<Vec<f32>>,
-    /// How many of them had to be simulated.
+    /// Number of images that were not in the cache and had to be simulated.
     pub n_simulated: usize,
-    /// Faults that did not prevent the result, such as a cache that cannot be written.
+    /// Problems that did not prevent the result, such as a cache that cannot be written.
     pub notes: Vec<String>,
 }
 
@@ -73,17 +76,16 @@ impl Survey {
         Self { shape: [176, 128, 176], n_shots, hz: MAX_HZ, time: 1.0 }
     }
 
-    /// Dimensions of an image: y, depth, x. A slice in the middle of the slowest is a vertical
-    /// section.
+    /// Dimensions of an image: y, depth, x. A slice at a fixed y is a vertical section.
     ///
     /// # Panics
     ///
-    /// When the shape is empty.
+    /// If the shape is empty.
     pub fn dims(&self) -> Dims {
         Dims::new(self.shape.to_vec()).expect("a survey's shape is not empty")
     }
 
-    /// One line on what the images are.
+    /// Describes the images in one line.
     pub fn describe(&self) -> String {
         let [y, z, x] = self.shape.map(|n| n as f32 * SPACING / 1000.0);
         format!(
@@ -93,15 +95,15 @@ impl Survey {
         )
     }
 
-    /// The ground, for waves that are simulated by several ranks together.
+    /// The ground, for a simulation that is divided among ranks.
     pub fn ground(&self) -> Ground {
         Ground { medium: self.medium(), source: self.source(0), hz: self.hz }
     }
 
-    /// The images, from the `cache` folder where they are, else simulated and put there. Progress
-    /// goes to stderr when that is a terminal.
+    /// Returns the images. Missing ones are simulated, and stored in the `cache` folder. Progress
+    /// goes to stderr if that is a terminal.
     ///
-    /// The values depend on the survey and the machine's arithmetic only, not on the number of
+    /// The values depend only on the survey and on the machine's arithmetic, not on the number of
     /// threads.
     pub fn images(&self, cache: Option<&Path>) -> Images {
         let n_values = self.shape.iter().product();
@@ -137,7 +139,7 @@ impl Survey {
         solver::Medium::new(self.shape, SPONGE, SPACING, |at| model::velocity(fraction(at)))
     }
 
-    /// Steps until the direct wave of a shot in the middle has come as far as asked for.
+    /// Number of steps until the direct wave of a shot in the middle has travelled for `time`.
     fn n_steps(&self, medium: &solver::Medium) -> usize {
         let to_bottom = model::time_to_bottom(self.shape[1] as f32 * SPACING);
         ((solver::onset(self.hz) + self.time * to_bottom) / medium.dt).ceil() as usize
@@ -154,8 +156,10 @@ impl Survey {
         wave.snapshot()
     }
 
-    /// Position of a shot: evenly along x, and off the middle of y by multiples of the golden
-    /// ratio, so that no two shots of any number share a line.
+    /// Position of a shot.
+    ///
+    /// Shots are evenly spaced along x. Their y follows multiples of the golden ratio, so that two
+    /// shots of any survey never share a line.
     fn source(&self, shot: usize) -> [usize; 3] {
         let [ny, nz, nx] = self.shape;
         let x = (2 * shot + 1) * nx / (2 * self.n_shots);
@@ -167,7 +171,7 @@ impl Survey {
         let [ny, nz, nx] = self.shape;
         let [y, z, x] = self.source(shot);
         let Self { hz, time, .. } = self;
-        // As it was before there was a choice.
+        // Omitted for the default time, so that files of older versions keep their names.
         let time = if *time == 1.0 { String::new() } else { format!("-t{time}") };
         format!(
             "wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{hz}{time}-sponge{SPONGE}-at-{y}-{z}-{x}.image"
@@ -175,7 +179,7 @@ impl Survey {
     }
 }
 
-/// A medium with a source in it, whose shots follow each other.
+/// A medium with a source, for a simulation in which shots repeat.
 #[derive(Debug)]
 pub struct Ground {
     medium: solver::Medium,
@@ -184,20 +188,20 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// The planes of one rank of `size`; `None` if those are too few for so many ranks.
+    /// The planes of one rank of `size`. `None` if there are too few planes for this many ranks.
     pub fn slab(&self, size: usize, rank: usize) -> Option<WaveSlab<'_>> {
-        // Seconds between shots that follow each other.
+        // Seconds between two shots.
         let period = 4.0 / self.hz;
         WaveSlab::new(&self.medium, self.source, (self.hz, period), (size, rank))
     }
 }
 
-/// Where images are kept unless the user says otherwise, if the system has such a place.
+/// The user's cache folder, if the system has one.
 pub fn default_cache() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "foldwire").map(|dirs| dirs.cache_dir().to_owned())
 }
 
-/// A bar on stderr that counts time steps; it hides itself when stderr is no terminal.
+/// A progress bar on stderr that counts time steps. It is hidden if stderr is not a terminal.
 fn progress(n_steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("simulating [{bar:40}] {percent}%, {eta} left")
         .expect("the template is constant")
@@ -257,7 +261,7 @@ mod tests {
         assert!(images.notes[0].contains("--cache"));
     }
 
-    /// Most of an image is more than numerical noise.
+    /// Most values of an image are larger than numerical noise.
     #[test]
     fn waves_fill_the_image() {
         let survey = Survey { shape: [48, 40, 48], ..Survey::new(1) };
@@ -267,7 +271,7 @@ mod tests {
         assert!(largest.is_finite() && filled > image.len() / 2, "{filled} of {}", image.len());
     }
 
-    /// Lower frequencies give smoother images, and earlier ones are emptier.
+    /// Lower frequencies give smoother images, and earlier images are emptier.
     #[test]
     fn frequency_and_time_say_how_smooth_and_how_full_an_image_is() {
         let folder = tempfile::tempdir().unwrap();
@@ -277,7 +281,7 @@ mod tests {
         let smooth = image(Survey { hz: 9.0, ..survey.clone() });
         let early = image(Survey { time: 0.3, ..survey });
         let largest = |image: &[f32]| image.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
-        // The mean step from a value to the next, in units of the mean value.
+        // Mean difference between adjacent values, in units of the mean magnitude.
         let roughness = |image: &[f32]| {
             let steps: f64 =
                 image.windows(2).map(|pair| f64::from((pair[1] - pair[0]).abs())).sum();

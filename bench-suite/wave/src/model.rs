@@ -1,14 +1,14 @@
-//! The ground under the survey: five layers, with a flat, a dipping and a domed reflector among
-//! them.
+//! The ground below the survey: five layers, whose boundaries include a flat, a dipping and a domed
+//! reflector.
 //!
 //! Coordinates are fractions of the volume along y, z (depth) and x, so a volume of any size holds
-//! all of it. Velocities are those of sediments; their small spread keeps the time step, which the
-//! fastest layer sets, long for all.
+//! the whole model. Velocities are typical of sediments. The fastest layer limits the time step, so
+//! a small spread of velocities allows a long step.
 
 /// Velocities of the layers in m/s, from the top.
 const VELOCITIES: [f32; 5] = [2000.0, 2250.0, 2500.0, 2800.0, 3100.0];
 
-/// Depth of the lower boundary of each layer but the last.
+/// Depths of the lower boundaries of all layers but the last.
 fn boundaries(y: f32, x: f32) -> [f32; 4] {
     let dome = (-((x - 0.55).powi(2) + (y - 0.5).powi(2)) / (2.0 * 0.17 * 0.17)).exp();
     [
@@ -25,8 +25,8 @@ pub(super) fn velocity([y, z, x]: [f32; 3]) -> f32 {
     VELOCITIES[above]
 }
 
-/// Seconds that a wave takes from the surface to the bottom of a volume `depth` metres deep, in its
-/// middle.
+/// Travel time in seconds from the surface to the bottom, in the middle of a volume `depth` metres
+/// deep.
 pub(super) fn time_to_bottom(depth: f32) -> f32 {
     let mut time = 0.0;
     let mut top = 0.0;

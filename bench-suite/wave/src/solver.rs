@@ -9,17 +9,17 @@
 //! ```
 //!
 //! L is the sum of three 9-point second derivatives. g is 1 inside and falls smoothly towards the
-//! faces in a sponge, which damps waves as they leave; because `last` has met g once when it was
-//! written, this is the sponge of Cerjan et al. (Geophysics 50, 1985) in one pass over memory. The
-//! time step is a fixed fraction of the limit of stability, dt ≤ 2h / (v_max·√(3·Σ|c_k|)), from the
-//! coefficients themselves.
+//! faces in a sponge, which damps outgoing waves. Because `last` was already multiplied by g once,
+//! this is the sponge of Cerjan et al. (Geophysics 50, 1985) in a single pass over memory. The time
+//! step is a fixed fraction of the stability limit dt ≤ 2h / (v_max·√(3·Σ|c_k|)), computed from the
+//! stencil's coefficients.
 //!
-//! Nothing arrives sooner than at the highest velocity, so a step only visits the ball around the
-//! source that a wave can have reached, and the numbers ahead of the front that are only
-//! dispersion, down to subnormal ones, are not computed. Each output value depends on the previous
-//! fields alone, in a fixed order of operations: results do not depend on the number of threads.
+//! No wave is faster than the highest velocity. A step therefore visits only the ball around the
+//! source that a wave can have reached. This skips values ahead of the front, which are mere
+//! dispersion down to subnormal numbers. Each output value depends on the previous fields alone, in
+//! a fixed order of operations. Results therefore do not depend on the number of threads.
 //!
-//! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass; a
+//! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass. A
 //! pass makes several steps.
 
 use std::f32::consts::PI;
@@ -29,39 +29,41 @@ use foldwire::kernel::{Level, at_level};
 use foldwire::layout::share;
 use rayon::prelude::*;
 
-/// Points on each side that the stencil reaches, held at zero around the grid.
+/// Reach of the stencil in points. The grid has a border of this width that stays zero.
 const HALO: usize = 4;
 
-/// Second derivative, eighth order: the centre, then both neighbours at distance 1…4.
+/// Second derivative of eighth order: coefficients of the centre, then of both neighbours at
+/// distances 1…4.
 const STENCIL: [f32; HALO + 1] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 315.0, -1.0 / 560.0];
 
-/// The time step as a fraction of the limit of stability.
+/// Time step as a fraction of the stability limit.
 const CFL: f32 = 0.9;
 
-/// Points beyond the ball of the fastest wave that are visited too: the source's onset and
-/// dispersion.
+/// Points beyond the ball of the fastest wave that a step visits too, for the onset of the source
+/// and for dispersion.
 const MARGIN: f32 = 8.0;
 
-/// Points from the source at which the direct wave has a peak of 1, whatever the grid: p =
+/// Distance from the source, in points, at which the direct wave has a peak of 1 on any grid: p =
 /// s·h/(4πr).
 const REFERENCE: f32 = 100.0;
 
-/// Values of a row that are computed at a time; the sum of one run stays in the first cache.
+/// Values of a row that are computed at a time. The sums of one chunk stay in the first-level
+/// cache.
 const CHUNK: usize = 256;
 
-/// Steps in a pass over memory; their planes fit in a core's share of the last cache.
+/// Steps per pass over memory. Their planes fit in a core's share of the last-level cache.
 pub(super) const STEPS_PER_PASS: usize = 4;
 
-/// What waves travel through: a grid of velocities inside a sponge inside a halo of zeros.
+/// The medium of the waves: a grid of velocities, surrounded by a sponge and a halo of zeros.
 #[derive(Debug)]
 pub(crate) struct Medium {
     /// Points along y, z, x, with sponge and halo.
     shape: [usize; 3],
-    /// Points between a face of the grid and the volume of interest: sponge and halo.
+    /// Points between a face of the grid and the interior: sponge and halo.
     border: usize,
     /// (v·dt/h)² of each point.
     courant2: Vec<f32>,
-    /// Damping factors along y, z, x; the product of three is g.
+    /// Damping factors along y, z, x. The product of three is g.
     damping: [Vec<f32>; 3],
     /// Seconds per step.
     pub(super) dt: f32,
@@ -70,9 +72,9 @@ pub(crate) struct Medium {
 }
 
 impl Medium {
-    /// A medium of `interior` points along y, z and x, `h` metres apart, with `sponge` more on each
-    /// side. `velocity` answers in m/s for a point of the interior; the sponge continues its
-    /// nearest one.
+    /// A medium of `interior` points along y, z and x, `h` metres apart, with `sponge` more points
+    /// on each side. `velocity` returns the velocity in m/s at an interior point. Points of the
+    /// sponge use the nearest interior point.
     pub(super) fn new(
         interior: [usize; 3],
         sponge: usize,
@@ -111,8 +113,8 @@ impl Medium {
     }
 }
 
-/// Damping factors of one axis: exp(−(0.3·d/D)²) at d of D points into the sponge, which for
-/// Cerjan's own D = 20 are his factors.
+/// Damping factors along one axis: exp(−(0.3·d/D)²) at depth d of D points into the sponge. With D
+/// = 20, as in Cerjan's paper, these are the paper's factors.
 fn damping(n: usize, sponge: usize) -> Vec<f32> {
     let border = sponge + HALO;
     let factor = |at: usize| {
@@ -122,26 +124,27 @@ fn damping(n: usize, sponge: usize) -> Vec<f32> {
     (0..n).map(factor).collect()
 }
 
-/// Ricker's wavelet: the second derivative of a Gaussian, with its peak of 1 at `t` = 0 and the
-/// maximum of its spectrum at `hz`.
+/// Ricker wavelet: the second derivative of a Gaussian, with a peak of 1 at `t` = 0 and the maximum
+/// of its spectrum at `hz`.
 fn ricker(t: f32, hz: f32) -> f32 {
     let a = (PI * hz * t).powi(2);
     (1.0 - 2.0 * a) * (-a).exp()
 }
 
-/// Seconds from the start until the wavelet's peak; before the start it is below 1e-4 of that.
+/// Seconds from the start until the peak of the wavelet. Before the start, the wavelet is below
+/// 1e-4 of its peak.
 pub(super) fn onset(hz: f32) -> f32 {
     1.2 / hz
 }
 
-/// One shot on its way through a medium.
+/// A shot: the wavefield of one source in a medium.
 #[derive(Debug)]
 pub(super) struct Shot<'a> {
     medium: &'a Medium,
-    /// The source, in points of the whole grid.
+    /// Position of the source in the whole grid.
     source: [usize; 3],
     hz: f32,
-    /// Points visited beyond the ball that the fastest wave has reached.
+    /// Points beyond the ball of the fastest wave that a step visits.
     margin: f32,
     now: Vec<f32>,
     last: Vec<f32>,
@@ -149,9 +152,10 @@ pub(super) struct Shot<'a> {
 }
 
 impl<'a> Shot<'a> {
-    /// A source at a point of the interior, before the first step. Its wavelet has its spectrum's
-    /// maximum at `hz`, and in a uniform medium a peak pressure of 1 at [`REFERENCE`] points from
-    /// the source.
+    /// A source at an interior point, before the first step.
+    ///
+    /// The spectrum of its wavelet has its maximum at `hz`. In a uniform medium the peak pressure
+    /// is 1 at [`REFERENCE`] points from the source.
     pub(super) fn new(medium: &'a Medium, source: [usize; 3], hz: f32) -> Self {
         let n_points = medium.courant2.len();
         let source = source.map(|at| at + medium.border);
@@ -159,8 +163,10 @@ impl<'a> Shot<'a> {
         Self { medium, source, hz, margin: MARGIN, now: zeros(), last: zeros(), n_steps: 0 }
     }
 
-    /// Advances by so many time steps in one pass over memory: each follows the one before as
-    /// closely as the stencil lets it, and finds its planes in a cache.
+    /// Advances by `n_steps` time steps in one pass over memory.
+    ///
+    /// Each step follows the previous one as closely as the stencil allows, and finds its planes in
+    /// a cache.
     pub(super) fn advance(&mut self, n_steps: usize) {
         let Self { medium, source, hz, margin, n_steps: before, .. } = *self;
         let [ny, nz, nx] = medium.shape;
@@ -209,13 +215,13 @@ struct Ball {
 }
 
 impl Ball {
-    /// The ball that the fastest wave has reached after so many steps, and `margin` points more.
+    /// The ball that the fastest wave has reached after `n_steps` steps, plus `margin` points.
     fn after(medium: &Medium, centre: [usize; 3], n_steps: usize, margin: f32) -> Self {
         let reach = medium.reach_per_step * n_steps as f32 + margin;
         Self { centre, radius2: reach * reach }
     }
 
-    /// The part of row (y, z) inside the ball and off the halo.
+    /// The range of x in row (y, z) that is inside the ball and outside the halo.
     fn row(&self, y: usize, z: usize, nx: usize) -> Option<(usize, usize)> {
         let off2 = (y.abs_diff(self.centre[0]).pow(2) + z.abs_diff(self.centre[1]).pow(2)) as f32;
         if off2 > self.radius2 {
@@ -227,14 +233,14 @@ impl Ball {
     }
 }
 
-/// A plane to be advanced: `last` becomes its next values.
+/// Computation of the next values of a plane. They overwrite `last`.
 struct PlaneUpdate<'a> {
     medium: &'a Medium,
     ball: Ball,
-    /// Which of the grid.
+    /// Index of the plane in the grid.
     y: usize,
     now: &'a [f32],
-    /// Which of `now`.
+    /// Index of the plane in `now`.
     at: usize,
     last: &'a mut [f32],
 }
@@ -271,8 +277,8 @@ impl at_level::Task for PlaneUpdate<'_> {
     }
 }
 
-/// The planes of a shot that one rank has, with those of its neighbours that it needs: as many on
-/// each side as the stencil reaches. Shots follow each other at the same point.
+/// One rank's planes of a simulation, with copies of its neighbours' planes within reach of the
+/// stencil. Shots repeat at the same point.
 #[derive(Debug)]
 pub struct WaveSlab<'a> {
     medium: &'a Medium,
@@ -280,7 +286,7 @@ pub struct WaveSlab<'a> {
     hz: f32,
     /// Seconds from one shot to the next.
     period: f32,
-    /// In planes of the whole grid.
+    /// Range of this rank's planes in the whole grid.
     own: Range<usize>,
     now: Vec<f32>,
     last: Vec<f32>,
@@ -288,8 +294,8 @@ pub struct WaveSlab<'a> {
 }
 
 impl<'a> WaveSlab<'a> {
-    /// The share of rank `index` of `size` of the planes; at least as many as the stencil reaches.
-    /// `None` if they are fewer.
+    /// The planes of rank `index` of `size`. `None` if there are fewer planes than the stencil
+    /// reaches.
     pub(crate) fn new(
         medium: &'a Medium,
         source: [usize; 3],
@@ -306,7 +312,8 @@ impl<'a> WaveSlab<'a> {
         (slab.own.len() >= HALO).then_some(slab)
     }
 
-    /// Advances its planes by one time step. Those of the neighbours must be of the same time.
+    /// Advances this rank's planes by one time step. The neighbours' planes must be of the current
+    /// time.
     pub fn step(&mut self) {
         let medium = self.medium;
         let [_, nz, nx] = medium.shape;
@@ -327,8 +334,8 @@ impl<'a> WaveSlab<'a> {
         self.n_steps += 1;
     }
 
-    /// What is to be exchanged after a step: its own planes at both borders, and the places of
-    /// those of the slab before and the slab behind.
+    /// Planes to exchange after a step: this rank's planes at both borders to send, and buffers for
+    /// the planes of the previous and the next rank.
     pub fn halos(&mut self) -> ([&[f32]; 2], [&mut [f32]; 2]) {
         let [_, nz, nx] = self.medium.shape;
         let reach = HALO * nz * nx;
@@ -338,7 +345,7 @@ impl<'a> WaveSlab<'a> {
         ([&own[..reach], &own[own.len() - reach..]], [before, behind])
     }
 
-    /// What it has of the volume of interest.
+    /// This rank's part of the interior.
     pub fn snapshot(&self) -> Vec<f32> {
         let ([ny, nz, nx], border) = (self.medium.shape, self.medium.border);
         let mut values = Vec::new();
@@ -352,16 +359,16 @@ impl<'a> WaveSlab<'a> {
     }
 }
 
-/// The field around a run of points in a row.
+/// The field around a chunk of a row.
 struct RowStencil<'a> {
     now: &'a [f32],
-    /// Distance of neighbours along y and z.
+    /// Distance of neighbours along y and z in `now`.
     stride: [usize; 2],
-    /// The first point of the run.
+    /// Index of the chunk's first point.
     at: usize,
 }
 
-/// Writes the next values of a run over its last ones.
+/// Computes the next values of a chunk, and writes them over its last ones.
 #[inline(always)]
 fn update(
     last: &mut [f32],
@@ -422,7 +429,7 @@ mod tests {
         field.iter().fold(0.0, |max, value| max.max(value.abs()))
     }
 
-    /// A wave arrives after distance/velocity with the amplitude 1/r.
+    /// A wave arrives after distance/velocity, with an amplitude proportional to 1/r.
     #[test]
     fn the_direct_wave_arrives_when_and_as_strong_as_it_should() {
         let (v, hz, from, to) = (2000.0, 18.0, [24, 24, 10], [24, 24, 60]);
@@ -434,7 +441,8 @@ mod tests {
             shot.advance(1);
             let value = shot.now[medium.index(to)];
             if value > peak {
-                // The source's first addition is the field of time 0 after one step.
+                // The source adds its value for time 0 in the first step, so the field after n
+                // steps has the time n − 1.
                 (peak, at) = (value, (shot.n_steps - 1) as f32 * medium.dt - onset(hz));
             }
         }
@@ -459,7 +467,7 @@ mod tests {
         }
     }
 
-    /// What goes from A to B goes from B to A.
+    /// Reciprocity: a signal from A to B equals the signal from B to A.
     #[test]
     fn source_and_receiver_may_change_places() {
         let (a, b) = ([12, 6, 8], [20, 30, 27]);
@@ -479,7 +487,7 @@ mod tests {
         assert!(largest(there) < 1e-3 * scale, "{} of {scale}", largest(there));
     }
 
-    /// Energy leaves through the sponge and never grows, also long after the source fell silent.
+    /// Energy leaves through the sponge. It never grows, even long after the source has ended.
     #[test]
     fn long_runs_die_away() {
         let medium = Medium::new([24, 24, 24], 16, H, layers);
@@ -493,7 +501,7 @@ mod tests {
         assert!(heights[9] < 2e-2 * heights[0], "{heights:?}");
     }
 
-    /// The ball of visited points holds everything that matters.
+    /// The values outside the visited ball are negligible.
     #[test]
     fn nothing_to_speak_of_is_ahead_of_the_ball() {
         let medium = Medium::new([30, 30, 30], 8, H, layers);
@@ -510,7 +518,7 @@ mod tests {
         assert!(off < 1e-5 * scale, "{off} of {scale}");
     }
 
-    /// Slabs that know their neighbours' planes exactly do as the whole does.
+    /// Slabs with exact copies of their neighbours' planes compute the same bits as one shot.
     #[test]
     fn slabs_together_have_the_bits_of_the_whole() {
         let (source, hz) = ([14, 2, 20], 20.0);
