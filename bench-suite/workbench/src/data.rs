@@ -1,8 +1,8 @@
-//! The values that ranks send: a function of rank and place, so that every rank can tell the exact
-//! result.
+//! Values that ranks send. They are a function of rank and index, so every rank can compute the
+//! exact result.
 //!
-//! All ranks have one base array, read from a file or made here. Rank r of n begins at r/n of it,
-//! and goes around as often as it needs.
+//! All ranks share one base array, which is read from a file or generated. The data of rank r of n
+//! begins at r/n of the array, and continues at its start after the end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +18,20 @@ use crate::room;
 /// Rows and columns of the built-in field.
 pub const SIDE: usize = 1024;
 
-/// The base array, and where ranks begin in it.
+/// The base array, and the number of ranks that begin at different offsets in it.
 #[derive(Debug, Clone)]
 pub struct Data<T> {
     base: Arc<[T]>,
     magnitude: f64,
     size: usize,
     about: String,
-    /// Slowest dimension first.
+    /// Shape of the base array, slowest dimension first.
     shape: Vec<usize>,
 }
 
 impl<T: Float> Data<T> {
+    /// Data between `size` ranks from a base array. `about` describes it for people.
+    ///
     /// # Panics
     /// If the base array is empty.
     pub fn new(base: Vec<T>, size: usize, about: String) -> Self {
@@ -40,17 +42,17 @@ impl<T: Float> Data<T> {
         Self { base: base.into(), magnitude, size, about, shape }
     }
 
-    /// The same, of an array of this shape.
+    /// The same data with this shape of the base array.
     fn of_shape(self, shape: &[usize]) -> Self {
         Self { shape: shape.to_vec(), ..self }
     }
 
-    /// The shape of the base array.
+    /// Shape of the base array, slowest dimension first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The same array for another number of ranks.
+    /// The same base array for another number of ranks.
     pub fn between(&self, size: usize) -> Self {
         Self { size, ..self.clone() }
     }
@@ -64,7 +66,7 @@ impl<T: Float> Data<T> {
         rank * self.base.len() / self.size
     }
 
-    /// Writes the values of `rank` from place `first` on.
+    /// Writes the values of `rank` from index `first` on into `out`.
     pub fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
         let mut at = (self.start(rank) + first) % self.base.len();
         while !out.is_empty() {
@@ -75,33 +77,33 @@ impl<T: Float> Data<T> {
         }
     }
 
-    /// The largest magnitude of a finite value.
+    /// Largest magnitude of a finite value.
     pub fn magnitude(&self) -> f64 {
         self.magnitude
     }
 
-    /// What the values are, for people.
+    /// Description of the values for people.
     pub fn about(&self) -> &str {
         &self.about
     }
 }
 
-/// The user's field, before it is one of the element types.
+/// The user's field, before its conversion to an element type.
 pub enum Source {
-    /// In a file.
+    /// A field from a file.
     File(Field),
     /// Waves with a little noise.
     BuiltIn,
 }
 
 impl Source {
-    /// Reads the file that the user named, if any.
+    /// Reads the user's file, or selects the built-in field if there is none.
     pub fn open(field: Option<&Path>) -> Result<Self, UsageError> {
         match field {
             None => Ok(Self::BuiltIn),
             Some(path) => {
                 let field = input::read(path, None)?;
-                // The values of the type asked for, while they are collected and for good.
+                // Two copies of the converted values exist while they are moved into shared memory.
                 room::check(2 * field.values.n_bytes() as u128).map_err(|error| {
                     UsageError::new(format!("to send {}: {error}; {SMALLER}", field.name))
                 })?;
@@ -110,7 +112,7 @@ impl Source {
         }
     }
 
-    /// The type asked for, else the field's own, else f32.
+    /// Returns the requested type, or else the field's own type, or else f32.
     pub fn dtype(&self, asked: Option<impl Into<DType>>) -> DType {
         match (asked, self) {
             (Some(dtype), _) => dtype.into(),
@@ -124,7 +126,7 @@ impl Source {
         }
     }
 
-    /// The values as `T`, rounded if they are not.
+    /// The values as `T`, rounded if `T` is narrower.
     pub fn data<T: Float>(&self, size: usize) -> Data<T> {
         let (base, name, shape): (Vec<T>, _, &[usize]) = match self {
             Self::BuiltIn => {
@@ -146,12 +148,12 @@ fn convert<F: Float, T: Float>(values: &[F]) -> Vec<T> {
     values.iter().map(|x| T::from_f64(x.to_f64())).collect()
 }
 
-/// A smooth field between −2 and 2, with noise of 0.1 % of that: waves of several lengths, as in
-/// simulations of fluids.
+/// A smooth field between −2 and 2 with 0.1 % noise: waves of several lengths, as in fluid
+/// simulations.
 fn waves<T: Float>() -> Vec<T> {
     let mut state = 1_u64;
     let mut noise = || {
-        // Knuth's MMIX generator; the high bits are the random ones.
+        // Knuth's MMIX generator. Its high bits are the random ones.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
@@ -200,7 +202,7 @@ mod tests {
         let data = Source::BuiltIn.data::<f32>(4);
         assert!(data.about().starts_with("built-in: waves"), "{}", data.about());
         assert!((1.0..=2.01).contains(&data.magnitude()));
-        // The same on every rank and in every run.
+        // All ranks and runs generate the same values.
         assert_eq!(data.base, Source::BuiltIn.data::<f32>(4).base);
     }
 

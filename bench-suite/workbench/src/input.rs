@@ -1,10 +1,9 @@
 //! The operands of the main job: one volume per rank, all of one type and shape.
 //!
-//! Several files are one operand each. A single file is cut into one piece per rank along its
-//! slowest dimension, because that is how a field is spread over ranks; when the ranks do not
-//! divide it, the last few of its slices are left out, and a note says so, rather than refusing a
-//! file whose size the user cannot choose. A file without dimensions is cut the same way, as one
-//! dimension.
+//! With several files, each is one operand. A single file is cut into one piece per rank along its
+//! slowest dimension, as applications divide a field. If the number of ranks does not divide that
+//! dimension, the last slices are left out and a note says so, because users cannot choose the size
+//! of their file. A file without dimensions counts as one-dimensional.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use foldwire_fields::usage::UsageError;
 
 use crate::{room, threads};
 
-/// Ranks when neither `--ranks` nor the number of files says otherwise.
+/// Default number of ranks, if neither `--ranks` nor the number of files determines it.
 pub const DEFAULT_RANKS: usize = 8;
 
 /// One volume per rank, all of the same length.
@@ -31,7 +30,7 @@ pub enum Volumes {
     Bf16(Vec<Vec<bf16>>),
 }
 
-/// Evaluates an expression with the ranks' values by a name, whatever their type.
+/// Evaluates an expression on the typed volumes, bound to a name.
 #[macro_export]
 macro_rules! with_volumes {
     ($all:expr, $volumes:ident => $body:expr) => {
@@ -49,7 +48,7 @@ impl Volumes {
         with_volumes!(self, volumes => volumes.len())
     }
 
-    /// `f32`, `f64`, `f16` or `bf16`.
+    /// Name of the element type: `f32`, `f64`, `f16` or `bf16`.
     pub fn dtype(&self) -> &'static str {
         match self {
             Self::F32(_) => "f32",
@@ -64,17 +63,16 @@ impl Volumes {
         with_volumes!(self, volumes => volumes.first().map_or(0, |volume| size_of_val(&volume[..])))
     }
 
-    /// The sum over ranks, value by value, in f64.
+    /// Sum over ranks, value by value, in f64.
     ///
-    /// Each sum carries the rounding errors of its additions along (Neumaier 1974), so it is within
-    /// an ulp or so of exact even for f64 input. Infinities and NaN come out as IEEE 754 addition
-    /// has them.
+    /// Compensated summation (Neumaier 1974) keeps each sum within about an ulp of the exact one,
+    /// even for f64 input. Infinities and NaN follow IEEE 754 addition.
     pub fn exact_sum(&self) -> Vec<f64> {
         with_volumes!(self, volumes => exact_sum(volumes))
     }
 }
 
-/// The sum of arrays of equal length, value by value, by compensated addition.
+/// Sum of arrays of equal length, value by value, by compensated summation.
 pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
     let n_values = volumes.first().map_or(0, Vec::len);
     let sum_at = |at: usize| {
@@ -95,29 +93,30 @@ pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
     sums
 }
 
-/// The operands and where they come from.
+/// The operands and their origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     /// The values.
     pub volumes: Volumes,
     /// Dimensions of each volume.
     pub dims: Dims,
-    /// One line on the origin of the data.
+    /// One line about the origin of the data.
     pub source: String,
-    /// What the user should know about how the files were used.
+    /// Notes for the user about the use of the files.
     pub notes: Vec<String>,
 }
 
-/// Reads the user's files; `ranks` and `dims` are what the command line says.
+/// Reads the user's files. `ranks` and `dims` come from the command line.
 ///
 /// # Errors
 ///
-/// A [`UsageError`] for files that cannot be read as arrays (see [`Field::read`]), differ in type
-/// or size, do not match the number of ranks, or cannot be cut into so many pieces.
+/// A [`UsageError`] if a file cannot be read as an array (see [`Field::read`]), if files differ in
+/// type or size, if they do not match the number of ranks, or if a file has too few slices for the
+/// ranks.
 ///
 /// # Panics
 ///
-/// When `files` is empty.
+/// If `files` is empty.
 pub fn load(
     files: &[PathBuf],
     dims: Option<&Dims>,
@@ -140,7 +139,7 @@ pub fn load(
     }
 }
 
-/// Reads the file at `path` if the memory has room for it: see [`Field::read`].
+/// Reads the file at `path` if it fits in the free memory. See [`Field::read`].
 ///
 /// # Errors
 ///

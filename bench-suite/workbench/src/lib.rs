@@ -1,13 +1,13 @@
-//! What measurements of the `foldwire` command share: where values come from, clocks and what memory
-//! itself can do, and what the user sees.
+//! Shared parts of the `foldwire` command's measurements: sources of values, timing, the speed of
+//! memory, and output for the user.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`data`], [`input`] | the values that ranks send; arrays in files, and how ranks share them |
-//! | [`ranks`], [`threads`] | ranks that are threads; threads for a rank's computations |
-//! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
+//! | [`data`], [`input`] | the values that ranks send; arrays from files, divided among ranks |
+//! | [`ranks`], [`threads`] | ranks as threads; threads for a rank's computations |
+//! | [`memory`], [`room`] | speed of memory, and repetition in turns; check of free memory |
 //! | [`quality`] | errors of a result against the exact one |
-//! | [`streams`], [`progress`], [`table`], [`picture`], [`plot`] | what the user sees |
+//! | [`streams`], [`progress`], [`table`], [`picture`], [`plot`] | output for the user |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

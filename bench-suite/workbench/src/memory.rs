@@ -1,21 +1,21 @@
-//! What memory itself can do, measured in the same run as the codecs, and the order of repetitions.
+//! Speed of memory, measured in the same run as the codecs, and repetition in turns.
 //!
-//! A codec at the speed of memory is best told by comparing it to `memcpy` of the same array and to
-//! a plain read of it (as in McCalpin's STREAM, with the sum kept). Machines are shared and clocks
-//! drift, so contenders take turns: every round runs each of them once, noise hits all alike, and
-//! the median of a contender's rounds is its time. Rates are 1e9 bytes of the *source* per second:
-//! a copy of n bytes counts n.
+//! The speed of a fast codec is best compared with `memcpy` of the same array, and with a plain
+//! read of it (as in McCalpin's STREAM, with the sum kept). Machines are shared and clock rates
+//! drift, so contenders take turns. Every round runs each of them once, noise affects all alike,
+//! and the median over rounds is a contender's time. Rates are in 1e9 bytes of the *source* per
+//! second: a copy of n bytes counts n.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-/// A contender: runs once and answers with the time that counts.
+/// A contender: runs once and returns the time to count.
 pub type Contender<'a> = &'a mut dyn FnMut() -> Duration;
 
 /// Runs every contender once per round for `n_rounds` rounds, after one round that does not count.
-/// The result holds the times of each contender, in their order.
+/// Returns the times of each contender, in their order.
 pub fn alternate(n_rounds: usize, contenders: &mut [Contender<'_>]) -> Vec<Vec<Duration>> {
     let mut times = vec![Vec::with_capacity(n_rounds); contenders.len()];
     for round in 0..=n_rounds {
@@ -29,18 +29,18 @@ pub fn alternate(n_rounds: usize, contenders: &mut [Contender<'_>]) -> Vec<Vec<D
     times
 }
 
-/// The time that `work` takes.
+/// Time that `work` takes.
 pub fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();
     work();
     start.elapsed()
 }
 
-/// The median; of an even number, the mean of the middle two.
+/// Median of the times. For an even number of times, the mean of the middle two.
 ///
 /// # Panics
 ///
-/// When there are no times.
+/// If there are no times.
 pub fn median(times: &[Duration]) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
@@ -48,11 +48,11 @@ pub fn median(times: &[Duration]) -> Duration {
     if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 }
 }
 
-/// Times of runs in seconds, and the run whose time is closest to their median.
+/// Times of all runs in seconds, and the run whose time is closest to their median.
 ///
 /// # Panics
 ///
-/// When there are no runs.
+/// If there are no runs.
 pub fn median_run<R>(runs: &[R], time: impl Fn(&R) -> Duration) -> (Vec<f64>, &R) {
     let times: Vec<Duration> = runs.iter().map(&time).collect();
     let median = median(&times);
@@ -62,11 +62,11 @@ pub fn median_run<R>(runs: &[R], time: impl Fn(&R) -> Duration) -> (Vec<f64>, &R
 
 /// Rate in 1e9 bytes per second.
 pub fn gbps(n_bytes: usize, time: Duration) -> f64 {
-    // A clock may say 0 for very little work.
+    // A clock may measure 0 for very short work.
     n_bytes as f64 / time.as_secs_f64().max(1e-9) / 1e9
 }
 
-/// Copies of one array into a buffer whose pages are in place.
+/// Copies of an array into a buffer whose pages are already mapped.
 #[derive(Debug)]
 pub struct Memcpy<'a, T> {
     source: &'a [T],
@@ -74,7 +74,7 @@ pub struct Memcpy<'a, T> {
 }
 
 impl<'a, T: Pod> Memcpy<'a, T> {
-    /// Makes the buffer and touches every page of it.
+    /// Allocates the buffer and touches every page of it.
     pub fn new(source: &'a [T]) -> Self {
         Self { source, copy: source.to_vec() }
     }
@@ -87,15 +87,17 @@ impl<'a, T: Pod> Memcpy<'a, T> {
     }
 }
 
-/// Reads an array once, as a sum of its 64-bit words.
+/// Reads an array once, and sums its 64-bit words.
 pub fn read<T: Pod>(source: &[T]) -> Duration {
     time(|| {
         black_box(sum_words(black_box(source)));
     })
 }
 
-/// Wrapping sum of the aligned 64-bit words. Integers, so that the compiler may reorder it, and
-/// accumulators enough that loads, not additions, are what it waits for.
+/// Wrapping sum of the aligned 64-bit words.
+///
+/// Integers allow the compiler to reorder additions. There are enough accumulators that loads, not
+/// additions, limit the speed.
 fn sum_words<T: Pod>(source: &[T]) -> u64 {
     const N: usize = 32;
     let (_, words, _) = bytemuck::pod_align_to::<T, u64>(source);
@@ -109,11 +111,13 @@ fn sum_words<T: Pod>(source: &[T]) -> u64 {
     sums.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// How long this thread has been ready to run while others had the processors, where the system
-/// tells (Linux). Timings of a thread that waits much say little about the machine.
+/// Time that this thread was ready to run while others had the processors. `None` if the system
+/// does not report it (only Linux does).
+///
+/// Timings of a thread that waits much say little about the machine.
 pub fn waited() -> Option<Duration> {
     let of_thread = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    // Nanoseconds running, nanoseconds waiting, number of turns.
+    // Fields: nanoseconds running, nanoseconds waiting, number of time slices.
     of_thread.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 

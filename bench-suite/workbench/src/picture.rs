@@ -1,10 +1,10 @@
 //! Pictures of arrays: heat maps of a slice, alone and side by side.
 //!
 //! A [`Slice`] is the middle section of a volume: its last two dimensions at the middle of all
-//! others. What has one dimension, or is a narrow strip, is wrapped into a rectangle like text.
-//! Colours diverge from white at 0 for signed data and run from dark to bright otherwise; NaN is
-//! grey. The range of colours ends at the 99.5th percentile, so that a few extremes do not make the
-//! rest look flat. Compare slices on one [`ColourScale`], the one of the exact result.
+//! others. A one-dimensional array or a narrow strip is wrapped into a rectangle like text. Colours
+//! of signed data diverge from white at 0. Other data run from dark to bright, and NaN is grey. The
+//! range of colours ends at the 99.5th percentile, so that a few extremes do not hide the rest. To
+//! compare slices, use the same [`ColourScale`] for all, usually that of the exact result.
 
 mod font;
 mod gallery;
@@ -15,16 +15,16 @@ pub use image::Image;
 
 use foldwire_fields::dims::Dims;
 
-/// Small slices are enlarged by a whole factor to at least this width in pixels.
+/// Least width in pixels. Small slices are enlarged by an integer factor.
 const MIN_WIDTH: usize = 400;
 
-/// Large slices are thinned to at most this many pixels each way.
+/// Largest width and height in pixels. Larger slices are subsampled.
 const MAX_SIDE: usize = 1024;
 
-/// Slices narrower than this part of their length are wrapped.
+/// Largest ratio of a slice's sides. Narrower slices are wrapped.
 const MAX_ASPECT: usize = 8;
 
-/// Part of the values that the colours tell apart.
+/// Fraction of the values that the range of colours covers.
 const PERCENTILE: f64 = 0.995;
 
 const GREY: [u8; 3] = [128; 3];
@@ -41,7 +41,7 @@ impl Slice {
     ///
     /// # Panics
     ///
-    /// When `values` are not as many as `dims` say.
+    /// If the number of `values` is not the product of `dims`.
     pub fn middle<T: Copy + Into<f64>>(values: &[T], dims: &Dims) -> Self {
         assert_eq!(values.len(), dims.n_values(), "an array has the values of its dimensions");
         let sizes: Vec<_> = dims.sizes().iter().copied().filter(|&size| size > 1).collect();
@@ -64,11 +64,11 @@ impl Slice {
         Self { width: width.div_ceil(across), values }
     }
 
-    /// |self − exact| in units of `bound`, point by point; 0 where both are the same or both are NaN.
+    /// |self − exact| in units of `bound`, point by point. 0 where both are equal or both are NaN.
     ///
     /// # Panics
     ///
-    /// When the slices differ in size.
+    /// If the slices differ in size.
     #[must_use]
     pub fn error(&self, exact: &Self, bound: f64) -> Self {
         assert_eq!(self.values.len(), exact.values.len(), "slices of the same volume");
@@ -85,7 +85,7 @@ impl Slice {
         }
     }
 
-    /// The picture of the slice.
+    /// Draws the slice.
     pub fn heat_map(&self, scale: ColourScale) -> Image {
         let factor = MIN_WIDTH.div_ceil(self.width);
         let height = self.values.len() / self.width;
@@ -96,25 +96,25 @@ impl Slice {
     }
 }
 
-/// Height and width of a rectangle, a little wider than high, for nearly all of `n_values`.
+/// Height and width of a rectangle, slightly wider than high, that holds nearly all of `n_values`.
 fn wrapped(n_values: usize) -> [usize; 2] {
     let width = ((n_values as f64 * 4.0 / 3.0).sqrt().ceil() as usize).clamp(1, n_values);
     [n_values / width, width]
 }
 
-/// From values to colours.
+/// Mapping from values to colours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ColourScale {
     /// Blue for −limit, white for 0, red for limit.
     Diverging {
-        /// The magnitude of the strongest colours.
+        /// Magnitude of the strongest colours.
         limit: f64,
     },
     /// From dark to bright.
     Sequential {
-        /// The value of the darkest colour.
+        /// Value of the darkest colour.
         from: f64,
-        /// The value of the brightest colour.
+        /// Value of the brightest colour.
         to: f64,
     },
     /// From black through red to pale yellow for 0 to 1: an error in units of its bound.
@@ -122,7 +122,7 @@ pub enum ColourScale {
 }
 
 impl ColourScale {
-    /// The scale that suits a slice: diverging when it holds values of both signs.
+    /// A suitable scale for a slice: diverging if it has values of both signs.
     pub fn of(slice: &Slice) -> Self {
         let mut values: Vec<_> =
             slice.values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -134,7 +134,7 @@ impl ColourScale {
             values.iter_mut().for_each(|value| *value = value.abs());
             values.sort_unstable_by(f64::total_cmp);
             let limit = quantile(&values, PERCENTILE);
-            // Nearly all zeros: show the few others.
+            // If nearly all values are zero, the range covers the few others.
             Self::Diverging { limit: if limit > 0.0 { limit } else { greatest.max(-least) } }
         } else {
             Self::Sequential {
@@ -153,7 +153,7 @@ impl ColourScale {
             Self::Sequential { from, to } => (colorous::VIRIDIS, (value - from) / (to - from)),
             Self::Error => (colorous::INFERNO, value),
         };
-        // A scale without extent (0/0) is all middle.
+        // If the scale has an empty range (0/0), use the middle colour.
         let at = if at.is_nan() { 0.5 } else { at.clamp(0.0, 1.0) };
         gradient.eval_continuous(at).as_array()
     }

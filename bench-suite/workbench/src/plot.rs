@@ -1,7 +1,7 @@
 //! Plots as SVG or PNG.
 //!
-//! Both are drawn by the same code. A PNG has twice the pixels each way, and its letters are those
-//! of a font that comes with the program, so that it looks the same on machines without fonts.
+//! The same code draws both. A PNG has twice the pixels in each direction. Its letters use a font
+//! that comes with the program, so that it looks the same on machines without fonts.
 
 mod curves;
 mod look;
@@ -24,12 +24,12 @@ pub use curves::Curves;
 pub use look::{Look, Mark, legend, legend_height};
 pub use plotters::chart::SeriesLabelPosition as Legend;
 
-/// Pixels of a PNG for each of an SVG's, each way.
+/// Pixels of a PNG for each pixel of an SVG, in each direction.
 const PNG_SCALE: u32 = 2;
-/// The font of all letters.
+/// Font of all letters.
 pub const FONT: &str = "sans-serif";
 
-/// Colours that people with colour blindness tell apart (Okabe and Ito).
+/// Colours that people with colour blindness can distinguish (Okabe and Ito).
 pub const COLOURS: [RGBColor; 6] = [
     RGBColor(120, 120, 120),
     RGBColor(230, 159, 0),
@@ -39,22 +39,22 @@ pub const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
 ];
 
-/// Draws a plot into a file; where this build has no plots, nobody has such a file.
+/// Draws a plot into a file. In builds without plots, this macro never evaluates the plot.
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
         $file.draw(&$plot)
     };
 }
-/// Something to be drawn.
+/// A plot that can be drawn.
 pub trait Plot {
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
 
-    /// Draws it on anything, `scale` times as large as its size.
+    /// Draws the plot, `scale` times as large as its size.
     ///
     /// # Errors
-    /// When it cannot be drawn on.
+    /// If drawing fails.
     fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
         &self,
         root: DrawingArea<B, Shift>,
@@ -62,11 +62,11 @@ pub trait Plot {
     ) -> anyhow::Result<()>;
 }
 
-/// Draws lines with their points on a chart, each of a label, a colour and points, and a legend in
-/// this corner.
+/// Draws lines with marked points on a chart, and a legend at this position. Each line has a label,
+/// a colour and points.
 ///
 /// # Errors
-/// When it cannot be drawn on.
+/// If drawing fails.
 pub fn lines<'a, B, X, Y>(
     chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
     lines: impl IntoIterator<Item = (String, RGBColor, Vec<(f64, f64)>)>,
@@ -99,7 +99,7 @@ where
     Ok(())
 }
 
-/// A picture's file, whose name says the format.
+/// A picture file. The ending of its name determines the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlotFile {
     path: PathBuf,
@@ -113,12 +113,12 @@ enum PictureFormat {
 }
 
 impl PlotFile {
-    /// Where the picture goes.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same with `-name` at the end of the file's name, before what says the format.
+    /// The same file with `-name` inserted before the ending.
     pub fn of(&self, name: &str) -> Self {
         let stem = self.path.file_stem().map_or_else(Default::default, OsStr::to_string_lossy);
         let ending = self.path.extension().map_or_else(Default::default, OsStr::to_string_lossy);
@@ -128,7 +128,7 @@ impl PlotFile {
     /// Draws into the file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub fn draw(&self, plot: &impl Plot) -> anyhow::Result<()> {
         let font = register_font(FONT, FontStyle::Normal, UBUNTU_LIGHT);
         font.map_err(|_| anyhow::anyhow!("the font that comes with this program cannot be read"))?;

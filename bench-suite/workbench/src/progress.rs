@@ -1,9 +1,8 @@
-//! The progress bar of long work.
+//! Progress bar for long operations.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on stderr that counts to `n` and says what is done; it hides itself where stderr is no
-/// terminal.
+/// A bar on stderr that counts to `n`, with a label. It is hidden if stderr is not a terminal.
 pub fn bar(what: &str, n: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} [{bar:40}] {pos}/{len} {eta} {msg}")
         .expect("the template is constant")

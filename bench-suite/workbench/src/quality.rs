@@ -1,6 +1,7 @@
-//! How far a result is from the exact one: largest error, PSNR, NRMSE.
+//! Errors of a result against the exact one: largest error, PSNR, NRMSE.
 //!
-//! With n points where the reference is finite, and the range of the reference over them,
+//! The formulas use the n points with a finite reference, and the value range of the reference over
+//! these points:
 //!
 //! ```text
 //! rmse  = √(Σ(result − exact)² / n)
@@ -8,10 +9,10 @@
 //! PSNR  = 20·log10(range / rmse) dB
 //! ```
 //!
-//! Points where the reference is NaN or infinite have no error; the result must be the same kind of
-//! value there, and each point where it is not counts as a mismatch. Sums that leave the range of
-//! the type on the way may be infinite or NaN, by the order of the additions. They are counted
-//! apart, as no bound speaks of them.
+//! Points with a NaN or infinite reference have no error. The result must be the same kind of value
+//! there, or else the point counts as a mismatch. Sums whose intermediate results overflow may be
+//! infinite or NaN, depending on the order of additions. They are counted separately, because no
+//! bound covers them.
 
 use foldwire::Float;
 use serde::Serialize;
@@ -19,45 +20,47 @@ use serde::Serialize;
 /// Errors of a result against an exact reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quality {
-    /// Largest |result − exact|; infinite when a result is not finite where the reference is,
-    /// unless that is beyond the range of the result's type, whose infinity is then right.
+    /// Largest |result − exact|. Infinite if a result is not finite although the reference is.
+    ///
+    /// Exception: if the reference is beyond the range of the result's type, infinity is the
+    /// correct result.
     #[serde(rename = "max_err")]
     pub max_error: f64,
-    /// Peak signal-to-noise ratio in dB; `None` when there is no error (it would be infinite) or
+    /// Peak signal-to-noise ratio in dB. `None` if there is no error (it would be infinite) or if
     /// the reference has no range.
     pub psnr_db: Option<f64>,
-    /// Root mean square error over the range; 0 when there is no error, `None` when there is one
-    /// but no range.
+    /// Root mean square error / range. 0 if there is no error, `None` if there is one but no range.
     pub nrmse: Option<f64>,
-    /// Points where the reference is NaN or infinite and the result is not the same.
+    /// Number of points where the reference is NaN or infinite, and the result is not the same.
     pub mismatched_nonfinite: usize,
-    /// Sums that overflow the type, so that they or their reference are not finite.
+    /// Number of sums that overflow the type, so that they or their reference are not finite.
     pub overflowed: usize,
 }
 
-/// The largest finite value of a type.
+/// Largest finite value of a type.
 pub fn largest<T: Float>() -> f64 {
-    // The greatest power of two of f64, of f32 and bf16, of f16.
+    // The greatest power of two of f64, of f32 and bf16, and of f16.
     let powers = [1023, 127, 15].map(|exponent| 2.0_f64.powi(exponent));
     let power = powers.into_iter().find(|&power| T::from_f64(power).to_f64().is_finite());
     power.unwrap_or(1.0) * (2.0 - 2.0 * T::UNIT_ROUNDOFF)
 }
 
 impl Quality {
-    /// Compares `result` to `exact`, value by value, in f64.
+    /// Compares `result` with `exact`, value by value, in f64.
     ///
     /// # Panics
     ///
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn of<T: Float, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
         Self::of_sums(result, exact, |_| false)
     }
 
-    /// The same of sums, where `may_overflow` says which of them can leave the range of the type.
+    /// Compares sums like [`of`](Self::of). `may_overflow` returns whether the sum at an index can
+    /// leave the range of the type.
     ///
     /// # Panics
     ///
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn of_sums<T: Float, E: Copy + Into<f64>>(
         result: &[T],
         exact: &[E],
@@ -106,18 +109,19 @@ impl Quality {
         }
     }
 
-    /// Whether every error is within `bound` and every point that is not finite came out the same.
+    /// Returns whether every error is within `bound`, and every infinity and NaN is the same as in
+    /// the reference.
     pub fn is_within(&self, bound: f64) -> bool {
         self.max_error <= bound && self.mismatched_nonfinite == 0
     }
 }
 
-/// NaN for NaN, and the same infinity for an infinity.
+/// Returns whether both are NaN, or both are the same infinity.
 fn same_kind(value: f64, exact: f64) -> bool {
     if exact.is_nan() { value.is_nan() } else { value == exact }
 }
 
-/// The range (maximum − minimum) of the finite values, 0 when there is none.
+/// Range (maximum − minimum) of the finite values, or 0 if there are none.
 pub fn range<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     let finite = values.iter().map(|&value| value.into()).filter(|value| value.is_finite());
     let (least, greatest) = finite
@@ -188,14 +192,14 @@ mod tests {
 
     #[test]
     fn sums_that_overflow_on_the_way_are_counted_apart() {
-        // 3e38 + 3e38 − 3e38 in another order, one that is wrong, and one that is right.
+        // Three sums: 3e38 + 3e38 − 3e38 that overflowed on the way, a wrong one, a correct one.
         let result = [f32::INFINITY, f32::NAN, 1.0];
         let may_overflow = |at| at == 0;
         let quality = Quality::of_sums(&result, &[3e38, 1.0, 1.0], may_overflow);
         assert_eq!((quality.overflowed, quality.max_error), (1, f64::INFINITY));
         let quality = Quality::of_sums(&result[..1], &[3e38], may_overflow);
         assert!(quality.is_within(0.0));
-        // Nor is a finite value an excuse.
+        // A possible overflow does not excuse a wrong finite value.
         assert!(!Quality::of_sums(&[2e38_f32], &[3e38], |_| true).is_within(1.0));
     }
 

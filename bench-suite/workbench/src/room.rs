@@ -1,13 +1,13 @@
-//! Whether there is memory for what the user asks for.
+//! Check that the memory for a request is free.
 //!
-//! It is asked before any is taken, for all buffers of all ranks together: systems promise more
-//! memory than they have, and end a program that uses it.
+//! The check comes before the first allocation, for all buffers of all ranks together. Some systems
+//! grant more memory than they have, and kill a program that uses it.
 
 use foldwire_fields::memory::NoMemory;
 use sysinfo::System;
 
-/// Refuses more memory than is free, the limit of a container and swap included. Where that is not
-/// known everything passes.
+/// Refuses to use more memory than is free. The limit of a container and free swap space count. If
+/// the free memory is unknown, every request passes.
 ///
 /// # Errors
 /// [`NoMemory`].
@@ -18,13 +18,13 @@ pub fn check(need: u128) -> Result<(), NoMemory> {
     }
 }
 
-/// Bytes that programs can still have.
+/// Bytes that programs can still allocate.
 fn free() -> Option<u64> {
     let mut system = System::new().ok()?;
     system.refresh_memory();
     let machine = system.available_memory().saturating_add(system.free_swap());
     let container = system.cgroup_limits().map_or(u64::MAX, |limits| {
-        // What it calls free lacks pages of files, which make room for others.
+        // The container's own figure of free memory excludes the page cache, which is reclaimable.
         limits.total_memory.saturating_sub(limits.rss).saturating_add(limits.free_swap)
     });
     Some(machine.min(container)).filter(|&free| free > 0)

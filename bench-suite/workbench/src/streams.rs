@@ -1,38 +1,38 @@
-//! What the command writes: results to stdout, in full or with an error, and remarks to stderr.
+//! Output of the command: results on stdout, completely or with an error, and remarks on stderr.
 //!
-//! `print!` and `eprintln!` panic where a disk is full or nobody reads. Results that are lost are
-//! an error here. A remark that is lost has nobody who could be told.
+//! `print!` and `eprintln!` panic if a disk is full or the reader has left. Lost results are an
+//! error here. Lost remarks are ignored, because no stream is left to report them on.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// The exit code when nobody reads the output any more: as that of a program ended by SIGPIPE.
+/// Exit code if the reader of stdout has left: the code of a program that SIGPIPE ended.
 pub const NO_READER: u8 = 128 + 13;
 
-/// Results that could not be written.
+/// A failure to write results.
 #[derive(Debug, thiserror::Error)]
 #[error("the output cannot be written: {0}")]
 pub struct OutputError(#[from] io::Error);
 
 impl OutputError {
-    /// Whether the reader has left, as `head` does when it has its lines. That is no fault.
+    /// Returns whether the reader has left, as `head` does after its last line. This is not a
+    /// fault.
     pub fn is_without_reader(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
 }
 
-/// Writes results to stdout, all of them before it returns.
+/// Writes results to stdout, and flushes it.
 ///
 /// # Errors
-/// When stdout cannot be written.
+/// If stdout cannot be written.
 pub fn write(results: &str) -> Result<(), OutputError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(results.as_bytes())?;
     Ok(stdout.flush()?)
 }
 
-/// Writes a line to stderr, in one piece, if that can be written.
+/// Writes a line to stderr in one piece. Errors are ignored.
 pub fn remark(line: impl Display) {
-    // Nobody is left to tell that it cannot.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,23 +1,23 @@
-//! Tables for people: aligned columns that read the same in a terminal and in a log of CI, and
-//! numbers at a glance.
+//! Tables for people: aligned columns that look the same in a terminal and in a CI log, and short
+//! numbers.
 //!
-//! Text goes left, numbers go right, one rule under the header, no borders, no colours, no
-//! wrapping. A header has a name and a unit, on two lines.
+//! Text is left-aligned, numbers are right-aligned. There is one rule under the header, and there
+//! are no borders, colours or wrapping. A header has a name and a unit, on two lines.
 
 use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
 
-/// Which way a column is aligned.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A table in the making.
+/// A table to which rows are added.
 #[derive(Debug)]
 pub struct Table {
     grid: Grid,
@@ -44,7 +44,7 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When it has not one cell per column.
+    /// If the number of cells is not the number of columns.
     pub fn row(&mut self, cells: &[String]) {
         assert_eq!(cells.len(), self.aligns.len(), "a row has one cell per column");
         self.grid.add_row(cells.iter().zip(&self.aligns).map(|(text, &align)| cell(text, align)));
@@ -63,7 +63,7 @@ fn cell(text: &str, align: Align) -> Cell {
     })
 }
 
-/// Bytes with a decimal prefix, as `15.9 MB`.
+/// Formats bytes with a decimal prefix, as `15.9 MB`.
 pub fn bytes(n_bytes: u64) -> String {
     if n_bytes < 1000 {
         format!("{n_bytes} B")
@@ -72,7 +72,7 @@ pub fn bytes(n_bytes: u64) -> String {
     }
 }
 
-/// A duration in the unit that suits it, as `1.23 ms`.
+/// Formats a duration in a suitable unit, as `1.23 ms`.
 pub fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -83,12 +83,12 @@ pub fn seconds(time: Duration) -> String {
     }
 }
 
-/// Bytes per second with a decimal prefix, as `1.25 GB/s`.
+/// Formats bytes per second with a decimal prefix, as `1.25 GB/s`.
 pub fn rate(bytes_per_s: f64) -> String {
     scaled(bytes_per_s, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
 
-/// A small or large number with three significant digits, as `1.23e-5`.
+/// Formats a small or large number with three significant digits, as `1.23e-5`.
 pub fn scientific(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
 }
@@ -103,7 +103,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{} {}", digits(value), units[at])
 }
 
-/// Three significant digits of a number from 1 to 1000.
+/// Formats a number from 1 to 1000 with three significant digits.
 fn digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),

@@ -1,16 +1,17 @@
-//! Threads: for a rank's computations, as the command line asks for them, and for what is computed
-//! beside ranks.
+//! Thread pools for a rank's computations, as requested on the command line, and for computations
+//! outside ranks.
 
 use foldwire::Preset;
 use foldwire::threads::{Threads, Workers};
 use foldwire_fields::usage::UsageError;
 use rayon::prelude::*;
 
-/// A pool of so many threads; it stays until the program ends. With one thread there is none.
+/// Creates a pool of `n_threads` threads, which stays until the program ends. One thread needs no
+/// pool.
 ///
 /// # Errors
 ///
-/// What the system says where it has no threads left.
+/// The system's error if it cannot start the threads.
 pub fn of(n_threads: usize) -> Result<Threads, UsageError> {
     if n_threads <= 1 {
         return Ok(Threads::ONE);
@@ -20,10 +21,11 @@ pub fn of(n_threads: usize) -> Result<Threads, UsageError> {
     Ok(Threads::of(Box::leak(Box::new(Pool(pool)))))
 }
 
-/// Values that a thread fills at a time.
+/// Number of values that a thread fills at a time.
 const PIECE: usize = 1 << 14;
 
-/// Fills an array on all cores, piece by piece; `fill` is told where its piece begins.
+/// Fills an array on all cores, piece by piece. `fill` receives the index of its piece's first
+/// value.
 pub fn fill(array: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync)) {
     let pieces = array.par_chunks_mut(PIECE).enumerate();
     pieces.for_each(|(nth, piece)| fill(nth * PIECE, piece));
@@ -37,7 +39,8 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// With a number asked for all compute on so many; else presets of several threads on two.
+    /// Pools with the requested number of threads for all presets. By default, multi-threaded
+    /// presets use two threads and all others one.
     ///
     /// # Errors
     ///
@@ -47,7 +50,7 @@ impl Pools {
         Ok(Self { all, of_threaded: all.map_or_else(|| of(2), Ok)? })
     }
 
-    /// Those of a preset, or of a row that is none.
+    /// Threads of a preset. `None` means a row that is not a preset.
     pub fn of(&self, preset: Option<Preset>) -> Threads {
         let is_threaded = preset.is_some_and(Preset::is_threaded);
         if is_threaded { self.of_threaded } else { self.all.unwrap_or(Threads::ONE) }

@@ -1,14 +1,14 @@
-//! Labels in pictures: capital letters, digits and a few signs of 5 × 7 dots, so that no font file
-//! is needed.
+//! A font for labels in pictures: capital letters, digits and a few signs of 5 × 7 dots. It avoids
+//! the need for a font file.
 
-/// Width of a glyph in dots; one more separates it from the next.
+/// Width of a glyph in dots. One more dot separates it from the next glyph.
 pub(super) const WIDTH: usize = 5;
 
 /// Height of a glyph in dots.
 pub(super) const HEIGHT: usize = 7;
 
-/// Rows of a glyph from the top, 5 bits each, leftmost highest. Characters without a glyph are
-/// blank.
+/// Rows of a glyph from the top, 5 bits each, with the leftmost dot in the highest bit. Characters
+/// without a glyph are blank.
 pub(super) fn glyph(character: char) -> [u8; HEIGHT] {
     match character.to_ascii_uppercase() {
         'A' => [0x0e, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11],

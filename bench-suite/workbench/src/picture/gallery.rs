@@ -1,5 +1,4 @@
-//! The pictures of one run of the main job: the exact result, and every preset's result and error
-//! beside it.
+//! The pictures of one run: the exact result, and the result and error of every preset.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,11 +30,11 @@ struct Panels {
 }
 
 impl Gallery {
-    /// Opens a gallery in `folder`, which is made if need be, with `exact.png`.
+    /// Opens a gallery in `folder`, which is created if needed, and writes `exact.png`.
     ///
     /// # Errors
     ///
-    /// When the folder or the file cannot be written.
+    /// If the folder or the file cannot be written.
     pub fn open(folder: &Path, exact: &[f64], dims: &Dims) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| {
             format!("cannot make {}; name another folder with --out", folder.display())
@@ -55,12 +54,12 @@ impl Gallery {
         Ok(gallery)
     }
 
-    /// Adds `NAME.png` and `NAME-error.png`; the brightest error is `bound` or more. The same
-    /// `bound` for all makes their pictures comparable.
+    /// Adds `NAME.png` and `NAME-error.png`. Errors of `bound` or more have the brightest colour.
+    /// Use the same `bound` for pictures to be compared.
     ///
     /// # Errors
     ///
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn add<T: Copy + Into<f64>>(
         &mut self,
         name: &str,
@@ -77,12 +76,12 @@ impl Gallery {
         Ok(())
     }
 
-    /// Writes `overview.png` and answers with its path. The exact result comes first, then the
-    /// others in bands of three, each with its error below it.
+    /// Writes `overview.png` and returns its path. The exact result comes first, then the others in
+    /// rows of three, each with its error below it.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn finish(self) -> anyhow::Result<PathBuf> {
         let error_titles: Vec<_> =
             self.results.iter().map(|panels| format!("{} error", panels.title)).collect();

@@ -36,7 +36,7 @@ impl Image {
     ///
     /// # Panics
     ///
-    /// When they make no whole rows.
+    /// If the last row is incomplete.
     pub fn from_rgb(width: usize, bytes: &[u8]) -> Self {
         let (pixels, rest) = bytes.as_chunks();
         assert!(rest.is_empty() && pixels.len().is_multiple_of(width), "rows are whole");
@@ -58,22 +58,22 @@ impl Image {
         [self.width, self.height]
     }
 
-    /// The colour at column `x` of row `y`.
+    /// Colour at column `x` of row `y`.
     ///
     /// # Panics
     ///
-    /// Outside the image.
+    /// If the pixel is outside the image.
     pub fn pixel(&self, x: usize, y: usize) -> [u8; 3] {
         assert!(x < self.width, "column {x} of {}", self.width);
         self.pixels[y * self.width + x]
     }
 
-    /// Images in rows of `columns`, each under its label, with separators around them. Cells are as
-    /// large as the largest image; `None` leaves one empty.
+    /// Arranges images in rows of `columns`, each under its label, with separators around them.
+    /// Cells are as large as the largest image. `None` leaves a cell empty.
     ///
     /// # Panics
     ///
-    /// When `columns` is zero.
+    /// If `columns` is zero.
     pub fn sheet(columns: usize, panels: &[Option<(&str, &Self)>]) -> Self {
         let images = || panels.iter().flatten().map(|(_, image)| image);
         let cell = [
@@ -99,8 +99,7 @@ impl Image {
         }
     }
 
-    /// Writes as many characters of `text` as fit `width` pixels from (x, y), the upper left
-    /// corner.
+    /// Writes the characters of `text` that fit in `width` pixels. (x, y) is the upper left corner.
     fn write(&mut self, text: &str, x: usize, y: usize, width: usize) {
         let advance = (font::WIDTH + 1) * DOT;
         for (at, character) in text.chars().take(width / advance).enumerate() {
@@ -119,7 +118,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
         let file = BufWriter::new(File::create(path)?);
         let mut encoder =

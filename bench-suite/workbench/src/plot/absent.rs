@@ -1,29 +1,29 @@
-//! In place of plots, where this build has none: to ask for one is an error that says how to get
-//! it.
+//! Replacement for plots in builds without them: a request for a plot is an error that says how to
+//! build with plots.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use foldwire_fields::usage::UsageError;
 
-/// In place of drawing: there is no file to draw into, so what would be drawn is not made.
+/// Replacement for drawing. It never evaluates the plot, because no file can exist.
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
         $file.draw()
     };
 }
-/// A picture's file, of which there is none.
+/// A picture file. This type has no values in builds without plots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlotFile {}
 
 impl PlotFile {
-    /// Where the picture goes.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         match *self {}
     }
 
-    /// The same with `-name` at the end of the file's name.
+    /// The same file with `-name` at the end of its name.
     pub fn of(&self, _name: &str) -> Self {
         match *self {}
     }

@@ -1,4 +1,4 @@
-//! Curves of what falls or grows by orders of magnitude: errors and losses over time or steps.
+//! Curves of values that change by orders of magnitude: errors and losses over time or steps.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -6,20 +6,20 @@ use plotters::prelude::*;
 use super::{COLOURS, FONT, Plot, lines};
 
 const SIZE: (u32, u32) = (760, 460);
-/// What is less is drawn as this: 0 has no place on the axis.
+/// Least value on the logarithmic axis. Smaller values are drawn here, since the axis has no 0.
 const LEAST: f64 = 1e-300;
 
-/// Lines from 0 on, upwards logarithmic.
+/// Lines over an axis that begins at 0, with a logarithmic vertical axis.
 pub struct Curves<'a> {
-    /// What stands above.
+    /// Caption above the chart.
     pub caption: String,
-    /// What the axis to the right is.
+    /// Description of the horizontal axis.
     pub x: &'a str,
-    /// What the one upwards is.
+    /// Description of the vertical axis.
     pub y: &'a str,
     /// Names and points.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
-    /// Where there is room.
+    /// Position of the legend.
     pub legend: SeriesLabelPosition,
 }
 

@@ -1,4 +1,4 @@
-//! How curves look where there are many, and a legend below them all.
+//! Styles of curves in charts with many of them, and a legend below such charts.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
@@ -7,61 +7,63 @@ use plotters::prelude::*;
 
 use super::{COLOURS, FONT};
 
-/// Pixels of a line of the legend, and of the sample of a curve in it.
+/// Pixels of a line of the legend, and length of the sample of a curve in it.
 const LINE: u32 = 18;
 const SAMPLE: i32 = 26;
 
-/// What stands at a curve's points.
+/// Mark at the points of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// No mark.
     Nothing,
     /// A filled circle.
     Dot,
-    /// A circle.
+    /// An open circle.
     Ring,
 }
 
-/// How a curve looks.
+/// Style of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Look {
-    /// Of the curve and its marks.
+    /// Colour of the curve and its marks.
     pub colour: RGBColor,
-    /// Whether the curve is dashed.
+    /// True if the curve is dashed.
     pub is_dashed: bool,
-    /// What stands at its points.
+    /// Mark at the points.
     pub mark: Mark,
-    /// Pixels across.
+    /// Line width in pixels.
     pub width: u32,
 }
 
 impl Look {
-    /// That of the curve of this number, unlike that of all before it as far as there are colours.
+    /// Style of the curve number `at`. Styles differ as long as there are colours, solid and
+    /// dashed.
     pub fn nth(at: usize) -> Self {
         let is_dashed = (at / COLOURS.len()) % 2 == 1;
         let mark = if is_dashed { Mark::Ring } else { Mark::Dot };
         Self { is_dashed, ..Self::of(COLOURS[at % COLOURS.len()], mark) }
     }
 
-    /// A measured curve, or one that is computed.
+    /// Style of a measured curve, or of a computed one if it has no marks. Computed curves are
+    /// dashed.
     pub fn of(colour: RGBColor, mark: Mark) -> Self {
         Self { colour, is_dashed: mark == Mark::Nothing, mark, width: 2 }
     }
 
-    /// Wider, so that it shows beneath a curve of the same points.
+    /// A wider line, which stays visible below `n_curves` others through the same points.
     pub fn beneath(self, n_curves: usize) -> Self {
         Self { width: self.width + 2 * n_curves as u32, ..self }
     }
 
-    /// The same without marks.
+    /// The same style without marks.
     pub fn unmarked(self) -> Self {
         Self { mark: Mark::Nothing, ..self }
     }
 
-    /// The marks alone.
+    /// Draws only the marks.
     ///
     /// # Errors
-    /// When it cannot be drawn on.
+    /// If drawing fails.
     pub fn draw_marks<B, X, Y>(
         self,
         chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
@@ -82,7 +84,7 @@ impl Look {
     /// Draws a curve on a chart.
     ///
     /// # Errors
-    /// When it cannot be drawn on.
+    /// If drawing fails.
     pub fn draw<B, X, Y>(
         self,
         chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
@@ -104,7 +106,7 @@ impl Look {
         self.draw_marks(chart, points, scale)
     }
 
-    /// The style of its points, if they are marked.
+    /// Style of the marks, or `None` without marks.
     fn dots(self, scale: u32) -> Option<ShapeStyle> {
         match self.mark {
             Mark::Nothing => None,
@@ -113,7 +115,7 @@ impl Look {
         }
     }
 
-    /// A sample of it from `left` on, as long as [`SAMPLE`].
+    /// Draws a sample of the curve from `left` on, with length [`SAMPLE`].
     fn sample<B: DrawingBackend<ErrorType: 'static>>(
         self,
         area: &DrawingArea<B, Shift>,
@@ -135,7 +137,7 @@ impl Look {
     }
 }
 
-/// The pixels that a legend of so many entries in so many columns needs, downwards.
+/// Height in pixels of a legend with `n_entries` entries in `n_columns` columns.
 pub fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
     n_entries.div_ceil(n_columns) as u32 * LINE + LINE / 2
 }
@@ -143,7 +145,7 @@ pub fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
 /// Draws names with samples of their curves, row by row.
 ///
 /// # Errors
-/// When it cannot be drawn on.
+/// If drawing fails.
 pub fn legend<B: DrawingBackend<ErrorType: 'static>>(
     area: &DrawingArea<B, Shift>,
     entries: &[(String, Look)],
