@@ -14,33 +14,32 @@ use super::schedule::Named;
 use crate::coding::Coding;
 use crate::sizes::{self, Sizes};
 
-/// Most ranks, all of which one thread drives, and most values of each.
+/// Largest number of ranks, since a single thread drives all of them, and of values per rank.
 const MAX_RANKS: usize = 1024;
 const MAX_COUNT: usize = 1 << 24;
 
 const EXAMPLES: &str = "\
 Examples:
   foldwire accuracy
-      The error of sums between 2, 4, … 512 ranks, by each pipeline that compresses and several schedules.
+      The error of sums between 2, 4, … 512 ranks, with each pipeline that compresses and several schedules.
   foldwire accuracy --op avg --field temperature.f32 --bound rel:1e-4 --plot growth.svg --histogram errors.svg
-      Averages of your data; errors over ranks, and their distribution between most ranks, as pictures.
+      Averages of your data. Pictures show errors over ranks, and their distribution for the most ranks.
   foldwire accuracy --ranks 2,8,100 --pipeline per-hop --schedule all --json > result.json
-      Every schedule, also those of a reduce and a broadcast; stdout holds one JSON object.
+      Every schedule, including a reduce plus a broadcast; stdout holds one JSON object.
 
-Errors are those of the reduced values against exact ones, in units of the bound on each operand. The exit code is 1 if one is
-beyond what the library states. What the theories say, and what was measured: docs/guarantees.md.";
+An error is the difference of a reduced value from the exact one, in units of the bound on each operand. The exit code is 1 if it
+exceeds the bound that the library states. docs/guarantees.md compares theory and measurements.";
 
 /// Options of `foldwire accuracy`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AccuracyArgs {
-    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or
-    /// FIRST:LAST:FACTOR
+    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
     #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
         allow_hyphen_values = true)]
     pub ranks: Sizes,
 
-    /// Values of each rank
+    /// Number of values per rank
     #[arg(long, value_name = "N", default_value = "4096", value_parser = count,
         allow_hyphen_values = true)]
     pub count: usize,
@@ -54,12 +53,12 @@ pub struct AccuracyArgs {
         value_delimiter = ',')]
     pub pipeline: Vec<Pipeline>,
 
-    /// Schedules; by those that have no all-reduce, a reduce and a broadcast
+    /// Schedules; one without an all-reduce is used for a reduce and a broadcast
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = way(), value_delimiter = ',')]
     #[arg(default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
     pub schedule: Vec<AccuracyScheduleArg>,
 
-    /// The codec, with a setting as NAME:N; one that keeps a bound
+    /// A codec that keeps a bound, optionally with a setting as NAME:N
     #[arg(long, value_name = "NAME[:N]", default_value = "fz-light")]
     pub codec: Coding,
 
@@ -69,23 +68,24 @@ pub struct AccuracyArgs {
     pub bound: Bound,
 
     /// Values to reduce: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, cut or repeated; each
-    /// rank begins elsewhere in it [default: built-in waves with a little noise]
+    /// rank begins at another offset [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Type of the values [default: the field's, else f32]
+    /// Type of the values [default: the field's type, else f32]
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,
 
-    /// Decides where ranks begin in the data
+    /// Seed of the offsets where ranks begin in the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Draw errors over ranks into this file, by its ending an SVG or a PNG
+    /// Draw errors over ranks into this file, .svg or .png
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
-    /// Draw the distribution of errors between most ranks by the first schedule into this file
+    /// Draw the distribution of errors between the most ranks, with the first schedule, into this
+    /// file
     #[arg(long, value_name = "FILE.svg|.png")]
     pub histogram: Option<PlotFile>,
 
@@ -94,19 +94,19 @@ pub struct AccuracyArgs {
     pub json: bool,
 }
 
-/// Schedules that may be asked for.
+/// Values of `--schedule`.
 #[derive(Debug, Clone, Copy)]
 pub enum AccuracyScheduleArg {
-    /// All by which ranks can get the reduction.
+    /// All schedules that can reduce to all ranks.
     All,
-    /// The one that the library chooses.
+    /// The schedule that the library chooses.
     Chosen,
-    /// This one.
+    /// A named schedule.
     One(Named),
 }
 
 impl AccuracyArgs {
-    /// The pipelines asked for, once each, or all but the one for the raw codec.
+    /// The requested pipelines, each once. By default, all but the one of the raw codec.
     pub fn pipelines(&self) -> Vec<Pipeline> {
         let mut pipelines = Vec::new();
         for &one in &self.pipeline {
@@ -120,7 +120,7 @@ impl AccuracyArgs {
         pipelines
     }
 
-    /// The schedules named, once each.
+    /// The named schedules, each once.
     pub fn schedules(&self) -> impl Iterator<Item = &'static dyn Schedule> {
         let mut schedules: Vec<&'static dyn Schedule> = Vec::new();
         for &way in &self.schedule {
@@ -140,13 +140,13 @@ impl AccuracyArgs {
         schedules.into_iter()
     }
 
-    /// Whether the schedule that the library chooses is wanted, too.
+    /// Returns whether the schedule that the library chooses was requested too.
     pub fn adds_chosen(&self) -> bool {
         self.schedule.iter().any(|way| matches!(way, AccuracyScheduleArg::Chosen))
     }
 }
 
-/// Whether all ranks can get a reduction along a schedule.
+/// Returns whether a schedule can reduce to all ranks.
 pub fn reduces(schedule: &dyn Schedule) -> bool {
     let has = |collective| schedule.supports(collective);
     has(Collective::AllReduce) || (has(Collective::Reduce) && has(Collective::Broadcast))

@@ -20,54 +20,54 @@ Examples:
   foldwire bench allreduce --ranks 4
       Every preset between 4 threads of this process, at the speed of memory.
   foldwire bench allgather --ranks 8 --link 10gbit --sizes 1M:256M:4 --bound rel:1e-4
-      The same over links of 10 Gbit/s; --latency 1ms makes them long.
+      An all-gather over links of 10 Gbit/s; --latency 1ms adds a latency.
   mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
-      Against MPI_Allreduce, at its default and at the best of its algorithms.
+      Compared with MPI_Allreduce, with its default and its best algorithm.
   mpirun -n 4 foldwire bench allgatherv --backend mpi --preset raw,foldwire
-      Shares of different lengths, beside MPI_Allgatherv.
+      Shares of different lengths, compared with MPI_Allgatherv.
   foldwire bench allreduce --preset raw,foldwire --schedule pairwise --pipeline homomorphic
-      A row of your own beside two presets.
+      A plan of your own beside two presets.
   foldwire bench allreduce --schedule all --ranks 8 --link 10gbit
-      Every schedule, and whether the one that is chosen is the best.
+      Every schedule, and a comparison of the chosen one with the best.
   foldwire bench allreduce --ranks 8 --link 1gbit --plot allreduce.svg --csv > allreduce.csv
-      As a picture, and for a spreadsheet.
+      As a picture, and as a file for a spreadsheet.
   foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
   foldwire launch -n 2 --no-prefix -- foldwire bench allreduce --backend tcp --streams 4 --encrypt
       Two processes over four encrypted TCP connections.
 
-Sizes are bytes of the whole array, as nccl-tests count: what every rank sends in allreduce, reduce-scatter and
+Sizes are bytes of the whole array, as in nccl-tests: what every rank sends in allreduce, reduce-scatter and
 reduce, the root in broadcast and scatter; what every rank receives in allgather, the root in gather. (The OSU
-benchmarks give allgather, scatter and gather by the share of one rank.)
+benchmarks use the share of one rank for allgather, scatter and gather.)
 
-Times are as in the OSU benchmarks: barrier, call, each rank's time. Contestants take turns, one call each a
-round; reported is the median over rounds of the slowest rank's time.
+Times are as in the OSU benchmarks: barrier, call, each rank's time. Contestants take turns, with one call each per
+round. The reported time is the median over rounds of the slowest rank's time.
 
-The exit code is 1 if a result is beyond its bound.";
+The exit code is 1 if the error of a result exceeds its bound.";
 
 /// Options of `foldwire bench`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// What to measure
+    /// The collective to measure
     ///
-    /// The forms that end in v give ranks shares of different lengths: that of rank r is r parts of
-    /// 1 + 2 + … + (n − 1), so rank 0's is empty. In alltoallv each rank divides what it sends like
-    /// that.
+    /// Names that end in v use shares of different lengths: the share of rank r is r parts of 1 + 2
+    /// + … + (n − 1), so rank 0's share is empty. In alltoallv each rank divides its input like
+    /// this.
     #[arg(value_name = "COLLECTIVE", value_parser = form())]
     pub form: FormArg,
 
-    /// What carries the messages
+    /// Backend that carries the messages
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
     pub backend: BackendArg,
 
-    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
-    /// (mpirun -n 4 …)
+    /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
+    /// it (mpirun -n 4 …)
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// What automatic plans take this machine's speeds to be, as `foldwire tune` writes them
-    /// [default: usual ones]
+    /// This machine's speeds for automatic plans, a file from `foldwire tune` [default: typical
+    /// speeds]
     #[arg(long, value_name = "FILE")]
     pub speeds: Option<PathBuf>,
 
@@ -76,30 +76,31 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// Connections of each pair of ranks of the tcp backend, from 1 to 16 [default:
-    /// FOLDWIRE_STREAMS, or 1]
+    /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
+    /// or 1]
     #[arg(long, value_name = "N", value_parser = streams, allow_hyphen_values = true)]
     pub streams: Option<usize>,
 
-    /// Encrypt what travels between ranks of the tcp backend, as with FOLDWIRE_ENCRYPT=1
+    /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
     #[arg(long)]
     pub encrypt: bool,
 
-    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
-    /// memory; else unknown]
+    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: the speed of memory for
+    /// threads, unknown for others]
     ///
-    /// The threads backend keeps to it. Over MPI, libfabric and TCP the network is what it is, and
-    /// this tells Foldwire of it, which chooses another schedule for slow links.
+    /// The threads backend limits its links to this rate. Other backends use the network as it is,
+    /// and only tell Foldwire its rate. Foldwire chooses other schedules for slow links.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 
-    /// Time that links of the threads backend take beside, from a frame's first byte leaving to its
-    /// first byte arriving: 50us, 2ms, …
+    /// Latency of the threads backend's links, from a frame's first byte leaving to its first byte
+    /// arriving: 50us, 2ms, …
     #[arg(long, value_name = "TIME", requires = "link", allow_hyphen_values = true)]
     #[arg(value_parser = crate::values::time)]
     pub latency: Option<f64>,
 
-    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
+    /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes, allow_hyphen_values = true)]
     pub sizes: Sizes,
 
@@ -108,105 +109,107 @@ pub struct BenchArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
-    /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
+    /// Threads that each rank computes on [default: 1; 2 for multi-threaded presets]
     #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
     pub threads: Option<usize>,
 
-    /// Run presets as published: without the promise that all ranks get the same bits
+    /// Run presets as published, without the guarantee that all ranks get the same bits
     #[arg(long)]
     pub as_published: bool,
 
-    /// Presets to run, in this order, or all of them [default: one for each
-    /// way to compress and reduce; none beside --schedule all]
+    /// Presets to run, in this order, or all of them [default: one for each way to compress and
+    /// reduce; none with --schedule all]
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
     #[arg(value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
 
-    /// Schedule of one more row beside the presets, which is preset foldwire but for what these
-    /// four options say; or `all`
+    /// Schedule of a row of your own, or `all`. The row is preset foldwire, changed by --schedule,
+    /// --pipeline, --codec and --exact-below
     ///
-    /// With `all` each schedule that can do the collective has such a row, and takes turns with the
-    /// others. The one that a call takes by itself is marked, and a second table has its time
-    /// beside the best one's: foldwire bench allreduce --schedule all --link 1gbit.
+    /// With `all`, each schedule that can do the collective has a row. The schedule that a call
+    /// would choose is marked. A second table compares its time with the best one. Example:
+    /// foldwire bench allreduce --schedule all --link 1gbit
     #[arg(long, value_name = "NAME", value_parser = schedules())]
     pub schedule: Option<ScheduleArg>,
 
-    /// Pipeline of that row
+    /// Pipeline of your row
     #[arg(long, value_name = "NAME", value_parser = pipeline())]
     pub pipeline: Option<Pipeline>,
 
-    /// Codec of that row, with a setting as truncate:40
+    /// Codec of your row, optionally with a setting as truncate:40
     #[arg(long, value_name = "NAME[:N]")]
     pub codec: Option<Coding>,
 
-    /// Arrays of fewer bytes travel as they are in that row
+    /// Arrays of fewer bytes are not compressed in your row
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
     pub exact_below: Option<usize>,
 
-    /// Type of the values [default: the field's, else f32]
+    /// Type of the values [default: the field's type, else f32]
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,
 
-    /// The reduction, of collectives that reduce
+    /// The reduction, for collectives that reduce
     #[arg(long, value_enum, default_value_t = OpArg::Sum)]
     pub op: OpArg,
 
-    /// The root, of collectives that have one
+    /// The root, for collectives that have one
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: usize,
 
-    /// Give one buffer to each call, which holds the input and then the result (not for scatter and
-    /// gather; broadcast always does)
+    /// Use one buffer per call for both input and result (not for scatter and gather; broadcast
+    /// always does)
     #[arg(long)]
     pub in_place: bool,
 
     /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, cut or repeated; each
-    /// rank begins elsewhere in it [default: built-in waves with a little noise]
+    /// rank begins at another offset [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// How often all ranks are started anew, with all that is measured; reported is the median over
-    /// launches of their medians, and how far they are apart
+    /// Number of times that all ranks are started and measured anew; reported are the median over
+    /// launches of their medians, and the spread
     ///
-    /// What a launch decides, such as where memory lies, no number of rounds evens out. Of the
-    /// threads backend only: foldwire bench allreduce --launches 5.
+    /// Some conditions stay the same within a launch, such as the position of buffers in memory.
+    /// More rounds do not average over them. Only for the threads backend. Example: foldwire bench
+    /// allreduce --launches 5
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches)]
     #[arg(allow_hyphen_values = true)]
     pub launches: usize,
 
-    /// Calls that each rank starts at once and then waits for, each with its own buffers; times are
-    /// per call
+    /// Number of calls that each rank starts at once and then waits for, each with its own buffers;
+    /// times are per call
     ///
-    /// More than one are made on a communicator for several calls, with values of f32, and the MPI
-    /// library's own blocking calls do not take part: foldwire bench allreduce --in-flight 8.
+    /// With more than 1, calls run on a communicator for several calls, with values of f32. The MPI
+    /// library's own blocking calls are left out. Example: foldwire bench allreduce --in-flight 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight)]
     #[arg(allow_hyphen_values = true)]
     pub in_flight: usize,
 
-    /// Measure as well how much of a call hides behind computation that takes as long as the call,
-    /// in which the call is polled N times, evenly [default N: 100]
+    /// Also measure how much of a call's time is hidden behind a computation of the same duration,
+    /// which polls the call N times at even intervals [default N: 100]
     ///
-    /// As osu_iallreduce does: time is that of the call alone, work that of the computation alone,
-    /// total that of the call started, the computation, and the call waited for; hidden is 100 (1 -
-    /// (total - work) / time) percent. The MPI library's own blocking calls hide nothing:
-    /// foldwire bench allreduce --link 1gbit --overlap, or --overlap=20.
+    /// The columns follow osu_iallreduce. `time` is the time of the call alone, and `work` that of
+    /// the computation alone. `total` is the time to start the call, compute, and wait for the
+    /// call. `hidden` is 100 (1 - (total - work) / time) percent. The MPI library's own blocking
+    /// calls hide nothing. Examples: foldwire bench allreduce --link 1gbit --overlap, or
+    /// --overlap=20
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = polls)]
     #[arg(require_equals = true, default_missing_value = "100")]
     pub overlap: Option<usize>,
 
-    /// Rounds that do not count, before those that do
+    /// Number of warm-up rounds, which do not count
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = crate::values::warmup, allow_hyphen_values = true)]
     pub warmup: usize,
 
-    /// Rounds that count, at least
+    /// Least number of counted rounds
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Seconds that the counting rounds of a size take together, at least (but at most 1000 rounds)
+    /// Least total time in seconds of the counted rounds of a size (at most 1000 rounds)
     #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds, allow_hyphen_values = true)]
     pub min_time: f64,
 
-    /// Segments under way side by side
+    /// Number of segments in progress at the same time
     #[arg(long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
     pub lanes: Option<usize>,
 
@@ -214,14 +217,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = frame, allow_hyphen_values = true)]
     pub frame: Option<usize>,
 
-    /// Whether each contestant's first result of each size is compared with the exact one
+    /// Compare each contestant's first result of each size with the exact one
     ///
-    /// MPI leaves open what its minimum and maximum make of NaN: its own results are noted there,
+    /// MPI does not define minimum and maximum with NaN. Such results of the MPI library are noted,
     /// not judged.
     #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
     pub check: bool,
 
-    /// Whether the MPI library's algorithms are tried for its best, or only its default is run
+    /// Try all of the MPI library's algorithms to find its best, or run only its default
     #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
     pub mpi_best: bool,
 
@@ -229,18 +232,18 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
 
-    /// Print comma-separated values on stdout instead of the table: a line for each size and
-    /// contestant, under one of names
+    /// Print comma-separated values on stdout instead of the table: a line of column names, then a
+    /// line for each size and contestant
     #[arg(long)]
     pub csv: bool,
 
-    /// Draw times over sizes, a line for each contestant, as SVG or PNG
+    /// Draw times over sizes, a line for each contestant, into this file, .svg or .png
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PlotFile>,
 }
 
 impl BenchArgs {
-    /// The presets to run, once each.
+    /// The presets to run, each once.
     pub fn presets(&self) -> Vec<Preset> {
         match (&*self.preset, self.schedule) {
             ([], Some(ScheduleArg::All)) => Vec::new(),
@@ -249,7 +252,7 @@ impl BenchArgs {
         }
     }
 
-    /// The row that is run beside them, if one is asked for.
+    /// The user's own row, if one is requested.
     pub fn row(&self) -> Option<Plan> {
         let Self { pipeline, codec, exact_below, .. } = self;
         let asks = pipeline.is_some() || codec.is_some() || exact_below.is_some();
@@ -271,14 +274,14 @@ impl BenchArgs {
         plan.with_exact_below(exact_below.unwrap_or(0))
     }
 
-    /// The rows of which schedules are compared, if they are.
+    /// The rows of a comparison of schedules, or none if schedules are not compared.
     pub fn swept(&self) -> Vec<(Plan, &'static dyn Schedule)> {
         let all = schedule::ALL.iter().filter(|_| self.sweeps());
         let can = all.filter(|known| known.supports(self.form.collective));
         can.map(|&known| (self.open(), known)).collect()
     }
 
-    /// Whether all schedules are compared.
+    /// Returns whether all schedules are compared.
     pub fn sweeps(&self) -> bool {
         matches!(self.schedule, Some(ScheduleArg::All))
     }
@@ -288,7 +291,7 @@ pub(super) fn below(text: &str) -> Result<usize, String> {
     sizes::n_bytes(text).ok_or_else(|| "a size is needed, such as 4K".to_owned())
 }
 
-/// What collectives are called: here, and elsewhere.
+/// Collectives with their names on the command line, and aliases from other programs.
 const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
     (Collective::AllReduce, "allreduce", &["all-reduce", "all_reduce"]),
     (Collective::ReduceScatter, "reduce-scatter", &["reduce_scatter"]),
@@ -302,7 +305,7 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
     (Collective::ExclusiveScan, "exscan", &["exclusive-scan", "exclusive_scan"]),
 ];
 
-/// The same of forms with shares of different lengths.
+/// The same for collectives with shares of different lengths.
 const UNEVEN: [(Collective, &str, &[&str]); 5] = [
     (Collective::ReduceScatter, "reduce-scatter-v", &["reduce_scatter_v", "reduce-scatterv"]),
     (Collective::AllGather, "allgatherv", &["all-gather-v", "all_gather_v"]),
@@ -311,17 +314,17 @@ const UNEVEN: [(Collective, &str, &[&str]); 5] = [
     (Collective::AllToAll, "alltoallv", &["all-to-all-v", "all_to_all_v"]),
 ];
 
-/// A collective, in one of its forms.
+/// A collective, with equal or different shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormArg {
     /// The collective.
     pub collective: Collective,
-    /// Whether ranks' shares are of different lengths.
+    /// True if the ranks' shares have different lengths.
     pub is_uneven: bool,
 }
 
 impl FormArg {
-    /// The library's name.
+    /// The library's name of the collective.
     pub fn name(self) -> String {
         let name = self.collective.name();
         if self.is_uneven { format!("{name}-v") } else { name.to_owned() }
@@ -352,20 +355,20 @@ pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
     })
 }
 
-/// What carries the messages.
+/// Values of `--backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
     /// ranks are threads of this process
     Threads,
-    /// ranks are started by mpirun; the MPI library's own calls are measured too
+    /// mpirun starts the ranks; the MPI library's own calls are measured too
     Mpi,
-    /// ranks are started by `foldwire launch`, mpirun or Slurm
+    /// `foldwire launch`, mpirun or Slurm starts the ranks
     Libfabric,
-    /// sockets; ranks are started by `foldwire launch`, mpirun or Slurm
+    /// sockets; `foldwire launch`, mpirun or Slurm starts the ranks
     Tcp,
 }
 
-/// Type of the values.
+/// Values of `--dtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DTypeArg {
     /// single precision
@@ -389,12 +392,12 @@ impl From<DTypeArg> for DType {
     }
 }
 
-/// A reduction.
+/// Values of `--op`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OpArg {
     /// Σ x
     Sum,
-    /// Σ x / ranks; MPI sums, and the benchmark divides within the time
+    /// Σ x / ranks; for MPI the benchmark divides the sum, within the measured time
     Avg,
     /// the smallest value
     Min,
@@ -405,7 +408,7 @@ pub enum OpArg {
 }
 
 impl OpArg {
-    /// The name in lower case.
+    /// Name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -448,7 +451,7 @@ fn in_flight(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn streams(text: &str) -> Result<usize, String> {
-    // As many as foldwire_tcp::MAX_STREAMS; this is built without it too.
+    // Equals foldwire_tcp::MAX_STREAMS. That crate is missing in builds without the feature tcp.
     let value = text.parse().ok().filter(|n| (1..=16).contains(n));
     value.ok_or_else(|| "a whole number of connections from 1 to 16 is needed".to_owned())
 }

@@ -14,7 +14,7 @@ Examples:
   foldwire cg
       4 ranks, charges on a grid of 64 x 64 x 64 points, links of 1 Gbit/s.
   foldwire cg --field echam_t_17x96x192.f32 --bound rel:1e-3,rel:1e-6 --plot residuals.svg
-      The values of a field as the right side, and a picture of how residuals fall.
+      The values of a field as the right side, and a picture of residuals over time.
   foldwire cg --ranks 8 --shape 128x128x128 --link none --json > cg.json
       A larger grid; stdout holds one JSON object, everything else goes to stderr.";
 
@@ -32,7 +32,7 @@ pub struct CgArgs {
     )]
     pub ranks: usize,
 
-    /// Points of the grid; charges are strewn over it
+    /// Points of the grid, with built-in point charges as the right side
     #[arg(
         long,
         value_name = "AxBxC",
@@ -46,8 +46,8 @@ pub struct CgArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Error bounds of the planes that are exchanged, each a run of its own: rel:X times the range
-    /// of the planes, abs:X, or psnr:X in dB
+    /// Error bounds of the exchanged planes, each a run of its own: rel:X times the range of the
+    /// planes, abs:X, or psnr:X in dB
     #[arg(
         long,
         value_name = "KIND:X",
@@ -58,7 +58,7 @@ pub struct CgArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
-    /// The residual to come to, relative to the right side
+    /// Residual at which to stop, relative to the right side
     #[arg(
         long,
         value_name = "X",
@@ -68,7 +68,7 @@ pub struct CgArgs {
     )]
     pub tolerance: f64,
 
-    /// Iterations at most
+    /// Largest number of iterations
     #[arg(
         long,
         value_name = "N",
@@ -83,7 +83,7 @@ pub struct CgArgs {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Runs of each; the one of median time is reported
+    /// Number of runs of each variant; the run with the median time is reported
     #[arg(
         long,
         value_name = "N",
@@ -103,7 +103,7 @@ pub struct CgArgs {
 }
 
 impl CgArgs {
-    /// What is solved, in a few words.
+    /// A short description of the right side and the grid.
     pub fn about(&self, [a, b, c]: &[usize; 3]) -> String {
         let what = self
             .field

@@ -14,30 +14,30 @@ const EXAMPLES: &str = "\
 Examples:
   foldwire choose
       Between 4 threads over links of four rates: all-reduce, broadcast and all-gather by an
-      automatic plan, beside the exact plan, fz-light, fz-nd and dense.
+      automatic plan, compared with the exact plan, fz-light, fz-nd and dense.
   foldwire choose --collective allreduce --sizes 1M:256M:4 --link 1gbit --field temperature.f32
-      Long arrays of your own.
+      Long arrays with your own data.
   foldwire choose --link 10gbit,1gbit --speeds speeds.toml --json > choices.json
-      With this machine's speeds, which `foldwire tune --output speeds.toml` has measured.
+      With this machine's speeds, measured by `foldwire tune --output speeds.toml`.
   mpirun -n 2 foldwire choose --backend mpi --sizes 4K:64M:4
-      Over MPI, where first calls measure what its links carry.
+      Over MPI, where the first calls measure the rate of its links.
   foldwire launch -n 2 --no-prefix -- foldwire choose --backend libfabric --provider shm
-      Between two processes over libfabric, in memory that they share.
+      Between two processes over libfabric, in shared memory.
 
-Every size is timed by each plan in turn, in another order each round; the time is the median over
-rounds of the slowest rank's. What takes longer than --tolerance says, or 5 % longer than raw, is
-marked with *; what comes near that is timed up to four times as long.";
+All plans run in turn for every size, in another order each round. A time is the median over rounds
+of the slowest rank's time. The table marks an automatic plan with * if it is slower than --tolerance
+allows, or 5 % slower than raw. Sizes close to these limits are timed up to four times as long.";
 
 /// Options of `foldwire choose`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChooseArgs {
-    /// What carries the messages
+    /// Backend that carries the messages
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
     pub backend: BackendArg,
 
-    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
-    /// (mpirun -n 4 …)
+    /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
+    /// it (mpirun -n 4 …)
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
@@ -55,18 +55,19 @@ pub struct ChooseArgs {
     /// Rates of each rank's link, each way: 10gbit, 250MB/s, …; `none` for the speed of memory
     /// [default: none, 10gbit, 1gbit and 100mbit]
     ///
-    /// The threads backend keeps to them. Over MPI, libfabric and TCP the network is what it is,
-    /// and this tells automatic plans of it; where it is `none`, as by default, first calls
-    /// measure.
+    /// The threads backend limits its links to these rates. Other backends use the network as it
+    /// is, and only tell automatic plans its rate. With `none`, their default, the first calls
+    /// measure the rate.
     #[arg(long, value_name = "RATE", num_args = 1.., value_delimiter = ',')]
     link: Vec<LinkRate>,
 
-    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
+    /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "64:256M:4", allow_hyphen_values = true)]
     #[arg(value_parser = array_sizes)]
     pub sizes: Sizes,
 
-    /// Leave out arrays that are on a link for longer than so many seconds
+    /// Skip arrays that need a link for more than this many seconds
     #[arg(long, value_name = "S", default_value_t = 1.0, allow_hyphen_values = true)]
     #[arg(value_parser = super::bench::seconds)]
     pub longest: f64,
@@ -81,21 +82,21 @@ pub struct ChooseArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// This machine's speeds, as `foldwire tune` writes them [default: usual ones]
+    /// This machine's speeds, a file from `foldwire tune` [default: typical speeds]
     #[arg(long, value_name = "FILE")]
     pub speeds: Option<PathBuf>,
 
-    /// Rounds that count, at least
+    /// Least number of counted rounds
     #[arg(long, value_name = "N", default_value_t = 7, allow_hyphen_values = true)]
     #[arg(value_parser = crate::values::repeat)]
     pub repeat: usize,
 
-    /// Seconds that the rounds of a size take together, at least (but at most 1000 rounds)
+    /// Least total time in seconds of the counted rounds of a size (at most 1000 rounds)
     #[arg(long, value_name = "S", default_value_t = 0.3, allow_hyphen_values = true)]
     #[arg(value_parser = super::bench::seconds)]
     pub min_time: f64,
 
-    /// By what part the automatic plan may take longer than the best of the others
+    /// Fraction by which the automatic plan may be slower than the best of the others
     #[arg(long, value_name = "PART", default_value_t = 0.15, allow_hyphen_values = true)]
     #[arg(value_parser = crate::values::tolerance)]
     pub tolerance: f64,
@@ -105,14 +106,14 @@ pub struct ChooseArgs {
     pub json: bool,
 }
 
-/// Rates of the threads' links unless told otherwise.
+/// Default rates of the threads backend's links.
 const LINKS: [&str; 4] = ["none", "10gbit", "1gbit", "100mbit"];
 
 impl ChooseArgs {
-    /// The rates of links to go through.
+    /// The rates of links to measure with.
     ///
     /// # Errors
-    /// When none can be read.
+    /// If a rate cannot be parsed.
     pub fn links(&self) -> Result<Vec<LinkRate>, UsageError> {
         let usual = if self.backend == BackendArg::Threads { &LINKS[..] } else { &LINKS[..1] };
         match &*self.link {
@@ -124,7 +125,7 @@ impl ChooseArgs {
     /// Refuses options of other backends.
     ///
     /// # Errors
-    /// When there is one.
+    /// A [`UsageError`] for such an option.
     pub fn check(&self) -> Result<(), UsageError> {
         if self.backend != BackendArg::Libfabric && self.provider.is_some() {
             return Err(UsageError::new("--provider is for --backend libfabric"));

@@ -12,23 +12,23 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire climate
-      4 ranks, 10 days of a wave on the sphere, links of 1 Gbit/s: by each of CAM's methods.
+      4 ranks, 10 days of a wave on the sphere, links of 1 Gbit/s, with each of CAM's methods.
   foldwire climate --steps 4320 --plot growth.svg
-      60 days, and a picture of how errors grow.
+      60 days, and a picture of errors over time.
   foldwire climate --case mountain --perturbation 1e-6 --bound rel:1e-6,rel:1e-12
-      A flow across a mountain, errors compared with those of another perturbation.
+      A flow across a mountain, with errors compared to a larger perturbation.
   foldwire climate --shape 32x64 --levels 2 --link none --json > climate.json
       A small grid; stdout holds one JSON object, everything else goes to stderr.
 
 A row passes the perturbation growth test if its error never exceeds ten times that of a run whose
-initial heights were perturbed. The exit code is 1 if a row without loss has other bits than raw, or
-if raw has other bits than one rank alone.";
+initial heights were perturbed. The exit code is 1 if raw or a lossless method has other bits than a
+run on one rank.";
 
 /// Options of `foldwire climate`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ClimateArgs {
-    /// Number of ranks, which divide the rows among them
+    /// Number of ranks, which divide the rows of the grid
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
         allow_hyphen_values = true)]
     pub ranks: usize,
@@ -37,27 +37,27 @@ pub struct ClimateArgs {
     #[arg(long, value_name = "AxB", default_value = "64x128", allow_hyphen_values = true)]
     pub shape: Dims,
 
-    /// Levels, each a layer of its own
+    /// Number of levels, which are independent layers
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub levels: usize,
 
-    /// How the flow begins
+    /// Initial state of the flow
     #[arg(long, value_enum, default_value = "wave")]
     pub case: CaseArg,
 
-    /// Time steps: of 20 minutes on 64 rows, shorter on finer grids
+    /// Number of time steps: 20 minutes each on 64 rows, shorter on finer grids
     #[arg(long, value_name = "N", default_value_t = 720, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub steps: usize,
 
-    /// What the initial heights of the perturbed run are off by, in parts of themselves
+    /// Relative change of the initial heights in the perturbed run
     #[arg(long, value_name = "X", default_value = "2.220446049250313e-16",
         value_parser = perturbation)]
     pub perturbation: f64,
 
-    /// Error bounds of messages by fz-light, each a run of its own: rel:X times the range of the
-    /// message, abs:X, or psnr:X in dB
+    /// Error bounds of messages compressed by fz-light, each a run of its own: rel:X times the
+    /// range of the message, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
         default_value = "rel:1e-9")]
     #[arg(value_parser = crate::values::bound)]
@@ -68,16 +68,16 @@ pub struct ClimateArgs {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Runs of each; the median is over the steps of all
+    /// Number of runs of each method; times are medians over the steps of all runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Draw how errors grow into this file, by its ending an SVG or a PNG
+    /// Draw errors over time into this file, .svg or .png
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
-    /// Folder for the pictures of the first level's heights
+    /// Folder for pictures of the first level's heights
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
 
@@ -90,19 +90,21 @@ pub struct ClimateArgs {
     pub json: bool,
 }
 
-/// Initial states, by name.
+/// Values of `--case`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CaseArg {
-    /// a zonal flow that stays as it is: Williamson's test case 2
+    /// a steady zonal flow: Williamson's test case 2
     Steady,
-    /// a zonal flow that meets a mountain: test case 5
+    /// a zonal flow across a mountain: test case 5
     Mountain,
     /// a Rossby–Haurwitz wave, which breaks up after weeks: test case 6
     Wave,
 }
 
-/// A positive part below 1.
+/// Parses a positive fraction below 1.
 fn perturbation(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| (f64::EPSILON..1.0).contains(part));
-    part.ok_or_else(|| "a part from 2.220446049250313e-16 to below 1 is needed".to_owned())
+    part.ok_or_else(|| {
+        "a number of at least 2.220446049250313e-16 and below 1 is needed".to_owned()
+    })
 }

@@ -20,29 +20,29 @@ Examples:
   foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json
       Bounds of other kinds; stdout holds one JSON object.
   foldwire codec --field u.npy --bound rel:1e-3 --codec all --threads 1,2
-      Every codec there is, on one thread and on two.
+      Every codec, on one thread and on two.
   foldwire codec --field u.npy --bound rel:1e-3 --codec dense,fz-nd --shape find
-      As programs do it that tell no shape: rows and planes are looked for in the values.
+      As in programs that pass no shape: the codecs search the values for rows and planes.
   foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
-      What prediction in rows alone comes to, by both packings.
+      The effect of prediction within rows alone, with both packings.
   python3 make.py | foldwire codec --field f32:- --bound abs:0.5
-      Raw values from a pipe; of one that holds a .npy array, - says enough.
+      Raw values from a pipe. For a pipe with a .npy array, - is enough.
   foldwire codec --field u.npy --codec all --plot u.svg
-      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
+      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings, without timing.
 
-Every value is checked against its bound; the exit code is 1 if one is beyond it.";
+Every value is checked against its bound. The exit code is 1 if one exceeds it.";
 
 /// Options of `foldwire codec`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CodecArgs {
-    /// Arrays to measure on, one or several: .f32, .f64, .f16, .bf16 (raw little-endian values) or
-    /// .npy; - is standard input, and f32:PATH tells the type whatever the name
+    /// Arrays to measure with, one or several: .f32, .f64, .f16, .bf16 (raw little-endian values)
+    /// or .npy; - is standard input, and f32:PATH sets the type for any name
     #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
-    /// Error bounds to measure speeds and errors at: rel:X times the value range, abs:X, or psnr:X
-    /// in dB; may be given several times
+    /// Error bounds to measure speeds and errors with: rel:X times the value range, abs:X, or
+    /// psnr:X in dB; may be given several times
     #[arg(
         long,
         value_name = "KIND:X",
@@ -52,22 +52,22 @@ pub struct CodecArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
-    /// Codecs to measure, or all; with a setting as truncate:40 [default: fz-light]
+    /// Codecs to measure, or all; optionally with a setting as truncate:40 [default: fz-light]
     #[arg(long, value_name = "NAME[:N]|all", num_args = 1..)]
     #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<Coding>>,
 
-    /// The codecs that predict values from other rows, by how they pack what is left over: fast is
+    /// Codecs that predict values from other rows, selected by how they pack residuals: fast is
     /// fz-nd
     #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', conflicts_with = "codec")]
     pub packing: Vec<PackingArg>,
 
-    /// What these codecs predict values from, instead of what is best for each chunk
+    /// Values that these codecs predict from, instead of the best choice for each chunk
     #[arg(long, default_value = "auto", value_parser = predictions())]
     pub predictor: Prediction,
 
-    /// Shape that codecs are told of which predict values from other rows (dense, fz-nd): that of
-    /// the file, one to be found in the values, none, or these dimensions
+    /// Shape for codecs that predict values from other rows (dense, fz-nd): the file's, one found
+    /// in the values, none, or these dimensions
     #[arg(long, value_name = "file|find|none|DIMS", default_value = "file")]
     pub shape: ShapeArg,
 
@@ -84,17 +84,15 @@ pub struct CodecArgs {
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it
-    /// exists]
+    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv if it exists]
     #[arg(long, value_name = "FILE.csv")]
     pub peers: Option<PathBuf>,
 
-    /// Draw PSNR over bits a value into this file, by its ending an SVG or a PNG; of several fields
-    /// each into a file of its own
+    /// Draw PSNR over bits per value into this file, .svg or .png; several fields have a file each
     ///
-    /// Codecs that keep a bound are tried at some from 1e-1 to 1e-6 of the value range, those that
-    /// go by a setting at several unless one is given; exact ones are lines at their rate, and
-    /// where another loses nothing it has a mark at the top.
+    /// Codecs with a bound are tried with bounds from 1e-1 to 1e-6 of the value range. Codecs with
+    /// a setting are tried with several settings, unless one is given. Exact codecs are vertical
+    /// lines at their rate. Another codec that loses nothing has a mark at the top.
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
@@ -104,13 +102,13 @@ pub struct CodecArgs {
 }
 
 impl CodecArgs {
-    /// Whether this codec was asked for by its name, not as one of all.
+    /// Returns whether this codec was requested by its name or packing, not as one of all.
     pub fn is_named(&self, coding: Coding) -> bool {
         let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
         self.codec.iter().any(|asked| asked[..] == [coding]) || by_packing()
     }
 
-    /// The codecs asked for, once each.
+    /// The requested codecs, each once.
     pub fn codings(&self) -> Vec<Coding> {
         let packings = self.packing.iter().map(|packing| packing.codec().into());
         let mut asked: Vec<Coding> = self.codec.iter().flatten().copied().chain(packings).collect();
@@ -127,7 +125,7 @@ impl CodecArgs {
     }
 }
 
-/// How codecs pack what prediction leaves over.
+/// Values of `--packing`: how codecs pack residuals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PackingArg {
     /// blocks as wide as their largest number
@@ -145,14 +143,14 @@ impl PackingArg {
     }
 }
 
-/// What codecs may predict values from, by name.
+/// Parses a predictor by its name.
 fn predictions() -> impl TypedValueParser<Value = Prediction> {
     let of_name = |name: String| Prediction::ALL.into_iter().find(|each| each.name() == name);
     PossibleValuesParser::new(Prediction::ALL.map(Prediction::name))
         .try_map(move |name| of_name(name).ok_or("there is no such predictor"))
 }
 
-/// An instruction-set level of the kernels.
+/// Values of `--level`: instruction sets of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LevelArg {
     /// portable code, the specification

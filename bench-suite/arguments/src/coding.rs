@@ -7,17 +7,17 @@ use foldwire::codec::{CodecId, CodecParams};
 use foldwire::{DType, Plan};
 use foldwire_fields::usage::UsageError;
 
-/// A codec and its setting; 0 is its default.
+/// A codec and its setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coding {
     /// The codec.
     pub codec: CodecId,
-    /// Its setting.
+    /// Its setting. 0 is the default.
     pub setting: u16,
 }
 
 impl Coding {
-    /// Every codec, at its default setting.
+    /// All codecs with their default settings.
     pub fn all() -> impl Iterator<Item = Self> {
         CodecId::ALL.iter().map(|&codec| codec.into())
     }
@@ -27,15 +27,16 @@ impl Coding {
         plan.with_codec(self.codec).with_setting(self.setting)
     }
 
-    /// What a codec is made from with this setting.
+    /// The codec parameters with this setting.
     pub fn of_params(self, params: CodecParams) -> CodecParams {
         params.with_setting(self.setting)
     }
 
-    /// Refuses types that it does not code, as these would be sent as they are.
+    /// Refuses element types that the codec does not support, because they would be sent
+    /// uncompressed.
     ///
     /// # Errors
-    /// A [`UsageError`] that names what would do.
+    /// A [`UsageError`] that names the alternatives.
     pub fn check(self, dtype: DType) -> Result<(), UsageError> {
         if self.is_for(dtype) {
             return Ok(());
@@ -58,14 +59,14 @@ impl Coding {
         }))
     }
 
-    /// Whether it codes values of this type.
+    /// Returns whether the codec supports this type with this setting.
     pub fn is_for(self, dtype: DType) -> bool {
         self.codec.is_for(dtype) && self.codec.setting(dtype, self.setting).is_some()
     }
 }
 
 impl From<CodecId> for Coding {
-    /// At its default setting.
+    /// Uses the default setting.
     fn from(codec: CodecId) -> Self {
         Self { codec, setting: 0 }
     }
@@ -96,7 +97,7 @@ impl FromStr for Coding {
     }
 }
 
-/// Codecs from the command line: a name, or `all`.
+/// Parses the codecs of a command-line value: a name, or `all`.
 pub fn codings(text: &str) -> Result<Vec<Coding>, String> {
     if text == "all" { Ok(Coding::all().collect()) } else { Ok(vec![text.parse()?]) }
 }

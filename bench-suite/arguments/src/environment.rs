@@ -1,13 +1,14 @@
-//! Variables `FOLDWIRE_…`: a warning for each name that nothing reads, with the nearest known one.
+//! Checks `FOLDWIRE_…` variables: a warning for each unknown name, with the most similar known one.
 //!
-//! The command passes its environment on to ranks, so it knows all names that any door reads.
+//! The command passes its environment on to ranks, so it knows the names of all variables that any
+//! part of Foldwire reads.
 
 use std::env;
 use std::ffi::OsStr;
 
 use foldwire_workbench::streams;
 
-/// Writes the warnings on stderr; of several ranks, rank 0 does.
+/// Writes the warnings to stderr. With several ranks, only rank 0 does.
 pub fn warn_of_unknown() {
     if env::var_os("FOLDWIRE_RANK").is_some_and(|rank| rank != OsStr::new("0")) {
         return;

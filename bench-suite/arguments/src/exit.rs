@@ -1,5 +1,5 @@
-//! How a program ends: clap's answer in place of it, or what went wrong, and the exit code (2 for
-//! errors of use, else 1).
+//! The end of a program: it prints clap's answer or an error, and returns the exit code (2 for
+//! usage errors, else 1).
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::streams::{self, OutputError};
 
-/// The exit code of this result. Writes an error to stderr.
+/// Returns the exit code of a result. Writes an error to stderr.
 pub fn code_of(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
         Some(output) if output.is_without_reader() => ExitCode::from(streams::NO_READER),
@@ -21,7 +21,7 @@ pub fn code_of(result: anyhow::Result<ExitCode>) -> ExitCode {
 /// Prints clap's answer: help and version on stdout, mistakes on stderr.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn print_answer(answer: &clap::Error) -> anyhow::Result<ExitCode> {
     let printed = answer.print().and_then(|()| io::stdout().flush());
     if !answer.use_stderr() {

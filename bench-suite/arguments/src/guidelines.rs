@@ -11,27 +11,28 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire guidelines
-      Between 4 threads: where a collective takes longer than others that do the same.
+      Between 4 threads: collectives that take longer than others that do the same.
   foldwire guidelines --ranks 8 --link 1gbit --sizes 1K:16M:4 --preset raw,foldwire
       Over links of 1 Gbit/s.
   mpirun -n 4 foldwire guidelines --backend mpi
-      Over MPI: where Foldwire's collectives do, and where the MPI library's own.";
+      Over MPI: the same for Foldwire's collectives, and for the MPI library's own.";
 
 /// Options of `foldwire guidelines`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GuidelinesArgs {
-    /// What carries the messages: threads, or mpi, where the MPI library's own collectives are
-    /// judged too
+    /// Backend that carries the messages: threads, or mpi, which also judges the MPI library's own
+    /// collectives
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
     pub backend: BackendArg,
 
-    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
-    /// (mpirun -n 4 …)
+    /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
+    /// it (mpirun -n 4 …)
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
+    /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes, allow_hyphen_values = true)]
     pub sizes: Sizes,
 
@@ -49,21 +50,21 @@ pub struct GuidelinesArgs {
     #[arg(long, value_name = "RATE", default_value = "none", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Rounds, in each of which every collective is called once
+    /// Number of rounds; each round calls every collective once
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// By what part something may take longer
+    /// Fraction by which a collective may be slower than the alternative
     #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = crate::values::tolerance, allow_hyphen_values = true)]
     pub tolerance: f64,
 
-    /// Print all comparisons as one JSON object on stdout instead of a table of those that fail
+    /// Print all comparisons as one JSON object on stdout, instead of a table of the failed ones
     #[arg(long)]
     pub json: bool,
 }
 
 impl GuidelinesArgs {
-    /// The presets to judge, once each.
+    /// The presets to judge, each once.
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
     }

@@ -11,7 +11,7 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire halo
-      4 ranks, 1000 time steps, halos over links of 1 Gbit/s: as they are, and compressed.
+      4 ranks, 1000 time steps, halos over links of 1 Gbit/s, uncompressed and compressed.
   foldwire halo --ranks 8 --link 10gbit --bound rel:1e-3,rel:1e-5
       Two bounds beside each other.
   foldwire halo --shape 176x128x176 --steps 200 --no-pictures --json > halo.json
@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct HaloArgs {
-    /// Number of ranks, which have as many planes each
+    /// Number of ranks, which divide the planes evenly
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: usize,
 
@@ -29,11 +29,11 @@ pub struct HaloArgs {
     #[arg(long, value_name = "AxBxC", default_value = "96x96x96", allow_hyphen_values = true)]
     pub shape: Dims,
 
-    /// Time steps, after each of which neighbours exchange four planes each way
+    /// Number of time steps; after each, neighbours exchange four planes each way
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub steps: usize,
 
-    /// Error bounds of what is exchanged, each a run of its own: rel:X times the range of the
+    /// Error bounds of the exchanged planes, each a run of its own: rel:X times the range of the
     /// planes, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-4")]
     #[arg(value_parser = crate::values::bound)]
@@ -44,7 +44,7 @@ pub struct HaloArgs {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Runs of each; the one of median time is reported
+    /// Number of runs of each variant; the run with the median time is reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 

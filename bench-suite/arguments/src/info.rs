@@ -8,13 +8,13 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire info
-      What this build and this machine have, and why something is not there.
+      Features of this build and this machine, and the reason for anything missing.
   foldwire info --json
       The same as one JSON object.
   foldwire info --link 10gbit --ranks-per-node 4
-      The schedules chosen over such links, between ranks known to share nodes.
+      The schedules chosen for such links, with four ranks per node.
   srun -n 2 foldwire info
-      The place that each rank finds in its environment.";
+      Each rank's place in the job, from its environment.";
 
 /// Options of `foldwire info`.
 #[derive(Debug, Clone, Args)]
@@ -23,11 +23,11 @@ pub struct InfoArgs {
     /// Print one JSON object instead of the tables
     #[arg(long)]
     pub json: bool,
-    /// Show what is chosen over links of this rate each way, as 10gbit; none: unknown, or as fast
-    /// as memory
+    /// Show the schedules chosen for links of this rate each way, such as 10gbit; `none` if it is
+    /// unknown, or the speed of memory
     #[arg(long, value_name = "RATE", default_value = "none")]
     pub link: LinkRate,
-    /// Show what is chosen where so many ranks in a row are known to share a node
+    /// Show the schedules chosen if this many consecutive ranks share a node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks())]
     pub ranks_per_node: u64,
 }

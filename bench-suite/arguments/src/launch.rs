@@ -10,19 +10,19 @@ use foldwire_fields::usage::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   foldwire launch -n 4 -- ./program --its options
-      Four ranks; each line of output has its rank in front.
+      Four ranks. Each line of output begins with its rank.
   foldwire launch -n 2 --env RUST_LOG=debug --env 1:FI_LOG_LEVEL=info -- ./program
       A variable for every rank, and one for rank 1 alone.
   foldwire launch -n 8 --timeout 60 --no-prefix -- ./program < input > output
-      Rank 0 reads the input; all are ended after a minute.
+      Rank 0 reads the input. All ranks are ended after a minute.
 
-Every rank finds its place in FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine),
-FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, if that is no terminal; the others have none.
+Every rank reads its place from FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine),
+FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, unless that is a terminal. The other ranks have none.
 
-When a rank fails, the others have --grace seconds to notice; then they are asked to end (SIGTERM), and after as
-long again they are killed. The exit code is that of the rank that failed first, 128 + N if signal N ended it;
-124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second one kills them. If foldwire
-itself is killed, a shell that it has started kills all ranks.";
+When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM, and after the same
+time again SIGKILL. The exit code is that of the rank that failed first, or 128 + N if signal N ended it;
+124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second signal kills them. If foldwire
+itself is killed, a shell that it started kills all ranks.";
 
 /// Options of `foldwire launch`.
 #[derive(Debug, Clone, Args)]
@@ -36,7 +36,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "[RANK:]NAME=VALUE")]
     pub env: Vec<EnvArg>,
 
-    /// Forward lines as they are, without their rank in front (as with a single rank)
+    /// Forward lines without their rank in front (always so with a single rank)
     #[arg(long)]
     pub no_prefix: bool,
 
@@ -44,7 +44,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
 
-    /// How long the others may go on when a rank has failed, and again when they are asked to end
+    /// Time that the other ranks have after a failure, and again after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds, allow_hyphen_values = true)]
     pub grace: Duration,
 
@@ -61,7 +61,7 @@ pub struct LaunchArgs {
 /// A variable for one rank or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvArg {
-    /// The rank; `None` for all.
+    /// The rank. `None` for all.
     pub rank: Option<usize>,
     /// Its name.
     pub name: String,
@@ -96,10 +96,10 @@ impl FromStr for EnvArg {
     }
 }
 
-/// A time in seconds, 0 or more.
+/// Parses a time in seconds, 0 or more.
 fn seconds(text: &str) -> Result<Duration, UsageError> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    // A year is longer than any clock arithmetic minds.
+    // Clock arithmetic with longer times could overflow.
     seconds.filter(|time| time.as_secs() <= 366 * 24 * 3600).ok_or_else(|| {
         UsageError::new(format!("`{text}` is no time: write seconds, such as 30 or 0.5"))
     })

@@ -1,10 +1,9 @@
-//! The command line of `foldwire`: subcommands, options, and the help that goes with them. It is a
-//! package of its own because it is compiled without optimisation: a few words are parsed once.
+//! The command line of `foldwire`: subcommands, options and their help. It is a separate package,
+//! compiled without optimisation, because it parses only a few words once.
 //!
-//! Everything that can be judged from one argument alone is judged here, by the parsers of
-//! [`values`], so that a mistake is reported by clap with exit code 2 before any file is opened.
-//! What needs a file to judge (its size, its type) is an error of
-//! [`input`](foldwire_workbench::input).
+//! The parsers of [`values`] check everything that depends on one argument alone. clap then reports
+//! a mistake with exit code 2 before any file is opened. Checks that need a file (its size, its
+//! type) are errors of [`input`](foldwire_workbench::input).
 
 mod accuracy;
 mod bench;
@@ -62,11 +61,11 @@ pub use train::{RoundingArg, TrainArgs};
 pub use transpose::TransposeArgs;
 pub use tune::TuneArgs;
 
-/// Collectives on compressed arrays: the main job and the measurements.
+/// Collectives on compressed arrays: the main job, measurements, example programs, a launcher
 #[derive(Debug, Parser)]
 #[command(name = "foldwire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -77,22 +76,22 @@ Examples:
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3
-  foldwire accuracy                           how errors of reductions grow with ranks
+  foldwire accuracy                           growth of a reduction's error with ranks
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
   mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
-  foldwire choose                             what automatic plans choose, and how well
+  foldwire choose                             what automatic plans choose, compared with the best
   foldwire tune                               this machine's speeds, for automatic plans
   foldwire cg                                 conjugate gradients with reproducible dot products
-  foldwire climate                            a flow on a sphere by each of CAM's methods
+  foldwire climate                            a flow on a sphere with each of CAM's methods
   foldwire halo                               a wave simulation that exchanges compressed planes
   foldwire train                              a neural network that averages compressed gradients
   foldwire transpose                          x + its transpose over a compressed all-to-all
-  foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
-  foldwire schedule ring --ranks 6            who sends what to whom, in which order
+  foldwire sim allreduce --ranks 2:512        predicted times on a cluster
+  foldwire schedule ring --ranks 6            the messages of a schedule, in order
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
-  foldwire preload -- mpirun -n 4 ./program   an MPI program as it is, with Foldwire under it
-  foldwire info                               what this build and this machine have
+  foldwire preload -- mpirun -n 4 ./program   an unmodified MPI program with Foldwire's collectives
+  foldwire info                               features of this build and this machine
 
 `foldwire <command> --help` explains every option. --plot needs a build with --features plots;
 cg, climate, halo, train and transpose need one with --features applications.";
@@ -102,48 +101,48 @@ cg, climate, halo, train and transpose need one with --features applications.";
 pub enum Command {
     /// Sum one image volume per rank with every preset, and compare time, bytes and error
     Stack(StackArgs),
-    /// Measure the codec alone on one thread: encode, decode, fold, combine beside memcpy
+    /// Measure codecs alone: encode, decode, fold and combine, compared with memcpy
     Codec(CodecArgs),
-    /// Measure how the error of a reduction grows with the number of ranks, beside what is stated
+    /// Measure how the error of a reduction grows with the number of ranks, compared with the
+    /// stated bound
     Accuracy(AccuracyArgs),
-    /// Time a collective over sizes with every preset, and beside the MPI library's own
+    /// Time a collective over sizes with every preset, compared with the MPI library's own
     Bench(BenchArgs),
-    /// Time messages between two ranks and the barrier, beside the MPI library's own
+    /// Time messages between two ranks and the barrier, compared with the MPI library's own
     P2p(P2pArgs),
     /// Find collectives that take longer than others that do the same
     Guidelines(GuidelinesArgs),
-    /// Time what automatic plans choose, beside every plan that they choose from, over sizes and
-    /// links
+    /// Time automatic plans over sizes and links, compared with every plan that they choose from
     Choose(ChooseArgs),
-    /// Measure how fast this machine computes by each codec, for automatic plans
+    /// Measure how fast this machine computes with each codec, for automatic plans
     Tune(TuneArgs),
     /// Solve a linear system on several ranks by conjugate gradients, with reproducible dot
-    /// products and compressed borders
+    /// products and compressed border planes
     Cg(CgArgs),
-    /// Simulate a flow on a sphere on several ranks that exchange borders and transpose fields, by
-    /// each of CAM's methods to compress messages, and test how errors grow
+    /// Simulate a flow on a sphere on several ranks with each of CAM's methods to compress
+    /// messages, and test how errors grow
     Climate(ClimateArgs),
-    /// Simulate waves on several ranks that exchange border planes, as they are and compressed
+    /// Simulate waves on several ranks that exchange border planes, uncompressed and compressed
     Halo(HaloArgs),
-    /// Train a neural network on several ranks that average gradients, as they are and compressed
+    /// Train a neural network on several ranks that average gradients, uncompressed and compressed
     Train(TrainArgs),
     /// Add a matrix and its transpose on several ranks, over an all-to-all
     Transpose(TransposeArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset
     Sim(SimArgs),
-    /// Show who sends what to whom in a schedule, rank by rank or as a picture
+    /// Show the messages of a schedule, rank by rank or as a picture
     Schedule(ScheduleArgs),
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),
-    /// Run an MPI program as it is, with Foldwire under its collectives
+    /// Run an unmodified MPI program with its collectives through Foldwire
     #[cfg(unix)]
     Preload(PreloadArgs),
-    /// Show the published systems that are here as presets: what each is made of, where it comes
-    /// from, and what is different here
+    /// Show the published systems that have a preset: their parts, their source, and the
+    /// differences here
     Presets(PresetsArgs),
-    /// Show kernels, presets, links, backends and this process's place, and what is not there and
-    /// why
+    /// Show kernels, presets, links, backends and this process's place in a job, and the reason for
+    /// anything missing
     Info(InfoArgs),
 }
 

@@ -17,45 +17,45 @@ Examples:
   foldwire p2p
       Between 2 threads of this process, at the speed of memory.
   mpirun -n 2 foldwire p2p --backend mpi
-      Beside MPI_Send and MPI_Recv, MPI_Sendrecv and MPI_Barrier.
+      Compared with MPI_Send and MPI_Recv, MPI_Sendrecv and MPI_Barrier.
   foldwire p2p pingpong --link 1gbit --sizes 64K:16M:4 --bound rel:1e-3,rel:1e-5
       Long messages over slow links, two bounds beside each other.
   foldwire p2p pingpong sendrecv --exact-below 4K --csv > p2p.csv
-      Messages of fewer than 4096 bytes as they are; for a spreadsheet.
+      Messages of fewer than 4096 bytes are not compressed; the output is for a spreadsheet.
   foldwire launch -n 2 --no-prefix -- foldwire p2p --backend libfabric --json > p2p.json
       Two processes over libfabric; rank 0's stdout holds one JSON object.
   foldwire launch -n 2 --no-prefix -- foldwire p2p --backend tcp
       Two processes over TCP sockets.
 
-pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array to and fro. The time
-is half of the way to and fro. MB/s are the size over it: of one message at a time, where osu_bw has
-many under way.
-sendrecv, as osu_bibw and the Sendrecv of IMB: every rank sends to the next and receives from the
-one before. The time is the slowest rank's. MB/s count what a rank sends and what it receives, as
-IMB does.
+pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array back and forth. The time
+is half of the round trip. MB/s are the size / time, with one message at a time (osu_bw has many in
+progress).
+sendrecv, as osu_bibw and the Sendrecv of IMB: every rank sends to the next rank and receives from the
+previous one. The time is the slowest rank's. MB/s count the sent and the received bytes of a rank, as
+in IMB.
 barrier, as osu_barrier: the slowest rank's time.
 
-Many messages in a row make one measurement, each from another place of the data. Contestants take
-turns, one measurement each a round. Reported are the median over rounds, the fastest round, and
-what 99 of 100 rounds do not exceed.
+A measurement consists of many messages in a row, each from another offset in the data. Contestants take
+turns, with one measurement each per round. The table has the median over rounds, the fastest round,
+and the 99th percentile.
 
-What arrives is compared with what was sent before the rounds and after them. The exit code is 1 if
-it is beyond its bound or, raw or MPI's own, has other bits.";
+Received values are compared with sent ones before and after the rounds. The exit code is 1 if one
+exceeds its bound, or if an uncompressed or MPI message changed a bit.";
 
 /// Options of `foldwire p2p`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct P2pArgs {
-    /// What to measure
+    /// Tests to run
     #[arg(value_enum, value_delimiter = ',', default_values_t = What::ALL)]
     pub what: Vec<What>,
 
-    /// What carries the messages
+    /// Backend that carries the messages
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
     pub backend: BackendArg,
 
-    /// Number of ranks of the threads backend [default: 2]; elsewhere the launcher says it
-    /// (mpirun -n 2 …)
+    /// Number of ranks of the threads backend [default: 2]; with other backends the launcher sets
+    /// it (mpirun -n 2 …)
     #[arg(long, value_name = "N", value_parser = ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
@@ -64,21 +64,22 @@ pub struct P2pArgs {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// Connections of each pair of ranks of the tcp backend, from 1 to 16 [default:
-    /// FOLDWIRE_STREAMS, or 1]
+    /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
+    /// or 1]
     #[arg(long, value_name = "N", value_parser = super::bench::streams, allow_hyphen_values = true)]
     pub streams: Option<usize>,
 
-    /// Encrypt what travels between ranks of the tcp backend, as with FOLDWIRE_ENCRYPT=1
+    /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
     #[arg(long)]
     pub encrypt: bool,
 
-    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
-    /// memory; else unknown]
+    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: the speed of memory for
+    /// threads, unknown for others]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 
-    /// Sizes of a message in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    /// Sizes of a message in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
+    /// FIRST:LAST:FACTOR
     #[arg(
         long,
         value_name = "SIZES",
@@ -100,16 +101,16 @@ pub struct P2pArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
-    /// Messages of fewer bytes travel as they are, also where there is a bound
+    /// Messages of fewer bytes are not compressed, even with a bound
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
     pub exact_below: Option<usize>,
 
-    /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, as f32, cut or repeated
-    /// [default: built-in waves with a little noise]
+    /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, converted to f32, cut
+    /// or repeated [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Rounds that count
+    /// Number of counted rounds
     #[arg(
         long,
         value_name = "N",
@@ -123,27 +124,27 @@ pub struct P2pArgs {
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
 
-    /// Print comma-separated values on stdout instead of the table: a line for each row, under one
-    /// of names
+    /// Print comma-separated values on stdout instead of the table: a line of column names, then a
+    /// line for each row
     #[arg(long)]
     pub csv: bool,
 }
 
 impl P2pArgs {
-    /// What to measure, each once.
+    /// The tests to run, each once.
     pub fn whats(&self) -> Vec<What> {
         What::ALL.into_iter().filter(|what| self.what.contains(what)).collect()
     }
 }
 
-/// What is measured.
+/// A test of point-to-point messages, or of the barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
-    /// ranks 0 and 1 send an array to and fro
+    /// ranks 0 and 1 send an array back and forth
     #[value(name = "pingpong")]
     PingPong,
-    /// every rank sends to the next and receives from the one before, all at once
+    /// every rank sends to the next and receives from the previous one, all at once
     #[value(name = "sendrecv")]
     SendRecv,
     /// every rank waits for all
@@ -151,10 +152,10 @@ pub enum What {
 }
 
 impl What {
-    /// All, in the order of the table.
+    /// All tests, in the order of the table.
     pub const ALL: [Self; 3] = [Self::PingPong, Self::SendRecv, Self::Barrier];
 
-    /// The name on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::PingPong => "pingpong",
@@ -164,7 +165,7 @@ impl What {
     }
 }
 
-/// Two ranks at least.
+/// Parses a number of ranks, at least two.
 fn ranks(text: &str) -> Result<usize, UsageError> {
     match crate::values::ranks(text)? {
         1 => Err(UsageError::new("a message needs at least 2 ranks")),
@@ -172,7 +173,7 @@ fn ranks(text: &str) -> Result<usize, UsageError> {
     }
 }
 
-/// Messages whose values MPI can count.
+/// Parses sizes of messages whose values MPI can count.
 fn message_sizes(text: &str) -> Result<Sizes, UsageError> {
     const MOST: usize = 4 << 30;
     let sizes: Sizes = text.parse()?;

@@ -8,25 +8,26 @@ use clap::Args;
 const EXAMPLES: &str = "\
 Examples:
   foldwire preload -- mpirun -n 4 ./program --its options
-      Long collectives go through Foldwire, exactly; a line at the end says what became of them.
+      Long collectives go through Foldwire without loss. A line at the end summarises them.
   foldwire preload --bound rel:1e-3 -- mpirun -n 4 ./program
-      Each operand within 1/1000 of the range of all ranks' values.
+      Each operand is within 1/1000 of the range of all ranks' values.
   foldwire preload --print -- mpirun -n 4 python3 script.py
-      Only shows what would be run.
+      Prints the command, and does not run it.
 
-The library is picked by what the program needs (libmpi.so.40: Open MPI; libmpich.so.12 or
-libmpi.so.12: MPICH; libmpi_abi.so: the standard ABI of MPI 5); where that cannot be seen, as of
-scripts, by who the launcher is. It lies beside this command, or one names it by --library. They are
-made by cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
+The program's own libraries determine the library to preload (libmpi.so.40: Open MPI; libmpich.so.12 or
+libmpi.so.12: MPICH; libmpi_abi.so: the standard ABI of MPI 5). For scripts, the launcher's version
+determines it. The library must be beside this command, or named with --library. To build all three:
+cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
 -p foldwire-preload-mpi-abi
 
-All variables FOLDWIRE_… are given to all ranks; bindings/mpi-preload/README.md says what they do.";
+All ranks receive all FOLDWIRE_… variables. bindings/mpi-preload/README.md describes them.";
 
 /// Options of `foldwire preload`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PreloadArgs {
-    /// How values may travel: off, raw (as they are), lossless, or a bound on each operand
+    /// How to send values: off (not through Foldwire), raw (uncompressed), lossless, or with a
+    /// bound on each operand
     #[arg(long, value_name = "off|raw|lossless|rel:X|abs:X|psnr:X")]
     pub bound: Option<String>,
 

@@ -1,4 +1,4 @@
-//! Schedules, presets and pipelines by their names.
+//! Parsers of schedules, presets and pipelines by name.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use foldwire::pipeline::{self, Pipeline};
@@ -7,12 +7,12 @@ use foldwire::{Bound, Collective, DType, Preset};
 
 use super::schedule::Named;
 
-/// One schedule, or all of them.
+/// Values of `--schedule` where all schedules may be compared.
 #[derive(Debug, Clone, Copy)]
 pub enum ScheduleArg {
-    /// All that can do the collective.
+    /// All schedules that can do the collective.
     All,
-    /// This one.
+    /// A named schedule.
     One(Named),
 }
 
@@ -25,19 +25,19 @@ pub(super) fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
     })
 }
 
-/// One preset, or all of them.
+/// Values of `--preset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PresetArg {
-    /// All.
+    /// All presets.
     All,
-    /// One for each way to compress and reduce.
+    /// One preset for each way to compress and reduce.
     Main,
-    /// This one.
+    /// A named preset.
     One(Preset),
 }
 
 impl PresetArg {
-    /// The presets that these stand for, once each.
+    /// Returns the presets that these arguments select, each once.
     pub(super) fn list(args: &[Self]) -> Vec<Preset> {
         let each = |arg: &Self| match *arg {
             Self::All => Preset::ALL.to_vec(),
@@ -76,7 +76,8 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
     })
 }
 
-/// What is to be said of presets whose codec is not for this type: their calls go by the raw one.
+/// Returns a note about presets whose codec does not support this type. Their calls use the raw
+/// codec instead.
 pub fn note(presets: &[Preset], dtype: &str) -> Option<String> {
     let dtype = DType::ALL.iter().copied().find(|known| known.name() == dtype)?;
     let codec = |preset: Preset| preset.plan(Collective::AllReduce, Bound::Absolute(1.0)).codec;
@@ -84,7 +85,7 @@ pub fn note(presets: &[Preset], dtype: &str) -> Option<String> {
     let names: Vec<_> = others.map(|preset| preset.name()).collect();
     let codecs = if names.len() == 1 { "codec is" } else { "codecs are" };
     (!names.is_empty()).then(|| {
-        format!("{}: the {codecs} not for {dtype}, and raw took the place", names.join(", "))
+        format!("{}: the {codecs} not for {dtype}, so raw is used instead", names.join(", "))
     })
 }
 

@@ -8,13 +8,13 @@ use foldwire_workbench::plot::PlotFile;
 
 use super::bench::collective;
 
-/// Most ranks whose programs are checked.
+/// Largest number of ranks that programs are checked for.
 const MAX_RANKS: u64 = 1024;
 
 const EXAMPLES: &str = "\
 Examples:
   foldwire schedule
-      All schedules: what they can do, and in how many messages one after the other.
+      All schedules: their collectives, and the number of consecutive messages.
   foldwire schedule ring --ranks 6
       The programs of six ranks for the first collective that a ring can do.
   foldwire schedule binomial --collective scatter --ranks 13 --root 2 --max-run 8 --plot scatter.svg
@@ -26,11 +26,11 @@ Examples:
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScheduleArgs {
-    /// The schedule; all of them in a table if none is named
+    /// The schedule; without a name, all of them in a table
     #[arg(value_name = "SCHEDULE", value_parser = named())]
     pub schedule: Option<Named>,
 
-    /// What it is to do [default: the first that it can]
+    /// The collective [default: the first that the schedule can do]
     #[arg(long, value_name = "COLLECTIVE", value_parser = collective())]
     pub collective: Option<Collective>,
 
@@ -38,19 +38,19 @@ pub struct ScheduleArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = ranks())]
     pub ranks: u64,
 
-    /// The root, where there is one
+    /// The root, for collectives that have one
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
 
-    /// So many ranks in a row share a node
+    /// Number of consecutive ranks that share a node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks())]
     pub ranks_per_node: u64,
 
-    /// Most parts that a message may carry
+    /// Largest number of parts that a message may carry
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
     pub max_run: u16,
 
-    /// Draw the messages into this file, by its ending an SVG or a PNG
+    /// Draw the messages into this file, .svg or .png
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
@@ -59,7 +59,7 @@ pub struct ScheduleArgs {
     pub json: bool,
 }
 
-/// A schedule of the library.
+/// A schedule of the library, selected by its name.
 #[derive(Clone, Copy)]
 pub struct Named(pub &'static dyn Schedule);
 

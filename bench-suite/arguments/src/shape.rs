@@ -1,4 +1,4 @@
-//! Which shape codecs are told of that predict values from other rows (`--shape`).
+//! The shape (`--shape`) for codecs that predict values from other rows.
 
 use foldwire::Float;
 use foldwire::codec::CodecParams;
@@ -6,14 +6,14 @@ use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::UsageError;
 use std::str::FromStr;
 
-/// Where a shape comes from.
+/// Source of the shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShapeArg {
-    /// The file.
+    /// The file's dimensions.
     OfFile,
     /// A search of the values.
     Found,
-    /// Nowhere: an array is a line.
+    /// No shape: the array is one row.
     Line,
     /// The command line.
     Given(Dims),
@@ -36,7 +36,7 @@ impl FromStr for ShapeArg {
 }
 
 impl ShapeArg {
-    /// Parameters of codecs of these values, which the file says are of these dimensions.
+    /// Sets the shape of codec parameters for these values. `of_file` holds the file's dimensions.
     pub fn tell<T: Float>(&self, params: CodecParams, of_file: &Dims, values: &[T]) -> CodecParams {
         match self {
             Self::OfFile => params.with_shape(of_file.sizes()),

@@ -13,37 +13,36 @@ use crate::sizes::{self, Sizes};
 use crate::speeds::SpeedsArg;
 use crate::values::LinkRate;
 
-/// Most ranks that are simulated: steps are quadratic in them.
+/// Largest number of simulated ranks. The number of steps is quadratic in it.
 const MAX_RANKS: usize = 1 << 16;
 
 const EXAMPLES: &str = "\
 Examples:
   foldwire sim allreduce --ranks 2:512 --size 646MB --link 100gbit --latency 2us --plot out.svg
-      Every preset with this machine's codec, one rank a machine, on built-in data.
+      Every preset with this machine's codec speeds, one rank per machine, on built-in data.
   foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 --bound rel:1e-4 --json > result.json
       Ratio and speeds measured on your data; stdout holds one JSON object.
   foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread-fast --preset raw,zccl
-      With the codec speeds and the ratio of a publication.
+      With the codec speeds and the compression ratio of a publication.
   foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
-      With speeds from a file (docs/scale.md has an example), 16 ranks on the 16 cores of each machine.
+      With speeds from a file (see the example in docs/scale.md), 16 ranks on the 16 cores of each machine.
   foldwire sim --validate
-      Runs collectives between threads of this process, predicts each, and shows both.
+      Compares measured and predicted times of collectives between threads of this process.
   foldwire sim --validate allreduce.json broadcast.json --fabric exchange.json --latency 0s
-      Predicts what `foldwire bench` has measured on a cluster. The exchange is a measurement of its own (docs/scale.md).
+      Compares with times that `foldwire bench` measured on a cluster. docs/scale.md describes how to measure exchange.json.
 
-The schedules, rounds, lanes and credit are the library's own, run on virtual time; nothing is sent. What is modelled, and how far
-to trust it: docs/scale.md. Size is that of the whole array, as in `foldwire bench`.";
+The simulator runs the library's own schedules, rounds, lanes and credit on virtual time, and sends nothing. docs/scale.md describes
+the model and its accuracy. --size is the size of the whole array, as in `foldwire bench`.";
 
 /// Options of `foldwire sim`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArgs {
-    /// What to predict
+    /// The collective to predict
     #[arg(value_name = "COLLECTIVE", value_parser = collective(), required_unless_present = "validate")]
     pub collective: Option<Collective>,
 
-    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or
-    /// FIRST:LAST:FACTOR
+    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
     #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
     pub ranks: Sizes,
 
@@ -59,12 +58,12 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME", default_value = "2us", value_parser = crate::values::time, allow_hyphen_values = true)]
     pub latency: f64,
 
-    /// Time that a message keeps its sender's core, and as long its receiver's, whatever its size
+    /// Time that a message of any size occupies its sender's core, and also its receiver's core
     #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time, allow_hyphen_values = true)]
     pub overhead: f64,
 
-    /// Bytes up to which a message leaves at once; longer ones wait for an answer of their receiver
-    /// (64K with Open MPI over TCP) [default: all leave at once]
+    /// Largest message in bytes that is sent at once; longer ones wait for an answer of their
+    /// receiver (64K with Open MPI over TCP) [default: all are sent at once]
     #[arg(long, value_name = "SIZE", value_parser = eager, allow_hyphen_values = true)]
     pub eager: Option<u32>,
 
@@ -73,7 +72,7 @@ pub struct SimArgs {
     #[arg(value_delimiter = ',', default_value = "main")]
     pub preset: Vec<PresetArg>,
 
-    /// Schedule of all presets, in place of their own
+    /// Schedule of all presets, instead of their own
     #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
     pub schedule: Option<Named>,
 
@@ -82,12 +81,12 @@ pub struct SimArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
-    /// Values to measure speeds and ratio on: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy;
-    /// each rank begins elsewhere in them [default: built-in waves with a little noise]
+    /// Values to measure speeds and ratio with: .f32, .f64, .f16, .bf16 (raw little-endian) or
+    /// .npy; each rank begins at another offset [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Type of the values [default: the field's, else f32]
+    /// Type of the values [default: the field's type, else f32]
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,
 
@@ -97,25 +96,25 @@ pub struct SimArgs {
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
-    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up; ranks
-    /// that share a machine are measured side by side too, as far as there are cores
+    /// Threads of a rank's codec. Speeds are measured on this many cores at once and added up;
+    /// ranks of a machine are also measured side by side, as far as there are cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub threads: usize,
 
-    /// Ranks of one machine (each has a link of its own)
+    /// Number of ranks per machine (each has its own link)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks_per_node: usize,
 
-    /// Ranks know which of them share a machine: they send to each other past the network, and long
-    /// arrays take two levels
+    /// Ranks know which of them share a machine: these exchange messages without the network, and
+    /// long arrays use the schedule two-levels
     #[arg(long, requires = "ranks_per_node")]
     pub by_node: bool,
 
-    /// Cores of a machine, which its ranks share [default: one for each rank]
+    /// Cores of a machine, which its ranks share [default: one per rank]
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub cores: Option<usize>,
 
-    /// Segments under way side by side
+    /// Number of segments in progress at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes, allow_hyphen_values = true)]
     pub lanes: usize,
 
@@ -123,11 +122,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame, allow_hyphen_values = true)]
     pub frame: usize,
 
-    /// Whether frames carry checksums, as over networks
+    /// Compute checksums of frames, as over networks
     #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
     pub checksum: bool,
 
-    /// Draw speed-up over ranks into this file, by its ending an SVG or a PNG
+    /// Draw speed-up over ranks into this file, .svg or .png
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
@@ -135,25 +134,24 @@ pub struct SimArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Compare predictions with measured times instead: with those in files that
-    /// `foldwire bench --link RATE --json` wrote, or without files with runs between threads of
-    /// this process
+    /// Compare predictions with measured times instead: with files from `foldwire bench --link RATE
+    /// --json`, or without files with runs between threads of this process
     ///
-    /// Without files it takes --field, --bound and --dtype, and everything else is laid down. With
-    /// files it takes --field, --fabric (or --overhead), --latency, --eager, --ranks-per-node
-    /// and --cores; the rest is in the files. Speeds are always this machine's.
+    /// Without files, the options --field, --bound and --dtype apply, and everything else is fixed.
+    /// With files, the options --field, --fabric (or --overhead), --latency, --eager,
+    /// --ranks-per-node and --cores apply, and the rest comes from the files. Speeds are always
+    /// this machine's.
     #[arg(long, value_name = "RESULTS.json", num_args = 0.., conflicts_with_all = ["collective", "plot"])]
     pub validate: Option<Vec<PathBuf>>,
 
-    /// Files from which to learn what messages take of cores: raw times of one value and of a long
-    /// array between ranks with a core each, and, where ranks share cores, of one value between all
-    /// of them
+    /// Files to derive the cost of messages from: raw times of one value and of a long array
+    /// between ranks with a core each, and, if ranks share cores, of one value between all of them
     #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with_all = ["collective", "overhead"])]
     pub fabric: Vec<PathBuf>,
 }
 
 impl SimArgs {
-    /// The presets to predict, once each.
+    /// The presets to predict, each once.
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
     }

@@ -7,7 +7,7 @@ use foldwire_fields::usage::UsageError;
 
 /// Largest size of an array, in bytes.
 pub const MAX_SIZE: usize = 1 << 40;
-/// Most sizes in a list.
+/// Largest number of sizes in a list.
 const MAX_SIZES: usize = 256;
 
 /// A list of sizes in bytes, ascending, each once.
@@ -47,7 +47,7 @@ impl FromStr for Sizes {
     }
 }
 
-/// The sizes of one item of the list.
+/// Parses the sizes of one item of the list.
 fn range(item: &str) -> Option<Vec<usize>> {
     let parts: Vec<&str> = item.split(':').collect();
     let (first, last, factor) = match parts[..] {
@@ -56,7 +56,7 @@ fn range(item: &str) -> Option<Vec<usize>> {
         [first, last, factor] => (n_bytes(first)?, n_bytes(last)?, factor.parse().ok()?),
         _ => return None,
     };
-    // Zero would never grow.
+    // A range from zero would never grow.
     if first == 0 || first > last || factor < 2 {
         return None;
     }
@@ -64,8 +64,8 @@ fn range(item: &str) -> Option<Vec<usize>> {
     Some(std::iter::successors(Some(first), next).take_while(|&n| n <= last).collect())
 }
 
-/// A number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of 1000
-/// (kB, MB, GB).
+/// Parses a number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of
+/// 1000 (kB, MB, GB).
 pub fn n_bytes(text: &str) -> Option<usize> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -82,7 +82,7 @@ pub fn n_bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
-/// A size as it is written on the command line, in the largest unit that needs no fraction.
+/// A size that prints as on the command line, in the largest unit without a fraction.
 #[derive(Debug, Clone, Copy)]
 pub struct Size(pub usize);
 

@@ -1,4 +1,4 @@
-//! Where the speeds come from that `foldwire sim` computes with (`--speeds`).
+//! Values of `--speeds`: the source of the speeds for `foldwire sim`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,14 +16,14 @@ pub const PUBLISHED: [(&str, &str); 7] = [
     ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
 ];
 
-/// What the user says of speeds.
+/// Source of codec speeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpeedsArg {
-    /// This machine's.
+    /// Measured on this machine.
     Measure,
-    /// A publication's: its name.
+    /// A publication, with its name.
     Published(&'static str),
-    /// In a file.
+    /// A file.
     File(PathBuf),
 }
 

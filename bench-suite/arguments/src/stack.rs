@@ -18,7 +18,7 @@ Examples:
   foldwire stack --ranks 8 --input P.f32 --dims 96x128x128
       One file, cut into 8 pieces of 12x128x128 along its slowest dimension.
   foldwire stack --bound rel:1e-3,rel:1e-4,rel:1e-5 --preset all --papers
-      A table for each bound, of all presets, and beside them what the papers report.
+      A table of all presets for each bound, and the figures that the papers report.
   foldwire stack --shape 235x128x235 --hz 9 --time 0.5
       Larger images, smoother and half as full.
   foldwire stack --preset raw foldwire --link 1gbit --json > result.json
@@ -44,19 +44,20 @@ pub struct StackArgs {
     #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
+    /// Your own data instead of the simulation: one file per rank, or one file to cut into pieces.
     ///
-    /// Types go by the extension: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy is
-    /// NumPy's format (float32, float64 or float16, C order); or by a word before the path, as
-    /// f32:PATH. - is standard input. Several files are one operand per
-    /// rank. A single file is cut into one piece per rank along its slowest dimension; what does
-    /// not divide evenly is left out, with a note.
+    /// The extension sets the type: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy
+    /// is NumPy's format (float32, float64 or float16, C order). A prefix as in f32:PATH overrides
+    /// it. The path - is standard input. With several files, each is the operand of one rank. A
+    /// single file is cut into one piece per rank along its slowest dimension. A remainder is left
+    /// out, with a note.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub input: Vec<PathBuf>,
 
     /// Dimensions of each input file, slowest first, such as 128x160x160.
     ///
-    /// Not needed for .npy, nor for names that end in them, such as P_4x14x48x48.f32.
+    /// Not needed for .npy files, nor for names that end with the dimensions, such as
+    /// P_4x14x48x48.f32.
     #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
     pub dims: Option<Dims>,
 
@@ -70,14 +71,14 @@ pub struct StackArgs {
     )]
     pub shape: Dims,
 
-    /// Peak frequency of simulated shots: lower ones, down to 1, give smoother images
+    /// Peak frequency of simulated shots, at least 1; lower frequencies give smoother images
     #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ,
         value_parser = crate::values::frequency, conflicts_with = "input",
         allow_hyphen_values = true)]
     pub hz: f32,
 
-    /// When simulated images are taken: 1 when the wave reaches the bottom, less before, when less
-    /// of an image is filled; at most 2
+    /// Time of the simulated images: 1 when the wave reaches the bottom, at most 2; earlier images
+    /// are emptier
     #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down,
         conflicts_with = "input", allow_hyphen_values = true)]
     pub time: f32,
@@ -87,7 +88,7 @@ pub struct StackArgs {
         value_delimiter = ',', default_value = "main,auto")]
     pub preset: Vec<PresetArg>,
 
-    /// Print what the papers report of image stacking, too
+    /// Also print the results that the papers report of image stacking
     #[arg(long)]
     pub papers: bool,
 
@@ -95,7 +96,7 @@ pub struct StackArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Folder for the pictures; with several bounds a folder in it for each
+    /// Folder for the pictures; with several bounds, each has a folder in it
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
 
@@ -103,11 +104,11 @@ pub struct StackArgs {
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
-    /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
+    /// Threads that each rank computes on [default: 1; 2 for multi-threaded presets]
     #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
     pub threads: Option<usize>,
 
-    /// Run presets as published: without the promise that all ranks get the same bits
+    /// Run presets as published, without the guarantee that all ranks get the same bits
     #[arg(long)]
     pub as_published: bool,
 
@@ -121,7 +122,7 @@ pub struct StackArgs {
 }
 
 impl StackArgs {
-    /// The presets to run: those asked for, once each.
+    /// The requested presets, each once.
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
     }

@@ -13,31 +13,31 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire train
-      4 ranks, 500 steps, gradients over links of 100 Mbit/s: as they are, and compressed.
+      4 ranks, 500 steps, gradients over links of 100 Mbit/s, uncompressed and compressed.
   foldwire train --field temperature_64x128.f32 --link 1gbit --plot loss.svg
       Your own data, and a picture of the loss over steps.
   foldwire train --ranks 8 --batch 1024 --bound rel:1e-1,rel:1e-2,rel:1e-3 --json > train.json
       Three bounds beside each other; stdout holds one JSON object.
   foldwire train --bound rel:0.5 --rounding nearest,unbiased --feedback no,yes --dtype bf16
-      A bound so coarse that rounding shows, and what helps; gradients of 16 bits.
+      A coarse bound, at which rounding matters, with two remedies; gradients of 16 bits.
 
-All ranks must end with the same bits, and the network must learn, else the exit code is 1.";
+The exit code is 1 if ranks end with different bits, or if the network does not learn.";
 
 /// Options of `foldwire train`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TrainArgs {
-    /// Number of ranks, which divide the samples of each batch among them
+    /// Number of ranks, which divide the samples of each batch
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
         allow_hyphen_values = true)]
     pub ranks: usize,
 
-    /// Steps, after each of which ranks average their gradients
+    /// Number of steps; after each, ranks average their gradients
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub steps: usize,
 
-    /// Samples of a step, of all ranks together
+    /// Samples per step, of all ranks together
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub batch: usize,
@@ -47,9 +47,9 @@ pub struct TrainArgs {
         allow_hyphen_values = true)]
     pub width: usize,
 
-    /// What is learned: the first plane of this field, along its two fastest dimensions; .f32,
-    /// .f64, .f16, .bf16 (raw little-endian, dimensions in the name as in u_64x128.f32) or .npy
-    /// [default: built-in waves with a little noise]
+    /// Training data: the first plane of this field, along its two fastest dimensions; .f32, .f64,
+    /// .f16, .bf16 (raw little-endian, dimensions in the name as in u_64x128.f32) or .npy [default:
+    /// built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
@@ -60,16 +60,16 @@ pub struct TrainArgs {
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
-    /// How gradients are rounded within a bound, each a run of its own
+    /// Rounding of gradients within a bound, each a run of its own
     #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_value = "nearest")]
     pub rounding: Vec<RoundingArg>,
 
-    /// Whether what rounding loses is added to the next step's gradients (error feedback), each a
-    /// run of its own
+    /// Error feedback: add the rounding error of a step to the next step's gradients, each a run of
+    /// its own
     #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_value = "no")]
     pub feedback: Vec<FeedbackArg>,
 
-    /// Type in which gradients are exchanged, also uncompressed
+    /// Type in which gradients are exchanged, also without compression
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub dtype: DTypeArg,
 
@@ -78,12 +78,12 @@ pub struct TrainArgs {
     #[arg(long, value_name = "RATE", default_value = "100mbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Runs of each; the one of median time is reported
+    /// Number of runs of each variant; the run with the median time is reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
         allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Draw the loss over steps into this file, by its ending an SVG or a PNG
+    /// Draw the loss over steps into this file, .svg or .png
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 
@@ -92,22 +92,22 @@ pub struct TrainArgs {
     pub json: bool,
 }
 
-/// How values are rounded to the lattice.
+/// Values of `--rounding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum RoundingArg {
-    /// to the nearest point
+    /// to the nearest quantization point
     Nearest,
-    /// to one of the two points beside a value, right on average
+    /// to one of the two nearest quantization points, exact on average
     Unbiased,
 }
 
-/// Whether errors are carried on.
+/// Values of `--feedback`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FeedbackArg {
-    /// what rounding loses is lost
+    /// ignore the rounding error
     No,
-    /// it is added to the next step's gradients
+    /// add the rounding error to the next step's gradients
     Yes,
 }
 

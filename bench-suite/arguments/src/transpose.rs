@@ -10,11 +10,11 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire transpose
-      4 ranks, a matrix of 2048 x 2048 values, links of 1 Gbit/s: as it is, and compressed.
+      4 ranks, a matrix of 2048 x 2048 values, links of 1 Gbit/s, uncompressed and compressed.
   foldwire transpose --ranks 8 --side 4096 --link 10gbit --bound rel:1e-3,rel:1e-5
       A larger matrix, and two bounds beside each other.
   foldwire transpose --field egm96_geoid_721x1440.f32 --side 1440 --json > transpose.json
-      The values of a field, row by row, around and around; stdout holds one JSON object.";
+      The values of a field, repeated as needed; stdout holds one JSON object.";
 
 /// Options of `foldwire transpose`.
 #[derive(Debug, Clone, Args)]
@@ -30,7 +30,7 @@ pub struct TransposeArgs {
     )]
     pub ranks: usize,
 
-    /// Rows of the matrix, and columns
+    /// Number of rows, and of columns, of the matrix
     #[arg(
         long,
         value_name = "N",
@@ -44,7 +44,7 @@ pub struct TransposeArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Error bounds of what is exchanged, each a run of its own: rel:X times the value range,
+    /// Error bounds of the exchanged blocks, each a run of its own: rel:X times the value range,
     /// abs:X, or psnr:X in dB
     #[arg(
         long,
@@ -61,7 +61,7 @@ pub struct TransposeArgs {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
-    /// Runs of each; the one of median time is reported
+    /// Number of runs of each variant; the run with the median time is reported
     #[arg(
         long,
         value_name = "N",
@@ -76,7 +76,7 @@ pub struct TransposeArgs {
     pub json: bool,
 }
 
-/// Sides whose squares fit the memory of most machines.
+/// Parses a side whose square fits in the memory of most machines.
 fn side(text: &str) -> Result<usize, String> {
     let side = text.parse().ok().filter(|side| (1..=32_768).contains(side));
     side.ok_or_else(|| "a whole number from 1 to 32768 is needed".to_owned())

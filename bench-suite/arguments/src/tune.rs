@@ -10,20 +10,20 @@ use super::bench::DTypeArg;
 const EXAMPLES: &str = "\
 Examples:
   foldwire tune
-      As many ranks on this machine as it has cores; some seconds.
+      One rank per core of this machine. Takes some seconds.
   foldwire tune --ranks 8 --output speeds.toml
-      Eight ranks that share the cores; the speeds go into a file.
+      Eight ranks that share the cores. The speeds go into a file.
   foldwire choose --speeds speeds.toml
-      What automatic plans choose by them.
+      Shows what automatic plans choose with these speeds.
 
-In a program std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()? gives what
-Config::with_speeds takes; comm.share_speeds()? gives all ranks the same.";
+In a program, read the file with std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()?
+and pass the result to Config::with_speeds. comm.share_speeds()? makes all ranks use the same speeds.";
 
 /// Options of `foldwire tune`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
-    /// Ranks on this machine, which share its cores [default: one on each]
+    /// Ranks on this machine, which share its cores [default: one per core]
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
@@ -37,7 +37,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
-    /// Type of the values [default: the field's, else f32]
+    /// Type of the values [default: the field's type, else f32]
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,
 

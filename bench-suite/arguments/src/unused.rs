@@ -1,7 +1,8 @@
-//! Options that have no use beside the others: an error, as who gives one wants something of it.
+//! Refuses options that have no effect with the other options. Users who give such an option expect
+//! an effect.
 //!
-//! clap knows which options were written and which have their defaults, the commands do not. So
-//! this is asked once, before a command begins.
+//! clap knows which options were given and which have their defaults, but the commands do not. This
+//! check runs once, before a command begins.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -10,10 +11,10 @@ use foldwire_fields::usage::UsageError;
 
 use super::{BackendArg, BenchArgs, Command, What};
 
-/// Refuses an option without use.
+/// Refuses an option without effect.
 ///
 /// # Errors
-/// A [`UsageError`] that names it and says why.
+/// A [`UsageError`] that names the option and the reason.
 pub fn check(command: &Command, given: &ArgMatches) -> Result<(), UsageError> {
     let given = given.subcommand().map_or(given, |(_, of_command)| of_command);
     for (names, why) in without_use(command) {
@@ -26,11 +27,11 @@ pub fn check(command: &Command, given: &ArgMatches) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Options, and why they have no use in this command.
+/// Options that have no effect in this command, each list with its reason.
 fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
     match command {
         Command::Stack(args) if !args.input.is_empty() => {
-            vec![(vec!["cache"], "the images are those of --input, and none is simulated")]
+            vec![(vec!["cache"], "--input provides the images, and none is simulated")]
         }
         Command::Codec(args) if args.bound.is_empty() => {
             let timed = vec!["threads", "level", "repeat", "peers"];
@@ -44,7 +45,7 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
         Command::Sim(args) => match &args.validate {
             None => Vec::new(),
             Some(files) => {
-                let why = "--validate lays it down, or takes it from the files (see --help)";
+                let why = "--validate fixes its value or takes it from the files (see --help)";
                 let mut names = vec!["ranks", "size", "link", "preset", "schedule", "speeds"];
                 names.extend(["threads", "by_node", "lanes", "frame", "checksum"]);
                 let by_files = ["latency", "overhead", "eager", "ranks_per_node", "cores"];
@@ -54,20 +55,20 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
             }
         },
         Command::Schedule(args) if args.schedule.is_none() => {
-            vec![(vec!["plot", "json"], "name a schedule, and it is shown so")]
+            vec![(vec!["plot", "json"], "it needs the name of a schedule")]
         }
         _ => Vec::new(),
     }
 }
 
 fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
-    // Root and operation are for all collectives of a script, whichever of them have a use for it.
+    // Scripts pass --root and --op for all collectives, so they are allowed without effect.
     let mut found = Vec::new();
     if args.backend != BackendArg::Mpi {
         found.push((vec!["mpi_best"], "it is for --backend mpi"));
     }
     if !args.presets().contains(&Preset::Auto) {
-        found.push((vec!["speeds"], "they are for automatic plans, as --preset auto has"));
+        found.push((vec!["speeds"], "it is for automatic plans (--preset auto)"));
     }
     found
 }
@@ -85,7 +86,7 @@ mod tests {
         check(&Cli::from_arg_matches(&given).unwrap().command, &given)
     }
 
-    /// Also: every name above is one that clap knows, or it would panic.
+    /// Also tests that clap knows every name above. It would panic otherwise.
     #[test]
     fn options_without_use_are_refused_and_defaults_are_not() {
         for (line, option) in [

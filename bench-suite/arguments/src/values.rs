@@ -1,8 +1,8 @@
-//! Values of command-line options that have a grammar of their own: link rates, dimensions, counts.
-//! (Bounds have the library's.)
+//! Values of command-line options with their own grammar: link rates, times, counts. (The library
+//! parses bounds.)
 //!
-//! Each parser takes one argument and answers with a value that needs no further check, or with a
-//! message that says what would be accepted.
+//! Each parser takes one argument. It returns a value that needs no further check, or a message
+//! that says what would be accepted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use foldwire::Bound;
 use foldwire_fields::usage::UsageError;
 
-/// The rate of one rank's link, each way.
+/// Rate of one rank's link, each way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkRate {
     text: String,
@@ -25,14 +25,14 @@ impl LinkRate {
 }
 
 impl LinkRate {
-    /// In a sentence: `at 10 Gbit/s`.
+    /// The rate as part of a sentence: `at 10 Gbit/s`.
     pub fn words(&self) -> String {
         let Some(bytes_per_s) = self.bytes_per_s else { return "at the speed of memory".into() };
         let bits = 8.0 * bytes_per_s;
         let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
         let (unit, name) =
             units.into_iter().find(|(unit, _)| bits >= *unit).unwrap_or((1.0, "bit/s"));
-        // Three digits after the point, as far as they say something.
+        // At most three digits after the point.
         format!("at {} {name}", (bits / unit * 1e3).round() / 1e3)
     }
 }
@@ -88,7 +88,7 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// Parses a bound that is no wider than the range of the values.
+/// Parses a bound that is at most the range of the values.
 pub fn bound(text: &str) -> Result<Bound, UsageError> {
     let parsed = text.parse::<Bound>().map_err(|error| UsageError::new(error.to_string()))?;
     match parsed.check_on_operands() {
@@ -128,7 +128,7 @@ pub fn frequency(text: &str) -> Result<f32, UsageError> {
     })
 }
 
-/// Parses how far a simulated wave comes, in units of the way down.
+/// Parses the time of a simulated image, in units of the time to the bottom.
 pub fn way_down(text: &str) -> Result<f32, UsageError> {
     text.parse().ok().filter(|part| *part > 0.0 && *part <= 2.0).ok_or_else(|| {
         UsageError::new(format!(
@@ -137,26 +137,28 @@ pub fn way_down(text: &str) -> Result<f32, UsageError> {
     })
 }
 
-/// Parses by what part something may take longer: 0 or more.
+/// Parses a fraction of 0 or more by which a time may exceed another.
 pub fn tolerance(text: &str) -> Result<f64, UsageError> {
     text.parse().ok().filter(|part: &f64| part.is_finite() && *part >= 0.0).ok_or_else(|| {
-        UsageError::new(format!("`{text}` is no part: write a number of 0 or more, such as 0.15"))
+        UsageError::new(format!(
+            "`{text}` is no fraction: write a number of 0 or more, such as 0.15"
+        ))
     })
 }
 
-/// Parses a number of rounds that do not count, which may be none.
+/// Parses a number of warm-up rounds, which may be 0.
 pub fn warmup(text: &str) -> Result<usize, UsageError> {
     if text == "0" { Ok(0) } else { repeat(text) }
 }
 
-/// Most ranks that one process is asked to play.
+/// Largest number of ranks in one process.
 const MAX_RANKS: usize = 1024;
 
 /// Parses a number of ranks, 1…1024.
 pub fn ranks(text: &str) -> Result<usize, UsageError> {
     count(text, MAX_RANKS).ok_or_else(|| {
         UsageError::new(format!(
-            "a collective needs at least 1 rank, and this program plays at most {MAX_RANKS}"
+            "a collective needs at least 1 rank, and this program supports at most {MAX_RANKS}"
         ))
     })
 }
