@@ -103,8 +103,10 @@ struct CgRow {
 pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     let grid = grid(args)?;
     if args.ranks > grid.shape[0] {
-        let message =
-            format!("{} planes are too few for {} ranks; ask for fewer", grid.shape[0], args.ranks);
+        let message = format!(
+            "{} planes are too few for {} ranks; ask for fewer --ranks",
+            grid.shape[0], args.ranks
+        );
         return Err(UsageError::new(message).into());
     }
     let way = |dots, borders: String, plan| SolverVariant { dots, borders, plan };

@@ -114,7 +114,11 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     }
     for (row, (_, method)) in rows.iter().zip(&methods) {
         let is_right = row.has_bits_of_one_rank || !method.is_exact();
-        ensure!(is_right, "{}: nothing is lost, but heights have other bits", row.exchange);
+        ensure!(
+            is_right,
+            "{}: this method is lossless, but changed bits of the heights",
+            row.exchange
+        );
     }
     if let Some(file) = &args.plot {
         let path = file.path();
@@ -153,7 +157,10 @@ fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
         ));
     };
     if args.ranks > n_rows.min(n_columns) {
-        return usage(format!("{} ranks have too few rows each; ask for fewer", args.ranks));
+        return usage(format!(
+            "{} ranks have too few rows each; ask for fewer --ranks",
+            args.ranks
+        ));
     }
     Ok(sphere)
 }

@@ -60,7 +60,8 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     };
     let ground = Survey { shape: [y, z, x], ..Survey::new(1) }.ground();
     if (0..args.ranks).any(|rank| ground.slab(args.ranks, rank).is_none()) {
-        let message = format!("{} ranks have too few planes each; ask for fewer", args.ranks);
+        let message =
+            format!("{} ranks have too few planes each; ask for fewer --ranks", args.ranks);
         return Err(UsageError::new(message).into());
     }
     let n_contestants = args.bound.len() + 1;

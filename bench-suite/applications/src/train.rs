@@ -287,7 +287,7 @@ fn check(rows: &[TrainRow]) -> anyhow::Result<()> {
         let is_finite = row.curve.iter().all(|point| point.loss.is_finite());
         ensure!(
             is_finite && row.loss_end.is_finite(),
-            "{}: the loss is no number",
+            "{}: the loss is NaN or infinite",
             row.exchange.name
         );
     }
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_network_that_does_not_learn_is_an_error() {
         check(&[trained(1.0, 0.5)]).unwrap();
-        for (end, says) in [(1.0, "did not learn"), (f64::NAN, "no number")] {
+        for (end, says) in [(1.0, "did not learn"), (f64::NAN, "NaN or infinite")] {
             let message = check(&[trained(1.0, end)]).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");
         }

@@ -17,12 +17,15 @@ Examples:
       Rank 0 reads the input. All ranks are ended after a minute.
 
 Every rank reads its place from FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine),
-FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, unless that is a terminal. The other ranks have none.
+FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, unless that is a
+terminal. The other ranks have none.
 
-When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM, and after the same
-time again SIGKILL. The exit code is that of the rank that failed first, or 128 + N if signal N ended it;
-124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second signal kills them. If foldwire
-itself is killed, a shell that it started kills all ranks.";
+When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM, and after
+the same time again SIGKILL.
+
+The exit code is that of the rank that failed first, or 128 + N if signal N ended it. It is 124 after --timeout,
+and 130 after Ctrl-C or another signal to foldwire. Such a signal ends all ranks, and a second one kills them.
+If foldwire itself is killed, a shell that it started kills all ranks.";
 
 /// Options of `foldwire launch`.
 #[derive(Debug, Clone, Args)]

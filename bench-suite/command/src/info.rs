@@ -1,7 +1,8 @@
-//! `foldwire info`: what this build and this machine have, and why something is not there.
+//! `foldwire info`: the features of this build and this machine, and the reason for anything
+//! missing.
 //!
-//! Each file of `info/` contributes one section; a backend is one file. A section is data; its
-//! table and its JSON are made of the same cells.
+//! Each file of `info/` adds one section, and each backend has a file. A section holds data. Its
+//! table and its JSON use the same cells.
 
 mod choices;
 mod kernels;
@@ -21,11 +22,11 @@ use serde_json::{Map, Value};
 
 use section::ReportSection;
 
-/// Runs the subcommand: everything goes to stdout.
+/// Runs the subcommand. All output goes to stdout.
 ///
 /// # Errors
 ///
-/// When stdout cannot be written; what cannot be found out is told in its place.
+/// If stdout cannot be written. The output itself contains errors of single sections.
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
     let sections: [ReportSection; 10] = [
         machine::section(),
@@ -50,11 +51,11 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `foldwire presets`: one of these sections alone.
+/// Runs `foldwire presets`, which prints only the section on presets.
 ///
 /// # Errors
 ///
-/// When stdout cannot be written.
+/// If stdout cannot be written.
 pub(crate) fn run_presets(args: &PresetsArgs) -> anyhow::Result<()> {
     let section = presets::section();
     streams::write(&if args.json { format!("{}\n", section.json()) } else { section.text() })?;

@@ -1,9 +1,9 @@
 //! `foldwire launch`: starts the ranks of a program on this machine, and ends them together.
 //!
-//! One thread decides. It alone starts, reaps and signals ranks, so that no process number is used
-//! after it has been given to somebody else. It sleeps until something happens: the end of a rank
-//! or of its output, a signal to this process, or the next deadline. Three threads per rank wait
-//! for its end and forward its output.
+//! A single thread starts, reaps and signals ranks. So it never uses a process number that the
+//! system has already reused. It sleeps until an event: the end of a rank or of its output, a
+//! signal to this process, or the next deadline. Three more threads per rank wait for its end and
+//! forward its output.
 
 mod forward;
 mod process_guard;
@@ -23,28 +23,28 @@ use nix::sys::signal::Signal;
 
 use processes::{RankProcesses, ReservedRoot};
 
-/// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not
-/// told from it.
+/// Exit code after Ctrl-C, as for a program without a handler. SIGTERM and SIGHUP cannot be
+/// distinguished and give the same code.
 const INTERRUPTED: u8 = 130;
-/// The exit code after a time limit, as that of timeout(1).
+/// Exit code after a timeout, as in timeout(1).
 const TIMED_OUT: u8 = 124;
-/// How long to wait for output after the last rank: a process that a rank has left behind may hold
-/// it open.
+/// Time to wait for output after the last rank has ended. A process that a rank has left behind may
+/// hold its output open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// What the launcher hears of.
+/// Events that the launcher waits for.
 enum LaunchEvent {
     /// A rank has ended.
     RankEnded(usize),
-    /// Ctrl-C, SIGTERM or SIGHUP.
+    /// Ctrl-C, SIGTERM or SIGHUP arrived.
     Interrupted,
-    /// A rank's output or error output has ended.
+    /// A rank's stdout or stderr has ended.
     OutputEnded,
     /// This process's output cannot be written.
     Unwritable(OutputError),
 }
 
-/// Why the ranks are to end.
+/// Reason to end the ranks.
 #[derive(Debug)]
 enum EndReason {
     Failed { rank: usize, status: ExitStatus },
@@ -53,25 +53,25 @@ enum EndReason {
     Unwritable(OutputError),
 }
 
-/// How far the end has come.
+/// Progress of the end of all ranks.
 #[derive(Debug, Clone, Copy)]
 enum LaunchPhase {
-    /// No end in sight, except that of the time limit.
+    /// All ranks run. Only the timeout may end them.
     Running { until: Option<Instant> },
-    /// A rank has failed; the others may find out for themselves.
+    /// A rank has failed. The others have time to notice and end by themselves.
     Grace { until: Instant },
-    /// All have been asked to end.
+    /// All ranks have received SIGTERM.
     Terminating { until: Instant },
-    /// All have been killed.
+    /// All ranks have received SIGKILL.
     Killed,
 }
 
-/// Runs the subcommand. The ranks' output goes to stdout and stderr; what the launcher has to say
-/// goes to stderr.
+/// Runs the subcommand. The ranks' output goes to stdout and stderr, and the launcher's own
+/// messages to stderr.
 ///
 /// # Errors
 ///
-/// When a rank cannot be started, or the output cannot be written; all that were started are ended.
+/// If a rank cannot be started, or the output cannot be written. All started ranks are ended first.
 pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     if let Some(rank) = args.env.iter().filter_map(|arg| arg.rank).find(|&rank| rank >= args.ranks)
     {
@@ -90,16 +90,16 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     Ok(conclude(reason, args.ranks)?)
 }
 
-/// Turns signals into events, whatever handlers libraries have installed: some that come with
-/// networks end the process.
+/// Turns signals into events. This replaces handlers that libraries have installed, because some
+/// network libraries end the process.
 fn listen_to_signals(sender: Sender<LaunchEvent>) -> anyhow::Result<()> {
-    // If nobody receives events, the program is at its end.
+    // Without a receiver the program is about to end.
     ctrlc::set_handler(move || drop(sender.send(LaunchEvent::Interrupted)))
         .context("cannot listen to signals")
 }
 
-/// Waits until all ranks have ended and their output is forwarded; reason they had to, if not by
-/// themselves.
+/// Waits until all ranks have ended and their output is forwarded. Returns the reason if they were
+/// ended.
 fn supervise(
     args: &LaunchArgs,
     mut ranks: RankProcesses,
@@ -128,7 +128,7 @@ fn supervise(
                 continue;
             }
             Some(LaunchEvent::Interrupted) => Some(EndReason::Interrupted),
-            // Each output says so, but nobody has asked for haste.
+            // Every output reports this, but it is no request to hurry.
             Some(LaunchEvent::Unwritable(_))
                 if matches!(phase, LaunchPhase::Terminating { .. } | LaunchPhase::Killed) =>
             {
@@ -143,7 +143,7 @@ fn supervise(
                 ranks.signal(Signal::SIGTERM);
                 LaunchPhase::Terminating { until: in_grace() }
             }
-            // Time is up, or somebody asks twice and does not want to wait.
+            // The grace period is over, or the user has sent a second signal.
             LaunchPhase::Terminating { .. } | LaunchPhase::Killed => {
                 ranks.signal(Signal::SIGKILL);
                 LaunchPhase::Killed
@@ -165,7 +165,7 @@ fn supervise(
 }
 
 impl LaunchPhase {
-    /// When the next phase begins.
+    /// Time at which the next phase begins.
     fn until(self) -> Option<Instant> {
         match self {
             Self::Running { until } => until,
@@ -175,16 +175,16 @@ impl LaunchPhase {
     }
 }
 
-/// The next event; `None` if none comes in time.
+/// Returns the next event, or `None` if there is none before `until`.
 fn wait(events: &Receiver<LaunchEvent>, until: Option<Instant>) -> Option<LaunchEvent> {
     match until {
-        // The handler of signals can send as long as this one waits.
+        // The signal handler keeps a sender, so this can only wait, not fail.
         None => events.recv().ok(),
         Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())).ok(),
     }
 }
 
-/// Says reason the ranks ended, and picks the exit code.
+/// Prints the reason why the ranks were ended, and returns the exit code.
 fn conclude(reason: Option<EndReason>, n_ranks: usize) -> Result<ExitCode, OutputError> {
     let Some(reason) = reason else { return Ok(ExitCode::SUCCESS) };
     let (fault, code) = match reason {
@@ -205,12 +205,12 @@ fn conclude(reason: Option<EndReason>, n_ranks: usize) -> Result<ExitCode, Outpu
     Ok(ExitCode::from(code))
 }
 
-/// The exit code that shells give to a program ended by a signal.
+/// Exit code that shells use for a program ended by a signal.
 fn signal_exit_code(signal: i32) -> u8 {
     128 | signal as u8
 }
 
-/// How a rank ended, as `ended with exit code 3`.
+/// Description of a rank's end, as `ended with exit code 3`.
 fn status_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
@@ -219,7 +219,7 @@ fn status_text(status: ExitStatus) -> String {
     }
 }
 
-/// As `signal 9 (SIGKILL)`.
+/// Number and name of a signal, as `signal 9 (SIGKILL)`.
 fn signal_name(signal: i32) -> String {
     match Signal::try_from(signal) {
         Ok(name) => format!("signal {signal} ({name})"),

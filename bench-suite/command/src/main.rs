@@ -1,16 +1,16 @@
-//! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else
-//! 1; `launch` has its ranks').
+//! The `foldwire` command: parses the command line, runs the subcommand, and turns errors into exit
+//! codes. The code is 2 for usage errors and 1 for others. `launch` returns its ranks' code.
 //!
-//! The main job is in [`foldwire_stack`], what else it measures in [`foldwire_benchmark`], and what
-//! it runs on several ranks to show them at work in [`foldwire_applications`]. The rest is here:
+//! [`foldwire_stack`] contains the main job, [`foldwire_benchmark`] the measurements, and
+//! [`foldwire_applications`] the example programs. The other subcommands are here:
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `info`, `schedule` | what this build and machine have; who sends what to whom |
-//! | `launch`, `preload` | starting ranks; Foldwire under MPI programs. They need Unix |
+//! | `info`, `schedule` | features of this build and machine; the messages of a schedule |
+//! | `launch`, `preload` | starts ranks; runs MPI programs with Foldwire's collectives (Unix only) |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// What only plots show is not looked at without them.
+// Some items are used by plots only.
 #![cfg_attr(not(feature = "plots"), allow(unused))]
 
 mod info;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn checked(command: &Command, given: &ArgMatches) -> anyhow::Result<ExitCode> {
-    // Libraries that are preloaded warn by themselves.
+    // The preloaded library writes these warnings itself.
     if !matches!(command, Command::Preload(_)) {
         environment::warn_of_unknown();
     }

@@ -1,10 +1,9 @@
-//! `foldwire preload`: runs an MPI program as it is, with the library of `bindings/mpi-preload`
-//! under it that is for its MPI library.
+//! `foldwire preload`: runs an unmodified MPI program with a library of `bindings/mpi-preload`.
 //!
-//! Which one that is the program's own file version, in the list of libraries that it needs; of a
-//! script only the launcher can tell. Launchers are told to hand variables on by their own options,
-//! since ranks on other nodes would not have them otherwise. The command then takes the place of
-//! this process.
+//! The library must match the program's MPI library. The program's file lists the libraries that it
+//! needs. For a script, the version of the launcher determines the MPI library. Launchers receive
+//! the variables through their own options, because ranks on other nodes would not inherit them.
+//! The command then replaces this process.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,17 +19,17 @@ use foldwire_workbench::streams;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
 
-/// A abi of MPI libraries that take each other's programs.
+/// Binary interface of an MPI library. Programs run with any library of the same interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MpiAbi {
     OpenMpi,
     Mpich,
-    /// The standard binary interface of MPI 5, whichever library has it.
+    /// The standard ABI of MPI 5, in any library.
     Standard,
 }
 
 impl MpiAbi {
-    /// That of a library which a program needs.
+    /// Returns the interface of an MPI library that a program needs.
     fn of_library(name: &str) -> Option<Self> {
         match name {
             "libmpi.so.40" => Some(Self::OpenMpi),
@@ -40,7 +39,7 @@ impl MpiAbi {
         }
     }
 
-    /// That of a launcher, by what it version of its version.
+    /// Returns the interface of a launcher, from the output of `--version`.
     fn of_launcher(version: &str) -> Option<Self> {
         if version.contains("Open MPI") || version.contains("OpenRTE") {
             Some(Self::OpenMpi)
@@ -59,8 +58,8 @@ impl MpiAbi {
         }
     }
 
-    /// The words by which this abi's launcher hands a variable to all ranks. No launcher version
-    /// that it is of the standard interface.
+    /// Options of this interface's launcher that set a variable on all ranks. No launcher's version
+    /// names the standard ABI.
     fn variable_options(self, name: &str, value: &OsStr) -> Vec<OsString> {
         match self {
             Self::OpenMpi => {
@@ -77,13 +76,13 @@ impl MpiAbi {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// When no library can be picked or found, or the command cannot be run.
+/// If no library can be determined or found, or the command cannot be run.
 pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let launcher = launcher_of(&args.command[0]);
     let needed = args.command.iter().find_map(|word| abi_of_program(&which(word)?));
     let Some(abi) = needed.or(launcher) else {
         return Err(UsageError::new(format!(
-            "no word of `{}` is a program of Open MPI or MPICH, or a launcher of theirs",
+            "no word of the command `{} …` is an MPI program or a launcher of Open MPI or MPICH; name the program's file",
             args.command[0].display()
         ))
         .into());
@@ -115,12 +114,12 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
         streams::write(&format!("{line}{}\n", words.join(" ")))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // It comes back only if it failed.
+    // `exec` returns only if it failed.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", args.command[0].display()))
 }
 
-/// What all ranks are to have.
+/// The variables to set on all ranks.
 fn variables(args: &PreloadArgs, library: OsString) -> Vec<(String, OsString)> {
     let ours = env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
@@ -131,7 +130,7 @@ fn variables(args: &PreloadArgs, library: OsString) -> Vec<(String, OsString)> {
     std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(bound).chain(ours).collect()
 }
 
-/// The file that a word of a command names, if it names one.
+/// The file that a word of a command names, if it exists.
 fn which(word: &OsStr) -> Option<PathBuf> {
     let path = Path::new(word);
     if path.components().count() > 1 {
@@ -141,13 +140,13 @@ fn which(word: &OsStr) -> Option<PathBuf> {
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
 }
 
-/// The abi of a program that needs an MPI library, and is no launcher of one.
+/// The interface of a program that needs an MPI library.
 fn abi_of_program(file: &Path) -> Option<MpiAbi> {
     let bytes = std::fs::read(file).ok()?;
     needed(&bytes).ok()?.iter().find_map(|name| MpiAbi::of_library(name))
 }
 
-/// The libraries that a program needs.
+/// Names of the libraries that a program needs.
 fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
     let header = FileHeader64::<object::Endianness>::parse(bytes)?;
     let endian = header.endian()?;
@@ -156,7 +155,8 @@ fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
     needed.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
 }
 
-/// The abi of a launcher: `mpirun`, `mpiexec` and their like; of others nobody is asked.
+/// The interface of a launcher. Only `mpirun`, `mpiexec` and similar names are run with
+/// `--version`.
 fn launcher_of(word: &OsStr) -> Option<MpiAbi> {
     let name = Path::new(word).file_name()?.to_str()?;
     if !["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|known| name.starts_with(known)) {
@@ -166,7 +166,7 @@ fn launcher_of(word: &OsStr) -> Option<MpiAbi> {
     MpiAbi::of_launcher(&String::from_utf8_lossy(&version.stdout))
 }
 
-/// The library beside this command, or in the folder `lib` beside that of this command.
+/// Finds the library beside this command, or in the folder `lib` beside the command's folder.
 fn library_beside_command(abi: MpiAbi) -> anyhow::Result<PathBuf> {
     let file = format!("libfoldwire_preload_{}.so", abi.name().replace('-', "_"));
     let own = env::current_exe().context("this command's own place is unknown")?;
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_programs_file_says_which_libraries_it_needs() {
-        // This test is a program of the C library.
+        // Like all programs, this test needs the C library.
         let own = std::fs::read(env::current_exe().unwrap()).unwrap();
         let needed = needed(&own).unwrap();
         assert!(needed.iter().any(|name| name.starts_with("libc.so")), "{needed:?}");

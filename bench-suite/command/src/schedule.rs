@@ -1,7 +1,8 @@
-//! `foldwire schedule`: who sends what to whom, as programs, as a table, and as a picture.
+//! `foldwire schedule`: the messages of a schedule, as programs, as a table, and as a picture.
 //!
-//! All that is shown has been proved right by the checker, whose times it has: a message takes one
-//! unit, a rank can send one and receive one at the same time, and all else is free.
+//! The checker of `foldwire::schedule::check` verifies every shown program, and computes the times.
+//! A message takes one unit of time, a rank can send one message and receive one at the same time,
+//! and everything else takes no time.
 
 #[cfg(feature = "plots")]
 mod picture;
@@ -24,7 +25,7 @@ use picture::SchedulePicture;
 ///
 /// # Errors
 ///
-/// When the schedule cannot do what is asked, or a file or stdout cannot be written.
+/// If the schedule does not support the collective, or a file or stdout cannot be written.
 pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let Some(named) = args.schedule else { return overview(args) };
     let schedule = named.0;
@@ -83,7 +84,7 @@ fn object(message: &Message) -> serde_json::Value {
     })
 }
 
-/// What it comes to, in a line.
+/// A summary of the schedule in one line.
 fn title(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> String {
     let (name, collective) = (schedule.name(), call.collective.name());
     let Summary { n_messages, critical_path, .. } = summary;
@@ -98,7 +99,7 @@ fn title(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> Strin
     )
 }
 
-/// The program of each rank.
+/// Formats the program of each rank.
 fn programs(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> String {
     let mut text = format!("{}\n", title(schedule, call, summary));
     for rank in (0..call.size).map(Rank::new) {
@@ -111,7 +112,7 @@ fn programs(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> St
     text
 }
 
-/// A row for each collective of each schedule.
+/// Prints a row for each collective of each schedule.
 fn overview(args: &ScheduleArgs) -> anyhow::Result<()> {
     let columns = [
         ("schedule", Align::Left),
@@ -144,6 +145,6 @@ fn overview(args: &ScheduleArgs) -> anyhow::Result<()> {
         }
     }
     let ranks = args.ranks;
-    let note = "*: unless `foldwire::select` knows better";
+    let note = "*: the default, unless `foldwire::select` chooses another";
     Ok(streams::write(&format!("{ranks} ranks\n\n{}\n{note}\n", table.render()))?)
 }

@@ -1,5 +1,5 @@
-//! `foldwire accuracy` as users meet it: errors against what is stated and foretold, tables, JSON,
-//! pictures, exit codes.
+//! Tests of `foldwire accuracy`: errors against stated and predicted ones, tables, JSON, pictures,
+//! exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -31,8 +31,8 @@ fn number(row: &Value, key: &str) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
 }
 
-/// Of sums, whatever the way: no error is beyond the worst case, and they are spread as those of a
-/// uniform quantiser, around 0.
+/// Errors of sums, with any pipeline and schedule. None exceeds the worst case. Their distribution
+/// is that of a uniform quantiser, around 0.
 #[test]
 fn errors_of_sums_are_within_the_worst_case_and_as_the_theory_of_uniform_errors_says() {
     let rows = rows("--ranks 2,8,13 --count 3000");
@@ -40,7 +40,7 @@ fn errors_of_sums_are_within_the_worst_case_and_as_the_theory_of_uniform_errors_
     for row in &rows {
         let (worst, stated) = (number(row, "worst"), number(row, "stated"));
         assert!(worst <= stated + number(row, "rounding"), "{row}");
-        // That of floats by recursive doubling is larger.
+        // For floats with recursive doubling it is larger.
         assert!(stated >= number(row, "ranks"), "{row}");
         let [line, of_uniform] = [number(row, "line"), number(row, "uniform/line")];
         assert!((0.93..1.07).contains(&(line / of_uniform)), "{row}");
@@ -83,7 +83,7 @@ fn averages_shrink_with_ranks_and_extremes_err_as_one_operand() {
     }
 }
 
-/// In bounded memory: frames are as short as a schedule lets them be, and long enough.
+/// Tests that memory is bounded: frames are as short as a schedule allows, and long enough.
 #[test]
 fn every_schedule_and_codec_reduces_among_more_ranks_than_values() {
     for codec in ["fz-light", "szx", "ompszp", "cuszp", "fz-static"] {
@@ -93,7 +93,7 @@ fn every_schedule_and_codec_reduces_among_more_ranks_than_values() {
     }
 }
 
-/// As many ranks as one thread is asked to drive by default, on a real file with holes.
+/// Many ranks on one thread, with a real file that has holes.
 #[test]
 fn many_ranks_reduce_a_field_with_holes() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn pictures_have_a_panel_for_each_schedule_and_for_each_pipeline() {
     for words in ["ring", "chain", "worst: fused", "95.44 %: per-hop", "ZCCL", "|error| / bound"] {
         assert!(growth.contains(words), "{words}");
     }
-    // Three numbers of ranks, two schedules, two pipelines, two curves, and in the legend four.
+    // 3 numbers of ranks, 2 schedules, 2 pipelines and 2 curves, and 4 marks in the legend.
     assert_eq!(growth.matches("<circle").count(), 3 * 2 * 2 * 2 + 4);
     let bars = read("bars.svg");
     for words in ["8 ranks, ring", "fused", "per-hop", "uniform", "density"] {

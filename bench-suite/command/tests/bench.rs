@@ -1,5 +1,5 @@
-//! `foldwire bench` as users meet it, on threads; over MPI with the feature `mpi`, where
-//! `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
+//! Tests of `foldwire bench` on threads, and over MPI with the feature `mpi`. `FOLDWIRE_MPIRUN`
+//! holds the MPI library's launcher with its options (default: `mpirun`).
 
 mod common;
 
@@ -18,14 +18,14 @@ fn bench(args: &str) -> Output {
         .expect("the command starts")
 }
 
-/// The one JSON object on stdout.
+/// Parses the JSON object on stdout.
 fn object(output: &Output) -> Value {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
 }
 
-/// What every row promises, whoever played.
+/// Checks the guarantees that hold for the row of any contestant.
 fn check_row(row: &Value) {
     let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
     let times = row["times_s"].as_array().unwrap();
@@ -336,13 +336,13 @@ mod mpi {
         let mut command = Command::new(launcher.next().expect("a launcher"));
         command.args(launcher).args(["-n", &n.to_string(), PROGRAM, "bench"]);
         command.args(args.split_whitespace());
-        // Ranks outnumber cores, and root is who runs containers.
+        // Tests may run with more ranks than cores, and as root in containers.
         let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
         command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; set FOLDWIRE_MPIRUN"))
     }
 
-    /// Even and odd counts, so that both forms of MPI's functions are called.
+    /// Uses even and odd counts, so that both forms of MPI's functions are called.
     #[test]
     fn the_librarys_own_collectives_give_right_results_too() {
         for collective in
@@ -388,7 +388,7 @@ mod mpi {
         }
     }
 
-    /// MPI leaves open what its maximum makes of NaN, and no contestant is said to be wrong.
+    /// MPI does not define its maximum with NaN, so no contestant is reported as wrong.
     #[test]
     fn what_mpi_makes_of_nan_is_not_called_wrong() {
         let folder = tempfile::tempdir().unwrap();

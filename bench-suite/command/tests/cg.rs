@@ -1,4 +1,4 @@
-//! `foldwire cg` as users meet it.
+//! Tests of `foldwire cg`.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ fn run(args: &str) -> Output {
     command.arg("cg").args(args.split_whitespace()).output().unwrap()
 }
 
-/// Reproducible dot products make the bits of one rank alone, or the command fails.
+/// The command fails unless reproducible dot products give the bits of a run on one rank.
 #[test]
 fn compressed_borders_cost_fewer_bytes_and_come_to_the_solution() {
     let folder = tempfile::tempdir().unwrap();

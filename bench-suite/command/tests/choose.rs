@@ -1,4 +1,4 @@
-//! `foldwire tune` and `foldwire choose` as users meet them.
+//! Tests of `foldwire tune` and `foldwire choose`.
 
 use std::process::{Command, Output};
 
@@ -35,7 +35,7 @@ fn speeds_are_measured_written_and_weighed() {
     let told = rows[0]["moves_and_reduces"].as_f64().unwrap();
     assert!((raw / told - 1.0).abs() < 1e-3, "{raw} {told}");
 
-    // Where the lossy codecs take for ever, calls are exact.
+    // If the lossy codecs are extremely slow, calls are exact.
     std::fs::write(&path, "raw = 1e10\nfz-light = 1\nfz-nd = 1\ndense = 1\n").unwrap();
     let args = "choose --ranks 2 --collective allreduce --link 1gbit --sizes 256K --repeat 1 \
                 --min-time 0 --json";
@@ -56,12 +56,12 @@ fn the_table_has_all_collectives_links_and_sizes() {
     let output = foldwire(args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
-    // 4 MiB are on a link of 100 Mbit/s for too long.
+    // 4 MiB would occupy a link of 100 Mbit/s for too long.
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     assert_eq!((count(" broadcast "), count(" all-gather ")), (5, 5), "{text}");
     assert_eq!((count(" none "), count(" 100mbit ")), (6, 4), "{text}");
-    // The last line counts the rows that are behind the best, and those behind raw. What they print
-    // is rounded to hundredths.
+    // The last line counts the rows that are slower than the best, and those slower than raw. The
+    // table prints times rounded to hundredths.
     let said = text.lines().last().expect("a last line");
     let told: Vec<&str> = said.split_whitespace().collect();
     let [n_behind_best, n_behind_raw] = [told[2], told[13]];
@@ -120,7 +120,7 @@ fn options_of_other_backends_are_refused() {
     }
 }
 
-/// What two processes choose over TCP's loopback, of which nobody tells the rate.
+/// Choices of two processes over TCP loopback, with an unknown link rate.
 #[cfg(feature = "tcp")]
 #[test]
 fn processes_choose_over_links_that_they_measure() {
@@ -137,6 +137,6 @@ fn processes_choose_over_links_that_they_measure() {
     for row in rows {
         assert!(row["link_rate"].is_null() && row["time_s"].as_f64().unwrap() > 0.0, "{row}");
     }
-    // Calls of 2 MiB are enough to measure it: no longer is it that of unknown links.
+    // Calls of 2 MiB are enough to measure the rate, so it is no longer that of unknown links.
     assert_ne!(rows[1]["taken_rate"].as_f64().unwrap(), 1.25e9, "{}", rows[1]);
 }

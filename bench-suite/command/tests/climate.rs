@@ -1,4 +1,4 @@
-//! `foldwire climate` as users meet it.
+//! Tests of `foldwire climate`.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -29,7 +29,7 @@ fn rows(args: &str) -> (Value, Vec<Value>) {
     (object, rows)
 }
 
-/// The command fails if raw or a method without loss has other bits than one rank alone.
+/// The command fails if raw or a lossless method has other bits than a run on one rank.
 #[test]
 fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,13 +45,13 @@ fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy
     assert_eq!(names, NAMES);
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     // Halos of the flow, heights both ways, and two winds both ways, at four borders; and two
-    // transpositions, of which each rank keeps its own block.
+    // transpositions, in which each rank keeps its own block.
     let line = 48 * 2 * 8;
     let (rows_of, waves_of) = ([5, 5, 5, 5, 4], [10, 10, 10, 9, 9]);
     let kept: u64 = rows_of.iter().zip(waves_of).map(|(rows, waves)| rows * waves * 16).sum();
     let step = 4 * line * (1 + 2 + 4) + 2 * (24 * line - kept);
     for (row, name) in NAMES.iter().enumerate() {
-        // Of a relative bound ranks tell each other the ranges as well.
+        // With a relative bound, ranks also send each other their value ranges.
         let least = (90 * step) as f64;
         let raw_bytes = number(row, "raw_bytes");
         assert!(raw_bytes >= least && (row == 7 || raw_bytes == least), "{name}: {raw_bytes}");
@@ -62,7 +62,7 @@ fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy
         let curve = rows[row]["curve"].as_array().unwrap();
         assert_eq!(curve.len(), 30, "{name}");
         assert!(!is_exact || rows[row]["passes"] == true, "{name}");
-        // Messages are so short here that heads are a part of them.
+        // Messages are so short here that headers are a large part of them.
         let most = if is_exact { 0.06 } else { -0.3 };
         assert!(number(row, "size_change") < most, "{name}: {}", rows[row]);
     }
@@ -89,7 +89,7 @@ fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy
     }
 }
 
-/// What is judged by a larger perturbation may pass, and what is within a tighter bound is better.
+/// With a larger perturbation more rows pass, and a tighter bound gives smaller errors.
 #[test]
 fn the_verdict_is_by_the_perturbation_and_errors_by_the_bound() {
     let (_, rows) = rows(
@@ -118,7 +118,7 @@ fn a_steady_flow_and_one_rank_have_their_table() {
     let first = |line: &&str| line.split_whitespace().next().map(str::to_owned);
     let rows: Vec<String> = lines[6..].iter().filter_map(first).collect();
     assert_eq!(rows, NAMES, "{text}");
-    // Alone nothing is sent, so nothing is lost.
+    // A single rank sends nothing, so nothing is lost.
     assert!(lines[6..].iter().all(|line| line.ends_with("passes")), "{text}");
 }
 
@@ -130,7 +130,7 @@ fn what_is_no_grid_is_an_error_of_use() {
         ("--shape 2x16", "at least 4 rows"),
         ("--shape 8x16 --ranks 9", "ask for fewer"),
         ("--shape 99999x99999 --levels 9999", "smaller --shape"),
-        ("--perturbation 0", "a part from"),
+        ("--perturbation 0", "and below 1 is needed"),
         ("--bound rel:0", "rel:0"),
         ("--steps 0", "whole number"),
         ("--plot growth.txt", ".svg or .png"),

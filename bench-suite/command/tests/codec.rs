@@ -1,4 +1,4 @@
-//! `foldwire codec` as users meet it: what the JSON holds, what the tables show, and exit codes.
+//! Tests of `foldwire codec`: JSON, tables, and exit codes.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const WORK: &str = "work";
 
-/// Runs the command in `folder`/work, so that no table of other compressors stands at its default
+/// Runs the command in `folder`/work, so that there is no table of other compressors at its default
 /// place.
 fn codec(folder: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_foldwire"))
@@ -142,7 +142,7 @@ fn a_plot_has_a_curve_for_each_codec_and_times_nothing() {
     for (field, bits) in [("holes.f32", 32.0), ("wave.f64", 64.0)] {
         let exact = of(field, "raw");
         assert_eq!((exact.len(), &exact[0]["psnr_db"]), (1, &Value::Null));
-        // With its header.
+        // The rate includes the header.
         assert!((bits..bits + 0.1).contains(&exact[0]["bits"].as_f64().unwrap()));
         let bounded = of(field, "fz-light");
         assert!(bounded.len() > 8, "{points:?}");
@@ -189,7 +189,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     assert_refused(|args| codec(folder.path(), args), &cases);
 }
 
-/// What codecs cannot do is said, and never an empty table with exit code 0.
+/// Unsupported codecs are reported, and never give an empty table with exit code 0.
 #[test]
 fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
     let folder = folder();
@@ -204,14 +204,14 @@ fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
         ("--field wave.f64 holes.f32 --codec raw,truncate:40", "holes.f32: codec truncate on f32"),
     ];
     assert_refused(|args| codec(folder.path(), &format!("{args} --bound rel:1e-3")), &cases);
-    // Of all of them those that can are measured, and the others are named.
+    // With `all`, the supported codecs are measured, and a note names the others.
     let output = codec(folder.path(), "--field half.f16 --codec all --bound rel:1e-3 --repeat 1");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !output.stdout.is_empty(), "{errors}");
     assert!(errors.contains("half.f16: not for f16:") && errors.contains("dense"), "{errors}");
 }
 
-/// 3e38 + 3e38 is infinite in `f32`, whatever the codec does.
+/// 3e38 + 3e38 is infinite in `f32` with any codec.
 #[test]
 fn sums_that_overflow_the_type_break_no_promise() {
     let folder = folder();
@@ -227,7 +227,7 @@ fn sums_that_overflow_the_type_break_no_promise() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A pipe has no length, and what stands in it has no name.
+/// A pipe has no length, and its data have no name.
 #[cfg(unix)]
 #[test]
 fn pipes_are_read_to_their_end() {
@@ -246,7 +246,7 @@ fn pipes_are_read_to_their_end() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A command that refuses reads nothing.
+        // A command that refuses its arguments does not read the pipe.
         let _ = child.stdin.take().unwrap().write_all(bytes);
         child.wait_with_output().unwrap()
     };
@@ -268,7 +268,7 @@ fn pipes_are_read_to_their_end() {
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains(hint) && output.stdout.is_empty(), "{errors}");
     }
-    // Of a name that says the type.
+    // A named pipe whose name specifies the type.
     let made = Command::new("mkfifo").arg(work.join("pipe.f32")).status().unwrap();
     assert!(made.success());
     let writer = std::thread::spawn({
@@ -280,7 +280,7 @@ fn pipes_are_read_to_their_end() {
     writer.join().unwrap();
 }
 
-/// A field without a finite value has no range; nothing is lost of it.
+/// A field without a finite value has no range, and is stored without loss.
 #[test]
 fn a_field_of_nothing_but_nan_is_measured() {
     let folder = folder();

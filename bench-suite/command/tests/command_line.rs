@@ -1,4 +1,4 @@
-//! The command as users meet it: exit codes, and which stream holds what.
+//! Tests of the command line: exit codes, and the contents of stdout and stderr.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn values(n_values: u16) -> Vec<u8> {
     (0..n_values).flat_map(|at| (f32::from(at) - 9.5).to_le_bytes()).collect()
 }
 
-/// Whatever the user gets wrong ends with code 2 and a hint on stderr, and stdout stays empty.
+/// Usage errors exit with code 2 and a hint on stderr, and leave stdout empty.
 #[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("stack --input none.f32", "no such file"),
         ("stack --input a.f32 --dims 5x5", "holds 24 values, but --dims 5x5 are 25"),
         ("stack --input a.f32 --dims 2x12 --ranks 3", "--ranks 2"),
-        ("stack --input a.f32 b.f32", "as many values"),
+        ("stack --input a.f32 b.f32", "same number of values"),
         ("stack --input a.f32 c.f64", "one type"),
         ("stack --input a.f32 a.f32 --ranks 3", "2 input files"),
         ("stack --input d.f32", "multiple of 4"),
@@ -90,7 +90,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     assert_refused(|args| foldwire(folder.path(), args), &cases);
 }
 
-/// More memory than any machine has is refused before any of it is taken.
+/// Requests for more memory than any machine has are refused before the first allocation.
 #[test]
 fn what_does_not_fit_in_memory_is_refused_and_says_how_much_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn help_shows_examples() {
     }
 }
 
-/// Pictures that cannot be written are no error of use, and what was measured is not lost.
+/// Pictures that cannot be written are not a usage error, and the measurements are still printed.
 #[test]
 fn other_faults_exit_1() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn other_faults_exit_1() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("PSNR"));
 }
 
-/// The last line says in words what the table says in numbers.
+/// The last line summarises the table in words.
 #[test]
 fn the_main_job_ends_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn the_main_job_ends_with_a_sentence() {
     assert!(last.ends_with("every value within its bound."), "{last}");
     assert!(text.contains("Foldwire, chosen"), "{text}");
 
-    // Three operands of which two are beyond the range of their type together.
+    // The sum of three operands, two of which exceed the range of their type together.
     for (name, value) in [("b.f32", 3e38_f32), ("c.f32", 3e38), ("d.f32", -3e38)] {
         fs::write(folder.path().join(name), value.to_le_bytes().repeat(2400)).unwrap();
     }
@@ -189,7 +189,7 @@ fn the_main_job_ends_with_a_sentence() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A mistaken name would change nothing without a word.
+/// A misspelled variable would otherwise have no effect and no message.
 #[test]
 fn a_variable_that_nobody_reads_is_told_with_the_nearest_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn a_variable_that_nobody_reads_is_told_with_the_nearest_name() {
     assert!(output.status.success() && errors.contains("FOLDWIRE_STREAMS"), "{errors}");
 }
 
-/// Each bound is a table, and a row for each preset that names it; smaller ones err less.
+/// Each bound has a table, with a row for each preset. Smaller bounds have smaller errors.
 #[test]
 fn every_bound_has_its_rows() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `foldwire guidelines` as users meet it.
+//! Tests of `foldwire guidelines`.
 
 use std::process::{Command, Output};
 
@@ -28,7 +28,7 @@ fn every_comparison_is_made_and_only_those_that_fail_are_shown() {
     assert!(text.starts_with("0 of 54 comparisons"), "{text}");
 }
 
-/// `FOLDWIRE_MPIRUN` as in the tests of `foldwire bench`.
+/// Uses `FOLDWIRE_MPIRUN` like the tests of `foldwire bench`.
 #[cfg(feature = "mpi")]
 #[test]
 fn over_mpi_the_librarys_own_collectives_are_judged_too() {

@@ -1,4 +1,4 @@
-//! `foldwire halo` as users meet it.
+//! Tests of `foldwire halo`.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ fn run(args: &str) -> Output {
     command.arg("halo").args(args.split_whitespace()).output().unwrap()
 }
 
-/// A run without compression has the bits of one rank alone, or the command fails.
+/// The command fails unless an uncompressed run has the bits of a run on one rank.
 #[test]
 fn compressed_planes_cost_fewer_bytes_and_a_little_accuracy() {
     let folder = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ fn compressed_planes_cost_fewer_bytes_and_a_little_accuracy() {
     assert_eq!(exchanges, ["raw", "rel:0.01", "rel:1e-5"]);
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     assert_eq!(number(0, "max_err"), 0.0);
-    // Eight messages a step, of four planes each.
+    // Eight messages per step, with four planes each.
     let planes = 8 * 60 * 4 * (4 * (24 + 40) * (28 + 40));
     for row in 0..3 {
         assert_eq!(number(row, "raw_bytes"), f64::from(planes));

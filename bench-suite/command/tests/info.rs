@@ -1,4 +1,4 @@
-//! `foldwire info` as users meet it: every section is there, as text and as JSON.
+//! Tests of `foldwire info`: every section exists, as text and as JSON.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn info(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
-    // A place of the test run's own, if it has one, is not to be seen.
+    // Hide the variables of a launcher that may have started the tests.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if ["FOLDWIRE_", "OMPI_", "PMI", "SLURM_"].iter().any(|head| name.starts_with(head)) {
@@ -81,7 +81,7 @@ fn choices_are_those_of_the_link_and_the_nodes_that_are_asked_for() {
         let object: Value =
             serde_json::from_slice(&info(&args, &[("FOLDWIRE_SELECT", rows)]).stdout).unwrap();
         let choices = &object["choices"];
-        // As it can be written again.
+        // The printed rules have the syntax of the variable.
         assert_eq!(choices["FOLDWIRE_SELECT"], rows);
         let of_8 = |row: &&Value| row["collective"] == "all-reduce" && row["ranks"] == 8;
         let names = choices["rows"].as_array().unwrap().iter().filter(of_8);
@@ -92,7 +92,7 @@ fn choices_are_those_of_the_link_and_the_nodes_that_are_asked_for() {
     assert_eq!(chosen(&["--link", "1gbit"]), ["circulant"]);
     assert_eq!(chosen(&["--link", "1gbit", "--ranks-per-node", "4"]), ["circulant"]);
     assert_eq!(chosen(&["--ranks-per-node", "4"]), ["double-tree"]);
-    // Of nodes that are not all as large nothing is known.
+    // The selection has no rule for nodes of different sizes.
     assert_eq!(chosen(&["--ranks-per-node", "3"]), by_model);
 }
 

@@ -1,4 +1,4 @@
-//! `foldwire launch` as users meet it: whose output is whose, how it ends, and with which code.
+//! Tests of `foldwire launch`: the output of each rank, the end of all ranks, and the exit code.
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use foldwire_bootstrap::{Exchange, Rendezvous};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// What ranks sleep that are to be ended, and no test waits for.
+/// Time that ranks sleep if they are to be ended. No test waits that long.
 const LONG: Duration = Duration::from_secs(60);
 
 fn command(options: &str, script: &str) -> Command {
@@ -22,8 +22,7 @@ fn command(options: &str, script: &str) -> Command {
     command
 }
 
-/// Runs the script as every rank; ranks that are to be ended must be, long before they end by
-/// themselves.
+/// Runs the script as every rank. Fails if the launcher does not end sleeping ranks early.
 fn launch(options: &str, script: &str) -> Output {
     let start = Instant::now();
     let output = command(options, script).output().expect("the command starts");
@@ -65,7 +64,7 @@ fn send(child: &Child, signal: Signal) {
     kill(pid(&child.id().to_string()), signal).unwrap();
 }
 
-/// Whether the process is gone, or will be shortly.
+/// Returns whether the process has ended, or ends soon.
 fn ends(process: Pid) -> bool {
     let start = Instant::now();
     while kill(process, None).is_ok() && !is_zombie(process) {
@@ -77,7 +76,7 @@ fn ends(process: Pid) -> bool {
     true
 }
 
-/// An orphan that nobody reaps stays as a zombie; it has ended all the same.
+/// Returns whether the process is a zombie: it has ended, but nothing reaps it.
 fn is_zombie(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
@@ -137,8 +136,8 @@ fn rank_0_has_the_standard_input_and_others_have_none() {
     assert_eq!(text(&output.stdout), "[0] for rank 0\n");
 }
 
-/// Nobody is left to end them but who was started for that; here with a child of each rank, and
-/// ranks that would go on for a minute.
+/// Only the guard process is left to end the ranks. Each rank here has a child, and would run for a
+/// minute.
 #[test]
 fn ranks_end_with_a_launcher_that_is_killed() {
     let script = r#"trap "" HUP TERM; sleep 60 & echo $$ $!; [ $FOLDWIRE_RANK = 1 ] || sleep 60
@@ -270,7 +269,7 @@ fn what_cannot_be_started_is_an_error_of_use() {
     }
 }
 
-/// What a rank of the next two tests does; they start this test as a program.
+/// Program of a rank in the next two tests, which start this test binary.
 #[test]
 #[ignore = "a program for other tests"]
 fn a_rank() {
@@ -283,7 +282,7 @@ fn a_rank() {
     while std::env::var_os("WATCH").is_some() {
         if let Some(lost) = party.poll_lost() {
             println!("lost {lost}");
-            // Stays long enough for rank 0 to tell everyone.
+            // Run until rank 0 has told all others.
             thread::sleep(Duration::from_millis(500));
             party.poll_lost();
             return;

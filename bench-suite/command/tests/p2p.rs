@@ -1,4 +1,4 @@
-//! `foldwire p2p` as users meet it.
+//! Tests of `foldwire p2p`.
 
 use std::process::{Command, Output};
 
@@ -15,7 +15,7 @@ fn succeed(args: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The command fails if a value is beyond its bound.
+/// The command fails if a value exceeds its bound.
 #[test]
 fn every_contestant_has_a_row_and_long_messages_are_compressed() {
     let args = "--sizes 0,4,256K --bound rel:1e-2,rel:1e-4 --repeat 3 --json";

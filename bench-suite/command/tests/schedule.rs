@@ -1,4 +1,4 @@
-//! `foldwire schedule` as users meet it.
+//! Tests of `foldwire schedule`.
 
 #[cfg(feature = "plots")]
 use std::fs;
@@ -28,11 +28,12 @@ fn the_table_has_every_schedule() {
     }
     let row = |line: &&str| line.contains("recursive-doubling");
     let doubling: Vec<_> = table.lines().find(row).unwrap().split_whitespace().collect();
-    // Eight double thrice; five, rank 0 among them, stand aside: a message before, and one after.
+    // 8 ranks double three times. The 5 others, rank 0 among them, send a message before and
+    // receive one after.
     assert_eq!(doubling[1..], ["all-reduce", "1", "34", "1", "5"]);
 }
 
-/// What has no root is the same whichever is asked for.
+/// Collectives without a root ignore the option.
 #[test]
 fn only_what_has_a_root_takes_one() {
     assert_eq!(text("chain --collective scan --root 2"), text("chain --collective scan"));
@@ -63,7 +64,7 @@ fn messages_are_listed_with_their_times() {
     );
     let last = messages.last().unwrap();
     assert_eq!(last["arrival"], object["critical_path"]);
-    // Everybody but the root receives the whole once.
+    // Every rank but the root receives the whole array once.
     let mut receivers: Vec<_> = messages.iter().map(|message| message["to"].as_u64()).collect();
     receivers.sort_unstable();
     assert_eq!(receivers, [0, 1, 2, 4, 5, 6, 7].map(Some));

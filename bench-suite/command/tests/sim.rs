@@ -1,5 +1,5 @@
-//! `foldwire sim` as users meet it: tables, JSON, plots, errors. Speeds of a publication or a file,
-//! so that nothing depends on this machine.
+//! Tests of `foldwire sim`: tables, JSON, plots, errors. Speeds come from a publication or a file,
+//! so that the tests do not depend on the machine.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn sim(folder: &Path, args: &str) -> Output {
         .expect("the command starts")
 }
 
-/// The one JSON object on stdout.
+/// Parses the JSON object on stdout.
 fn object(folder: &Path, args: &str) -> Value {
     let output = sim(folder, args);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -31,7 +31,7 @@ fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
 }
 
-/// A codec that takes no time worth mentioning and compresses 8 times.
+/// A codec that takes almost no time and has a ratio of 8.
 const SPEEDS: &str = r#"
 about = "a fast machine"
 ratio = [[1, 8.0]]
@@ -132,7 +132,7 @@ fn a_plot_whose_name_ends_in_png_is_one_and_has_a_line_for_each_preset() {
     let info = reader.next_frame(&mut bytes).unwrap();
     assert_eq!((info.width, info.height), (1520, 920));
     let count = |colour: [u8; 3]| bytes.chunks(3).filter(|pixel| *pixel == colour).count();
-    // Raw, ZCCL (whose line is under Foldwire's, but for the legend) and Foldwire; no hZCCL.
+    // Raw, ZCCL (only its legend entry, since Foldwire's line covers its line), Foldwire; no hZCCL.
     for colour in [[120, 120, 120], [86, 180, 233], [213, 94, 0]] {
         assert!(count(colour) > 100, "{colour:?}: {}", count(colour));
     }
@@ -197,7 +197,7 @@ fn speeds_can_be_measured() {
     }
 }
 
-/// Runs `foldwire bench` between threads and keeps its JSON as `name`.
+/// Runs `foldwire bench` between threads and stores its JSON as `name`.
 fn bench(folder: &Path, name: &str, args: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_foldwire"))
         .args(["bench", "--repeat", "3", "--min-time", "0", "--json"])
@@ -233,12 +233,12 @@ fn measured_times_are_predicted_from_their_files() {
         assert_eq!(row["measured_s"], of_file["time_s"]);
         let error = number(row, "predicted_s") / number(row, "measured_s") - 1.0;
         assert!((number(row, "error") - error).abs() < 1e-9, "{row}");
-        // What a raw all-reduce between 3 ranks takes of a link. What messages take besides was
-        // measured, and may be much.
+        // Time of a raw all-reduce between 3 ranks on the link. The measured cost of messages is
+        // added, and may be large.
         let crossing = 4.0 / 3.0 * number(row, "n_bytes") / 31.25e6;
         assert!(row["preset"] != "raw" || number(row, "predicted_s") > crossing, "{row}");
     }
-    // With messages that take little the link decides.
+    // If messages cost little, the link limits the time.
     let given = self::object(path, "--validate sums.json --latency 0s --overhead 1us --json");
     for row in given["rows"].as_array().unwrap() {
         let crossing = 4.0 / 3.0 * number(row, "n_bytes") / 31.25e6;

@@ -1,4 +1,5 @@
-//! What every subcommand does where its output cannot be written: a full disk, a reader who leaves.
+//! Tests of all subcommands with an output that cannot be written: a full disk, a reader that
+//! leaves.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -6,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Each subcommand in each of its forms, and what clap prints.
+/// Each subcommand in each of its forms, and clap's output.
 const COMMANDS: [&str; 13] = [
     "stack --input a.f32 --ranks 2 --no-pictures",
     "stack --input a.f32 --ranks 2 --no-pictures --json",
@@ -62,7 +63,7 @@ fn results_that_a_full_disk_does_not_take_are_an_error_of_one_line() {
 fn a_reader_who_leaves_ends_the_command_without_a_word() {
     let folder = folder();
     for args in COMMANDS {
-        // Gone before the command begins, or a short output would be in the pipe by then.
+        // Close the reader before the start. Otherwise a short output could be in the pipe already.
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let output = command(folder.path(), args).stdout(writer).output().unwrap();
@@ -72,7 +73,8 @@ fn a_reader_who_leaves_ends_the_command_without_a_word() {
     }
 }
 
-/// Results count, remarks do not; and an error keeps its code although nobody can read it.
+/// Lost results are an error, lost remarks are not. An error keeps its exit code even if its
+/// message is lost.
 #[test]
 fn remarks_that_cannot_be_written_change_no_exit_code() {
     let folder = folder();

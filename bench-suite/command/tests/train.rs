@@ -1,4 +1,4 @@
-//! `foldwire train` as users meet it.
+//! Tests of `foldwire train`.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn field(folder: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Ranks that end with other bits than each other make the command fail.
+/// The command fails if ranks end with different bits.
 #[test]
 fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +58,8 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     }
 }
 
-/// A bound as wide as the range leaves nothing of most gradients; what helps must show.
+/// A bound as wide as the range erases most gradients. Unbiased rounding and feedback must help
+/// visibly.
 #[test]
 fn rounding_without_bias_and_feedback_learn_where_nearest_rounding_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +88,7 @@ fn rounding_without_bias_and_feedback_learn_where_nearest_rounding_does_not() {
     }
 }
 
-/// Each sample counts once, also where the ranks' shares of a batch differ.
+/// Each sample counts once, even if the ranks' shares of a batch differ.
 #[test]
 fn ranks_learn_together_what_one_learns_alone() {
     let folder = tempfile::tempdir().unwrap();

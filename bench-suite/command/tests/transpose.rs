@@ -1,4 +1,4 @@
-//! `foldwire transpose` as users meet it.
+//! Tests of `foldwire transpose`.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ fn run(args: &str) -> Output {
     command.arg("transpose").args(args.split_whitespace()).output().unwrap()
 }
 
-/// The command fails if a value is beyond its bound.
+/// The command fails if a value exceeds its bound.
 #[test]
 fn compressed_blocks_cost_fewer_bytes_and_no_more_than_the_bound() {
     let output =
@@ -20,7 +20,7 @@ fn compressed_blocks_cost_fewer_bytes_and_no_more_than_the_bound() {
     let names: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
     assert_eq!(names, ["raw", "rel:0.01", "rel:1e-4"]);
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
-    // All blocks but those on the diagonal, of four ranks of 60 rows and one of 61.
+    // All blocks but those on the diagonal, with four ranks of 60 rows and one of 61.
     let raw_bytes = 4.0 * f64::from(301 * 301 - 4 * 60 * 60 - 61 * 61);
     assert_eq!(number(0, "raw_bytes"), raw_bytes);
     assert_eq!((number(0, "max_err"), number(0, "allowed")), (0.0, 0.0));

@@ -136,7 +136,7 @@ fn parse(text: &str) -> Result<NpyHeader, UsageError> {
         ));
     }
     let dims = Dims::new(sizes).map_err(|fault| {
-        UsageError::new(format!("the array {fault}; nothing can be done with it"))
+        UsageError::new(format!("the array {fault}; check the array that was saved"))
     })?;
     Ok(NpyHeader { dtype, big_endian, dims })
 }

@@ -125,7 +125,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         );
         anyhow::ensure!(
             row.quality.is_within(row.bound_worst),
-            "{} at {}: the error {:e} exceeds the promised {:e} ({} values are wrongly finite, infinite or NaN)",
+            "{} at {}: the error {:e} exceeds the promised {:e} ({} values should be infinite or NaN, and differ)",
             row.preset,
             row.bound,
             row.quality.max_error,

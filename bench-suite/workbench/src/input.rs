@@ -163,7 +163,7 @@ fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
         }
         if field.dims.n_values() != dims.n_values() {
             return Err(UsageError::new(format!(
-                "{} holds {} values, but {} holds {}; every rank needs as many values",
+                "{} holds {} values, but {} holds {}; every rank needs the same number of values",
                 first.name,
                 dims.n_values(),
                 field.name,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!((inputs.volumes.n_ranks(), inputs.volumes.n_bytes_per_rank()), (2, 24));
         assert_eq!(inputs.volumes.exact_sum()[..2], [10.0, 12.0]);
         let sizes = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x4", 0.0)]).unwrap_err();
-        assert!(sizes.to_string().contains("as many values"));
+        assert!(sizes.to_string().contains("same number of values"));
         let mut double = field("b", "2x3", 0.0);
         double.values = FieldValues::F64(vec![0.0; 6]);
         let types = one_per_rank(vec![field("a", "2x3", 0.0), double]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Which schedules are chosen where a plan names none.
+//! The schedules that the library chooses for plans without a schedule.
 
 use foldwire::op::OpCode;
 use foldwire::schedule::ProgramSpec;
@@ -18,14 +18,14 @@ const COLUMNS: &[(&str, Align)] = &[
     ("to bytes", Align::Right),
     ("schedule", Align::Left),
 ];
-/// Ranks of which choices are shown.
+/// Numbers of ranks to show choices for.
 const RANKS: [usize; 4] = [2, 8, 64, 512];
-/// Frames are as backends have them.
+/// Size of a frame, as in the backends.
 const FRAME_BYTES: usize = 256 << 10;
-/// No array is longer.
+/// Longest array to show choices for.
 const MOST_BYTES: usize = 1 << 46;
 
-/// What choices depend on beside the call.
+/// Conditions, besides the call, that a choice depends on.
 struct SelectionContext<'a> {
     rows: &'a [SelectionRule],
     network: Network,
@@ -53,7 +53,7 @@ pub(super) fn section(args: &InfoArgs) -> ReportSection {
         .rows(COLUMNS, Collective::ALL.into_iter().flat_map(|collective| of(collective, &setting)))
 }
 
-/// The rows of a collective; one for any number of ranks where that does not matter.
+/// Rows of a collective. A single row if all numbers of ranks have the same single choice.
 fn of(collective: Collective, setting: &SelectionContext<'_>) -> Vec<Vec<ReportCell>> {
     let of_size = RANKS.map(|size| ranges(collective, size, setting));
     let is_plain = of_size.iter().all(|ranges| ranges.len() == 1 && ranges[0] == of_size[0][0]);
@@ -71,7 +71,7 @@ fn of(collective: Collective, setting: &SelectionContext<'_>) -> Vec<Vec<ReportC
     RANKS.into_iter().zip(&of_size).take(n_sizes).flat_map(cells).collect()
 }
 
-/// From how many bytes on which schedule is chosen.
+/// Finds the chosen schedules, each with the number of bytes from which on it is chosen.
 fn ranges(
     collective: Collective,
     size: usize,
@@ -80,7 +80,8 @@ fn ranges(
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
     let plan = Plan::foldwire(Bound::Relative(1e-3));
     let chosen = |n_bytes| {
-        // Nodes of more ranks than there are hold all; of nodes of many sizes nothing is known.
+        // A node cannot hold more ranks than there are. If nodes hold different numbers of ranks,
+        // the selection has no rule for them.
         let per_node = setting.ranks_per_node.min(size);
         let per_node = if size.is_multiple_of(per_node) { per_node } else { 1 };
         let call = ProgramSpec::new(collective, size, Rank(0)).with_nodes(per_node);

@@ -1,4 +1,4 @@
-//! Kernel levels: which is used, and which instructions the others miss.
+//! Kernel levels: the one in use, and the missing instructions of the others.
 
 use foldwire::kernel::Level;
 use foldwire_workbench::table::Align;
@@ -19,7 +19,7 @@ pub(super) fn section() -> ReportSection {
     )
 }
 
-/// What the machine misses for this level; `None` if nothing.
+/// The reason why this machine cannot use the level. `None` if it can.
 fn why_not(level: Level) -> Option<String> {
     if level.is_available() {
         return None;
@@ -33,7 +33,7 @@ fn why_not(level: Level) -> Option<String> {
     })
 }
 
-/// The instructions of a level, and whether the machine has them.
+/// Instruction sets of a level, and whether the machine has them.
 #[cfg(target_arch = "x86_64")]
 fn needs(level: Level) -> Vec<(&'static str, bool)> {
     macro_rules! detect {

@@ -1,4 +1,4 @@
-//! The backend over libfabric: its providers, and what those that cannot be used miss.
+//! The libfabric backend: its providers, and the missing features of unusable ones.
 
 #[cfg(not(feature = "libfabric"))]
 use super::section::ReportSection;

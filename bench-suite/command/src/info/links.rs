@@ -1,4 +1,4 @@
-//! Network links of this machine, as Linux tells them.
+//! Network links of this machine, as reported by Linux.
 
 use std::fs;
 use std::path::Path;
@@ -32,14 +32,15 @@ fn of(class: &Path) -> ReportSection {
     section.rows(COLUMNS, rows)
 }
 
-/// An interface of the network stack: rate in Mbit/s, −1 or an error where it has none.
+/// A row for a network interface. Linux reports the rate in Mbit/s, and −1 or an error if there is
+/// none.
 fn ethernet(class: &Path, name: &str) -> Vec<ReportCell> {
     let folder = class.join("net").join(name);
     let rate = value(&folder, "speed").and_then(|text| text.parse::<f64>().ok());
     let mtu = value(&folder, "mtu").and_then(|text| text.parse::<usize>().ok());
     vec![
         name.into(),
-        // Loopback is always up, and says `unknown`.
+        // Loopback is always up, but Linux reports `unknown`.
         value(&folder, "operstate").map_or_else(ReportCell::unknown, ReportCell::from),
         rate.filter(|rate| *rate > 0.0)
             .map_or_else(ReportCell::unknown, |rate| bit_rate(rate * 1e6)),
@@ -47,8 +48,8 @@ fn ethernet(class: &Path, name: &str) -> Vec<ReportCell> {
     ]
 }
 
-/// A port of an adapter of the InfiniBand family, Omni-Path among them: state as `4: ACTIVE`, rate
-/// as `100 Gb/sec (4X EDR)`.
+/// A row for a port of an InfiniBand or Omni-Path adapter. Linux reports the state as `4: ACTIVE`,
+/// and the rate as `100 Gb/sec (4X EDR)`.
 fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<ReportCell> {
     let folder = ports.join(port);
     let state = value(&folder, "state");
@@ -63,12 +64,12 @@ fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<ReportCell> {
     ]
 }
 
-/// Bits per second as people say it, and as a number.
+/// Formats bits per second with a decimal prefix; the JSON has the number.
 fn bit_rate(bits_per_s: f64) -> ReportCell {
     ReportCell::new(table::rate(bits_per_s).replace("B/s", "bit/s"), bits_per_s)
 }
 
-/// Names in a folder, sorted; none where there is no such folder.
+/// Sorted names of a folder's entries. Empty if the folder does not exist.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> =

@@ -32,15 +32,15 @@ pub(super) fn section() -> ReportSection {
         )
 }
 
-/// Bytes of memory in all.
+/// Total memory in bytes.
 fn memory() -> Option<u64> {
     let text = field("/proc/meminfo", "MemTotal")?;
     let n_kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
     n_kib.checked_mul(1024)
 }
 
-/// The first value of a field in a file of `name : value` lines; `None` where there is no such
-/// file.
+/// First value of a field in a file of `name : value` lines. `None` if the file or the field does
+/// not exist.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));

@@ -1,4 +1,4 @@
-//! The backend over MPI: the library that this program is linked with.
+//! The MPI backend: the library that this program is linked with.
 
 use super::section::ReportSection;
 
@@ -6,7 +6,7 @@ use super::section::ReportSection;
 pub(super) fn section() -> ReportSection {
     let (major, minor) = mpi::environment::version();
     let library = match mpi::environment::library_version() {
-        // Open MPI counts the NUL at its end.
+        // Open MPI includes the final NUL in the length.
         Ok(text) => {
             text.trim_end_matches('\0').lines().next().unwrap_or_default().trim().to_owned()
         }

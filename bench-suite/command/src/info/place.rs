@@ -1,4 +1,4 @@
-//! The place that this process finds in its environment.
+//! This process's place in a job, as its environment specifies it.
 
 use foldwire_bootstrap::{Launcher, Place, PlaceError};
 

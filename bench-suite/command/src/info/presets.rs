@@ -1,4 +1,4 @@
-//! The presets: what each one is.
+//! The presets and their parts.
 
 use foldwire::schedule::Schedule;
 use foldwire::{Bound, Collective, Preset};
@@ -21,7 +21,7 @@ pub(super) fn section() -> ReportSection {
     ReportSection::new("presets", "Presets").rows(
         COLUMNS,
         Preset::ALL.iter().map(|preset| {
-            // The bound does not matter for what is shown.
+            // Any bound will do, since none is shown.
             let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
             let schedule = plan.schedule.map_or("chosen for each call", Schedule::name);
             let codec = Coding { codec: plan.codec, setting: plan.setting }.to_string();

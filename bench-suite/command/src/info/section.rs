@@ -1,11 +1,11 @@
-//! A part of the report: properties or rows, as text and as JSON.
+//! A section of the report: properties and rows, as text and as JSON.
 
 use foldwire_workbench::table::{Align, Table};
 use serde_json::{Map, Value, json};
 
-/// A part of the report.
+/// A section of the report.
 pub(super) struct ReportSection {
-    /// Its name in JSON.
+    /// Name of the section in JSON.
     pub(super) key: &'static str,
     title: String,
     properties: Vec<(&'static str, ReportCell)>,
@@ -13,7 +13,7 @@ pub(super) struct ReportSection {
     rows: Vec<Vec<ReportCell>>,
 }
 
-/// A value and how people read it.
+/// A value as text and as JSON.
 pub(super) struct ReportCell {
     text: String,
     json: Value,
@@ -25,13 +25,13 @@ impl ReportSection {
         Self { key, title: title.into(), properties, columns: &[], rows }
     }
 
-    /// A backend that this program has.
+    /// The section of a backend that this program was built with.
     pub(super) fn backend(key: &'static str) -> Self {
         Self::new(key, format!("Backend {key}")).property("built in", true)
     }
 
-    /// A backend that this program has not, since it was built without the feature of its name.
-    /// `needs` is what building with it takes.
+    /// The section of a backend that this program was built without. `needs` lists the requirements
+    /// to build with the feature `key`.
     #[cfg(not(all(feature = "libfabric", feature = "mpi", feature = "tcp")))]
     pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
         let how = format!("no; build with `cargo build --release --features {key}`");
@@ -40,13 +40,13 @@ impl ReportSection {
             .property("needs", needs)
     }
 
-    /// The same with one more property.
+    /// Adds a property.
     pub(super) fn property(mut self, name: &'static str, value: impl Into<ReportCell>) -> Self {
         self.properties.push((name, value.into()));
         self
     }
 
-    /// The same with a table of these columns.
+    /// Adds a table with these columns.
     pub(super) fn rows(
         mut self,
         columns: &'static [(&'static str, Align)],
@@ -57,7 +57,7 @@ impl ReportSection {
         self
     }
 
-    /// An object with the properties and, if there is a table, its `rows`.
+    /// Returns an object with the properties and, if there is a table, its `rows`.
     pub(super) fn json(&self) -> Value {
         let name = |name: &str| name.replace(' ', "_");
         let properties = self.properties.iter();
@@ -76,7 +76,7 @@ impl ReportSection {
         Value::Object(object)
     }
 
-    /// The title, then the properties, then the table, indented.
+    /// Returns the title, then the properties, then the table, indented.
     pub(super) fn text(&self) -> String {
         let width = self.properties.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = format!("{}\n", self.title);
@@ -90,7 +90,7 @@ impl ReportSection {
             for row in &self.rows {
                 table.row(&row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>());
             }
-            // The table brings a blank in front of its first column.
+            // Each line of the table already begins with a blank.
             text.extend(table.render().lines().map(|line| format!(" {line}\n")));
         }
         text
@@ -102,7 +102,7 @@ impl ReportCell {
         Self { text: text.into(), json: json.into() }
     }
 
-    /// What is not known.
+    /// An unknown value.
     pub(super) fn unknown() -> Self {
         Self::new("unknown", Value::Null)
     }

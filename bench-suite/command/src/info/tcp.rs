@@ -1,4 +1,4 @@
-//! The backend over TCP: where this process would listen, and how it would connect.
+//! The TCP backend: the address to listen at, and the settings of connections.
 
 use super::section::ReportSection;
 

@@ -1,4 +1,4 @@
-//! The backend between threads.
+//! The threads backend.
 
 use super::section::ReportSection;
 

@@ -1,4 +1,4 @@
-//! Forwarding output: whole lines, each with its rank in front, whatever bytes they are made of.
+//! Forwards output in whole lines of any bytes, each with its rank in front.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::Sender;
@@ -6,12 +6,12 @@ use std::thread;
 
 use super::LaunchEvent;
 
-/// Bytes asked of a pipe at a time.
+/// Bytes to read from a pipe at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// A line without an end is held back up to this size; then it is forwarded in pieces.
+/// Longest incomplete line that is held back. Longer ones are forwarded in pieces.
 const MAX_HELD_BYTES: usize = 64 * 1024;
 
-/// Copies `from` to `to` in a thread of its own, until either ends. `prefix` goes before each line.
+/// Copies `from` to `to` in a separate thread, until either ends. `prefix` precedes each line.
 pub(super) fn forward(
     mut from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
@@ -25,7 +25,7 @@ pub(super) fn forward(
         loop {
             let n_bytes = match from.read(&mut chunk) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // A pipe that cannot be read has ended.
+                // A pipe that cannot be read counts as ended.
                 result => result.unwrap_or(0),
             };
             out.clear();
@@ -34,10 +34,10 @@ pub(super) fn forward(
             } else {
                 lines.push(&chunk[..n_bytes], &mut out);
             }
-            // One call for whole lines, so that those of different ranks do not mix.
+            // Write whole lines in one call, so that lines of different ranks do not mix.
             let written = to.write_all(&out).and_then(|()| to.flush());
             let is_over = n_bytes == 0 || written.is_err();
-            // If nobody receives events, the program is at its end.
+            // Without a receiver the program is about to end.
             if let Err(error) = written {
                 let _ = events.send(LaunchEvent::Unwritable(error.into()));
             }
@@ -49,12 +49,12 @@ pub(super) fn forward(
     });
 }
 
-/// Bytes in pieces of any size to whole lines with a prefix.
+/// Turns pieces of any size into whole lines with a prefix.
 struct LinePrefixer {
     prefix: String,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     held: Vec<u8>,
-    /// Some of the current line has been forwarded already.
+    /// True if a part of the current line has already been forwarded.
     is_continued: bool,
 }
 
@@ -63,7 +63,7 @@ impl LinePrefixer {
         Self { prefix, held: Vec::new(), is_continued: false }
     }
 
-    /// Takes the next bytes; appends to `out` what can be forwarded.
+    /// Appends the next bytes. Writes to `out` what can be forwarded.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.held.extend_from_slice(piece);
@@ -73,8 +73,8 @@ impl LinePrefixer {
         }
     }
 
-    /// Appends the rest to `out`. A prefixed line gets an end, or another rank's would follow on
-    /// it.
+    /// Writes the rest to `out`. A line with a prefix gets a newline, or else another rank's line
+    /// would continue it.
     fn finish(&mut self, out: &mut Vec<u8>) {
         if self.held.is_empty() && !self.is_continued {
             return;
@@ -98,7 +98,7 @@ impl LinePrefixer {
 mod tests {
     use super::*;
 
-    /// What `pieces`, one after the other, are forwarded as.
+    /// Output for these pieces.
     fn forwarded<'a>(prefix: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut lines = LinePrefixer::new(prefix.into());
         let mut out = Vec::new();

@@ -1,10 +1,10 @@
-//! A shell that ends the ranks if the launcher is killed: it waits for the end of a pipe.
+//! A shell that kills the ranks if the launcher is killed. It waits for the end of a pipe.
 //!
-//! The launcher tells it the ranks' process groups, a line each time they change. Only the launcher
-//! can write to the pipe, so the pipe ends when the launcher does. The shell then kills the groups
-//! that the last line named: the ranks, and whatever they have started that has not left its group.
-//! The shell is in a group of its own, and has another name than the launcher: what kills that one
-//! spares it.
+//! The launcher writes the ranks' process groups to the pipe, a line per change. Only the launcher
+//! can write to the pipe, so the pipe ends with the launcher. The shell then kills the groups in
+//! the last line: the ranks, and all their child processes that have not left the group. The shell
+//! has its own group and a different name, so signals to the launcher by group or name do not reach
+//! it.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ groups=
 while read -r line; do groups=$line; done
 [ -z "$groups" ] || kill -s KILL -- $groups"#;
 
-/// Ends the ranks that it knows of when this process ends, unless it is dropped before.
+/// Kills the ranks if this process ends without dropping the guard.
 pub(super) struct ProcessGuard(Child);
 
 impl ProcessGuard {
@@ -28,12 +28,11 @@ impl ProcessGuard {
         shell.spawn().map(Self)
     }
 
-    /// These are the groups from now on.
+    /// Replaces the groups to kill.
     pub(super) fn set_groups(&mut self, groups: impl Iterator<Item = Pid>) {
         let groups: Vec<String> = groups.map(|group| format!("-{group}")).collect();
         if let Some(pipe) = &mut self.0.stdin {
-            // Fails if somebody has killed the shell. Then nobody ends the ranks in this one's
-            // stead.
+            // This fails if somebody has killed the shell. Then the ranks have no guard.
             let _ = pipe.write_all((groups.join(" ") + "\n").as_bytes());
         }
     }

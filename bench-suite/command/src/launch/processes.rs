@@ -1,4 +1,4 @@
-//! The processes of a launch: how they are started, and how they end.
+//! The processes of a launch: their start and their end.
 
 use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,15 +21,15 @@ use super::LaunchEvent;
 use super::forward::forward;
 use super::process_guard::ProcessGuard;
 
-/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without
-/// libfabric too).
+/// The variable of `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`. It is copied here, because the
+/// launcher is also built without libfabric.
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 /// A port of this machine for rank 0.
 pub(super) struct ReservedRoot {
     root: Root,
-    /// Keeps Linux from giving the port to others; with SO_REUSEADDR, rank 0 can listen at it all
-    /// the same. Other systems would not let rank 0, so there the port is free again.
+    /// Reserves the port on Linux. With SO_REUSEADDR, rank 0 can still listen at it. Other systems
+    /// would refuse that, so there the port is free again.
     _socket: Option<Socket>,
 }
 
@@ -44,19 +44,19 @@ impl ReservedRoot {
     }
 }
 
-/// The ranks, each the leader of a process group of its own, so that what it has started is
-/// signalled with it.
+/// The processes of the ranks.
 ///
-/// A process is signalled only while it has not been reaped, so its number is still its own. If
-/// this process is killed, the guard ends them.
+/// Each is the leader of its own process group, so that signals also reach the processes that it
+/// has started. A process is signalled only before it has been reaped, so its number cannot belong
+/// to another process. If this process is killed, the guard ends the ranks.
 pub(super) struct RankProcesses {
-    /// By rank; `None` when it has ended.
+    /// A process per rank. `None` after its end.
     running: Vec<Option<Child>>,
     guard: ProcessGuard,
 }
 
 impl RankProcesses {
-    /// Starts all ranks and forwards what they print.
+    /// Starts all ranks and forwards their output.
     pub(super) fn start(
         args: &LaunchArgs,
         root: &ReservedRoot,
@@ -74,7 +74,7 @@ impl RankProcesses {
                 ))
             })?;
             let prefix = prefix(args, rank);
-            // Both are there: the command asks for pipes.
+            // Both exist, because the command requests pipes.
             if let Some(stdout) = child.stdout.take() {
                 forward(stdout, io::stdout(), prefix.clone(), events.clone());
             }
@@ -88,12 +88,12 @@ impl RankProcesses {
         Ok(ranks)
     }
 
-    /// How a rank has ended, after [`LaunchEvent::RankEnded`].
+    /// Reaps a rank after [`LaunchEvent::RankEnded`], and returns its exit status.
     pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
         let mut child = self.running[rank].take()?;
-        // Before its number can be another's.
+        // Update the guard first, before another process can get this number.
         self.update_guard();
-        // It has ended, and nobody else waits for it: this neither blocks nor fails.
+        // The rank has ended, and no other thread reaps it, so this neither blocks nor fails.
         child.wait().ok()
     }
 
@@ -105,17 +105,17 @@ impl RankProcesses {
         self.running.iter().flatten().count()
     }
 
-    /// Sends a signal to all that have not ended, and to what they have started.
+    /// Sends a signal to all running ranks and their process groups.
     pub(super) fn signal(&self, signal: Signal) {
         for child in self.running.iter().flatten() {
-            // Fails when all of the group have ended.
+            // This fails if all processes of the group have ended.
             let _ = killpg(pid(child), signal);
         }
     }
 }
 
 impl Drop for RankProcesses {
-    /// Leaves nobody behind when not all could be started.
+    /// Kills all started ranks if another one could not be started.
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
         for child in self.running.iter_mut().flatten() {
@@ -128,12 +128,12 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
 }
 
-/// Waits for the end of a rank in a thread of its own, and does not reap it.
+/// Waits for the end of a rank in a separate thread, without reaping it.
 fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) {
     thread::spawn(move || {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
-        // If nobody receives events, the program is at its end.
+        // Without a receiver the program is about to end.
         let _ = events.send(LaunchEvent::RankEnded(rank));
     });
 }
@@ -168,7 +168,8 @@ fn command(
     command
 }
 
-/// `[2] `, as wide for every rank; nothing if there is nobody to tell it from.
+/// Prefix of a rank's lines, `[2] `, with the same width for all ranks. Empty with a single rank or
+/// `--no-prefix`.
 fn prefix(args: &LaunchArgs, rank: usize) -> String {
     if args.no_prefix || args.ranks == 1 {
         return String::new();

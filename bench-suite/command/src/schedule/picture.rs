@@ -9,13 +9,13 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::title;
 
-/// Pixels between two ranks, between two units of time, and around.
+/// Pixels between two ranks, between two units of time, and at the margins.
 const ACROSS: u32 = 56;
 const DOWN: u32 = 44;
 const MARGIN: u32 = 48;
-/// Longest side; what needs more is drawn closer.
+/// Longest side in pixels. Larger pictures are scaled down to it.
 const MAX_SIDE: u32 = 4000;
-/// Where there are more messages, their parts are not written at them.
+/// Largest number of messages that have labels with their parts.
 const MAX_LABELS: usize = 200;
 
 pub(super) struct SchedulePicture<'a> {
@@ -30,7 +30,7 @@ impl Plot for SchedulePicture<'_> {
         let side = |n: usize, step: u32| {
             (2 * MARGIN).saturating_add((n as u32).saturating_mul(step)).min(MAX_SIDE)
         };
-        // The title is about so wide.
+        // The title needs about this width.
         let width = side(self.call.size - 1, ACROSS).max(560);
         (width, side(self.summary.critical_path, DOWN) + MARGIN / 2)
     }
@@ -77,7 +77,7 @@ impl Plot for SchedulePicture<'_> {
             root.draw(&PathElement::new([from, to], colour.stroke_width(2 * scale)))?;
             root.draw(&Circle::new(to, 3 * scale, colour.filled()))?;
             if are_labelled {
-                // Nearer to the end, where lines that cross have parted.
+                // Put the label closer to the end, where crossing lines have separated.
                 let place = (from.0 + (to.0 - from.0) * 7 / 10, from.1 + (to.1 - from.1) * 7 / 10);
                 let parts = match message.n_parts {
                     1 => message.part.to_string(),

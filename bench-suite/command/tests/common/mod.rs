@@ -1,13 +1,14 @@
-//! What several files of tests ask of the command.
+//! Helpers for several test files.
 
 use std::process::Output;
 use std::thread;
 
-/// A process waits for its libraries for longer than it takes to find an error.
+/// Number of commands to run at the same time. A process spends more time waiting for its libraries
+/// than finding an error.
 const AT_ONCE: usize = 8;
 
-/// Whatever the user gets wrong ends with code 2 and a hint on stderr, and stdout stays empty.
-/// `cases`: arguments, and a part of what is said of them.
+/// Checks that usage errors exit with code 2 and a hint on stderr, and leave stdout empty. `cases`
+/// holds arguments and a part of the message.
 pub(crate) fn assert_refused(run: impl Fn(&str) -> Output + Sync, cases: &[(&str, &str)]) {
     let check = |&(args, hint): &(&str, &str)| {
         let output = run(args);
