@@ -36,7 +36,7 @@ Examples:
   foldwire launch -n 2 --no-prefix -- foldwire bench allreduce --backend tcp --streams 4 --encrypt
       Two processes over four encrypted TCP connections.
 
-Sizes are bytes of the whole array, as in nccl-tests: what every rank sends in allreduce, reduce-scatter and
+A size is in bytes of the whole array, as in nccl-tests: what every rank sends in allreduce, reduce-scatter and
 reduce, the root in broadcast and scatter; what every rank receives in allgather, the root in gather. (The OSU
 benchmarks use the share of one rank for allgather, scatter and gather.)
 
