@@ -180,7 +180,7 @@ fn the_main_job_ends_with_a_sentence() {
     assert!(last.ends_with("every value within its bound."), "{last}");
     assert!(text.contains("Foldwire, chosen"), "{text}");
 
-    // The sum of three operands, two of which exceed the range of their type together.
+    // Two of the three operands together exceed the range of their type.
     for (name, value) in [("b.f32", 3e38_f32), ("c.f32", 3e38), ("d.f32", -3e38)] {
         fs::write(folder.path().join(name), value.to_le_bytes().repeat(2400)).unwrap();
     }

@@ -30,14 +30,14 @@ const MIN_SAMPLES: usize = 64;
 #[derive(Debug)]
 pub(super) struct PlaneDataset {
     /// The held-out samples come first.
-    samples: Vec<Sample>,
+    samples: Vec<PlaneSample>,
     n_held: usize,
     directions: Vec<[f64; 2]>,
     about: String,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct PlaneSample {
     position: [f64; 2],
     value: f32,
 }
@@ -63,8 +63,8 @@ impl PlaneDataset {
         let plane = &data.base()[..n_rows * n_columns];
         let of = |at: usize, n: usize| 2.0 * at as f64 / n.saturating_sub(1).max(1) as f64 - 1.0;
         let finite = plane.iter().enumerate().filter(|(_, value)| value.is_finite());
-        let mut samples: Vec<Sample> = finite
-            .map(|(at, &value)| Sample {
+        let mut samples: Vec<PlaneSample> = finite
+            .map(|(at, &value)| PlaneSample {
                 position: [of(at / n_columns, n_rows), of(at % n_columns, n_columns)],
                 value,
             })
@@ -121,7 +121,7 @@ impl PlaneDataset {
     }
 
     /// Writes the network's inputs for a sample.
-    fn set_inputs(&self, sample: &Sample, workspace: &mut SampleWorkspace) {
+    fn set_inputs(&self, sample: &PlaneSample, workspace: &mut SampleWorkspace) {
         let [y, x] = sample.position;
         let inputs = workspace.inputs().as_chunks_mut().0;
         for ([sine, cosine], direction) in inputs.iter_mut().zip(&self.directions) {
@@ -132,9 +132,9 @@ impl PlaneDataset {
 }
 
 /// Normalises the values. Returns `None` if all are equal.
-fn normalise(samples: &mut [Sample]) -> Option<()> {
+fn normalise(samples: &mut [PlaneSample]) -> Option<()> {
     let n = samples.len() as f64;
-    let value = |sample: &Sample| f64::from(sample.value);
+    let value = |sample: &PlaneSample| f64::from(sample.value);
     let mean = samples.iter().map(value).sum::<f64>() / n;
     let square = samples.iter().map(|sample| (value(sample) - mean).powi(2)).sum::<f64>() / n;
     let deviation = square.sqrt();
