@@ -25,7 +25,7 @@ use anyhow::{Context, ensure};
 use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
@@ -99,7 +99,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let n_values = NeuralNet::n_values(&widths);
     room::check((N_COPIES * size_of::<f32>() * n_values) as u128 * args.ranks as u128)
         .map_err(|error| UsageError::new(format!("{error}; ask for a smaller --width")))?;
-    let dataset = PlaneDataset::new(&Source::open(args.field.as_deref())?)?;
+    let dataset = PlaneDataset::new(&FieldSource::open(args.field.as_deref())?)?;
     let net = NeuralNet::new(&widths);
     let loss_start = dataset.loss(&net);
     let exchanges = GradientExchange::all(args);

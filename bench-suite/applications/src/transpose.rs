@@ -13,7 +13,7 @@ use foldwire::layout::share;
 use foldwire::{Communicator, Error, Plan, Report, Transport};
 use foldwire_arguments::TransposeArgs;
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
 use foldwire_workbench::table::{self, Align, Table};
 use foldwire_workbench::{progress, ranks, streams};
@@ -103,7 +103,7 @@ struct TransposeRun {
 impl Matrix {
     fn new(args: &TransposeArgs) -> anyhow::Result<Self> {
         let side = args.side;
-        let data = Source::open(args.field.as_deref())?.data::<f32>(1);
+        let data = FieldSource::open(args.field.as_deref())?.data::<f32>(1);
         let mut values = foldwire_fields::memory::zeroed(side * side)?;
         data.fill(0, 0, &mut values);
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {

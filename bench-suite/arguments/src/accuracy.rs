@@ -10,9 +10,9 @@ use foldwire::{Bound, Collective};
 use foldwire_workbench::plot::PlotFile;
 
 use super::bench::{DTypeArg, OpArg};
-use super::schedule::Named;
-use crate::coding::Coding;
-use crate::sizes::{self, Sizes};
+use super::schedule::ScheduleName;
+use crate::coding::CodecArg;
+use crate::sizes::{self, SizeList};
 
 /// Largest number of ranks, since a single thread drives all of them, and of values per rank.
 const MAX_RANKS: usize = 1024;
@@ -37,7 +37,7 @@ pub struct AccuracyArgs {
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
     #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
         allow_hyphen_values = true)]
-    pub ranks: Sizes,
+    pub ranks: SizeList,
 
     /// Number of values per rank
     #[arg(long, value_name = "N", default_value = "4096", value_parser = count,
@@ -60,7 +60,7 @@ pub struct AccuracyArgs {
 
     /// A codec that keeps a bound, optionally with a setting as NAME:N
     #[arg(long, value_name = "NAME[:N]", default_value = "fz-light")]
-    pub codec: Coding,
+    pub codec: CodecArg,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
@@ -102,7 +102,7 @@ pub enum AccuracyScheduleArg {
     /// The schedule that the library chooses.
     Chosen,
     /// A named schedule.
-    One(Named),
+    One(ScheduleName),
 }
 
 impl AccuracyArgs {
@@ -129,7 +129,7 @@ impl AccuracyArgs {
                     schedule::ALL.iter().copied().filter(|&one| reduces(one)).collect()
                 }
                 AccuracyScheduleArg::Chosen => Vec::new(),
-                AccuracyScheduleArg::One(Named(one)) => vec![one],
+                AccuracyScheduleArg::One(ScheduleName(one)) => vec![one],
             };
             for one in named {
                 if !schedules.iter().any(|known| known.name() == one.name()) {
@@ -152,8 +152,8 @@ pub fn reduces(schedule: &dyn Schedule) -> bool {
     has(Collective::AllReduce) || (has(Collective::Reduce) && has(Collective::Broadcast))
 }
 
-fn ranks(text: &str) -> Result<Sizes, String> {
-    let list = text.parse::<Sizes>().ok();
+fn ranks(text: &str) -> Result<SizeList, String> {
+    let list = text.parse::<SizeList>().ok();
     let list = list.filter(|list| list.n_bytes().iter().all(|n| (2..=MAX_RANKS).contains(n)));
     list.ok_or_else(|| {
         format!("numbers from 2 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")
@@ -178,7 +178,7 @@ fn way() -> impl TypedValueParser<Value = AccuracyScheduleArg> {
     ];
     PossibleValuesParser::new(others.into_iter().chain(names)).map(|text| {
         match schedule::ALL.iter().find(|known| known.name() == text) {
-            Some(&known) => AccuracyScheduleArg::One(Named(known)),
+            Some(&known) => AccuracyScheduleArg::One(ScheduleName(known)),
             None if text == "all" => AccuracyScheduleArg::All,
             None => AccuracyScheduleArg::Chosen,
         }

@@ -11,8 +11,8 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::plot::PlotFile;
 
 use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
-use crate::coding::Coding;
-use crate::sizes::{self, MAX_SIZE, Size, Sizes};
+use crate::coding::CodecArg;
+use crate::sizes::{self, MAX_SIZE, Size, SizeList};
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -102,7 +102,7 @@ pub struct BenchArgs {
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes, allow_hyphen_values = true)]
-    pub sizes: Sizes,
+    pub sizes: SizeList,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
@@ -138,7 +138,7 @@ pub struct BenchArgs {
 
     /// Codec of your row, optionally with a setting as truncate:40
     #[arg(long, value_name = "NAME[:N]")]
-    pub codec: Option<Coding>,
+    pub codec: Option<CodecArg>,
 
     /// Arrays of fewer bytes are not compressed in your row
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
@@ -432,8 +432,8 @@ impl<T> From<OpArg> for Op<'_, T> {
     }
 }
 
-pub(super) fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
-    let sizes: Sizes = text.parse()?;
+pub(super) fn array_sizes(text: &str) -> Result<SizeList, UsageError> {
+    let sizes: SizeList = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MAX_SIZE) {
         Some(&n) => Err(UsageError::new(format!("{} is too much; take 1024G at most", Size(n)))),
         None => Ok(sizes),

@@ -7,7 +7,7 @@ use foldwire::{Bound, Collective};
 use foldwire_fields::usage::UsageError;
 
 use super::bench::{BackendArg, array_sizes, collective};
-use crate::sizes::Sizes;
+use crate::sizes::SizeList;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub struct ChooseArgs {
     /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "64:256M:4", allow_hyphen_values = true)]
     #[arg(value_parser = array_sizes)]
-    pub sizes: Sizes,
+    pub sizes: SizeList,
 
     /// Skip arrays that need a link for more than this many seconds
     #[arg(long, value_name = "S", default_value_t = 1.0, allow_hyphen_values = true)]

@@ -9,7 +9,7 @@ use foldwire::codec::{CodecId, Prediction};
 use foldwire_workbench::plot::PlotFile;
 
 use super::ShapeArg;
-use crate::coding::Coding;
+use crate::coding::CodecArg;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +55,7 @@ pub struct CodecArgs {
     /// Codecs to measure, or all; optionally with a setting as truncate:40 [default: fz-light]
     #[arg(long, value_name = "NAME[:N]|all", num_args = 1..)]
     #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
-    pub codec: Vec<Vec<Coding>>,
+    pub codec: Vec<Vec<CodecArg>>,
 
     /// Codecs that predict values from other rows, selected by how they pack residuals: fast is
     /// fz-nd
@@ -103,15 +103,16 @@ pub struct CodecArgs {
 
 impl CodecArgs {
     /// Returns whether this codec was requested by its name or packing, not as one of all.
-    pub fn is_named(&self, coding: Coding) -> bool {
+    pub fn is_named(&self, coding: CodecArg) -> bool {
         let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
         self.codec.iter().any(|asked| asked[..] == [coding]) || by_packing()
     }
 
     /// The requested codecs, each once.
-    pub fn codings(&self) -> Vec<Coding> {
+    pub fn codings(&self) -> Vec<CodecArg> {
         let packings = self.packing.iter().map(|packing| packing.codec().into());
-        let mut asked: Vec<Coding> = self.codec.iter().flatten().copied().chain(packings).collect();
+        let mut asked: Vec<CodecArg> =
+            self.codec.iter().flatten().copied().chain(packings).collect();
         if asked.is_empty() {
             asked.push(CodecId::FzLight.into());
         }

@@ -9,14 +9,14 @@ use foldwire_fields::usage::UsageError;
 
 /// A codec and its setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Coding {
+pub struct CodecArg {
     /// The codec.
     pub codec: CodecId,
     /// Its setting. 0 is the default.
     pub setting: u16,
 }
 
-impl Coding {
+impl CodecArg {
     /// All codecs with their default settings.
     pub fn all() -> impl Iterator<Item = Self> {
         CodecId::ALL.iter().map(|&codec| codec.into())
@@ -65,21 +65,21 @@ impl Coding {
     }
 }
 
-impl From<CodecId> for Coding {
+impl From<CodecId> for CodecArg {
     /// Uses the default setting.
     fn from(codec: CodecId) -> Self {
         Self { codec, setting: 0 }
     }
 }
 
-impl fmt::Display for Coding {
+impl fmt::Display for CodecArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.codec.name())?;
         if self.setting == 0 { Ok(()) } else { write!(f, ":{}", self.setting) }
     }
 }
 
-impl FromStr for Coding {
+impl FromStr for CodecArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -98,8 +98,8 @@ impl FromStr for Coding {
 }
 
 /// Parses the codecs of a command-line value: a name, or `all`.
-pub fn codings(text: &str) -> Result<Vec<Coding>, String> {
-    if text == "all" { Ok(Coding::all().collect()) } else { Ok(vec![text.parse()?]) }
+pub fn codings(text: &str) -> Result<Vec<CodecArg>, String> {
+    if text == "all" { Ok(CodecArg::all().collect()) } else { Ok(vec![text.parse()?]) }
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_a_codec_cannot_code_is_refused_with_what_can_be() {
         let check = |text: &str, dtype| {
-            let coding: Coding = text.parse().unwrap();
+            let coding: CodecArg = text.parse().unwrap();
             coding.check(dtype).map_err(|error| error.to_string())
         };
         assert_eq!(check("dense", DType::F32), Ok(()));
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn codecs_are_read_as_they_are_written() {
         for text in ["raw", "fz-light", "truncate", "truncate:40"] {
-            assert_eq!(text.parse::<Coding>().map(|coding| coding.to_string()), Ok(text.into()));
+            assert_eq!(text.parse::<CodecArg>().map(|coding| coding.to_string()), Ok(text.into()));
         }
         for wrong in ["", "zip", "raw:1", "truncate:52", "truncate:x", "truncate:"] {
-            assert!(wrong.parse::<Coding>().is_err(), "{wrong}");
+            assert!(wrong.parse::<CodecArg>().is_err(), "{wrong}");
         }
         assert_eq!(codings("all").map(|all| all.len()), Ok(CodecId::ALL.len()));
     }

@@ -5,7 +5,7 @@ use foldwire::{Bound, Preset};
 
 use super::bench::{BackendArg, array_sizes};
 use super::rows::{PresetArg, preset};
-use crate::sizes::Sizes;
+use crate::sizes::SizeList;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub struct GuidelinesArgs {
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes, allow_hyphen_values = true)]
-    pub sizes: Sizes,
+    pub sizes: SizeList,
 
     /// Presets to judge, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "foldwire")]

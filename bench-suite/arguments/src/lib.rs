@@ -49,11 +49,11 @@ pub use info::{InfoArgs, PresetsArgs};
 pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg};
-pub use p2p::{P2pArgs, What};
+pub use p2p::{P2pArgs, P2pTest};
 #[cfg(unix)]
 pub use preload::PreloadArgs;
 pub use rows::{PresetArg, ScheduleArg};
-pub use schedule::{Named, ScheduleArgs};
+pub use schedule::{ScheduleArgs, ScheduleName};
 pub use shape::ShapeArg;
 pub use sim::SimArgs;
 pub use stack::StackArgs;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::BackendArg;
 use super::bench::below;
-use crate::sizes::{Size, Sizes};
+use crate::sizes::{Size, SizeList};
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -47,8 +47,8 @@ exceeds its bound, or if an uncompressed or MPI message changed a bit.";
 #[command(after_help = EXAMPLES)]
 pub struct P2pArgs {
     /// Tests to run
-    #[arg(value_enum, value_delimiter = ',', default_values_t = What::ALL)]
-    pub what: Vec<What>,
+    #[arg(value_enum, value_delimiter = ',', default_values_t = P2pTest::ALL)]
+    pub what: Vec<P2pTest>,
 
     /// Backend that carries the messages
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
@@ -87,7 +87,7 @@ pub struct P2pArgs {
         value_parser = message_sizes,
         allow_hyphen_values = true
     )]
-    pub sizes: Sizes,
+    pub sizes: SizeList,
 
     /// Error bounds, each a contestant of its own: rel:X times the message's value range, abs:X, or
     /// psnr:X in dB
@@ -132,15 +132,15 @@ pub struct P2pArgs {
 
 impl P2pArgs {
     /// The tests to run, each once.
-    pub fn whats(&self) -> Vec<What> {
-        What::ALL.into_iter().filter(|what| self.what.contains(what)).collect()
+    pub fn whats(&self) -> Vec<P2pTest> {
+        P2pTest::ALL.into_iter().filter(|what| self.what.contains(what)).collect()
     }
 }
 
 /// A test of point-to-point messages, or of the barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum P2pTest {
     /// ranks 0 and 1 send an array back and forth
     #[value(name = "pingpong")]
     PingPong,
@@ -151,7 +151,7 @@ pub enum What {
     Barrier,
 }
 
-impl What {
+impl P2pTest {
     /// All tests, in the order of the table.
     pub const ALL: [Self; 3] = [Self::PingPong, Self::SendRecv, Self::Barrier];
 
@@ -174,9 +174,9 @@ fn ranks(text: &str) -> Result<usize, UsageError> {
 }
 
 /// Parses sizes of messages whose values MPI can count.
-fn message_sizes(text: &str) -> Result<Sizes, UsageError> {
+fn message_sizes(text: &str) -> Result<SizeList, UsageError> {
     const MOST: usize = 4 << 30;
-    let sizes: Sizes = text.parse()?;
+    let sizes: SizeList = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MOST) {
         Some(&n) => Err(UsageError::new(format!("{} is too much; take 4G at most", Size(n)))),
         None => Ok(sizes),

@@ -5,7 +5,7 @@ use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule;
 use foldwire::{Bound, Collective, DType, Preset};
 
-use super::schedule::Named;
+use super::schedule::ScheduleName;
 
 /// Values of `--schedule` where all schedules may be compared.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub enum ScheduleArg {
     /// All schedules that can do the collective.
     All,
     /// A named schedule.
-    One(Named),
+    One(ScheduleName),
 }
 
 pub(super) fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
@@ -21,7 +21,7 @@ pub(super) fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
     let all = PossibleValue::new("all").help("every one that can do the collective");
     PossibleValuesParser::new([all].into_iter().chain(names)).map(|text| {
         let found = schedule::ALL.iter().find(|known| known.name() == text);
-        found.map_or(ScheduleArg::All, |&known| ScheduleArg::One(Named(known)))
+        found.map_or(ScheduleArg::All, |&known| ScheduleArg::One(ScheduleName(known)))
     })
 }
 

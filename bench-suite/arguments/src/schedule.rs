@@ -28,7 +28,7 @@ Examples:
 pub struct ScheduleArgs {
     /// The schedule; without a name, all of them in a table
     #[arg(value_name = "SCHEDULE", value_parser = named())]
-    pub schedule: Option<Named>,
+    pub schedule: Option<ScheduleName>,
 
     /// The collective [default: the first that the schedule can do]
     #[arg(long, value_name = "COLLECTIVE", value_parser = collective())]
@@ -61,9 +61,9 @@ pub struct ScheduleArgs {
 
 /// A schedule of the library, selected by its name.
 #[derive(Clone, Copy)]
-pub struct Named(pub &'static dyn Schedule);
+pub struct ScheduleName(pub &'static dyn Schedule);
 
-impl std::fmt::Debug for Named {
+impl std::fmt::Debug for ScheduleName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.name())
     }
@@ -73,10 +73,10 @@ pub(super) fn ranks() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MAX_RANKS)
 }
 
-pub(super) fn named() -> impl TypedValueParser<Value = Named> {
+pub(super) fn named() -> impl TypedValueParser<Value = ScheduleName> {
     let names = schedule::ALL.iter().map(|schedule| PossibleValue::new(schedule.name()));
     PossibleValuesParser::new(names).map(|text| {
         let found = schedule::ALL.iter().find(|schedule| schedule.name() == text);
-        Named(*found.expect("the parser lets nothing else pass"))
+        ScheduleName(*found.expect("the parser lets nothing else pass"))
     })
 }

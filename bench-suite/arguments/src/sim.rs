@@ -8,8 +8,8 @@ use foldwire_workbench::plot::PlotFile;
 
 use super::bench::{DTypeArg, collective, frame, lanes};
 use super::rows::{PresetArg, preset};
-use super::schedule::Named;
-use crate::sizes::{self, Sizes};
+use super::schedule::ScheduleName;
+use crate::sizes::{self, SizeList};
 use crate::speeds::SpeedsArg;
 use crate::values::LinkRate;
 
@@ -44,7 +44,7 @@ pub struct SimArgs {
 
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
     #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
-    pub ranks: Sizes,
+    pub ranks: SizeList,
 
     /// Bytes of the whole array: 646MB, 64M, 1G, …
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size, allow_hyphen_values = true)]
@@ -74,7 +74,7 @@ pub struct SimArgs {
 
     /// Schedule of all presets, instead of their own
     #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
-    pub schedule: Option<Named>,
+    pub schedule: Option<ScheduleName>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
@@ -157,8 +157,8 @@ impl SimArgs {
     }
 }
 
-fn ranks(text: &str) -> Result<Sizes, String> {
-    let list = text.parse::<Sizes>().ok();
+fn ranks(text: &str) -> Result<SizeList, String> {
+    let list = text.parse::<SizeList>().ok();
     let list = list.filter(|list| list.n_bytes().iter().all(|n| (1..=MAX_RANKS).contains(n)));
     list.ok_or_else(|| {
         format!("numbers from 1 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")

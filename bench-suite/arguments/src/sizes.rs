@@ -12,16 +12,16 @@ const MAX_SIZES: usize = 256;
 
 /// A list of sizes in bytes, ascending, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sizes(Vec<usize>);
+pub struct SizeList(Vec<usize>);
 
-impl Sizes {
+impl SizeList {
     /// The sizes.
     pub fn n_bytes(&self) -> &[usize] {
         &self.0
     }
 }
 
-impl FromStr for Sizes {
+impl FromStr for SizeList {
     type Err = UsageError;
 
     fn from_str(text: &str) -> Result<Self, UsageError> {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> Vec<usize> {
-        text.parse::<Sizes>().unwrap().n_bytes().to_vec()
+        text.parse::<SizeList>().unwrap().n_bytes().to_vec()
     }
 
     #[test]
@@ -131,11 +131,11 @@ mod tests {
             "1T",
             "99999999999999999999",
         ] {
-            let message = wrong.parse::<Sizes>().unwrap_err().to_string();
+            let message = wrong.parse::<SizeList>().unwrap_err().to_string();
             assert!(message.contains("no size"), "{wrong}: {message}");
         }
         assert!(
-            "1:1G:2,3:1G,5:1G,7:1G,9:1G,11:1G,13:1G,15:1G,17:1G,19:1G".parse::<Sizes>().is_err()
+            "1:1G:2,3:1G,5:1G,7:1G,9:1G,11:1G,13:1G,15:1G,17:1G,19:1G".parse::<SizeList>().is_err()
         );
     }
 

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use foldwire::Preset;
 use foldwire_fields::usage::UsageError;
 
-use super::{BackendArg, BenchArgs, Command, What};
+use super::{BackendArg, BenchArgs, Command, P2pTest};
 
 /// Refuses an option without effect.
 ///
@@ -38,7 +38,7 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
             vec![(timed, "nothing is timed without --bound")]
         }
         Command::Bench(args) => of_bench(args),
-        Command::P2p(args) if args.whats() == [What::Barrier] => {
+        Command::P2p(args) if args.whats() == [P2pTest::Barrier] => {
             let of_messages = vec!["sizes", "bound", "field", "exact_below"];
             vec![(of_messages, "a barrier carries no values")]
         }

@@ -33,7 +33,7 @@ use foldwire::select::{self, Network};
 use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
 use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::plot::PlotFile;
 use foldwire_workbench::{progress, quality, room, streams};
 use serde::Serialize;
@@ -92,7 +92,7 @@ struct AccuracySetting {
 /// Usage errors, calls that fail, and plots that cannot be written. Also, after all results are
 /// shown, errors beyond the stated worst case.
 pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
-    let source = Source::open(args.field.as_deref())?;
+    let source = FieldSource::open(args.field.as_deref())?;
     match source.dtype(args.dtype) {
         DType::F64 => show::<f64>(args, &source),
         DType::F16 => show::<f16>(args, &source),
@@ -101,7 +101,7 @@ pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
     }
 }
 
-fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::Result<()> {
+fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyhow::Result<()> {
     let codec = args.codec;
     if codec.codec.loss() != Loss::Bound || !codec.is_for(T::DTYPE) {
         let message = format!("codec {codec} keeps no bound on {}, so its errors", T::DTYPE);

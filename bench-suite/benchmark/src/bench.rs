@@ -56,7 +56,7 @@ use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
@@ -123,7 +123,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
-    let source = Source::open(args.field.as_deref())?;
+    let source = FieldSource::open(args.field.as_deref())?;
     if let Some(codec) = args.codec {
         codec.check(source.dtype(args.dtype))?;
     }
@@ -142,7 +142,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
 
 fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
-    source: &Source,
+    source: &FieldSource,
 ) -> anyhow::Result<()> {
     match args.backend {
         BackendArg::Threads => threads::run::<T, P>(args, source),

@@ -26,7 +26,7 @@ use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
 use foldwire::{Bound, DType, Float, Quantum};
-use foldwire_arguments::coding::Coding;
+use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::{CodecArgs, LevelArg, ShapeArg};
 use foldwire_fields::field::{Field, SMALLER};
 use foldwire_fields::usage::UsageError;
@@ -55,7 +55,7 @@ struct CodecRow {
     /// Bound in the unit of the data; 0 if the field has no range.
     bound_abs: f64,
     #[serde(serialize_with = "report::as_text")]
-    codec: Coding,
+    codec: CodecArg,
     #[serde(serialize_with = "report::as_text")]
     level: Level,
     threads: usize,
@@ -103,7 +103,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     for field in &fields {
         let dtype = with_values!(&field.values, values => dtype_of(values));
         let left_out = variants.codings.iter().filter(|coding| !coding.is_for(dtype));
-        let names: Vec<_> = left_out.map(Coding::to_string).collect();
+        let names: Vec<_> = left_out.map(CodecArg::to_string).collect();
         if !names.is_empty() {
             let names = names.join(", ");
             streams::remark(format_args!("note: {}: not for {dtype}: {names}", field.name));
@@ -233,7 +233,7 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
 
 /// Codecs, levels and threads to measure.
 struct CodecVariants {
-    codings: Vec<Coding>,
+    codings: Vec<CodecArg>,
     levels: Vec<Level>,
     threads: Vec<Threads>,
 }
@@ -272,7 +272,7 @@ fn bench<'a, T: Float + Into<f64>>(
 /// Returns the quantization step that collectives use for a codec. A codec without a lattice gets
 /// the bound itself.
 fn quantum<T: Float>(
-    coding: Coding,
+    coding: CodecArg,
     bound: Bound,
     value_range: Option<ValueRange>,
 ) -> Result<Quantum, BoundError> {

@@ -23,7 +23,7 @@ mod threads;
 use foldwire::{Plan, Transport};
 use foldwire_arguments::{BackendArg, P2pArgs};
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::{room, streams};
 
 use crate::bench::benchmark::counts;
@@ -56,7 +56,7 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
         .into());
     }
     counts::<f32>(&args.sizes)?;
-    let source = Source::open(args.field.as_deref())?;
+    let source = FieldSource::open(args.field.as_deref())?;
     match args.backend {
         BackendArg::Threads => threads::run(args, &source),
         #[cfg(feature = "mpi")]

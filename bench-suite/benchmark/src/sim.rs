@@ -23,7 +23,7 @@ use foldwire::codec::CodecId;
 use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 
 use speeds::ModelSpeeds;
@@ -34,7 +34,7 @@ use sweep::{Sweep, SweepSetting};
 /// # Errors
 /// Usage errors, and output and files that cannot be written.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
-    let source = Source::open(args.field.as_deref())?;
+    let source = FieldSource::open(args.field.as_deref())?;
     let Some(collective) = args.collective else { return validate::run(args, &source) };
     if let Some(named) = args.schedule
         && !named.0.supports(collective)
@@ -72,7 +72,7 @@ fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
 fn predict<T: Float>(
     args: &SimArgs,
     collective: Collective,
-    source: &Source,
+    source: &FieldSource,
 ) -> anyhow::Result<()> {
     if !args.size.is_multiple_of(T::BYTES) {
         return Err(UsageError::new(format!(

@@ -27,7 +27,7 @@ use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, bf16, f16, schedule
 use foldwire_arguments::TuneArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_threads::World;
-use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::{Align, Table};
 use foldwire_workbench::{progress, streams};
 use serde::Serialize;
@@ -71,7 +71,7 @@ struct SpeedRow {
 /// # Errors
 /// Usage errors, and output and files that cannot be written.
 pub fn run(args: &TuneArgs) -> anyhow::Result<()> {
-    let source = Source::open(args.field.as_deref())?;
+    let source = FieldSource::open(args.field.as_deref())?;
     match source.dtype(args.dtype) {
         DType::F64 => tune::<f64>(args, &source),
         DType::F16 => tune::<f16>(args, &source),
@@ -80,7 +80,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<()> {
     }
 }
 
-fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
+fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let ranks = args.ranks.unwrap_or(cores);
     let busy = ranks.min(cores);

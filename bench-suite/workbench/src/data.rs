@@ -89,14 +89,14 @@ impl<T: Float> Data<T> {
 }
 
 /// The user's field, before its conversion to an element type.
-pub enum Source {
+pub enum FieldSource {
     /// A field from a file.
     File(Field),
     /// Waves with a little noise.
     BuiltIn,
 }
 
-impl Source {
+impl FieldSource {
     /// Reads the user's file, or selects the built-in field if there is none.
     pub fn open(field: Option<&Path>) -> Result<Self, UsageError> {
         match field {
@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn the_built_in_field_is_what_it_says() {
-        let data = Source::BuiltIn.data::<f32>(4);
+        let data = FieldSource::BuiltIn.data::<f32>(4);
         assert!(data.about().starts_with("built-in: waves"), "{}", data.about());
         assert!((1.0..=2.01).contains(&data.magnitude()));
         // All ranks and runs generate the same values.
-        assert_eq!(data.base, Source::BuiltIn.data::<f32>(4).base);
+        assert_eq!(data.base, FieldSource::BuiltIn.data::<f32>(4).base);
     }
 
     #[test]

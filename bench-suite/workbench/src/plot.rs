@@ -21,7 +21,7 @@ use plotters::style::{FontStyle, register_font};
 use crate::picture::Image;
 
 pub use curves::Curves;
-pub use look::{Look, Mark, legend, legend_height};
+pub use look::{CurveStyle, Mark, legend, legend_height};
 pub use plotters::chart::SeriesLabelPosition as Legend;
 
 /// Pixels of a PNG for each pixel of an SVG, in each direction.

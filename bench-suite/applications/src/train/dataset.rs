@@ -10,7 +10,7 @@ use std::f64::consts::TAU;
 
 use foldwire_fields::usage::UsageError;
 use foldwire_sim::Random;
-use foldwire_workbench::data::{SIDE, Source};
+use foldwire_workbench::data::{FieldSource, SIDE};
 
 use super::neural_net::{NeuralNet, SampleWorkspace};
 
@@ -48,10 +48,10 @@ impl PlaneDataset {
     ///
     /// # Errors
     /// If the field has one dimension, too few finite values, or only equal values.
-    pub(super) fn new(source: &Source) -> Result<Self, UsageError> {
+    pub(super) fn new(source: &FieldSource) -> Result<Self, UsageError> {
         let (name, dims) = match source {
-            Source::BuiltIn => ("built-in waves".to_owned(), vec![SIDE, SIDE]),
-            Source::File(field) => (field.name.clone(), field.dims.sizes().to_vec()),
+            FieldSource::BuiltIn => ("built-in waves".to_owned(), vec![SIDE, SIDE]),
+            FieldSource::File(field) => (field.name.clone(), field.dims.sizes().to_vec()),
         };
         let &[.., n_rows, n_columns] = &dims[..] else {
             return Err(UsageError::new(format!(
@@ -156,10 +156,10 @@ mod tests {
     use super::*;
     use foldwire_fields::field::{Field, FieldValues};
 
-    fn source(dims: &str, value: impl Fn(usize) -> f32) -> Source {
+    fn source(dims: &str, value: impl Fn(usize) -> f32) -> FieldSource {
         let dims: foldwire_fields::dims::Dims = dims.parse().unwrap();
         let values = FieldValues::F32((0..dims.n_values()).map(value).collect());
-        Source::File(Field { name: "a".into(), dims, values })
+        FieldSource::File(Field { name: "a".into(), dims, values })
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The plot of the distribution of errors: a panel for each pipeline, with the theories' densities.
 
-use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
+use foldwire_workbench::plot::{CurveStyle, FONT, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -27,10 +27,10 @@ impl ErrorDistributionPlot<'_> {
         self.rows.iter().filter_map(|row| Some((row, row.histogram.as_ref()?))).collect()
     }
 
-    fn legend() -> [(String, Look); 2] {
+    fn legend() -> [(String, CurveStyle); 2] {
         [
-            ("normal, ZCCL's deviation".to_owned(), Look::of(ZCCL, Mark::Nothing)),
-            ("normal, that of uniform errors".to_owned(), Look::of(UNIFORM, Mark::Nothing)),
+            ("normal, ZCCL's deviation".to_owned(), CurveStyle::of(ZCCL, Mark::Nothing)),
+            ("normal, that of uniform errors".to_owned(), CurveStyle::of(UNIFORM, Mark::Nothing)),
         ]
     }
 }

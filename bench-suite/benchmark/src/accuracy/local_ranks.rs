@@ -9,7 +9,7 @@ use foldwire::{
     Report,
 };
 use foldwire_arguments::OpArg;
-use foldwire_arguments::coding::Coding;
+use foldwire_arguments::coding::CodecArg;
 use foldwire_threads::{Endpoint, World, drive};
 
 /// Largest frame in bytes, as in the threads backend.
@@ -64,7 +64,7 @@ impl AllReduceMethod {
 
     /// Returns the size of frames that just hold their parts of arrays of `count` values. Frames
     /// are short because all ranks' frames share one memory.
-    fn frame_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> usize {
+    fn frame_bytes<T: Float>(self, coding: CodecArg, n_ranks: usize, count: usize) -> usize {
         let (n_parts, run) = self.parts(n_ranks);
         let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
         let codec = coding.codec.instance::<T>(&params);
@@ -74,7 +74,7 @@ impl AllReduceMethod {
     }
 
     /// Returns approximately the most bytes that ranks and their operands take.
-    pub(super) fn n_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> u128 {
+    pub(super) fn n_bytes<T: Float>(self, coding: CodecArg, n_ranks: usize, count: usize) -> u128 {
         let frame = self.frame_bytes::<T>(coding, n_ranks, count) as u128;
         let (n_parts, run) = self.parts(n_ranks);
         // In a pairwise exchange each rank sends to all others before it receives anything.
@@ -107,7 +107,7 @@ impl<T: Float> LocalRanks<T> {
     /// take little memory.
     pub(super) fn new(
         method: AllReduceMethod,
-        coding: Coding,
+        coding: CodecArg,
         n_ranks: usize,
         count: usize,
     ) -> Result<Self, Error> {

@@ -1,6 +1,6 @@
 //! The plot of errors over ranks: a panel for each schedule, both axes logarithmic.
 
-use foldwire_workbench::plot::{FONT, Look, Mark, Plot, legend, legend_height};
+use foldwire_workbench::plot::{CurveStyle, FONT, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -20,7 +20,7 @@ const UNIFORM: RGBColor = RGBColor(60, 60, 60);
 
 /// A value of a row that is drawn.
 type RowValue<'a> = &'a dyn Fn(&AccuracyRow) -> f64;
-type Curve = (String, Look, Vec<(f64, f64)>);
+type Curve = (String, CurveStyle, Vec<(f64, f64)>);
 
 /// A plot of worst errors and 95.44 % lines, measured, stated and predicted.
 pub(super) struct ErrorGrowthPlot<'a> {
@@ -53,14 +53,14 @@ impl ErrorGrowthPlot<'_> {
         ];
         for (title, mark, value) in values {
             for (nth, name) in names.iter().enumerate() {
-                let look = Look::of(colour(name), mark).beneath(nth);
+                let look = CurveStyle::of(colour(name), mark).beneath(nth);
                 curves.push((format!("{title}: {name}"), look, of(name, value)));
             }
         }
         for name in &names {
             let stated = of(name, &|row| row.stated);
             if curves.iter().all(|(.., known)| *known != stated) {
-                let look = Look::of(STATED, Mark::Nothing);
+                let look = CurveStyle::of(STATED, Mark::Nothing);
                 curves.push(("worst case, stated".to_owned(), look, stated));
             }
         }
@@ -70,15 +70,15 @@ impl ErrorGrowthPlot<'_> {
         ];
         for (title, colour, value) in theories {
             let points = distinct(rows().map(|row| (row.ranks as f64, value(row))));
-            curves.push((title.to_owned(), Look::of(colour, Mark::Nothing), points));
+            curves.push((title.to_owned(), CurveStyle::of(colour, Mark::Nothing), points));
         }
         curves
     }
 
-    fn legend(&self) -> Vec<(String, Look)> {
+    fn legend(&self) -> Vec<(String, CurveStyle)> {
         let all = self.schedules();
         let curves = all.iter().flat_map(|schedule| self.curves(schedule));
-        let mut names: Vec<(String, Look)> = Vec::new();
+        let mut names: Vec<(String, CurveStyle)> = Vec::new();
         for (name, look, _) in curves {
             if !names.iter().any(|(known, _)| *known == name) {
                 names.push((name, look));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use foldwire::{Collective, Float, Rank, Report};
-use foldwire_arguments::sizes::{Size, Sizes};
+use foldwire_arguments::sizes::{Size, SizeList};
 use foldwire_arguments::{BenchArgs, FormArg, OpArg};
 use foldwire_fields::memory;
 use foldwire_fields::usage::UsageError;
@@ -137,7 +137,7 @@ impl Settings {
 }
 
 /// Returns the numbers of values of `T` in arrays of these sizes.
-pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
+pub(crate) fn counts<T: Float>(sizes: &SizeList) -> Result<Vec<usize>, UsageError> {
     let count = |&n_bytes: &usize| {
         n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
             UsageError::new(format!(

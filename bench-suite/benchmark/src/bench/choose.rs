@@ -18,7 +18,7 @@ use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, ChooseArgs, OpArg};
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::{Align, Table};
 use foldwire_workbench::{ranks, room, streams};
 use indicatif::ProgressBar;
@@ -220,7 +220,7 @@ impl<'a> ChooseTask<'a> {
         })?;
         let speeds = tune::speeds(args.speeds.as_deref())?.unwrap_or(usual);
         let config = config_from_env()?.with_speeds(speeds);
-        let data = Source::open(args.field.as_deref())?.data::<f32>(size);
+        let data = FieldSource::open(args.field.as_deref())?.data::<f32>(size);
         let task = Self { args, links: args.links()?, counts, size, config, data };
         if task.n_rows() == 0 {
             let longest = args.longest;

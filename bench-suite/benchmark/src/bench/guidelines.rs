@@ -12,7 +12,7 @@ use foldwire::{Collective, Communicator, Preset, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::{Align, Table};
 use foldwire_workbench::{ranks, streams};
 use serde::Serialize;
@@ -121,7 +121,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     }
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let counts = counts::<f32>(&args.sizes)?;
-    let data = Source::open(None)?.data::<f32>(size);
+    let data = FieldSource::open(None)?.data::<f32>(size);
     let world = ranks::world(size, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| {
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);

@@ -8,13 +8,13 @@ use foldwire_arguments::{BenchArgs, ChooseArgs};
 use foldwire_bootstrap::{Exchange, Place, Rendezvous, Session};
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
-use super::{Settings, Source, choose, show};
+use super::{FieldSource, Settings, choose, show};
 
 /// Runs this process's rank. `join` makes an endpoint from the bootstrapped group, and returns it
 /// with its name for the results.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     args: &BenchArgs,
-    source: &Source,
+    source: &FieldSource,
     join: impl FnOnce(Session) -> anyhow::Result<(X, String)>,
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;

@@ -27,12 +27,12 @@ use super::output::BenchResults;
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::runner::AnyCommunicator;
-use super::{Settings, Source, choose, config_from_env, guidelines, show};
+use super::{FieldSource, Settings, choose, config_from_env, guidelines, show};
 
 /// Runs this process's rank.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
-    source: &Source,
+    source: &FieldSource,
 ) -> anyhow::Result<()> {
     if args.mpi_best
         && let Some((name, value)) = native::required_environment()
@@ -63,7 +63,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
 
 fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
-    source: &Source,
+    source: &FieldSource,
     world: &SimpleCommunicator,
     settings: &Settings,
 ) -> anyhow::Result<BenchResults> {
@@ -133,7 +133,7 @@ fn measure_guidelines(
     world: &SimpleCommunicator,
     counts: &[usize],
 ) -> anyhow::Result<Vec<guidelines::GuidelineRow>> {
-    let data = Source::open(None)?.data::<f32>(world.size() as usize);
+    let data = FieldSource::open(None)?.data::<f32>(world.size() as usize);
     let mut options = foldwire_mpi::Options::default();
     options.link_rate = args.link.bytes_per_s();
     let endpoint = foldwire_mpi::join_with(world, options)?;

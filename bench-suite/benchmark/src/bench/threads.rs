@@ -11,7 +11,7 @@ use foldwire_workbench::ranks;
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::output::BenchResults;
-use super::{Settings, Source, show};
+use super::{FieldSource, Settings, show};
 
 /// Default number of ranks.
 const DEFAULT_RANKS: usize = 4;
@@ -19,7 +19,7 @@ const DEFAULT_RANKS: usize = 4;
 /// Starts the ranks and runs the benchmark.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
-    source: &Source,
+    source: &FieldSource,
 ) -> anyhow::Result<()> {
     let world = world(args);
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);

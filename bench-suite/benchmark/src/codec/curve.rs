@@ -5,7 +5,7 @@ use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::{Bound, Float, Quantum};
 use foldwire_arguments::CodecArgs;
-use foldwire_arguments::coding::Coding;
+use foldwire_arguments::coding::CodecArg;
 use foldwire_fields::field::Field;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub(super) struct CurvePoint {
     pub(super) dtype: &'static str,
     /// The codec of the curve, as the user requested it.
     #[serde(serialize_with = "report::as_text")]
-    pub(super) codec: Coding,
+    pub(super) codec: CodecArg,
     /// Bound of a codec that keeps one, or setting of a codec that has settings.
     #[serde(serialize_with = "report::or_null")]
     pub(super) bound: Option<Bound>,
@@ -44,16 +44,16 @@ pub(super) struct CurvePoint {
 /// Parameters of one point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct CurveSetting {
-    coding: Coding,
+    coding: CodecArg,
     bound: Option<Bound>,
     setting: Option<u16>,
 }
 
 /// Returns the points of a codec's curve, from coarse to fine for a codec that keeps a bound.
-fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
+fn curve_settings<T: Float>(coding: CodecArg) -> Vec<CurveSetting> {
     let exactly = CurveSetting { coding, bound: None, setting: None };
     let with_setting = |setting| CurveSetting {
-        coding: Coding { setting, ..coding },
+        coding: CodecArg { setting, ..coding },
         bound: None,
         setting: Some(setting),
     };
@@ -81,7 +81,7 @@ fn curve_settings<T: Float>(coding: Coding) -> Vec<CurveSetting> {
 }
 
 /// Returns the number of points for a field of these values.
-pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
+pub(super) fn n_points<T: Float>(_values: &[T], codings: &[CodecArg]) -> usize {
     codings
         .iter()
         .filter(|coding| coding.is_for(T::DTYPE))
@@ -97,7 +97,7 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
     args: &CodecArgs,
-    codings: &[Coding],
+    codings: &[CodecArg],
     bench: &mut CodecBench<'_, T>,
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<CurvePoint>> {
@@ -141,7 +141,7 @@ pub(super) fn faults(points: &[CurvePoint]) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn coding(text: &str) -> Coding {
+    fn coding(text: &str) -> CodecArg {
         text.parse().unwrap()
     }
 

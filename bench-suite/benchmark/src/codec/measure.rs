@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecExt, CodecParams, Loss};
 use foldwire::{Float, Op, Quantum};
-use foldwire_arguments::coding::Coding;
+use foldwire_arguments::coding::CodecArg;
 use foldwire_workbench::memory::{self, Memcpy};
 use foldwire_workbench::quality::{self, Quality};
 use serde::Serialize;
@@ -129,7 +129,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     /// Returns the most bytes that measuring these codecs takes beside the field itself. These are
     /// three arrays of the same length, the scratch buffer, and encodings of both operands and
     /// their sum. Returns `None` if one frame cannot hold the values.
-    pub(super) fn n_bytes(n_values: usize, codings: &[Coding]) -> Option<u128> {
+    pub(super) fn n_bytes(n_values: usize, codings: &[CodecArg]) -> Option<u128> {
         let longest = max_encoded_len::<T>(n_values, codings)?;
         Some(3 * (n_values * T::BYTES) as u128 + 4 * longest as u128)
     }
@@ -139,7 +139,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     /// # Panics
     ///
     /// If one frame cannot hold the values.
-    pub(super) fn new(values: &'a [T], codings: &[Coding], n_rounds: usize) -> Self {
+    pub(super) fn new(values: &'a [T], codings: &[CodecArg], n_rounds: usize) -> Self {
         let mut rotated = values.to_vec();
         rotated.rotate_left(values.len() / 2);
         let max_len = max_encoded_len::<T>(values.len(), codings);
@@ -153,7 +153,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     /// parameters.
     pub(super) fn run(
         &mut self,
-        coding: Coding,
+        coding: CodecArg,
         bound: f64,
         params: CodecParams,
     ) -> Result<CodecMeasurements, CodecError> {
@@ -168,7 +168,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     /// Checks the codec like [`run`](Self::run), but does not time it.
     pub(super) fn check_only(
         &mut self,
-        coding: Coding,
+        coding: CodecArg,
         bound: f64,
         params: CodecParams,
     ) -> Result<CodecMeasurements, CodecError> {
@@ -301,12 +301,12 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
 }
 
 /// Returns the codec with these parameters and its own setting.
-fn instance<T: Float>(coding: Coding, params: CodecParams) -> AnyCodec<T> {
+fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
     coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
 }
 
 /// Returns the longest encoding by one of these codecs, or `None` if one frame cannot hold it.
-fn max_encoded_len<T: Float>(n_values: usize, codings: &[Coding]) -> Option<usize> {
+fn max_encoded_len<T: Float>(n_values: usize, codings: &[CodecArg]) -> Option<usize> {
     let mut lengths = codings.iter().filter(|coding| coding.is_for(T::DTYPE)).map(|coding| {
         let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
         coding.codec.instance::<T>(&params).as_dyn().max_encoded_len(n_values)
@@ -363,7 +363,7 @@ mod tests {
         values[77] = f32::from_bits(0x7fc0_1234);
         values[5000] = f32::NEG_INFINITY;
         values[9000..9100].fill(9.969_21e36);
-        let codings: Vec<Coding> = Coding::all().collect();
+        let codings: Vec<CodecArg> = CodecArg::all().collect();
         let mut bench = CodecBench::new(&values, &codings, 1);
         let params = CodecParams::new(Quantum::new::<f32>(1e-3).unwrap());
         for coding in codings.into_iter().filter(|coding| coding.is_for(DType::F32)) {
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_constant_field_comes_back_as_it_was() {
-        let codings: Vec<Coding> = "fz-light".parse().into_iter().collect();
+        let codings: Vec<CodecArg> = "fz-light".parse().into_iter().collect();
         let mut bench = CodecBench::new(&[2.5_f64; 100], &codings, 1);
         let measured = bench.run(codings[0], 0.0, CodecParams::new(Quantum::LOSSLESS)).unwrap();
         assert!(measured.faults().is_empty());

@@ -3,8 +3,8 @@
 //! Exact results have no PSNR. An exact codec is a vertical line at its rate. A lossy codec that
 //! loses nothing has a mark at the top.
 
-use foldwire_arguments::coding::Coding;
-use foldwire_workbench::plot::{FONT, Look, Plot, legend, legend_height};
+use foldwire_arguments::coding::CodecArg;
+use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -21,7 +21,7 @@ pub(super) struct DistortionPlot<'a> {
 }
 
 impl DistortionPlot<'_> {
-    fn codecs(&self) -> Vec<Coding> {
+    fn codecs(&self) -> Vec<CodecArg> {
         let mut codecs = Vec::new();
         for point in &self.points {
             if !codecs.contains(&point.codec) {
@@ -32,23 +32,23 @@ impl DistortionPlot<'_> {
     }
 
     /// Returns bits and PSNR of the points that have an error.
-    fn curve(&self, codec: Coding) -> Vec<(f64, f64)> {
+    fn curve(&self, codec: CodecArg) -> Vec<(f64, f64)> {
         let points = self.of(codec);
         points.filter_map(|point| Some((point.bits, point.psnr_db?.max(0.0)))).collect()
     }
 
     /// Returns the style of each codec. If curves coincide, the later one is wider and lies
     /// beneath.
-    fn looks(&self, codecs: &[Coding]) -> Vec<Look> {
+    fn looks(&self, codecs: &[CodecArg]) -> Vec<CurveStyle> {
         let curves: Vec<_> = codecs.iter().map(|&codec| self.curve(codec)).collect();
         let look = |(at, curve): (usize, &Vec<_>)| {
             let n_same = curves[..at].iter().filter(|known| *known == curve && !known.is_empty());
-            Look::nth(at).beneath(n_same.count())
+            CurveStyle::nth(at).beneath(n_same.count())
         };
         curves.iter().enumerate().map(look).collect()
     }
 
-    fn of(&self, codec: Coding) -> impl Iterator<Item = &CurvePoint> {
+    fn of(&self, codec: CodecArg) -> impl Iterator<Item = &CurvePoint> {
         self.points.iter().copied().filter(move |point| point.codec == codec)
     }
 }
@@ -99,7 +99,8 @@ impl Plot for DistortionPlot<'_> {
                 look.draw_marks(&mut chart, &marks, scale)?;
             }
         }
-        let names: Vec<(String, Look)> = codecs.iter().map(Coding::to_string).zip(looks).collect();
+        let names: Vec<(String, CurveStyle)> =
+            codecs.iter().map(CodecArg::to_string).zip(looks).collect();
         legend(&below, &names, N_COLUMNS, scale)?;
         root.present()?;
         Ok(())

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
-use foldwire_arguments::{P2pArgs, What};
+use foldwire_arguments::{P2pArgs, P2pTest};
 use foldwire_fields::memory;
 use foldwire_workbench::data::Data;
 use indicatif::ProgressBar;
@@ -53,8 +53,8 @@ impl<X: Transport> MessageBenchmark<'_, X> {
         let mut problems = Vec::new();
         for what in self.args.whats() {
             match what {
-                What::Barrier => problems.push((what, None)),
-                What::PingPong | What::SendRecv => {
+                P2pTest::Barrier => problems.push((what, None)),
+                P2pTest::PingPong | P2pTest::SendRecv => {
                     problems.extend(counts.iter().map(|&count| (what, Some(count))));
                 }
             }
@@ -74,7 +74,7 @@ impl<X: Transport> MessageBenchmark<'_, X> {
     }
 
     /// Measures an operation with messages of `count` values; `None` for the barrier.
-    fn measure(&mut self, what: What, count: Option<usize>) -> anyhow::Result<Vec<MessageRow>> {
+    fn measure(&mut self, what: P2pTest, count: Option<usize>) -> anyhow::Result<Vec<MessageRow>> {
         let Self { args, comm, barrier, implementations, data, .. } = self;
         let mut runner = MessageRunner::new(what, count.unwrap_or(0), comm, *barrier, data)?;
         let mut records = Vec::new();
@@ -111,7 +111,7 @@ impl<X: Transport> MessageBenchmark<'_, X> {
 
 /// One rank's communicator and buffers for messages of one length.
 struct MessageRunner<'a, X: Transport> {
-    what: What,
+    what: P2pTest,
     count: usize,
     comm: &'a mut Communicator<X>,
     barrier: &'a mut Barrier<'a, Communicator<X>>,
@@ -126,7 +126,7 @@ struct MessageRunner<'a, X: Transport> {
 
 impl<'a, X: Transport> MessageRunner<'a, X> {
     fn new(
-        what: What,
+        what: P2pTest,
         count: usize,
         comm: &'a mut Communicator<X>,
         barrier: &'a mut Barrier<'a, Communicator<X>>,
@@ -137,8 +137,8 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         data.fill(rank, 0, &mut send);
         let recv = memory::zeroed(count)?;
         let (to, from) = match what {
-            What::PingPong => (1 - rank.min(1), 1 - rank.min(1)),
-            What::SendRecv | What::Barrier => ((rank + 1) % size, (rank + size - 1) % size),
+            P2pTest::PingPong => (1 - rank.min(1), 1 - rank.min(1)),
+            P2pTest::SendRecv | P2pTest::Barrier => ((rank + 1) % size, (rank + size - 1) % size),
         };
         Ok(Self { what, count, comm, barrier, send, recv, to, from, data })
     }
@@ -146,9 +146,9 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
     /// Returns whether this rank receives messages.
     fn receives(&self) -> bool {
         match self.what {
-            What::PingPong => self.comm.rank().index() < 2,
-            What::SendRecv => true,
-            What::Barrier => false,
+            P2pTest::PingPong => self.comm.rank().index() < 2,
+            P2pTest::SendRecv => true,
+            P2pTest::Barrier => false,
         }
     }
 
@@ -163,20 +163,20 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         let Self { comm, recv, to, from, .. } = self;
         let (send, to, from) = (&self.send[first..first + self.count], *to, *from);
         let reports = match (self.what, comm.rank().index()) {
-            (What::PingPong, 0) => {
+            (P2pTest::PingPong, 0) => {
                 let sent = implementation.send(comm, send, to)?;
                 MessageReports { sent, received: implementation.recv(comm, recv, from)? }
             }
-            (What::PingPong, 1) => {
+            (P2pTest::PingPong, 1) => {
                 let received = implementation.recv(comm, recv, from)?;
                 MessageReports { sent: implementation.send(comm, send, to)?, received }
             }
-            (What::PingPong, _) => MessageReports::default(),
-            (What::SendRecv, _) => {
+            (P2pTest::PingPong, _) => MessageReports::default(),
+            (P2pTest::SendRecv, _) => {
                 let both = implementation.send_recv(comm, (send, to), (recv, from))?;
                 MessageReports { sent: both, received: both }
             }
-            (What::Barrier, _) => {
+            (P2pTest::Barrier, _) => {
                 implementation.barrier(comm)?;
                 MessageReports::default()
             }
@@ -199,9 +199,9 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         }
         let each = started.elapsed().as_secs_f64() / n;
         Ok(match (self.what, self.comm.rank().index()) {
-            (What::PingPong, 0) => each / 2.0,
-            (What::PingPong, _) => 0.0,
-            (What::SendRecv | What::Barrier, _) => each,
+            (P2pTest::PingPong, 0) => each / 2.0,
+            (P2pTest::PingPong, _) => 0.0,
+            (P2pTest::SendRecv | P2pTest::Barrier, _) => each,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Implementations: everything that can send values from rank to rank, and run a barrier.
 
 use foldwire::{Communicator, Incoming, Outgoing, Plan, Rank, Report, Transport};
-use foldwire_arguments::What;
+use foldwire_arguments::P2pTest;
 
 /// Name of the implementation that sends values uncompressed.
 pub(super) const RAW: &str = "raw";
@@ -13,7 +13,7 @@ const TAG: u32 = 0;
 /// An implementation of messages. Foldwire's implementations return a report of each call.
 pub(super) trait MessageImplementation<X: Transport> {
     /// Returns the name for this operation, or `None` if the operation is not supported.
-    fn name(&self, what: What) -> Option<&str>;
+    fn name(&self, what: P2pTest) -> Option<&str>;
 
     /// Sends values to a rank.
     fn send(
@@ -50,11 +50,11 @@ pub(super) struct PlanMessages {
 }
 
 impl<X: Transport> MessageImplementation<X> for PlanMessages {
-    fn name(&self, what: What) -> Option<&str> {
+    fn name(&self, what: P2pTest) -> Option<&str> {
         match what {
-            What::PingPong | What::SendRecv => Some(&self.name),
+            P2pTest::PingPong | P2pTest::SendRecv => Some(&self.name),
             // The barrier does not depend on the bound, so only one plan runs it.
-            What::Barrier => (self.name == RAW).then_some("foldwire"),
+            P2pTest::Barrier => (self.name == RAW).then_some("foldwire"),
         }
     }
 

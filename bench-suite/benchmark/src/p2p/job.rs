@@ -5,7 +5,7 @@ use anyhow::Context;
 use foldwire::{Communicator, Transport};
 use foldwire_arguments::P2pArgs;
 use foldwire_bootstrap::{Exchange, Place, Rendezvous, Session};
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 
 use super::benchmark::MessageBenchmark;
 use super::output::{P2pHead, P2pResults};
@@ -17,7 +17,7 @@ use crate::bench::{config_from_env, progress};
 /// with its name for the results.
 pub(super) fn run<X: Transport>(
     args: &P2pArgs,
-    source: &Source,
+    source: &FieldSource,
     join: impl FnOnce(Session) -> anyhow::Result<(X, String)>,
 ) -> anyhow::Result<()> {
     let place = Place::from_env()?;

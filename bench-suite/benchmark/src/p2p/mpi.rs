@@ -3,9 +3,9 @@
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
 use foldwire_arguments::values::LinkRate;
-use foldwire_arguments::{P2pArgs, What};
+use foldwire_arguments::{P2pArgs, P2pTest};
 use foldwire_mpi_native as native;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use mpi::point_to_point::{self, Destination, Source as _};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
@@ -19,7 +19,7 @@ use crate::bench::runner::Barrier;
 use crate::bench::{config_from_env, progress};
 
 /// Runs this process's rank.
-pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run(args: &P2pArgs, source: &FieldSource) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
     // The number of ranks on this machine is unknown, so only this rank's memory is checked.
@@ -41,7 +41,7 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
 
 fn run_rank(
     args: &P2pArgs,
-    source: &Source,
+    source: &FieldSource,
     world: &SimpleCommunicator,
 ) -> anyhow::Result<P2pResults> {
     let data = source.data::<f32>(world.size() as usize);
@@ -68,7 +68,7 @@ fn run_rank(
 struct LibraryMessages(SimpleCommunicator);
 
 impl<X: Transport> MessageImplementation<X> for LibraryMessages {
-    fn name(&self, _: What) -> Option<&str> {
+    fn name(&self, _: P2pTest) -> Option<&str> {
         Some(MPI)
     }
 

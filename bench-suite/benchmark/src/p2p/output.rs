@@ -3,7 +3,7 @@
 use foldwire::kernel::Level;
 use foldwire::{Communicator, Transport};
 use foldwire_arguments::sizes::Size;
-use foldwire_arguments::{P2pArgs, What};
+use foldwire_arguments::{P2pArgs, P2pTest};
 use foldwire_workbench::data::Data;
 use foldwire_workbench::table::{Align, Table};
 use serde::Serialize;
@@ -94,7 +94,7 @@ impl P2pHead {
 /// Results of an implementation at one size.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageRow {
-    what: What,
+    what: P2pTest,
     /// Size of a message; `None` for the barrier.
     n_bytes: Option<usize>,
     contestant: String,
@@ -128,7 +128,7 @@ impl MessageRow {
     /// # Panics
     /// If there are no ranks, or ranks have run different numbers of rounds.
     pub(super) fn new(
-        what: What,
+        what: P2pTest,
         n_bytes: Option<usize>,
         contestant: &str,
         ranks: &[RankMessageRecord],
@@ -136,7 +136,7 @@ impl MessageRow {
         let times: Vec<Vec<f64>> = ranks.iter().map(|rank| rank.times.clone()).collect();
         let times_s = slowest(&times);
         let time_s = median(&times_s);
-        let n_ways = if what == What::SendRecv { 2 } else { 1 };
+        let n_ways = if what == P2pTest::SendRecv { 2 } else { 1 };
         let rate = |n_bytes: usize| (n_ways * n_bytes) as f64 / time_s.max(1e-9) / 1e6;
         let sum = |which: usize| {
             // Ranks that send nothing report nothing.
@@ -286,20 +286,21 @@ mod tests {
     fn a_row_is_of_all_ranks() {
         let ranks =
             [rank(&[1e-3, 5e-3], Some([100, 20]), 0), rank(&[2e-3, 4e-3], Some([100, 30]), 0)];
-        let row = MessageRow::new(What::SendRecv, Some(7_000), RAW, &ranks);
+        let row = MessageRow::new(P2pTest::SendRecv, Some(7_000), RAW, &ranks);
         assert_eq!((row.time_s, row.min_s, row.p99_s), (3.5e-3, 2e-3, 5e-3));
         assert_eq!((row.mb_per_s, row.ratio), (Some(4.0), Some(4.0)));
         assert_eq!(row.fault(), None);
         let ranks = [rank(&[0.5], None, 0), rank(&[0.0], None, 2)];
-        let row = MessageRow::new(What::PingPong, Some(4), MPI, &ranks);
+        let row = MessageRow::new(P2pTest::PingPong, Some(4), MPI, &ranks);
         assert_eq!((row.ratio, row.n_wrong), (None, Some(2)));
         assert!(row.fault().unwrap().starts_with("pingpong, 4 bytes, mpi: 2 values"));
     }
 
     #[test]
     fn the_column_of_mpi_is_there_where_it_is() {
-        let row =
-            |name, time| MessageRow::new(What::PingPong, Some(4), name, &[rank(&[time], None, 0)]);
+        let row = |name, time| {
+            MessageRow::new(P2pTest::PingPong, Some(4), name, &[rank(&[time], None, 0)])
+        };
         let mut rows = vec![row(RAW, 4e-6), row("rel:1e-3", 2e-6)];
         compare(&mut rows);
         assert!(!table(&rows).contains("MPI"));

@@ -4,7 +4,7 @@ use foldwire::Communicator;
 use foldwire_arguments::P2pArgs;
 use foldwire_arguments::values::LinkRate;
 use foldwire_threads::Endpoint;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::ranks;
 
 use super::benchmark::MessageBenchmark;
@@ -17,7 +17,7 @@ use crate::bench::{config_from_env, progress};
 const DEFAULT_RANKS: usize = 2;
 
 /// Starts the ranks and runs the benchmark.
-pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run(args: &P2pArgs, source: &FieldSource) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     check(args, size, size)?;
     let data = source.data::<f32>(size);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
-use foldwire_arguments::{Named, SimArgs};
+use foldwire_arguments::{ScheduleName, SimArgs};
 use foldwire_sim::cost::{
     CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel, predict,
 };
@@ -23,7 +23,7 @@ pub(super) struct SweepSetting {
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
     /// Schedule of all presets, in place of their own.
-    pub(super) schedule: Option<Named>,
+    pub(super) schedule: Option<ScheduleName>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
     predict: PredictFn,

@@ -13,7 +13,7 @@ mod threads;
 use foldwire::{DType, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// Calls that fail, results that cannot be compared, and output that cannot be written.
-pub(super) fn run(args: &SimArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run(args: &SimArgs, source: &FieldSource) -> anyhow::Result<()> {
     let files = args.validate.as_deref().unwrap_or_default();
     if files.is_empty() && !args.fabric.is_empty() {
         return Err(UsageError::new(

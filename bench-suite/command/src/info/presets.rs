@@ -2,7 +2,7 @@
 
 use foldwire::schedule::Schedule;
 use foldwire::{Bound, Collective, Preset};
-use foldwire_arguments::coding::Coding;
+use foldwire_arguments::coding::CodecArg;
 use foldwire_workbench::table::Align;
 
 use super::section::ReportSection;
@@ -24,7 +24,7 @@ pub(super) fn section() -> ReportSection {
             // Any bound will do, since none is shown.
             let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
             let schedule = plan.schedule.map_or("chosen for each call", Schedule::name);
-            let codec = Coding { codec: plan.codec, setting: plan.setting }.to_string();
+            let codec = CodecArg { codec: plan.codec, setting: plan.setting }.to_string();
             let name = [preset.name(), preset.title(), schedule, plan.pipeline.name];
             let source = [&*codec, preset.source(), preset.differs()];
             name.into_iter().chain(source).map(Into::into).collect::<Vec<_>>()

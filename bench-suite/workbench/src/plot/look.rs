@@ -24,7 +24,7 @@ pub enum Mark {
 
 /// Style of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Look {
+pub struct CurveStyle {
     /// Colour of the curve and its marks.
     pub colour: RGBColor,
     /// True if the curve is dashed.
@@ -35,7 +35,7 @@ pub struct Look {
     pub width: u32,
 }
 
-impl Look {
+impl CurveStyle {
     /// Style of the curve number `at`. Styles differ as long as there are colours, solid and
     /// dashed.
     pub fn nth(at: usize) -> Self {
@@ -148,7 +148,7 @@ pub fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
 /// If drawing fails.
 pub fn legend<B: DrawingBackend<ErrorType: 'static>>(
     area: &DrawingArea<B, Shift>,
-    entries: &[(String, Look)],
+    entries: &[(String, CurveStyle)],
     n_columns: usize,
     scale: u32,
 ) -> anyhow::Result<()> {

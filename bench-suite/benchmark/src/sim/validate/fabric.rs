@@ -20,7 +20,7 @@ use foldwire::{DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
-use foldwire_workbench::data::Source;
+use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::progress;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ use super::{Comparison, ValidationRow, bisect};
 pub(super) fn compare(
     args: &SimArgs,
     files: &[PathBuf],
-    source: &Source,
+    source: &FieldSource,
 ) -> anyhow::Result<Comparison> {
     let ranks_per_node = args.ranks_per_node;
     let cores = args.cores.unwrap_or(ranks_per_node);
@@ -166,7 +166,7 @@ impl FabricModel {
 
 /// This machine, which stands in for the machines of the ranks.
 struct LocalMachine<'a> {
-    source: &'a Source,
+    source: &'a FieldSource,
     host: HostModel,
     /// Measurements so far.
     known: Vec<(DType, MeasurementTask, Costs)>,

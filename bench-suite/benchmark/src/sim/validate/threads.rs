@@ -19,7 +19,7 @@ use foldwire_arguments::SimArgs;
 use foldwire_arguments::values::LinkRate;
 use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
 use foldwire_threads::{World, drive};
-use foldwire_workbench::data::{Data, Source};
+use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::memory::median;
 use foldwire_workbench::{progress, ranks};
 use indicatif::ProgressBar;
@@ -83,7 +83,10 @@ const CASES: [ValidationCase; 12] = {
 ///
 /// # Errors
 /// Fails if a call fails.
-pub(super) fn compare<T: Float>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
+pub(super) fn compare<T: Float>(
+    args: &SimArgs,
+    source: &FieldSource,
+) -> anyhow::Result<Comparison> {
     let cores = available_parallelism()?.get();
     let message = message_cost()?;
     let n_rows: usize = CASES.iter().map(|case| case.presets.len()).sum();
