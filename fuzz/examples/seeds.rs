@@ -12,8 +12,8 @@ use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
 use foldwire::{Collective, Element, Op, Rank, bf16, f16};
-use foldwire_fuzz::setting::{N_OPS, Setting};
-use foldwire_fuzz::values::{Value, encode};
+use foldwire_fuzz::setting::{FuzzSetting, N_OPS};
+use foldwire_fuzz::values::{FuzzValue, encode};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -210,12 +210,12 @@ fn bundle_of(lens: &[usize]) -> Vec<u8> {
 }
 
 /// A field: its name, and the value at an index.
-type Field = (&'static str, fn(usize) -> f64);
+type SeedField = (&'static str, fn(usize) -> f64);
 
 /// Fields that take every path of a codec: smooth, rough, constant, with few values beyond the
 /// lattice and with many, and sums.
-fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
-    let fields: [Field; 5] = [
+fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
+    let fields: [SeedField; 5] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),
         ("rough", |i| ((i * i * 31) % 1009) as f64),
         ("constant", |i| if i % 500 < 400 { 1e30 } else { 2.0 }),
@@ -228,7 +228,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
     ];
     for (nth, (name, field)) in fields.into_iter().enumerate() {
         for n_values in COUNTS {
-            let setting = Setting {
+            let setting = FuzzSetting {
                 codec: id,
                 dtype: T::DTYPE,
                 op: (nth + n_values) as u8 % N_OPS,
@@ -249,7 +249,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
             two.truncate(written.n_bytes);
             for (kind, bytes) in [("one", &one), ("two", &two)] {
                 let name = format!("{}-{}-{name}-{n_values}-{kind}", id.name(), T::DTYPE);
-                let input = Setting { bytes, ..setting }.to_bytes();
+                let input = FuzzSetting { bytes, ..setting }.to_bytes();
                 for target in ["decode", "reduce", "fold"] {
                     put(folder, target, &name, &input)?;
                 }
@@ -264,7 +264,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
                 &[&[choice], &array[..]].concat(),
             )?;
             let pair = [&one[..], &two].concat();
-            let input = Setting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
+            let input = FuzzSetting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
             put(
                 folder,
                 "combine",

@@ -6,22 +6,22 @@
 use foldwire::codec::{Codec, CodecError, CodecExt, EncodeError, Written};
 use foldwire_tests::with_type;
 
-use crate::setting::{Placed, Setting, n_values};
-use crate::values::{MAX_VALUES, Value, encode};
+use crate::setting::{FuzzSetting, PlacedBytes, n_values};
+use crate::values::{FuzzValue, MAX_VALUES, encode};
 
 /// The target.
 pub fn check(input: &[u8]) {
-    let Some(setting) = Setting::read(input) else { return };
+    let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {
         setting.at_every_level(|codec| pairs::<T>(&setting, codec));
     });
 }
 
 /// What the levels must agree on.
-type Outcome = Result<(Written, Vec<u8>), String>;
+type CombineOutcome = Result<(Written, Vec<u8>), String>;
 
 /// The setting's number says where the second encoding starts; 0: there is one only.
-fn pairs<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Vec<Outcome> {
+fn pairs<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> Vec<CombineOutcome> {
     let (left, right) = match setting.number {
         0 => (setting.bytes, setting.bytes),
         at => setting.bytes.split_at(at.min(setting.bytes.len())),
@@ -34,15 +34,15 @@ fn pairs<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Vec<Outcome> 
         .collect()
 }
 
-fn combine<T: Value>(
-    setting: &Setting<'_>,
+fn combine<T: FuzzValue>(
+    setting: &FuzzSetting<'_>,
     codec: &dyn Codec<T>,
     a: &[u8],
     b: &[u8],
-) -> Option<Outcome> {
+) -> Option<CombineOutcome> {
     let homomorphic = codec.homomorphic()?;
     let (op, shift) = (setting.op(), setting.misaligned);
-    let (mut a, b) = (Placed::new(a, shift), Placed::new(b, shift / 2));
+    let (mut a, b) = (PlacedBytes::new(a, shift), PlacedBytes::new(b, shift / 2));
     // What claims more values than we allow would need more room, and is refused.
     let n_values = n_values(codec, a.bytes()).unwrap_or(MAX_VALUES);
     let both = |a: &[u8], b: &[u8]| {

@@ -7,21 +7,21 @@ use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 
-use crate::setting::{Setting, canonical, n_values};
-use crate::values::{Value, assert_within};
+use crate::setting::{FuzzSetting, canonical, n_values};
+use crate::values::{FuzzValue, assert_within};
 
 /// The target.
 pub fn check(input: &[u8]) {
-    let Some(setting) = Setting::read(input) else { return };
+    let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {
         setting.at_every_level(|codec| read::<T>(&setting, codec));
     });
 }
 
 /// What the levels must agree on.
-type Outcome = Result<(Vec<u64>, Result<Vec<u8>, String>), String>;
+type ReadOutcome = Result<(Vec<u64>, Result<Vec<u8>, String>), String>;
 
-fn read<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
+fn read<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> ReadOutcome {
     let (src, divisor) = (setting.source(), setting.divisor);
     let src = src.bytes();
     let n_values = n_values(codec, src).inspect_err(|_| {
@@ -49,8 +49,8 @@ fn read<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
     Ok((canonical(&whole), recode(setting, codec, src, n_values)))
 }
 
-fn recode<T: Value>(
-    setting: &Setting<'_>,
+fn recode<T: FuzzValue>(
+    setting: &FuzzSetting<'_>,
     codec: &dyn Codec<T>,
     src: &[u8],
     n_values: usize,

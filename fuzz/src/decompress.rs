@@ -8,7 +8,7 @@ use foldwire::compress::{HEAD_BYTES, Info, compress_with, decompress};
 use foldwire::{Quantum, bf16, f16};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::values::Value;
+use crate::values::FuzzValue;
 
 /// The target.
 pub fn check(input: &[u8]) {
@@ -27,7 +27,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-fn read<T: Value, U: Value>(bytes: &[u8]) {
+fn read<T: FuzzValue, U: FuzzValue>(bytes: &[u8]) {
     let values = match decompress::<T>(bytes) {
         Ok(values) => values,
         Err(error) => {

@@ -7,21 +7,21 @@
 use foldwire::codec::{Codec, CodecError, CodecExt, Values, Written};
 use foldwire_tests::with_type;
 
-use crate::setting::{Placed, Setting, canonical, n_values};
-use crate::values::Value;
+use crate::setting::{FuzzSetting, PlacedBytes, canonical, n_values};
+use crate::values::FuzzValue;
 
 /// The target.
 pub fn check(input: &[u8]) {
-    let Some(setting) = Setting::read(input) else { return };
+    let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {
         setting.at_every_level(|codec| fold::<T>(&setting, codec));
     });
 }
 
 /// What the levels must agree on: of folding, and of decompressing, operating and compressing.
-type Outcome = Result<[Result<(Written, Vec<u8>), String>; 2], String>;
+type FoldOutcome = Result<[Result<(Written, Vec<u8>), String>; 2], String>;
 
-fn fold<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
+fn fold<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> FoldOutcome {
     let placed = setting.source();
     let (src, op, divisor) = (placed.bytes(), setting.op(), setting.divisor);
     let n_values = n_values(codec, src).inspect_err(|_| {
@@ -64,7 +64,7 @@ fn fold<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
         }
     }
 
-    let mut frame = Placed::new(src, setting.misaligned);
+    let mut frame = PlacedBytes::new(src, setting.misaligned);
     let homomorphic = codec.homomorphic();
     match homomorphic.and_then(|codec| codec.fold_in_place(&op, frame.bytes_mut(), &local)) {
         None => {}

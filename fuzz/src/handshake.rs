@@ -27,7 +27,7 @@ const SIZE: usize = 4;
 /// The target.
 pub fn check(input: &[u8]) {
     let [end, piece, script @ ..] = input else { return };
-    let script = Script { rest: script };
+    let script = HandshakeScript { rest: script };
     let piece = usize::from(*piece) * 67 + 1;
     match end % 4 {
         0 => stranger(script, piece),
@@ -49,18 +49,18 @@ fn place(rank: u32) -> Place {
 }
 
 /// What the other side does.
-struct Script<'a> {
+struct HandshakeScript<'a> {
     rest: &'a [u8],
 }
 
-enum Act<'a> {
+enum HandshakeAct<'a> {
     Bytes(&'a [u8]),
     Hello { rank: u32, size: u32 },
     Prove,
     Message { kind: u8, body: &'a [u8] },
 }
 
-impl<'a> Script<'a> {
+impl<'a> HandshakeScript<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -76,20 +76,20 @@ impl<'a> Script<'a> {
     }
 }
 
-impl<'a> Iterator for Script<'a> {
-    type Item = Act<'a>;
+impl<'a> Iterator for HandshakeScript<'a> {
+    type Item = HandshakeAct<'a>;
 
-    fn next(&mut self) -> Option<Act<'a>> {
+    fn next(&mut self) -> Option<HandshakeAct<'a>> {
         Some(match self.byte()? % 4 {
-            0 => Act::Bytes(self.bytes()?),
-            1 => Act::Hello { rank: self.byte()?.into(), size: self.byte()?.into() },
-            2 => Act::Prove,
-            _ => Act::Message { kind: self.byte()?, body: self.bytes()? },
+            0 => HandshakeAct::Bytes(self.bytes()?),
+            1 => HandshakeAct::Hello { rank: self.byte()?.into(), size: self.byte()?.into() },
+            2 => HandshakeAct::Prove,
+            _ => HandshakeAct::Message { kind: self.byte()?, body: self.bytes()? },
         })
     }
 }
 
-impl Act<'_> {
+impl HandshakeAct<'_> {
     /// The act as bytes; `proof` is an honest one, if there is something to prove.
     fn into_bytes(self, proof: impl FnOnce() -> Option<Message<'static>>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -148,14 +148,13 @@ fn arrive(
 }
 
 /// Somebody knocks at rank 0; rank 2 is there already.
-fn stranger(script: Script<'_>, piece: usize) {
-    let (place, mut admission, mut inbox) =
-        (place(0), Admission::default(), ReceiveBuffer::default());
+fn stranger(script: HandshakeScript<'_>, piece: usize) {
+    let (place, mut admission, mut inbox) = (place(0), Admission::default(), Inbox::default());
     let mut greeted = None;
     let mut challenge: Option<Message<'static>> = None;
     let mut has_proven = false;
     for act in script {
-        if let (Act::Hello { rank, .. }, None) = (&act, &challenge) {
+        if let (HandshakeAct::Hello { rank, .. }, None) = (&act, &challenge) {
             greeted = Some(*rank);
         }
         let bytes = act.into_bytes(|| {
@@ -205,9 +204,9 @@ fn stranger(script: Script<'_>, piece: usize) {
 }
 
 /// Somebody listens where rank 0 should.
-fn impostor(script: Script<'_>, piece: usize) {
-    let (place, mut inbox) = (place(1), ReceiveBuffer::default());
-    let join_request = JoinRequest::new(&place, [3; NONCE_BYTES]);
+fn impostor(script: HandshakeScript<'_>, piece: usize) {
+    let (place, mut inbox) = (place(1), Inbox::default());
+    let knock = Knock::new(&place, [3; NONCE_BYTES]);
     let mut is_honest = false;
     for act in script {
         let bytes = act.into_bytes(|| {
@@ -240,10 +239,10 @@ fn impostor(script: Script<'_>, piece: usize) {
 }
 
 /// A rank that is in says anything to rank 0.
-fn member(script: Script<'_>, piece: usize) {
-    let (mut member_state, mut inbox) = (MemberState::default(), ReceiveBuffer::default());
+fn guest(script: HandshakeScript<'_>, piece: usize) {
+    let (mut guest, mut inbox) = (Guest::default(), Inbox::default());
     for act in script {
-        let gives = matches!(act, Act::Prove);
+        let gives = matches!(act, HandshakeAct::Prove);
         let bytes = act.into_bytes(|| Some(Message::Give(&[5; 700])));
         let stays = arrive(&mut inbox, &bytes, piece, MAX_MESSAGE_BYTES, |inbox| {
             while let Some(received) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
@@ -265,11 +264,11 @@ fn member(script: Script<'_>, piece: usize) {
 }
 
 /// Rank 0 says anything to a rank that is in.
-fn root(script: Script<'_>, piece: usize) {
-    let (mut membership, mut inbox) = (Membership::new(SIZE), ReceiveBuffer::default());
+fn root(script: HandshakeScript<'_>, piece: usize) {
+    let (mut membership, mut inbox) = (Membership::new(SIZE), Inbox::default());
     let (mut next, mut n_news) = (0, 0);
     for act in script {
-        let takes = matches!(act, Act::Prove);
+        let takes = matches!(act, HandshakeAct::Prove);
         let bytes = act.into_bytes(|| {
             next = (next + 1) % SIZE;
             Some(Message::Share { from: Rank::new((next + SIZE - 1) % SIZE), bytes: &[6; 300] })

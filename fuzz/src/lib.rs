@@ -46,10 +46,10 @@ pub mod tcp;
 pub mod values;
 
 /// A target: its name, which is that of its binary and of its folder in `corpus/`, and its body.
-pub type Target = (&'static str, fn(&[u8]));
+pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [FuzzTarget; 16] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),

@@ -5,18 +5,21 @@ use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 
-use crate::setting::{Setting, canonical, n_values};
-use crate::values::{Value, operate};
+use crate::setting::{FuzzSetting, canonical, n_values};
+use crate::values::{FuzzValue, operate};
 
 /// The target.
 pub fn check(input: &[u8]) {
-    let Some(setting) = Setting::read(input) else { return };
+    let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {
         setting.at_every_level(|codec| reduce::<T>(&setting, codec));
     });
 }
 
-fn reduce<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Result<Vec<u64>, String> {
+fn reduce<T: FuzzValue>(
+    setting: &FuzzSetting<'_>,
+    codec: &dyn Codec<T>,
+) -> Result<Vec<u64>, String> {
     let src = setting.source();
     let (src, op) = (src.bytes(), setting.op());
     let n_values = n_values(codec, src).inspect_err(|_| {

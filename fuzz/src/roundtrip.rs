@@ -11,7 +11,7 @@ use foldwire::kernel::Level;
 use foldwire::{DType, Op, Quantum};
 use foldwire_tests::with_type;
 
-use crate::values::{MAX_VALUES, Value, assert_within, bound, encode, operate, values};
+use crate::values::{FuzzValue, MAX_VALUES, assert_within, bound, encode, operate, values};
 
 /// The target.
 pub fn check(input: &[u8]) {
@@ -22,7 +22,7 @@ pub fn check(input: &[u8]) {
     let _ = with_type!(dtype, T => of::<T>(&mut u));
 }
 
-fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
+fn of<T: FuzzValue>(u: &mut Unstructured<'_>) -> Result<()> {
     let bound = bound(u)?;
     // Mostly short: many short inputs find more than few long ones.
     let most = MAX_VALUES >> u.int_in_range(0..=8)?;
@@ -41,13 +41,13 @@ fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
             Loss::Setting => f64::INFINITY,
             _ => 0.0,
         };
-        Operands { levels: levels.collect(), bound, left: &left, right: &right }.check();
+        OperandPair { levels: levels.collect(), bound, left: &left, right: &right }.check();
     }
     Ok(())
 }
 
 /// Two arrays and a codec for them.
-struct Operands<'a, T: Value> {
+struct OperandPair<'a, T: FuzzValue> {
     /// The scalar level first.
     levels: Vec<AnyCodec<T>>,
     bound: f64,
@@ -55,7 +55,7 @@ struct Operands<'a, T: Value> {
     right: &'a [T],
 }
 
-impl<T: Value> Operands<'_, T> {
+impl<T: FuzzValue> OperandPair<'_, T> {
     fn check(&self) {
         let specification = self.levels[0].as_dyn();
         let (a, b) = (encode(specification, self.left), encode(specification, self.right));
@@ -114,24 +114,29 @@ impl<T: Value> Operands<'_, T> {
     }
 }
 
-fn room<T: Value>(codec: &dyn Codec<T>, n_values: usize) -> Vec<u8> {
+fn room<T: FuzzValue>(codec: &dyn Codec<T>, n_values: usize) -> Vec<u8> {
     vec![0xa5; codec.max_encoded_len(n_values).expect("a few chunks fit a frame")]
 }
 
-fn decode<T: Value>(codec: &dyn Codec<T>, src: &[u8], n_values: usize) -> Vec<T> {
+fn decode<T: FuzzValue>(codec: &dyn Codec<T>, src: &[u8], n_values: usize) -> Vec<T> {
     let mut decoded = vec![T::from_f64(7.0); n_values];
     codec.decode(src, 1, &mut decoded).expect("what we write, we can read");
     decoded
 }
 
-fn fold<T: Value>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
+fn fold<T: FuzzValue>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
     let mut dst = room(codec, local.len());
     let written = codec.fold(op, src, local, &mut dst).expect("operands match");
     dst.truncate(written.n_bytes);
     dst
 }
 
-fn fold_store<T: Value>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
+fn fold_store<T: FuzzValue>(
+    codec: &dyn Codec<T>,
+    op: &Op<'_, T>,
+    src: &[u8],
+    local: &[T],
+) -> Vec<u8> {
     let (mut dst, mut output) = (room(codec, local.len()), local.to_vec());
     let values = Values::InPlace(&mut output);
     let written = codec.fold_store(op, src, values, 1, &mut dst).expect("operands match");

@@ -35,13 +35,13 @@ pub fn check(input: &[u8]) {
     let [piece, room, script @ ..] = input else { return };
     let piece = usize::from(*piece) * 83 + 1;
     let room = usize::from(*room) * 57 + 1;
-    let [writer, mut reader] = EncryptedEnd::pair();
-    let mut sender = Sender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
+    let [writer, mut reader] = Sealed::pair();
+    let mut sender = RecordSender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
     let came = come(script, &mut sender, &mut reader);
     let (plain, end) = expected(&sender.records, &came);
 
     let piece = piece.max(came.len() / MAX_PIECES);
-    let mut wire = Pieces { rest: &came, piece, n_came: 0, is_pause: false };
+    let mut wire = PiecewiseReader { rest: &came, piece, n_came: 0, is_pause: false };
     let mut read = Vec::new();
     assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end);
     assert!(read == plain, "what was read is not what was sealed and came");
@@ -53,22 +53,22 @@ pub fn check(input: &[u8]) {
 
 /// How reading ends.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum ReadEnd {
     /// With the connection.
     Ended,
     Forged,
 }
 
 /// What one side has sealed.
-struct Sender {
-    sealed: EncryptedEnd,
+struct RecordSender {
+    sealed: Sealed,
     piece: usize,
     /// Records and what is in them.
     records: Vec<(Vec<u8>, Vec<u8>)>,
     n_sealed: usize,
 }
 
-impl Sender {
+impl RecordSender {
     /// Seals so many bytes; the records that it takes.
     fn seal(&mut self, n_bytes: usize) -> Vec<u8> {
         let plain = plain(self.n_sealed, n_bytes);
@@ -98,8 +98,8 @@ fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
 }
 
 /// Writes a record, and how much it holds.
-fn seal(by: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
-    let mut to = Narrow { bytes: Vec::new(), piece, is_pause: false };
+fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
+    let mut to = PiecewiseWriter { bytes: Vec::new(), piece, is_pause: false };
     let (one, two) = plain.split_at(piece.min(plain.len()));
     let n_taken = by.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
     let n_taken = n_taken.expect("the last record has left");
@@ -111,7 +111,7 @@ fn seal(by: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
 }
 
 /// What comes by the script.
-fn come(mut script: &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> Vec<u8> {
+fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Vec<u8> {
     let mut came = Vec::new();
     while sender.n_sealed.max(came.len()) < MAX_BYTES
         && let Some(bytes) = next(&mut script, sender, reader)
@@ -121,7 +121,7 @@ fn come(mut script: &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> Ve
     came
 }
 
-fn next(script: &mut &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> Option<Vec<u8>> {
+fn next(script: &mut &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Option<Vec<u8>> {
     let mut byte = || {
         let (&byte, rest) = script.split_first()?;
         *script = rest;
@@ -161,7 +161,7 @@ fn next(script: &mut &[u8], sender: &mut Sender, reader: &mut EncryptedEnd) -> O
 
 /// What must be read: what is in the records, in their order, that come first. Then a length and as
 /// many bytes are forged, and less is the end.
-fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, End) {
+fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, ReadEnd) {
     let (mut read, mut rest) = (Vec::new(), came);
     for (record, plain) in records {
         let Some(behind) = rest.strip_prefix(&record[..]) else { break };
@@ -171,11 +171,16 @@ fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, End) {
     let is_record = rest
         .split_first_chunk()
         .is_some_and(|(length, rest)| rest.len() >= usize::from(u16::from_be_bytes(*length)));
-    (read, if is_record { End::Forged } else { End::Ended })
+    (read, if is_record { ReadEnd::Forged } else { ReadEnd::Ended })
 }
 
 /// Reads to the end.
-fn read_on(by: &mut EncryptedEnd, from: &mut Pieces<'_>, room: usize, read: &mut Vec<u8>) -> End {
+fn read_on(
+    by: &mut Sealed,
+    from: &mut PiecewiseReader<'_>,
+    room: usize,
+    read: &mut Vec<u8>,
+) -> ReadEnd {
     let (mut one, mut two) = (vec![0; room / 3], vec![0; room - room / 3]);
     loop {
         let n_read = by.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
@@ -184,7 +189,7 @@ fn read_on(by: &mut EncryptedEnd, from: &mut Pieces<'_>, room: usize, read: &mut
         // Memory that grows may double.
         assert!(plain <= 2 * from.n_came, "{plain} bytes for {} that came", from.n_came);
         match n_read {
-            Ok(0) => return End::Ended,
+            Ok(0) => return ReadEnd::Ended,
             Ok(n_bytes) => {
                 assert!(n_bytes <= room);
                 let n_one = n_bytes.min(one.len());
@@ -193,7 +198,7 @@ fn read_on(by: &mut EncryptedEnd, from: &mut Pieces<'_>, room: usize, read: &mut
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {}
-                ErrorKind::InvalidData => return End::Forged,
+                ErrorKind::InvalidData => return ReadEnd::Forged,
                 kind => panic!("no socket said {kind}"),
             },
         }
@@ -201,14 +206,14 @@ fn read_on(by: &mut EncryptedEnd, from: &mut Pieces<'_>, room: usize, read: &mut
 }
 
 /// A connection by which bytes come in pieces, and nothing between two of them.
-struct Pieces<'a> {
+struct PiecewiseReader<'a> {
     rest: &'a [u8],
     piece: usize,
     n_came: usize,
     is_pause: bool,
 }
 
-impl Read for Pieces<'_> {
+impl Read for PiecewiseReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.is_pause = !self.is_pause;
         if self.is_pause {
@@ -223,13 +228,13 @@ impl Read for Pieces<'_> {
 }
 
 /// A connection that takes bytes in pieces, and none between two of them.
-struct Narrow {
+struct PiecewiseWriter {
     bytes: Vec<u8>,
     piece: usize,
     is_pause: bool,
 }
 
-impl Write for Narrow {
+impl Write for PiecewiseWriter {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.is_pause = !self.is_pause;
         if self.is_pause {

@@ -19,7 +19,7 @@ use foldwire::kernel::Level;
 use foldwire::{DType, Op, Quantum};
 use std::fmt::Debug;
 
-use crate::values::{MAX_VALUES, Value};
+use crate::values::{FuzzValue, MAX_VALUES};
 
 /// Bytes before the encoding.
 pub const SETTING_BYTES: usize = 8;
@@ -29,7 +29,7 @@ pub const N_OPS: u8 = 6;
 
 /// What the first bytes of an input say.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+pub struct FuzzSetting<'a> {
     /// The codec.
     pub codec: CodecId,
     /// The type of the elements.
@@ -53,7 +53,7 @@ pub struct Setting<'a> {
     pub bytes: &'a [u8],
 }
 
-impl<'a> Setting<'a> {
+impl<'a> FuzzSetting<'a> {
     /// Takes an input apart; `None` if it is too short.
     #[must_use]
     pub fn read(input: &'a [u8]) -> Option<Self> {
@@ -94,7 +94,7 @@ impl<'a> Setting<'a> {
 
     /// The lattice.
     #[must_use]
-    pub fn quantum<T: Value>(&self) -> Quantum {
+    pub fn quantum<T: FuzzValue>(&self) -> Quantum {
         match self.exponent {
             i8::MIN => Quantum::LOSSLESS,
             exponent => Quantum::new::<T>(2f64.powi(exponent.into())).expect("positive"),
@@ -103,7 +103,7 @@ impl<'a> Setting<'a> {
 
     /// The reduction.
     #[must_use]
-    pub fn op<T: Value>(&self) -> Op<'static, T> {
+    pub fn op<T: FuzzValue>(&self) -> Op<'static, T> {
         match self.op {
             0 => Op::Sum,
             1 => Op::Avg,
@@ -116,7 +116,7 @@ impl<'a> Setting<'a> {
 
     /// The codec at one level.
     #[must_use]
-    pub fn codec_at<T: Value>(&self, level: Level) -> foldwire::codec::AnyCodec<T> {
+    pub fn codec_at<T: FuzzValue>(&self, level: Level) -> foldwire::codec::AnyCodec<T> {
         let (quantum, max_operands) = (self.quantum::<T>(), self.max_operands);
         let params = CodecParams::new(quantum).for_sums_of(max_operands).at(level);
         self.codec.instance(&params.with_shape(&[2, 3, self.shape]))
@@ -127,7 +127,7 @@ impl<'a> Setting<'a> {
     ///
     /// # Panics
     /// If they do not.
-    pub fn at_every_level<T: Value, R: PartialEq + Debug>(
+    pub fn at_every_level<T: FuzzValue, R: PartialEq + Debug>(
         &self,
         outcome: impl Fn(&dyn Codec<T>) -> R,
     ) {
@@ -143,8 +143,8 @@ impl<'a> Setting<'a> {
 
     /// The encoding at its place.
     #[must_use]
-    pub fn source(&self) -> Placed {
-        Placed::new(self.bytes, self.misaligned)
+    pub fn source(&self) -> PlacedBytes {
+        PlacedBytes::new(self.bytes, self.misaligned)
     }
 
     /// How long a destination for `n_values` is: what the codec asks for, or, as one input in four
@@ -153,7 +153,7 @@ impl<'a> Setting<'a> {
     /// # Panics
     /// If a frame cannot hold so few values as [`MAX_VALUES`].
     #[must_use]
-    pub fn room<T: Value>(&self, codec: &dyn Codec<T>, n_values: usize) -> usize {
+    pub fn room<T: FuzzValue>(&self, codec: &dyn Codec<T>, n_values: usize) -> usize {
         let worst = codec.max_encoded_len(n_values).expect("a few chunks fit a frame");
         worst.saturating_sub(if self.number % 4 == 3 { self.number / 4 % 64 } else { 0 })
     }
@@ -161,7 +161,7 @@ impl<'a> Setting<'a> {
     /// Values to reduce with: on and off the lattice, constant stretches, and now and then one that
     /// no lattice holds.
     #[must_use]
-    pub fn local<T: Value>(&self, n_values: usize) -> Vec<T> {
+    pub fn local<T: FuzzValue>(&self, n_values: usize) -> Vec<T> {
         let unit = if self.exponent == i8::MIN { 1.0 } else { 2f64.powi(self.exponent.into()) };
         let value = |i: usize| match i % 1024 {
             700 => f64::NAN,
@@ -175,19 +175,19 @@ impl<'a> Setting<'a> {
     }
 }
 
-fn mean<T: Value>(a: T, b: T) -> T {
+fn mean<T: FuzzValue>(a: T, b: T) -> T {
     let mean = a.to_f64() / 2.0 + b.to_f64() / 2.0;
     T::from_f64(if mean.is_nan() { f64::NAN } else { mean })
 }
 
 /// Bytes at a chosen distance from an aligned address, that end where their allocation ends.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedBytes {
     storage: Box<[u8]>,
     start: usize,
 }
 
-impl Placed {
+impl PlacedBytes {
     /// A copy of `bytes`, `start` bytes behind an address that the allocator gives.
     #[must_use]
     pub fn new(bytes: &[u8], start: usize) -> Self {
@@ -211,13 +211,13 @@ impl Placed {
 ///
 /// # Errors
 /// The codec's refusal, as text.
-pub fn n_values<T: Value>(codec: &dyn Codec<T>, src: &[u8]) -> Result<usize, String> {
+pub fn n_values<T: FuzzValue>(codec: &dyn Codec<T>, src: &[u8]) -> Result<usize, String> {
     let n_values = codec.n_values(src).map_err(|error| error.to_string())?;
     if n_values <= MAX_VALUES { Ok(n_values) } else { Err(format!("{n_values} values")) }
 }
 
 /// The bits of values, one for all that are not numbers: a sum's NaN may differ in its payload.
 #[must_use]
-pub fn canonical<T: Value>(values: &[T]) -> Vec<u64> {
+pub fn canonical<T: FuzzValue>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| if x.to_f64().is_nan() { u64::MAX } else { x.raw() }).collect()
 }

@@ -47,7 +47,7 @@ const ASKS: usize = 16;
 
 /// What an input says.
 #[derive(Debug)]
-struct Scenario<'a> {
+struct LiarScenario<'a> {
     size: usize,
     liar: usize,
     manner: u8,
@@ -56,17 +56,17 @@ struct Scenario<'a> {
 }
 
 /// What the ranks that do not lie are told, and what they saw.
-struct Witness {
+struct SurvivorLog {
     /// When the liar last said something.
     last_lie: Cell<Duration>,
     /// How many have not ended.
     n_running: Cell<usize>,
-    groups: RefCell<Vec<Group>>,
+    groups: RefCell<Vec<GroupRecord>>,
 }
 
 /// A group that a rank was done with.
 #[derive(Debug)]
-struct Group {
+struct GroupRecord {
     rank: usize,
     epoch: u16,
     members: Vec<usize>,
@@ -81,8 +81,8 @@ pub fn check(input: &[u8]) {
     let size = 2 + usize::from(ranks % 16) % 5;
     let seed = u64::from(u16::from_le_bytes([*low, *high]));
     let liar = usize::from(ranks / 16) % size;
-    let scenario = Scenario { size, liar, manner: *manner, seed, script };
-    let witness = Witness {
+    let scenario = LiarScenario { size, liar, manner: *manner, seed, script };
+    let witness = SurvivorLog {
         last_lie: Cell::default(),
         n_running: Cell::new(size - 1),
         groups: RefCell::default(),
@@ -104,17 +104,18 @@ pub fn check(input: &[u8]) {
 }
 
 /// Ranks that count each other in are in the same group.
-fn compare(groups: &[Group], scenario: &Scenario<'_>) {
+fn compare(groups: &[GroupRecord], scenario: &LiarScenario<'_>) {
     for ours in groups {
-        let counted_in =
-            |theirs: &&Group| theirs.epoch == ours.epoch && ours.members.contains(&theirs.rank);
+        let counted_in = |theirs: &&GroupRecord| {
+            theirs.epoch == ours.epoch && ours.members.contains(&theirs.rank)
+        };
         for theirs in groups.iter().filter(counted_in) {
             assert_eq!(ours.members, theirs.members, "{ours:?}, {theirs:?}, {scenario:?}");
         }
     }
 }
 
-impl Scenario<'_> {
+impl LiarScenario<'_> {
     const fn has(&self, bit: u8) -> bool {
         self.manner >> bit & 1 == 1
     }
@@ -134,7 +135,7 @@ impl Scenario<'_> {
     }
 
     /// One rank that does not lie.
-    async fn survive(&self, endpoint: Endpoint, witness: &Witness) {
+    async fn survive(&self, endpoint: Endpoint, witness: &SurvivorLog) {
         let (clock, own) = (endpoint.clock(), endpoint.rank().index());
         let config = Config::default()
             .with_lanes(LANES)
@@ -158,7 +159,7 @@ impl Scenario<'_> {
             };
             let members = members(&comm);
             assert!(members.contains(&own) && members.iter().all(|rank| before.contains(rank)));
-            let group = Group { rank: own, epoch: comm.epoch(), members: members.clone() };
+            let group = GroupRecord { rank: own, epoch: comm.epoch(), members: members.clone() };
             witness.groups.borrow_mut().push(group);
             match self.count(&mut comm, own).await {
                 // What the liar adds is anything.
@@ -185,18 +186,18 @@ impl Scenario<'_> {
     }
 
     /// The rank that lies: the script.
-    async fn lie(&self, mut endpoint: Endpoint, witness: &Witness) {
+    async fn lie(&self, mut endpoint: Endpoint, witness: &SurvivorLog) {
         let clock = endpoint.clock();
         let mut heard = None;
-        let script = Script { rest: self.script, size: self.size, liar: self.liar };
+        let script = LiarScript { rest: self.script, size: self.size, liar: self.liar };
         for act in script.take(MAX_ACTS) {
             match act {
-                Act::Wait(time) => clock.sleep(time).await,
-                Act::Say { to, tag, lie } => {
+                LiarAct::Wait(time) => clock.sleep(time).await,
+                LiarAct::Say { to, tag, lie } => {
                     let (first, last) = to.map_or((0, self.size - 1), |rank| (rank, rank));
                     let message = match lie {
-                        Lie::New(message) => message,
-                        Lie::Answer(changes) => {
+                        LiarMessage::New(message) => message,
+                        LiarMessage::Answer(changes) => {
                             changes.of(self.liar, heard.as_deref()).unwrap_or_default()
                         }
                     };
@@ -246,7 +247,7 @@ async fn say(endpoint: &mut Endpoint, clock: &Clock, to: Rank, tag: Tag, message
 async fn end_of(
     mut shrink: Shrink<Endpoint>,
     clock: &Clock,
-    witness: &Witness,
+    witness: &SurvivorLog,
 ) -> Result<Communicator<Endpoint>, Error> {
     let start = clock.now();
     poll_fn(|_| {
@@ -277,30 +278,30 @@ fn members(comm: &Communicator<Endpoint>) -> Vec<usize> {
 }
 
 /// What the liar does.
-enum Act {
+enum LiarAct {
     Wait(Duration),
     Say {
         /// A rank; `None`: all.
         to: Option<usize>,
         tag: Tag,
-        lie: Lie,
+        lie: LiarMessage,
     },
 }
 
-enum Lie {
+enum LiarMessage {
     New(Vec<u8>),
     /// What was heard, and how it is changed.
-    Answer(Changes),
+    Answer(MessageChanges),
 }
 
-struct Changes {
+struct MessageChanges {
     how: u8,
     epoch: u8,
     round: u8,
     members: u8,
 }
 
-impl Changes {
+impl MessageChanges {
     /// Another message in place of this one.
     fn of(&self, liar: usize, message: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut message = message?.to_vec();
@@ -325,13 +326,13 @@ impl Changes {
     }
 }
 
-struct Script<'a> {
+struct LiarScript<'a> {
     rest: &'a [u8],
     size: usize,
     liar: usize,
 }
 
-impl<'a> Script<'a> {
+impl<'a> LiarScript<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -397,20 +398,20 @@ impl<'a> Script<'a> {
     }
 }
 
-impl Iterator for Script<'_> {
-    type Item = Act;
+impl Iterator for LiarScript<'_> {
+    type Item = LiarAct;
 
-    fn next(&mut self) -> Option<Act> {
+    fn next(&mut self) -> Option<LiarAct> {
         let act = self.byte()? % 5;
         if act == 0 {
-            return Some(Act::Wait(PATIENCE * u32::from(self.byte()?) / 64));
+            return Some(LiarAct::Wait(PATIENCE * u32::from(self.byte()?) / 64));
         }
         let to = Some(usize::from(self.byte()?)).filter(|&rank| rank < self.size);
         let tag = Tag(u16::from(self.byte()?) % Tag::COUNT as u16);
         if act == 4 {
             let [how, epoch, round, members] = *self.bytes(4) else { return None };
-            let lie = Lie::Answer(Changes { how, epoch, round, members });
-            return Some(Act::Say { to, tag, lie });
+            let lie = LiarMessage::Answer(MessageChanges { how, epoch, round, members });
+            return Some(LiarAct::Say { to, tag, lie });
         }
         let message = if act == 1 {
             let n_bytes = self.byte()?.into();
@@ -424,6 +425,6 @@ impl Iterator for Script<'_> {
             }
             message
         };
-        Some(Act::Say { to, tag, lie: Lie::New(message) })
+        Some(LiarAct::Say { to, tag, lie: LiarMessage::New(message) })
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool)
 }
 
 /// What a peer does, or the rank itself.
-enum Act<'a> {
+enum PeerAct<'a> {
     Bytes(&'a [u8]),
     Message { tag: Tag, number: u32, matched: bool, n_bytes: usize, body: &'a [u8] },
     Answer(Tag),
@@ -89,7 +89,7 @@ enum Act<'a> {
     Send(Tag),
 }
 
-fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, Act<'a>)> {
+fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, PeerAct<'a>)> {
     let mut byte = || {
         let (&byte, rest) = script.split_first()?;
         *script = rest;
@@ -104,17 +104,17 @@ fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, Act<'a>)> {
             let n_here = n_bytes.saturating_sub(n_more).min(script.len());
             let (body, rest) = script.split_at(n_here);
             *script = rest;
-            Act::Message { tag, number, matched: kind & 16 != 0, n_bytes, body }
+            PeerAct::Message { tag, number, matched: kind & 16 != 0, n_bytes, body }
         }
-        2 => Act::Answer(tag(byte()?)),
-        3 => Act::Goodbye,
-        4 => Act::Post(tag(byte()?)),
-        5 => Act::Send(tag(byte()?)),
+        2 => PeerAct::Answer(tag(byte()?)),
+        3 => PeerAct::Goodbye,
+        4 => PeerAct::Post(tag(byte()?)),
+        5 => PeerAct::Send(tag(byte()?)),
         _ => {
             let n_bytes = usize::from(byte()?).min(script.len());
             let (bytes, rest) = script.split_at(n_bytes);
             *script = rest;
-            Act::Bytes(bytes)
+            PeerAct::Bytes(bytes)
         }
     };
     Some((usize::from(kind >> 3 & 1), act))
@@ -122,9 +122,9 @@ fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, Act<'a>)> {
 
 /// What a peer's bytes come to.
 #[derive(Debug, PartialEq, Eq)]
-struct Outcome {
-    heard: Vec<PeerEvent>,
-    loss: Option<PeerLoss>,
+struct StreamOutcome {
+    heard: Vec<Heard>,
+    loss: Option<Loss>,
 }
 
 fn stream(script: &[u8], piece: usize) {
@@ -137,22 +137,22 @@ fn stream(script: &[u8], piece: usize) {
     }
 }
 
-fn outcome(mut script: &[u8], piece: usize) -> Outcome {
-    let mut hearing = PeerInput::new(2, FRAME_BYTES, LINK_DEPTH);
-    let mut outcome = Outcome { heard: Vec::new(), loss: None };
+fn outcome(mut script: &[u8], piece: usize) -> StreamOutcome {
+    let mut hearing = Hearing::new(2, FRAME_BYTES, LINK_DEPTH);
+    let mut outcome = StreamOutcome { heard: Vec::new(), loss: None };
     while let (Some((on, act)), None) = (next_act(&mut script), outcome.loss) {
         let bytes = match act {
-            Act::Bytes(bytes) => bytes.to_vec(),
-            Act::Message { tag, number, matched, n_bytes, body } => {
+            PeerAct::Bytes(bytes) => bytes.to_vec(),
+            PeerAct::Message { tag, number, matched, n_bytes, body } => {
                 [&message(tag, n_bytes, number, matched), body].concat()
             }
-            Act::Answer(tag) => answer(tag),
-            Act::Goodbye => goodbye(),
-            Act::Post(tag) => {
+            PeerAct::Answer(tag) => answer(tag),
+            PeerAct::Goodbye => goodbye(),
+            PeerAct::Post(tag) => {
                 hearing.post(tag);
                 Vec::new()
             }
-            Act::Send(tag) => {
+            PeerAct::Send(tag) => {
                 hearing.sent_matched(tag);
                 Vec::new()
             }
@@ -173,8 +173,8 @@ fn expected(mut script: &[u8]) -> Option<Vec<PeerEvent>> {
     let mut awaited = BTreeSet::new();
     while let Some((_, act)) = next_act(&mut script) {
         match act {
-            Act::Bytes(bytes) if !bytes.is_empty() => return None,
-            Act::Message { tag, number, n_bytes, body, .. } => {
+            PeerAct::Bytes(bytes) if !bytes.is_empty() => return None,
+            PeerAct::Message { tag, number, n_bytes, body, .. } => {
                 let ahead = number.wrapping_sub(*next.entry(tag).or_default());
                 let is_right = n_bytes == body.len()
                     && n_bytes <= FRAME_BYTES
@@ -184,15 +184,15 @@ fn expected(mut script: &[u8]) -> Option<Vec<PeerEvent>> {
                     return None;
                 }
             }
-            Act::Answer(tag) => {
+            PeerAct::Answer(tag) => {
                 if !awaited.remove(&tag) {
                     return None;
                 }
                 heard.push(PeerEvent::Answer(tag));
             }
-            Act::Post(tag) => _ = posted.insert(tag),
-            Act::Send(tag) => _ = awaited.insert(tag),
-            Act::Goodbye | Act::Bytes(_) => {}
+            PeerAct::Post(tag) => _ = posted.insert(tag),
+            PeerAct::Send(tag) => _ = awaited.insert(tag),
+            PeerAct::Goodbye | PeerAct::Bytes(_) => {}
         }
         posted.retain(|&tag| {
             let next = next.entry(tag).or_default();

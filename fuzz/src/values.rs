@@ -11,7 +11,7 @@ use foldwire::{Float, Op, bf16, f16};
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
 
 /// What the targets need of the element types.
-pub trait Value: Float {
+pub trait FuzzValue: Float {
     /// The value with these bits (the low ones, for types of less than 64).
     fn from_raw(bits: u64) -> Self;
     /// The value's bits.
@@ -20,7 +20,7 @@ pub trait Value: Float {
 
 macro_rules! value {
     ($($float:ident: $bits:ident;)*) => {
-        $(impl Value for $float {
+        $(impl FuzzValue for $float {
             fn from_raw(bits: u64) -> Self {
                 Self::from_bits(bits as $bits)
             }
@@ -35,7 +35,7 @@ value! { f32: u32; f64: u64; f16: u16; bf16: u16; }
 
 /// How values come from bytes.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Shape {
+enum ValueShape {
     /// Bit patterns, as many as there are bytes for, repeated.
     Patterns,
     /// Small multiples of the bound, so that most values lie on the lattice.
@@ -50,7 +50,11 @@ enum Shape {
 ///
 /// # Errors
 /// When the input ends too early.
-pub fn values<T: Value>(u: &mut Unstructured<'_>, n_values: usize, bound: f64) -> Result<Vec<T>> {
+pub fn values<T: FuzzValue>(
+    u: &mut Unstructured<'_>,
+    n_values: usize,
+    bound: f64,
+) -> Result<Vec<T>> {
     let shape = u.arbitrary()?;
     let seed = T::from_raw(u.arbitrary()?);
     let n_bytes = usize::from(u.arbitrary::<u8>()?).min(u.len());
@@ -63,15 +67,15 @@ pub fn values<T: Value>(u: &mut Unstructured<'_>, n_values: usize, bound: f64) -
     let mut walk = seed.to_f64();
     Ok((0..n_values)
         .map(|i| match shape {
-            Shape::Patterns => pattern(i),
-            Shape::Lattice => T::from_f64(f64::from(byte(i) as i8) * bound),
-            Shape::Walk if byte(i) == 255 => pattern(i),
-            Shape::Walk => {
+            ValueShape::Patterns => pattern(i),
+            ValueShape::Lattice => T::from_f64(f64::from(byte(i) as i8) * bound),
+            ValueShape::Walk if byte(i) == 255 => pattern(i),
+            ValueShape::Walk => {
                 walk += f64::from(byte(i) as i8) * bound;
                 T::from_f64(walk)
             }
-            Shape::Constant if byte(i) == 255 && i % 7 == 0 => pattern(i),
-            Shape::Constant => seed,
+            ValueShape::Constant if byte(i) == 255 && i % 7 == 0 => pattern(i),
+            ValueShape::Constant => seed,
         })
         .collect())
 }
@@ -89,7 +93,7 @@ pub fn bound(u: &mut Unstructured<'_>) -> Result<f64> {
 /// # Panics
 /// If encoding fails, which it must not for counts up to [`MAX_VALUES`].
 #[must_use]
-pub fn encode<T: Value>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
+pub fn encode<T: FuzzValue>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
     let worst = codec.max_encoded_len(values.len()).expect("a few chunks fit a frame");
     let mut bytes = vec![0xa5; worst];
     let written = codec.encode(values, &mut bytes).expect("the destination holds the worst case");
@@ -101,7 +105,7 @@ pub fn encode<T: Value>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
 ///
 /// # Panics
 /// If one is not.
-pub fn assert_within<T: Value>(bound: f64, values: &[T], returned: &[T]) {
+pub fn assert_within<T: FuzzValue>(bound: f64, values: &[T], returned: &[T]) {
     for (i, (&x, &y)) in values.iter().zip(returned).enumerate() {
         let finite = x.to_f64().is_finite() && y.to_f64().is_finite();
         let near = finite && (x.to_f64() - y.to_f64()).abs() <= bound;
@@ -111,7 +115,7 @@ pub fn assert_within<T: Value>(bound: f64, values: &[T], returned: &[T]) {
 
 /// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and
 /// −0 is less than +0.
-pub fn operate<T: Value>(op: &Op<'_, T>, a: T, b: T) -> T {
+pub fn operate<T: FuzzValue>(op: &Op<'_, T>, a: T, b: T) -> T {
     let smaller_first = || {
         let swap = if a == b { !a.to_f64().is_sign_negative() } else { b < a };
         if swap { (b, a) } else { (a, b) }

@@ -3,11 +3,11 @@
 
 pub mod coding;
 pub mod deadline;
+pub mod join_all;
 pub mod patterns;
 #[cfg(feature = "processes")]
 pub mod processes;
 pub mod soak;
-pub mod together;
 
 pub use foldwire_conformance::*;
 

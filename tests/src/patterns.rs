@@ -1,6 +1,6 @@
 //! Every bit pattern of `f32` through quantising, encoding and decoding.
 //!
-//! There are only 2³² of them, so that nothing need be drawn at random. A [`Case`] is a codec with
+//! There are only 2³² of them, so that nothing need be drawn at random. A [`PatternCase`] is a codec with
 //! a bound; a [`Trial`] puts batches of patterns through it at several kernel levels, and holds
 //! what comes back to what docs/guarantees.md promises of one operand:
 //!
@@ -10,7 +10,7 @@
 //! - a stable codec changes nothing of what it has decoded;
 //! - all levels give the same bytes and values.
 //!
-//! What a value becomes may not depend on its neighbours, so they come in three [`Order`]s, from
+//! What a value becomes may not depend on its neighbours, so they come in three [`PatternOrder`]s, from
 //! such that differ little to such that share blocks with NaN.
 //!
 //! Cost: by fz-light at three levels 20 to 80 ns a value, most of it at the scalar one: minutes for
@@ -24,7 +24,7 @@ use foldwire::{Bound, Spacing};
 use std::fmt;
 use std::ops::AddAssign;
 
-pub use trial::{Failure, Trial};
+pub use trial::{PatternFailure, Trial};
 
 /// Patterns that are encoded together: a chunk.
 pub const BATCH: usize = foldwire::kernel::CHUNK;
@@ -34,7 +34,7 @@ pub const N_PATTERNS: u64 = 1 << 32;
 
 /// Which pattern follows which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum PatternOrder {
     /// By the pattern as a number: neighbours differ in the last bits.
     Consecutive,
     /// Both signs of eight binades take turns: neighbours of nearly every magnitude that one block
@@ -45,7 +45,7 @@ pub enum Order {
     Scattered,
 }
 
-impl Order {
+impl PatternOrder {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Consecutive, Self::Mixed, Self::Scattered];
 
@@ -77,7 +77,7 @@ impl Order {
 
 /// What a case asks of its codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ask {
+pub enum Requirement {
     /// Every bit.
     Exact,
     /// A bound that does not depend on the data, and how far apart points may be.
@@ -86,7 +86,7 @@ pub enum Ask {
     OfData(Bound),
 }
 
-impl fmt::Display for Ask {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exact => f.write_str("exact"),
@@ -99,11 +99,11 @@ impl fmt::Display for Ask {
 
 /// A codec and what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Case {
+pub struct PatternCase {
     /// The codec.
     pub codec: CodecId,
     /// What is asked of it.
-    pub ask: Ask,
+    pub requirement: Requirement,
     /// Operands of the sums that it is made for: head-room.
     pub n_operands: u32,
     /// Its setting; 0 for the default.
@@ -112,34 +112,34 @@ pub struct Case {
 
 /// Bounds for every codec that keeps one: in the middle of the range, beyond its upper end, where
 /// each is clipped to the same, and at its lower end, where the step is the smallest normal number.
-const FOR_ALL: [Ask; 4] = [
-    Ask::Exact,
-    Ask::Within(1e-3, Spacing::Widest),
-    Ask::Within(1e30, Spacing::Widest),
-    Ask::Within(6e-39, Spacing::PowerOfTwo),
+const FOR_ALL: [Requirement; 4] = [
+    Requirement::Exact,
+    Requirement::Within(1e-3, Spacing::Widest),
+    Requirement::Within(1e30, Spacing::Widest),
+    Requirement::Within(6e-39, Spacing::PowerOfTwo),
 ];
 
 /// More bounds, for fz-light.
-const FOR_FZ_LIGHT: [Ask; 11] = [
-    Ask::Within(1.0, Spacing::Widest),
-    Ask::Within(1e-30, Spacing::Widest),
+const FOR_FZ_LIGHT: [Requirement; 11] = [
+    Requirement::Within(1.0, Spacing::Widest),
+    Requirement::Within(1e-30, Spacing::Widest),
     // The smallest, but for some last bits, that has a lattice, and one that has none.
-    Ask::Within(5.971e-39, Spacing::Widest),
-    Ask::Within(1e-40, Spacing::Widest),
+    Requirement::Within(5.971e-39, Spacing::Widest),
+    Requirement::Within(1e-40, Spacing::Widest),
     // Whole numbers; a bound that is no power of two itself; the largest.
-    Ask::Within(0.5, Spacing::PowerOfTwo),
-    Ask::Within(1e-3, Spacing::PowerOfTwo),
-    Ask::Within(1e30, Spacing::PowerOfTwo),
+    Requirement::Within(0.5, Spacing::PowerOfTwo),
+    Requirement::Within(1e-3, Spacing::PowerOfTwo),
+    Requirement::Within(1e30, Spacing::PowerOfTwo),
     // A range of neighbours is some last bits of them.
-    Ask::OfData(Bound::Relative(1e-3)),
-    Ask::OfData(Bound::Relative(1e-6)),
-    Ask::OfData(Bound::Psnr(60.0)),
-    Ask::OfData(Bound::Psnr(120.0)),
+    Requirement::OfData(Bound::Relative(1e-3)),
+    Requirement::OfData(Bound::Relative(1e-6)),
+    Requirement::OfData(Bound::Psnr(60.0)),
+    Requirement::OfData(Bound::Psnr(120.0)),
 ];
 
-impl Case {
-    const fn new(codec: CodecId, ask: Ask) -> Self {
-        Self { codec, ask, n_operands: 1, setting: 0 }
+impl PatternCase {
+    const fn new(codec: CodecId, requirement: Requirement) -> Self {
+        Self { codec, requirement, n_operands: 1, setting: 0 }
     }
 
     /// Every codec that keeps a bound or every bit, each with its bounds; fz-light first, with
@@ -147,19 +147,23 @@ impl Case {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let fz_light = FOR_ALL.iter().chain(&FOR_FZ_LIGHT);
-        let mut cases: Vec<_> = fz_light.map(|&ask| Self::new(CodecId::FzLight, ask)).collect();
+        let mut cases: Vec<_> =
+            fz_light.map(|&requirement| Self::new(CodecId::FzLight, requirement)).collect();
         // Codes of so many operands have less room than the limit for one.
         cases.push(Self { n_operands: 1000, ..cases[1] });
         for &codec in CodecId::ALL.iter().filter(|&&codec| codec != CodecId::FzLight) {
             match codec.loss() {
-                Loss::Bound => cases.extend(FOR_ALL.map(|ask| Self::new(codec, ask))),
+                Loss::Bound => {
+                    cases.extend(FOR_ALL.map(|requirement| Self::new(codec, requirement)))
+                }
                 Loss::None => {
-                    cases.push(Self::new(codec, Ask::Exact));
+                    cases.push(Self::new(codec, Requirement::Exact));
                     let setting = 64;
                     let has_settings =
                         codec.setting(foldwire::DType::F32, setting) == Some(setting);
                     cases.extend(
-                        has_settings.then_some(Self { setting, ..Self::new(codec, Ask::Exact) }),
+                        has_settings
+                            .then_some(Self { setting, ..Self::new(codec, Requirement::Exact) }),
                     );
                 }
                 // As its setting says: there is no promise to hold it to.
@@ -170,13 +174,13 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for PatternCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.codec.name())?;
         if self.setting != 0 {
             write!(f, ":{}", self.setting)?;
         }
-        write!(f, " {}", self.ask)?;
+        write!(f, " {}", self.requirement)?;
         if self.n_operands > 1 {
             write!(f, " x{}", self.n_operands)?;
         }
@@ -186,7 +190,7 @@ impl fmt::Display for Case {
 
 /// What was seen of values that kept all promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct PatternTally {
     /// Values.
     pub n_values: u64,
     /// Those that are NaN or infinite.
@@ -203,7 +207,7 @@ pub struct Tally {
     pub worst: f64,
 }
 
-impl AddAssign for Tally {
+impl AddAssign for PatternTally {
     fn add_assign(&mut self, other: Self) {
         self.n_values += other.n_values;
         self.n_not_finite += other.n_not_finite;

@@ -6,7 +6,7 @@ pub mod libfabric;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 #[cfg(any(feature = "libfabric", feature = "tcp"))]
-pub mod party;
+pub mod session;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 

@@ -27,20 +27,20 @@
 //! without a change here.
 
 mod draw;
+mod execute;
 mod judge;
-mod perform;
 mod tally;
 
 pub use draw::{Scenario, Trouble};
-pub use tally::Tally;
+pub use tally::SoakTally;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a seed showed.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct SoakVerdict {
     /// What happened, in numbers.
-    pub tally: Tally,
+    pub tally: SoakTally,
     /// A digest of every event of the run.
     pub digest: u64,
     /// What the scenario was, and which promise was broken in it; `None` if all were kept.
@@ -51,30 +51,30 @@ pub struct Verdict {
 
 /// Runs what `seed` draws.
 #[must_use]
-pub fn run(seed: u64) -> Verdict {
+pub fn run(seed: u64) -> SoakVerdict {
     run_scenario(&Scenario::draw(seed), false)
 }
 
 /// As [`run`], with the trace.
 #[must_use]
-pub fn replay(seed: u64) -> Verdict {
+pub fn replay(seed: u64) -> SoakVerdict {
     run_scenario(&Scenario::draw(seed), true)
 }
 
 /// Runs a scenario.
 #[must_use]
-pub fn run_scenario(scenario: &Scenario, keep_trace: bool) -> Verdict {
+pub fn run_scenario(scenario: &Scenario, keep_trace: bool) -> SoakVerdict {
     let judged = catch_unwind(AssertUnwindSafe(|| {
-        let performance = perform::perform(scenario, keep_trace);
-        let judgement = judge::judge(scenario, &performance);
-        let mut tally = Tally::of(&performance);
+        let record = execute::execute(scenario, keep_trace);
+        let judgement = judge::judge(scenario, &record);
+        let mut tally = SoakTally::of(&record);
         tally.n_failures = u64::from(judgement.is_err());
         let failure = judgement.err().map(|broken| format!("{broken}\n{scenario}"));
-        let (digest, trace) = (performance.trace.digest, performance.trace.to_string());
-        Verdict { tally, digest, failure, trace }
+        let (digest, trace) = (record.trace.digest, record.trace.to_string());
+        SoakVerdict { tally, digest, failure, trace }
     }));
-    judged.unwrap_or_else(|_| Verdict {
-        tally: Tally { n_seeds: 1, n_failures: 1, ..Tally::default() },
+    judged.unwrap_or_else(|_| SoakVerdict {
+        tally: SoakTally { n_seeds: 1, n_failures: 1, ..SoakTally::default() },
         digest: 0,
         failure: Some(format!("a panic outside of the ranks' programs (see above)\n{scenario}")),
         trace: String::new(),

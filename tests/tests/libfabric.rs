@@ -2,7 +2,7 @@
 //! that this libfabric has not is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
-use foldwire_tests::processes::party::{self, text};
+use foldwire_tests::processes::session::{self, text};
 use foldwire_tests::processes::sizes;
 use foldwire_tests::skip;
 use foldwire_tests::suite::N_CHECKS;
@@ -17,7 +17,7 @@ static MACHINE: RwLock<()> = RwLock::new(());
 /// Runs `suite libfabric` with some words as `n` processes; their outputs in rank order.
 fn launch(n: usize, words: &[&str]) -> Vec<(u32, Output)> {
     let words = [&["libfabric"], words].concat();
-    let outputs = party::launch(env!("CARGO_BIN_EXE_suite"), &words, n);
+    let outputs = session::launch(env!("CARGO_BIN_EXE_suite"), &words, n);
     for (process, _) in &outputs {
         // What a killed rank leaves there is in the way of a process that gets its number.
         let _ = fs::remove_file(format!("/dev/shm/{process}:0:0"));

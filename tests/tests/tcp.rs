@@ -4,17 +4,17 @@
 #![cfg(feature = "tcp")]
 
 use foldwire_tcp::Settings;
-use foldwire_tests::processes::party::{launch, text};
+use foldwire_tests::processes::session::{launch, text};
 use foldwire_tests::processes::sizes;
-use foldwire_tests::processes::tcp::{Sockets, settings};
+use foldwire_tests::processes::tcp::{TcpThreads, settings};
 use foldwire_tests::suite;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-type Way = fn(Settings) -> Settings;
+type ConnectionVariant = fn(Settings) -> Settings;
 
-const WAYS: [Way; 3] = [
+const WAYS: [ConnectionVariant; 3] = [
     |settings| settings,
     |settings| settings.streams(3),
     |settings| settings.streams(2).encrypt(true),
@@ -28,7 +28,7 @@ fn up_to_five_ranks_over_tcp_do_what_every_backend_must() {
                 let n_groups = AtomicUsize::new(size);
                 let make = |frame_bytes| {
                     let way = WAYS[n_groups.fetch_add(1, Ordering::Relaxed) % WAYS.len()];
-                    Sockets { settings: way(settings(frame_bytes)) }
+                    TcpThreads { settings: way(settings(frame_bytes)) }
                 };
                 for (name, check) in suite::checks() {
                     let start = Instant::now();

@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: formatting and lints, then all tests.
 
-use crate::fabrics::Scope;
+use crate::fabrics::BuildScope;
 use crate::{bare_metal, deep, fabrics, machine, packages, test};
 use foldwire_steps::Steps;
 
@@ -17,7 +17,7 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     steps.run("format", &mut steps.cargo("fmt --all --check"))?;
     steps.run("format, fuzz", &mut steps.cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
-    let mut lints = fabrics::cargo_on(steps, here, Scope::All, "clippy --all-targets");
+    let mut lints = fabrics::cargo_on(steps, here, BuildScope::All, "clippy --all-targets");
     steps.run("lints", lints.args(["--", "-D", "warnings"]))?;
     let lints =
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
@@ -35,7 +35,7 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     }
     bare_metal::lint(steps)?;
     fabrics::lint(steps, here)?;
-    let mut documentation = fabrics::cargo_on(steps, here, Scope::All, "doc --no-deps");
+    let mut documentation = fabrics::cargo_on(steps, here, BuildScope::All, "doc --no-deps");
     steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(())
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
-    soak::deeply(steps)?;
+    soak::run_in_deep(steps)?;
     test::run_long(steps, here)?;
     // Ranks of processes wait for each other most of the time. What computes fills that.
     let mut aside = steps.aside();
@@ -44,9 +44,13 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
             if beside.has_time_for("fuzzing") {
-                fuzz::briefly(beside)?;
+                fuzz::run_briefly(beside)?;
             }
-            if beside.has_time_for("AddressSanitizer") { sanitize::briefly(beside) } else { Ok(()) }
+            if beside.has_time_for("AddressSanitizer") {
+                sanitize::run_briefly(beside)
+            } else {
+                Ok(())
+            }
         });
         (others(steps, here), computing.join())
     });
@@ -59,7 +63,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
 }
 
 /// What takes as long as fuzzing and the sanitizer; first what users call.
-fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
+fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> {
     // All other tests have all of its features.
     if steps.has_time_for("command, as first built") {
         let words = "test -p foldwire-command --test command_line";

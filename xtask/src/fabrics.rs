@@ -5,30 +5,30 @@
 //! that is here; another one has [another target folder](SECOND_TARGET), and builds only what knows
 //! MPI.
 
-use crate::machine::Available;
+use crate::machine::MachineParts;
 use foldwire_steps::Steps;
-use foldwire_steps::programs::{MPICH, Mpi, OPEN_MPI};
+use foldwire_steps::programs::{MPICH, MpiPrograms, OPEN_MPI};
 use std::process::Command;
 
 /// A part that a machine may lack: members of the workspace that need it, and features of others.
-struct Part {
+struct OptionalPart {
     members: &'static [&'static str],
     features: &'static str,
 }
 
-const MPI: Part = Part {
+const MPI: OptionalPart = OptionalPart {
     members: &["foldwire-mpi", "foldwire-mpi-native"],
     features: "foldwire-command/mpi,foldwire-tests/mpi",
 };
 
-const LIBFABRIC: Part = Part {
+const LIBFABRIC: OptionalPart = OptionalPart {
     members: &["foldwire-libfabric", "foldwire-libfabric-sys"],
     features: "foldwire-command/libfabric,foldwire-tests/libfabric",
 };
 
 /// Programs over TCP, the C interface, the package for Python, and libraries to preload, which need
 /// no MPI to be built.
-const DOORS: Part = Part {
+const BINDINGS: OptionalPart = OptionalPart {
     members: &[
         "foldwire-capi",
         "foldwire-preload",
@@ -41,18 +41,18 @@ const DOORS: Part = Part {
 };
 
 /// Features of what is always built.
-const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
+const BASE_FEATURES: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
      foldwire-command/applications,foldwire-command/plots";
 
 /// What of the workspace a command is about, as far as it can be built here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum BuildScope {
     All,
     /// What must pass in minutes: all but programs over TCP, in C and in Python, and what is
     /// preloaded.
     Fabrics,
     /// The rest of it, and so the workspace without fabrics.
-    Doors,
+    Bindings,
 }
 
 /// Where an MPI library that is not the first has its builds.
@@ -68,24 +68,24 @@ pub(crate) const SUITES: &str = "up_to_five_ranks";
 const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
 
 /// An MPI library.
-struct Library {
+struct InstalledMpi {
     name: &'static str,
-    mpi: &'static Mpi,
+    mpi: &'static MpiPrograms,
 }
 
 /// The MPI libraries that are here; the workspace is built with the first.
-fn libraries(here: Available) -> impl Iterator<Item = Library> {
-    let open_mpi = Library { name: "Open MPI", mpi: &OPEN_MPI };
-    let mpich = Library { name: "MPICH", mpi: &MPICH };
+fn libraries(here: MachineParts) -> impl Iterator<Item = InstalledMpi> {
+    let open_mpi = InstalledMpi { name: "Open MPI", mpi: &OPEN_MPI };
+    let mpich = InstalledMpi { name: "MPICH", mpi: &MPICH };
     let all = [(open_mpi, here.openmpi), (mpich, here.mpich)];
     all.into_iter().filter_map(|(library, is_here)| is_here.then_some(library))
 }
 
-fn has_any(here: Available) -> bool {
+fn has_any(here: MachineParts) -> bool {
     here.libfabric || libraries(here).next().is_some()
 }
 
-impl Library {
+impl InstalledMpi {
     /// Has a command build and run with this library.
     fn choose(&self, command: &mut Command) {
         command.env("MPICC", self.mpi.mpicc().unwrap_or("mpicc"));
@@ -95,16 +95,21 @@ impl Library {
 
 /// cargo with these words on the members of the workspace that this is about, with all features.
 /// What they have in common has the same features in each scope, so that it is built once.
-pub(crate) fn cargo_on(steps: &Steps, here: Available, scope: Scope, words: &str) -> Command {
+pub(crate) fn cargo_on(
+    steps: &Steps,
+    here: MachineParts,
+    scope: BuildScope,
+    words: &str,
+) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");
-    let mut features = EVERYWHERE.to_owned();
-    let has_fabrics = scope != Scope::Doors;
+    let mut features = BASE_FEATURES.to_owned();
+    let has_fabrics = scope != BuildScope::Bindings;
     let library = libraries(here).next().filter(|_| has_fabrics);
     let parts = [
         (MPI, library.is_some()),
         (LIBFABRIC, here.libfabric && has_fabrics),
-        (DOORS, scope != Scope::Fabrics),
+        (BINDINGS, scope != BuildScope::Fabrics),
     ];
     for (part, is_in) in parts {
         if is_in {
@@ -121,7 +126,7 @@ pub(crate) fn cargo_on(steps: &Steps, here: Available, scope: Scope, words: &str
 }
 
 /// Says what the workspace is built without here.
-pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
+pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: MachineParts) {
     for (name, is_here) in
         [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]
     {
@@ -132,14 +137,14 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
 }
 
 /// Runs the suites over MPI and libfabric, each for one and three processes.
-pub(crate) fn run_suites(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+pub(crate) fn run_suites(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
     run_suites_of(steps, here, suites, "1,3", "suites of processes")
 }
 
 fn run_suites_of(
     steps: &mut Steps,
-    here: Available,
+    here: MachineParts,
     suites: [(&str, bool); 2],
     sizes: &str,
     name: &str,
@@ -148,7 +153,7 @@ fn run_suites_of(
     let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
     if !suites.is_empty() {
         let words = format!("test {}", suites.join(" "));
-        let mut tests = cargo_on(steps, here, Scope::Fabrics, &words);
+        let mut tests = cargo_on(steps, here, BuildScope::Fabrics, &words);
         steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
     }
     Ok(())
@@ -156,7 +161,7 @@ fn run_suites_of(
 
 /// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
 /// C, Python, what is preloaded, suites of two and five processes, the other MPI libraries.
-pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     for (name, words) in [
         (
             "preloaded",
@@ -173,7 +178,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
             continue;
         }
         let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
-        let mut tests = cargo_on(steps, here, Scope::Doors, words);
+        let mut tests = cargo_on(steps, here, BuildScope::Bindings, words);
         steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
     // A second MPI library runs two and five processes as well.
@@ -189,7 +194,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
         }
         begin_second_target(steps)?;
         let words = format!("test --test singleton --test mpi --target-dir {SECOND_TARGET}");
-        let mut command = cargo_on(steps, here, Scope::Fabrics, &words);
+        let mut command = cargo_on(steps, here, BuildScope::Fabrics, &words);
         library.choose(&mut command);
         steps.run(library.name, command.env(SUITE_SIZES, "1,2,5"))?;
     }
@@ -212,9 +217,9 @@ fn begin_second_target(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 /// Lints what looks otherwise without fabrics.
-pub(crate) fn lint(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+pub(crate) fn lint(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     if has_any(here) {
-        let mut lints = cargo_on(steps, here, Scope::Doors, "clippy --all-targets");
+        let mut lints = cargo_on(steps, here, BuildScope::Bindings, "clippy --all-targets");
         steps.run("lints without fabrics", lints.args(["--", "-D", "warnings"]))?;
     }
     Ok(())

@@ -17,7 +17,7 @@ mod outcome;
 use crate::nightly::Nightly;
 use anyhow::{Context, bail, ensure};
 use foldwire_steps::{Steps, in_shell};
-use outcome::Outcome;
+use outcome::FuzzOutcome;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     let targets = chosen(steps.root(), args.target.as_deref())?;
-    let built = Built::new(steps, "release")?;
+    let built = BuiltTargets::new(steps, "release")?;
     let words = "run --manifest-path fuzz/Cargo.toml --no-default-features --example seeds --";
     steps.run("first inputs", steps.cargo(words).arg(built.fuzz.join("work/seeds")))?;
     if args.keep {
@@ -78,14 +78,14 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
 }
 
 /// The step of `cargo xtask deep`: every target for some seconds, if this machine can.
-pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
+pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     if let Err(reason) = can_fuzz() {
         steps.skip("fuzz", &format!("{reason:#}"));
         return Ok(());
     }
     let targets = chosen(steps.root(), None)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    Built::new(steps, BRIEF)?.fuzz(steps, &targets, BRIEFLY, jobs)
+    BuiltTargets::new(steps, BRIEF)?.fuzz(steps, &targets, BRIEFLY, jobs)
 }
 
 /// # Errors
@@ -123,12 +123,12 @@ fn targets_of(manifest: &str) -> Vec<String> {
 }
 
 /// The targets, compiled.
-struct Built {
+struct BuiltTargets {
     fuzz: PathBuf,
     programs: PathBuf,
 }
 
-impl Built {
+impl BuiltTargets {
     fn new(steps: &mut Steps, profile: &str) -> anyhow::Result<Self> {
         let nightly = can_fuzz()?;
         let fuzz = steps.root().join("fuzz");
@@ -186,14 +186,14 @@ impl Built {
                     .map(|target| self.start(target, time))
                     .collect::<Result<Vec<_>, _>>()?;
                 // All end before the first finding is told: none is left running.
-                let ended: Vec<_> = started.into_iter().map(Running::outcome).collect();
+                let ended: Vec<_> = started.into_iter().map(RunningTarget::outcome).collect();
                 ended.into_iter().collect()
             })?;
         }
         Ok(())
     }
 
-    fn start(&self, target: &str, time: Duration) -> anyhow::Result<Running> {
+    fn start(&self, target: &str, time: Duration) -> anyhow::Result<RunningTarget> {
         let log = self.fuzz.join("work").join(format!("{target}.log"));
         let mut command = self.program(target)?;
         command
@@ -205,23 +205,23 @@ impl Built {
             .stderr(File::create(&log).with_context(|| log.display().to_string())?);
         eprintln!("{}", in_shell(&command));
         let child = command.spawn().with_context(|| format!("cannot run {target}"))?;
-        Ok(Running { target: target.to_owned(), log, child })
+        Ok(RunningTarget { target: target.to_owned(), log, child })
     }
 }
 
 /// A target at work.
-struct Running {
+struct RunningTarget {
     target: String,
     log: PathBuf,
     child: Child,
 }
 
-impl Running {
+impl RunningTarget {
     fn outcome(mut self) -> anyhow::Result<()> {
         let status = self.child.wait()?;
         let text = fs::read(&self.log).with_context(|| self.log.display().to_string())?;
         let text = String::from_utf8_lossy(&text);
-        Outcome::of(&text, status.success()).into_result(&self.target, &self.log)
+        FuzzOutcome::of(&text, status.success()).into_result(&self.target, &self.log)
     }
 }
 

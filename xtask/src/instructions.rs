@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A call, and what it took of each rank when that was last written down: by the compiler of
 /// Rust 1.95, `--release`, x86-64.
-struct Case {
+struct CountedCall {
     ranks: u64,
     count: u64,
     plan: &'static str,
@@ -16,13 +16,13 @@ struct Case {
     recorded: u64,
 }
 
-const fn case(ranks: u64, count: u64, plan: &'static str, recorded: u64) -> Case {
-    Case { ranks, count, plan, prepared: false, recorded }
+const fn case(ranks: u64, count: u64, plan: &'static str, recorded: u64) -> CountedCall {
+    CountedCall { ranks, count, plan, prepared: false, recorded }
 }
 
-const CASES: [Case; 6] = [
+const CASES: [CountedCall; 6] = [
     case(2, 1, "raw", 4_106),
-    Case { prepared: true, ..case(2, 1, "raw", 4_305) },
+    CountedCall { prepared: true, ..case(2, 1, "raw", 4_305) },
     case(8, 1, "raw", 7_753),
     case(2, 1024, "foldwire", 25_245),
     case(8, 1024, "foldwire", 54_114),
@@ -45,7 +45,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         let taken = count(steps, case, FIRST + COUNTED)? - count(steps, case, FIRST)?;
         let taken = taken / (COUNTED * case.ranks);
         let ratio = taken as f64 / case.recorded as f64;
-        let &Case { ranks, count, plan, prepared, recorded } = case;
+        let &CountedCall { ranks, count, plan, prepared, recorded } = case;
         let n_bytes = 4 * count;
         let plan = if prepared { format!("{plan}, prepared") } else { plan.to_owned() };
         println!("{ranks:>5} {n_bytes:>9}  {plan:<13} {taken:>12} {recorded:>9}  {ratio:.2}");
@@ -59,7 +59,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 /// Instructions of the whole program, with so many calls.
-fn count(steps: &Steps, case: &Case, n_calls: u64) -> anyhow::Result<u64> {
+fn count(steps: &Steps, case: &CountedCall, n_calls: u64) -> anyhow::Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(steps.root().join("target/release/instructions"));

@@ -1,10 +1,10 @@
 //! What this machine has of the project's optional parts, found by trying them.
 
-use foldwire_steps::programs::{MPICH, Mpi, OPEN_MPI, says};
+use foldwire_steps::programs::{MPICH, MpiPrograms, OPEN_MPI, prints};
 
 /// What can be used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Available {
+pub(crate) struct MachineParts {
     /// Open MPI: its compiler wrapper and its mpirun run.
     pub(crate) openmpi: bool,
     /// MPICH: its compiler wrapper and its mpirun run.
@@ -16,17 +16,17 @@ pub(crate) struct Available {
 }
 
 /// Tries everything; takes some tenths of a second.
-pub(crate) fn available() -> Available {
-    let has = |mpi: &Mpi| mpi.mpicc().is_some() && mpi.mpirun().is_some();
-    Available {
+pub(crate) fn available() -> MachineParts {
+    let has = |mpi: &MpiPrograms| mpi.mpicc().is_some() && mpi.mpirun().is_some();
+    MachineParts {
         openmpi: has(&OPEN_MPI),
         mpich: has(&MPICH),
-        libfabric: says("pkg-config", &["--atleast-version", "1.11", "libfabric"], ""),
+        libfabric: prints("pkg-config", &["--atleast-version", "1.11", "libfabric"], ""),
         namespaces: has_namespaces(),
     }
 }
 
-impl Available {
+impl MachineParts {
     /// Parts and whether they can be used.
     pub(crate) fn parts(self) -> [(&'static str, bool); 4] {
         let Self { openmpi, mpich, libfabric, namespaces } = self;

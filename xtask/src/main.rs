@@ -87,7 +87,7 @@ enum Command {
     Packages(packages::Args),
     /// Emulate a cluster of nodes with links of a known rate, and run programs in it (Linux, root)
     #[cfg(target_os = "linux")]
-    Cluster(foldwire_cluster::Options),
+    Cluster(foldwire_cluster::ClusterOptions),
 }
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@
 
 use crate::nightly::Nightly;
 use anyhow::{Context, ensure};
-use foldwire_steps::{Steps, Tests};
+use foldwire_steps::{Steps, TestCounts};
 use std::process::{Command, Stdio};
 
 /// The packages with `unsafe` code that need no libraries of the system: kernels, and the rings
@@ -35,7 +35,7 @@ fn address_of(steps: &mut Steps, name: &str, packages: &str) -> anyhow::Result<(
 /// The steps of `cargo xtask deep`: core's tests without features, under the sanitizer if there is
 /// a nightly toolchain. Core's `unsafe` code is the same with all features, and compiled once. The
 /// rings need core, but none of what takes long to optimise.
-pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
+pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     const NO_FEATURES: &str = "--no-default-features";
     if let Err(reason) = Nightly::find() {
         steps.skip("address sanitizer", &format!("{reason:#}"));
@@ -67,7 +67,7 @@ pub(crate) fn valgrind(steps: &mut Steps) -> anyhow::Result<()> {
     something_ran(tests)
 }
 
-fn something_ran(tests: Tests) -> anyhow::Result<()> {
+fn something_ran(tests: TestCounts) -> anyhow::Result<()> {
     ensure!(tests.passed > 0, "no test was run");
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Built as tests are, optimised with all checks: an overflow is a finding too.
 
-use crate::fabrics::Scope;
+use crate::fabrics::BuildScope;
 use crate::{fabrics, machine};
 use foldwire_steps::Steps;
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 }
 
 /// The step of `cargo xtask deep`: seeds behind those that the tests run.
-pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
+pub(crate) fn run_in_deep(steps: &mut Steps) -> anyhow::Result<()> {
     let (seed, minutes, threads, json) = (None, None, None, false);
     run(steps, &Args { seeds: 10_000, from: 4000, minutes, seed, threads, json })
 }
@@ -61,8 +61,10 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // With the features of the tests, which have built it: cargo builds programs beside tests of a
     // package, but not by their names.
     let words = "test --no-run --quiet --test all --target-dir target";
-    steps
-        .run("build", &mut fabrics::cargo_on(steps, machine::available(), Scope::Fabrics, words))?;
+    steps.run(
+        "build",
+        &mut fabrics::cargo_on(steps, machine::available(), BuildScope::Fabrics, words),
+    )?;
     let mut command = Command::new(steps.root().join("target/debug/soak"));
     command.args(words_of(args)).current_dir(steps.root());
     steps.run("soak", &mut command).map(|_| ())

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: what must pass before a change is committed, in minutes. What takes longer,
 //! and finds what this does not, is [`deep`](crate::deep).
 
-use crate::fabrics::Scope;
-use crate::machine::Available;
+use crate::fabrics::BuildScope;
+use crate::machine::MachineParts;
 use crate::{fabrics, machine, packages};
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -20,8 +20,8 @@ const LONG: &str = "::long::";
 const ALL_BUT_ALL: &str = "--test [!a]* --test a[!l]*";
 
 /// The step of `cargo xtask deep`: what takes too long for [`run`].
-pub(crate) fn run_long(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --test all");
+pub(crate) fn run_long(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
+    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --test all");
     let tests = steps.run("long tests", tests.args(["--", LONG]))?;
     ensure!(tests.passed > 0, "no test was run");
     Ok(())
@@ -35,7 +35,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the others take them away again.
-    steps.run("compiling", &mut fabrics::cargo_on(steps, here, Scope::Fabrics, "test --no-run"))?;
+    steps.run(
+        "compiling",
+        &mut fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --no-run"),
+    )?;
     let mut tests = short_tests(steps, here, &format!("--lib --bins {ALL_BUT_ALL}"));
     // Many of them wait for processes.
     let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -52,7 +55,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
             let _ = first_test.recv();
             rest(beside, here)
         });
-        let ran = steps.run_into("workspace", &mut tests, &mut Tells { begun: Some(begun) });
+        let ran =
+            steps.run_into("workspace", &mut tests, &mut FirstWriteNotifier { begun: Some(begun) });
         (ran, rest.join())
     });
     steps.append(aside);
@@ -61,9 +65,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 /// The tests of these targets that are not long.
-fn short_tests(steps: &Steps, here: Available, targets: &str) -> Command {
+fn short_tests(steps: &Steps, here: MachineParts, targets: &str) -> Command {
     let words = format!("test --no-fail-fast {targets}");
-    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, &words);
+    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Fabrics, &words);
     tests.args(["--", "--skip", LONG, "--skip", fabrics::SUITES]);
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
@@ -72,20 +76,20 @@ fn short_tests(steps: &Steps, here: Available, targets: &str) -> Command {
 
 /// The largest program of tests, processes that wait for each other, and examples: about as long as
 /// the others.
-fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+fn rest(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     fabrics::run_suites(steps, here)?;
     steps.run("all, examples", &mut short_tests(steps, here, "--test all --examples"))?;
-    let mut examples = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --doc");
+    let mut examples = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --doc");
     steps.run("examples in documentation", &mut examples)?;
     Ok(())
 }
 
 /// Standard output that tells when it is first written to, or dropped.
-struct Tells {
+struct FirstWriteNotifier {
     begun: Option<Sender<()>>,
 }
 
-impl Write for Tells {
+impl Write for FirstWriteNotifier {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begun = None;
         io::stdout().write(bytes)

@@ -13,7 +13,7 @@ pub mod pool;
 use core::fmt::{self, Write};
 use core::task::Poll;
 use foldwire::{Bound, Communicator, Config, Error, Float, Op, Plan, Report};
-use loopback::{LANES, Loopback, Net};
+use loopback::{LANES, Loopback, LoopbackNet};
 use static_cell::ConstStaticCell;
 
 /// Values of an array.
@@ -40,7 +40,7 @@ pub fn run(out: &mut dyn Write) -> i32 {
 
 /// Why a check failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Failure {
+enum CheckFailure {
     StaticsTaken,
     Call(Error),
     Hung,
@@ -50,7 +50,7 @@ enum Failure {
     Output,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::StaticsTaken => f.write_str("the static memory is already taken"),
@@ -66,22 +66,22 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CheckFailure {
     fn from(error: Error) -> Self {
         Self::Call(error)
     }
 }
 
-impl From<fmt::Error> for Failure {
+impl From<fmt::Error> for CheckFailure {
     fn from(_: fmt::Error) -> Self {
         Self::Output
     }
 }
 
-fn checks(out: &mut dyn Write) -> Result<(), Failure> {
-    let f32s = F32.try_take().ok_or(Failure::StaticsTaken)?;
-    let f64s = F64.try_take().ok_or(Failure::StaticsTaken)?;
-    let net = Net::new(pool::take().ok_or(Failure::StaticsTaken)?);
+fn checks(out: &mut dyn Write) -> Result<(), CheckFailure> {
+    let f32s = F32.try_take().ok_or(CheckFailure::StaticsTaken)?;
+    let f64s = F64.try_take().ok_or(CheckFailure::StaticsTaken)?;
+    let net = LoopbackNet::new(pool::take().ok_or(CheckFailure::StaticsTaken)?);
     let config = Config::default().with_lanes(LANES);
     let mut ranks = [
         Communicator::with_config(Loopback::new(&net, 0), config)?,
@@ -102,7 +102,7 @@ fn check<T: Float>(
     data: &mut [[T; N_VALUES]; 2],
     plan: &Plan,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CheckFailure> {
     for (rank, data) in data.iter_mut().enumerate() {
         for (index, x) in data.iter_mut().enumerate() {
             *x = T::from_f64(value(rank, index));
@@ -115,18 +115,18 @@ fn check<T: Float>(
     let bound = reports[0].worst_case.unwrap_or(0.0);
     for (index, (&x, &y)) in left.iter().zip(right).enumerate() {
         if x != y {
-            return Err(Failure::RanksDiffer { index });
+            return Err(CheckFailure::RanksDiffer { index });
         }
         let exact = value(0, index) + value(1, index);
         let allowed = bound + 4.0 * T::UNIT_ROUNDOFF * exact.abs();
         let error = (x.to_f64() - exact).abs();
         if error > allowed || error.is_nan() {
-            return Err(Failure::OutOfBound { index, error, allowed });
+            return Err(CheckFailure::OutOfBound { index, error, allowed });
         }
     }
     let ratio = reports[0].ratio();
     if plan.bound.is_some() && ratio < 2.0 {
-        return Err(Failure::NotCompressed { ratio });
+        return Err(CheckFailure::NotCompressed { ratio });
     }
     writeln!(out, "{name}: {N_VALUES} values within {bound:e} of the sum, ratio {ratio:.2}")?;
     Ok(())
@@ -137,7 +137,7 @@ fn all_reduce<T: Float>(
     [left, right]: &mut [Communicator<Loopback<'_>>; 2],
     [left_data, right_data]: &mut [[T; N_VALUES]; 2],
     plan: &Plan,
-) -> Result<[Report; 2], Failure> {
+) -> Result<[Report; 2], CheckFailure> {
     let mut left = left.start(foldwire::Call::all_reduce(left_data, Op::Sum), plan)?;
     let mut right = right.start(foldwire::Call::all_reduce(right_data, Op::Sum), plan)?;
     let mut reports = [None; 2];
@@ -157,7 +157,7 @@ fn all_reduce<T: Float>(
             return Ok([left, right]);
         }
     }
-    Err(Failure::Hung)
+    Err(CheckFailure::Hung)
 }
 
 /// A smooth field, different on each rank, of numbers that are exact in `f32`, as is any sum of

@@ -3,7 +3,7 @@
 //! The queues are in cells because both ends are driven by the same thread; between an interrupt
 //! and a main loop they would be the two halves of a `heapless::spsc::Queue`.
 
-use crate::pool::{FRAME_BYTES, Frame, Free};
+use crate::pool::{FRAME_BYTES, FreeFrames, StaticFrame};
 use core::array::from_fn;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -18,20 +18,20 @@ pub const LANES: usize = 2;
 /// Frames that a link holds before it is full.
 pub const LINK_DEPTH: usize = 1;
 
-type Link = RefCell<Deque<(Frame, usize), LINK_DEPTH>>;
+type FrameQueue = RefCell<Deque<(StaticFrame, usize), LINK_DEPTH>>;
 
 /// What lies between the two ranks, and the frames they share.
-pub struct Net {
-    free: RefCell<Free>,
+pub struct LoopbackNet {
+    free: RefCell<FreeFrames>,
     /// By receiver, then by tag.
-    links: [[Link; Tag::COUNT]; 2],
+    links: [[FrameQueue; Tag::COUNT]; 2],
     ticks: Cell<u64>,
 }
 
-impl Net {
+impl LoopbackNet {
     /// A net whose frames are `free`.
     #[must_use]
-    pub fn new(free: Free) -> Self {
+    pub fn new(free: FreeFrames) -> Self {
         let links = from_fn(|_| from_fn(|_| RefCell::new(Deque::new())));
         Self { free: RefCell::new(free), links, ticks: Cell::new(0) }
     }
@@ -39,7 +39,7 @@ impl Net {
 
 /// One rank's end.
 pub struct Loopback<'a> {
-    net: &'a Net,
+    net: &'a LoopbackNet,
     rank: usize,
 }
 
@@ -49,25 +49,30 @@ impl<'a> Loopback<'a> {
     /// # Panics
     /// If `rank` is neither.
     #[must_use]
-    pub fn new(net: &'a Net, rank: usize) -> Self {
+    pub fn new(net: &'a LoopbackNet, rank: usize) -> Self {
         assert!(rank < 2);
         Self { net, rank }
     }
 
     /// The queue to or from the other rank that `receiver` reads.
-    fn link(&self, peer: Rank, receiver: usize, tag: Tag) -> Result<&'a Link, Misuse> {
+    fn link(
+        &self,
+        peer: Rank,
+        receiver: usize,
+        tag: Tag,
+    ) -> Result<&'a FrameQueue, ContractViolation> {
         if peer.index() != 1 - self.rank {
-            return Err(Misuse);
+            return Err(ContractViolation);
         }
-        self.net.links[receiver].get(tag.index()).ok_or(Misuse)
+        self.net.links[receiver].get(tag.index()).ok_or(ContractViolation)
     }
 }
 
 /// The engine broke the contract; nothing else can go wrong here.
 #[derive(Clone, Copy, Debug)]
-pub struct Misuse;
+pub struct ContractViolation;
 
-impl TransportError for Misuse {
+impl TransportError for ContractViolation {
     fn kind(&self) -> TransportErrorKind {
         TransportErrorKind::Misuse
     }
@@ -77,15 +82,15 @@ impl TransportError for Misuse {
     }
 }
 
-impl fmt::Display for Misuse {
+impl fmt::Display for ContractViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind().fmt(f)
     }
 }
 
 impl Transport for Loopback<'_> {
-    type Frame = Frame;
-    type Error = Misuse;
+    type Frame = StaticFrame;
+    type Error = ContractViolation;
 
     fn rank(&self) -> Rank {
         Rank::new(self.rank)
@@ -99,11 +104,11 @@ impl Transport for Loopback<'_> {
         FRAME_BYTES
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<Frame, Misuse>> {
+    fn poll_frame(&mut self) -> Poll<Result<StaticFrame, ContractViolation>> {
         self.net.free.borrow_mut().pop().map_or(Poll::Pending, |frame| Poll::Ready(Ok(frame)))
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Misuse>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), ContractViolation>> {
         match self.link(to, to.index(), tag) {
             Ok(link) if link.borrow().is_full() => Poll::Pending,
             Ok(_) => Poll::Ready(Ok(())),
@@ -111,27 +116,37 @@ impl Transport for Loopback<'_> {
         }
     }
 
-    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Misuse> {
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: StaticFrame,
+        n_bytes: usize,
+    ) -> Result<(), ContractViolation> {
         if n_bytes > FRAME_BYTES {
-            return Err(Misuse);
+            return Err(ContractViolation);
         }
         let link = self.link(to, to.index(), tag)?;
-        link.borrow_mut().push_back((frame, n_bytes)).map_err(|_full| Misuse)
+        link.borrow_mut().push_back((frame, n_bytes)).map_err(|_full| ContractViolation)
     }
 
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Misuse>> {
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(StaticFrame, usize), ContractViolation>> {
         match self.link(from, self.rank, tag) {
             Ok(link) => link.borrow_mut().pop_front().map_or(Poll::Pending, |m| Poll::Ready(Ok(m))),
             Err(misuse) => Poll::Ready(Err(misuse)),
         }
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: StaticFrame) {
         // The pool has room for every frame there is.
         let _ = self.net.free.borrow_mut().push(frame);
     }
 
-    fn progress(&mut self) -> Result<(), Misuse> {
+    fn progress(&mut self) -> Result<(), ContractViolation> {
         self.net.ticks.set(self.net.ticks.get() + 1);
         Ok(())
     }

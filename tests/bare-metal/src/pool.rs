@@ -16,33 +16,33 @@ pub const FRAME_BYTES: usize = 8192;
 pub const N_FRAMES: usize = 2 * (LANES * FRAMES_PER_LANE + Tag::COUNT * LINK_DEPTH);
 
 #[repr(C, align(64))]
-struct Slot([u8; FRAME_BYTES]);
+struct FrameSlot([u8; FRAME_BYTES]);
 
-const _: () = assert!(align_of::<Slot>() == foldwire::transport::FRAME_ALIGN);
+const _: () = assert!(align_of::<FrameSlot>() == foldwire::transport::FRAME_ALIGN);
 
-static SLOTS: ConstStaticCell<[Slot; N_FRAMES]> =
-    ConstStaticCell::new([const { Slot([0; FRAME_BYTES]) }; N_FRAMES]);
+static SLOTS: ConstStaticCell<[FrameSlot; N_FRAMES]> =
+    ConstStaticCell::new([const { FrameSlot([0; FRAME_BYTES]) }; N_FRAMES]);
 
 /// A message buffer: the only reference to its slot.
-pub struct Frame(&'static mut Slot);
+pub struct StaticFrame(&'static mut FrameSlot);
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for StaticFrame {
     fn as_ref(&self) -> &[u8] {
         &self.0.0
     }
 }
 
-impl AsMut<[u8]> for Frame {
+impl AsMut<[u8]> for StaticFrame {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.0.0
     }
 }
 
 /// Frames that nobody uses.
-pub type Free = Vec<Frame, N_FRAMES>;
+pub type FreeFrames = Vec<StaticFrame, N_FRAMES>;
 
 /// All frames; `None` if they have been taken before.
 #[must_use]
-pub fn take() -> Option<Free> {
-    Some(SLOTS.try_take()?.iter_mut().map(Frame).collect())
+pub fn take() -> Option<FreeFrames> {
+    Some(SLOTS.try_take()?.iter_mut().map(StaticFrame).collect())
 }

@@ -21,14 +21,14 @@ struct Cli {
     calls: usize,
     /// By which plan, within 1e-3
     #[arg(long)]
-    plan: Preset,
+    plan: PlanChoice,
     /// Prepare the call once
     #[arg(long)]
     prepared: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Preset {
+enum PlanChoice {
     Raw,
     Foldwire,
     Auto,
@@ -38,9 +38,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let bound = Bound::Absolute(1e-3);
     let plan = match cli.plan {
-        Preset::Raw => Plan::raw(),
-        Preset::Foldwire => Plan::foldwire(bound),
-        Preset::Auto => Plan::auto(bound),
+        PlanChoice::Raw => Plan::raw(),
+        PlanChoice::Foldwire => Plan::foldwire(bound),
+        PlanChoice::Auto => Plan::auto(bound),
     };
     let mut comms = World::new(cli.ranks).communicators();
     let mut values: Vec<Vec<f32>> =

@@ -4,7 +4,9 @@
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldwire::kernel::Level;
-use foldwire_tests::patterns::{BATCH, Case, Failure, N_PATTERNS, Order, Tally, Trial};
+use foldwire_tests::patterns::{
+    BATCH, N_PATTERNS, PatternCase, PatternFailure, PatternOrder, PatternTally, Trial,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -24,8 +26,8 @@ struct Cli {
     case: Vec<String>,
     /// Orders of the patterns [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME",
-        value_parser = one_of(&Order::ALL, Order::name))]
-    order: Vec<Order>,
+        value_parser = one_of(&PatternOrder::ALL, PatternOrder::name))]
+    order: Vec<PatternOrder>,
     /// Kernel levels, all of which must agree [default: all that the machine has]
     #[arg(long, value_delimiter = ',', value_name = "NAME",
         value_parser = one_of(&Level::ALL, Level::name))]
@@ -62,11 +64,11 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 }
 
 /// A case in one order, and what was seen of it.
-struct Row {
-    case: Case,
-    order: Order,
-    tally: Tally,
-    failures: Vec<Failure>,
+struct PatternRow {
+    case: PatternCase,
+    order: PatternOrder,
+    tally: PatternTally,
+    failures: Vec<PatternFailure>,
     /// Of all threads together.
     time: Duration,
 }
@@ -74,8 +76,8 @@ struct Row {
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
     let is_asked =
-        |case: &Case| cli.case.is_empty() || cli.case.iter().any(|name| begins(case, name));
-    let cases: Vec<_> = Case::all().into_iter().filter(is_asked).collect();
+        |case: &PatternCase| cli.case.is_empty() || cli.case.iter().any(|name| begins(case, name));
+    let cases: Vec<_> = PatternCase::all().into_iter().filter(is_asked).collect();
     if cli.list {
         let names: String = cases.iter().map(|case| format!("{case}\n")).collect();
         // Nobody is left to tell that the output is closed.
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if cli.order.is_empty() {
-        cli.order = Order::ALL.to_vec();
+        cli.order = PatternOrder::ALL.to_vec();
     }
     if cli.level.is_empty() {
         cli.level = Level::available().collect();
@@ -110,19 +112,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn begins(case: &Case, name: &str) -> bool {
+fn begins(case: &PatternCase, name: &str) -> bool {
     let case = case.to_string();
     // A whole word, so that a codec is not another one whose name begins like its own.
     case == name || case.starts_with(&format!("{name} ")) || case.starts_with(&format!("{name}:"))
 }
 
-fn run(cli: &Cli, cases: &[Case]) -> Vec<Row> {
+fn run(cli: &Cli, cases: &[PatternCase]) -> Vec<PatternRow> {
     let pairs = cases.iter().flat_map(|&case| cli.order.iter().map(move |&order| (case, order)));
     let rows = pairs.map(|(case, order)| {
-        let (tally, failures, time) = (Tally::default(), Vec::new(), Duration::ZERO);
-        Mutex::new(Row { case, order, tally, failures, time })
+        let (tally, failures, time) = (PatternTally::default(), Vec::new(), Duration::ZERO);
+        Mutex::new(PatternRow { case, order, tally, failures, time })
     });
-    let rows: Vec<Mutex<Row>> = rows.collect();
+    let rows: Vec<Mutex<PatternRow>> = rows.collect();
     let n_batches = (cli.to.min(N_PATTERNS) - cli.from).div_ceil(BATCH as u64);
     let n_batches = n_batches.div_ceil(cli.every);
     let n_parts = n_batches.div_ceil(PART);
@@ -169,12 +171,12 @@ fn run(cli: &Cli, cases: &[Case]) -> Vec<Row> {
 /// Some batches of a case, up to the first that breaks a promise.
 fn part(
     cli: &Cli,
-    case: &Case,
-    order: Order,
+    case: &PatternCase,
+    order: PatternOrder,
     batches: std::ops::Range<u64>,
-) -> Result<Tally, Failure> {
+) -> Result<PatternTally, PatternFailure> {
     let mut trial = Trial::new(case, &cli.level);
-    let mut tally = Tally::default();
+    let mut tally = PatternTally::default();
     for batch in batches {
         tally += trial.batch(order, (cli.from + batch * cli.every * BATCH as u64) as u32)?;
     }
@@ -186,12 +188,12 @@ fn levels(cli: &Cli) -> Vec<&'static str> {
     cli.level.iter().map(|level| level.name()).collect()
 }
 
-fn print_table(cli: &Cli, rows: &[Row], took: Duration) {
+fn print_table(cli: &Cli, rows: &[PatternRow], took: Duration) {
     let mut text = format!(
         "{:<24}{:<13}{:>14}{:>9}{:>12}{:>12}{:>8}{:>10}{:>8}\n",
         "case", "order", "values", "changed", "exceptions", "in a block", "ratio", "worst", "ns"
     );
-    for Row { case, order, tally, time, .. } in rows {
+    for PatternRow { case, order, tally, time, .. } in rows {
         let n = (tally.n_values as f64).max(1.0);
         let percent = |part: u64| format!("{:.2}%", 100.0 * part as f64 / n);
         let (exceptions, in_a_block) = match tally.n_exceptions {
@@ -225,12 +227,12 @@ fn print_table(cli: &Cli, rows: &[Row], took: Duration) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn print_json(cli: &Cli, rows: &[Row], took: Duration) {
-    let json_rows = rows.iter().map(|Row { case, order, tally, failures, time }| {
+fn print_json(cli: &Cli, rows: &[PatternRow], took: Duration) {
+    let json_rows = rows.iter().map(|PatternRow { case, order, tally, failures, time }| {
         serde_json::json!({
             "case": case.to_string(),
             "codec": case.codec.name(),
-            "bound": case.ask.to_string(),
+            "bound": case.requirement.to_string(),
             "order": order.name(),
             "values": tally.n_values,
             "not_finite": tally.n_not_finite,

@@ -2,7 +2,7 @@
 //! and runs it.
 
 use clap::Parser;
-use foldwire_tests::soak::{Tally, replay, run};
+use foldwire_tests::soak::{SoakTally, replay, run};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -64,7 +64,7 @@ fn show(seed: u64) -> ExitCode {
 }
 
 /// A seed that broke a promise, and which.
-type Failure = (u64, String);
+type SeedFailure = (u64, String);
 
 fn soak(cli: &Cli) -> ExitCode {
     // A panic is a failure like others, and is shown when its seed is run alone.
@@ -78,7 +78,7 @@ fn soak(cli: &Cli) -> ExitCode {
     let start = Instant::now();
     let limit = cli.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let sum = Mutex::new((Tally::default(), Vec::<Failure>::new()));
+    let sum = Mutex::new((SoakTally::default(), Vec::<SeedFailure>::new()));
     thread::scope(|scope| {
         for _ in 0..n_threads.unwrap_or(1).max(1) {
             scope.spawn(|| {
@@ -114,8 +114,8 @@ fn soak(cli: &Cli) -> ExitCode {
     if failures.is_empty() && tally.n_seeds > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn batch(from: u64, seeds: std::ops::Range<u64>) -> (Tally, Vec<Failure>) {
-    let (mut tally, mut failures) = (Tally::default(), Vec::new());
+fn batch(from: u64, seeds: std::ops::Range<u64>) -> (SoakTally, Vec<SeedFailure>) {
+    let (mut tally, mut failures) = (SoakTally::default(), Vec::new());
     for seed in seeds.map(|seed| from.wrapping_add(seed)) {
         let verdict = run(seed);
         tally += verdict.tally;
@@ -124,7 +124,7 @@ fn batch(from: u64, seeds: std::ops::Range<u64>) -> (Tally, Vec<Failure>) {
     (tally, failures)
 }
 
-fn print_tally(tally: &Tally, took: Option<Duration>) {
+fn print_tally(tally: &SoakTally, took: Option<Duration>) {
     let mut rows = vec![
         ("seeds", tally.n_seeds),
         ("failures", tally.n_failures),
@@ -153,7 +153,7 @@ fn print_tally(tally: &Tally, took: Option<Duration>) {
     }
 }
 
-fn print_failures(failures: &[Failure]) {
+fn print_failures(failures: &[SeedFailure]) {
     for (seed, failure) in failures.iter().take(MOST_SHOWN) {
         println!("\n{failure}to replay it: cargo xtask soak --seed {seed}");
     }
@@ -162,7 +162,7 @@ fn print_failures(failures: &[Failure]) {
     }
 }
 
-fn print_json(tally: &Tally, failures: &[Failure], took: Duration) {
+fn print_json(tally: &SoakTally, failures: &[SeedFailure], took: Duration) {
     let failures = failures.iter().map(|(seed, failure)| {
         let replay = format!("cargo xtask soak --seed {seed}");
         serde_json::json!({ "seed": seed, "failure": failure, "replay": replay })

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 struct Cli {
     /// What connects the processes.
     #[arg(value_enum)]
-    backend: Over,
+    backend: SuiteBackend,
     /// libfabric's provider.
     #[arg(long)]
     provider: Option<String>,
@@ -18,7 +18,7 @@ struct Cli {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Over {
+enum SuiteBackend {
     #[cfg(feature = "mpi")]
     Mpi,
     #[cfg(feature = "libfabric")]
@@ -31,17 +31,17 @@ fn main() {
     let cli = Cli::parse();
     match cli.backend {
         #[cfg(feature = "mpi")]
-        Over::Mpi => over_mpi(&cli),
+        SuiteBackend::Mpi => over_mpi(&cli),
         #[cfg(feature = "libfabric")]
-        Over::Libfabric => over_libfabric(&cli),
+        SuiteBackend::Libfabric => over_libfabric(&cli),
         #[cfg(feature = "tcp")]
-        Over::Tcp => over_tcp(&cli),
+        SuiteBackend::Tcp => over_tcp(&cli),
     }
 }
 
 #[cfg(feature = "mpi")]
 fn over_mpi(cli: &Cli) {
-    use foldwire_tests::processes::{lose_a_rank, mpi::World};
+    use foldwire_tests::processes::{lose_a_rank, mpi::MpiWorld};
     use foldwire_tests::suite;
     use mpi::traits::Communicator;
 
@@ -56,23 +56,28 @@ fn over_mpi(cli: &Cli) {
         mpi::topology::SimpleCommunicator::world().abort(101);
     }));
     if cli.lose_a_rank {
-        lose_a_rank(&World { world: &world, frame_bytes: Some(20_000) }, size);
+        lose_a_rank(&MpiWorld { world: &world, frame_bytes: Some(20_000) }, size);
         // MPI_Finalize would wait for the lost rank.
         std::process::exit(0);
     }
-    suite::run(&|frame_bytes| World { world: &world, frame_bytes }, size);
+    suite::run(&|frame_bytes| MpiWorld { world: &world, frame_bytes }, size);
 }
 
 #[cfg(feature = "libfabric")]
 fn over_libfabric(cli: &Cli) {
     use foldwire_bootstrap::Exchange;
-    use foldwire_tests::processes::{libfabric::Group, lose_a_rank, party::SharedParty};
+    use foldwire_tests::processes::{
+        libfabric::LibfabricGroup, lose_a_rank, session::SharedSession,
+    };
     use foldwire_tests::suite;
 
-    let party = SharedParty::join();
-    let size = party.size();
-    let make =
-        |frame_bytes| Group { party: party.clone(), provider: cli.provider.clone(), frame_bytes };
+    let session = SharedSession::join();
+    let size = session.size();
+    let make = |frame_bytes| LibfabricGroup {
+        session: session.clone(),
+        provider: cli.provider.clone(),
+        frame_bytes,
+    };
     if cli.lose_a_rank {
         lose_a_rank(&make(Some(20_000)), size);
         return;
@@ -83,13 +88,13 @@ fn over_libfabric(cli: &Cli) {
 #[cfg(feature = "tcp")]
 fn over_tcp(cli: &Cli) {
     use foldwire_bootstrap::Exchange;
-    use foldwire_tests::processes::tcp::{Group, settings};
-    use foldwire_tests::processes::{lose_a_rank, party::SharedParty};
+    use foldwire_tests::processes::tcp::{TcpGroup, settings};
+    use foldwire_tests::processes::{lose_a_rank, session::SharedSession};
     use foldwire_tests::suite;
 
-    let party = SharedParty::join();
-    let size = party.size();
-    let make = |frame_bytes| Group { party: party.clone(), settings: settings(frame_bytes) };
+    let session = SharedSession::join();
+    let size = session.size();
+    let make = |frame_bytes| TcpGroup { session: session.clone(), settings: settings(frame_bytes) };
     if cli.lose_a_rank {
         lose_a_rank(&make(Some(20_000)), size);
         return;

@@ -7,18 +7,18 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 /// What is promised of a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Promise {
+pub(super) enum Guarantee {
     /// Its bits.
     Bits,
     /// At most so far off.
     Within(f64),
     /// The same, and what section 1 of docs/guarantees.md makes of it.
-    Quantised(Quantiser),
+    Quantised(ReferenceQuantizer),
 }
 
 /// What values became.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ErrorStats {
     pub(super) n_not_finite: u64,
     pub(super) n_changed: u64,
     /// Largest error.
@@ -29,9 +29,9 @@ pub(super) struct Seen {
     pub(super) is_broken: bool,
 }
 
-impl Promise {
+impl Guarantee {
     /// Looks at values and what they became.
-    pub(super) fn judge(&self, before: &[f32], after: &[f32]) -> Seen {
+    pub(super) fn judge(&self, before: &[f32], after: &[f32]) -> ErrorStats {
         match *self {
             Self::Bits => look(before, after, |x, y| x.to_bits() == y.to_bits()),
             Self::Within(bound) => look(before, after, |x, y| keeps(x, y, bound)),
@@ -63,8 +63,8 @@ impl Promise {
 
 /// One pass, without a branch, so that it becomes vectors.
 #[inline(always)]
-fn look(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> Seen {
-    let mut seen = Seen::default();
+fn look(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> ErrorStats {
+    let mut seen = ErrorStats::default();
     for (&x, &y) in before.iter().zip(after) {
         let error = (f64::from(x) - f64::from(y)).abs();
         // NaN and infinities have none.
@@ -94,7 +94,7 @@ fn keeps(x: f32, y: f32, bound: f64) -> bool {
 
 /// The quantiser of section 1, written once more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quantiser {
+pub(super) struct ReferenceQuantizer {
     bound: f64,
     step: f32,
     inverse: f32,
@@ -104,7 +104,7 @@ pub(super) struct Quantiser {
     below: f32,
 }
 
-impl Quantiser {
+impl ReferenceQuantizer {
     pub(super) fn new(quantum: Quantum, spacing: Spacing, n_operands: u32) -> Self {
         let (step, bound) = (quantum.step() as f32, quantum.bound());
         let below = match spacing {
@@ -151,15 +151,15 @@ mod tests {
             assert!(keeps(x, x, 1.0) && !keeps(x, 1.0, f64::MAX) && !keeps(1.0, x, f64::MAX));
         }
         assert!(!keeps(nan, f32::NAN, 1.0) && !keeps(f32::INFINITY, f32::NEG_INFINITY, f64::MAX));
-        let seen = Promise::Bits.judge(&[0.0], &[-0.0]);
+        let seen = Guarantee::Bits.judge(&[0.0], &[-0.0]);
         assert!(seen.is_broken && seen.n_changed == 1 && seen.worst == 0.0);
-        assert!(!Promise::Within(0.0).judge(&[0.0], &[-0.0]).is_broken);
+        assert!(!Guarantee::Within(0.0).judge(&[0.0], &[-0.0]).is_broken);
     }
 
     #[test]
     fn the_quantiser_rounds_half_to_even_and_leaves_what_is_too_large() {
         let quantum = Quantum::with_spacing::<f32>(0.5, Spacing::PowerOfTwo).unwrap();
-        let quantiser = Quantiser::new(quantum, Spacing::PowerOfTwo, 1);
+        let quantiser = ReferenceQuantizer::new(quantum, Spacing::PowerOfTwo, 1);
         let large = 2_097_152.0;
         for (x, y) in
             [(0.5, 0.0), (1.5, 2.0), (-0.4, 0.0), (large, large), (large + 1.5, large + 1.5)]

@@ -1,7 +1,7 @@
 //! Puts batches through a case's codec, at every level, and judges what comes back.
 
-use super::judge::{Promise, Quantiser};
-use super::{Ask, BATCH, Case, Order, Tally};
+use super::judge::{Guarantee, ReferenceQuantizer};
+use super::{BATCH, PatternCase, PatternOrder, PatternTally, Requirement};
 use foldwire::bound::ValueRange;
 use foldwire::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Written};
 use foldwire::kernel::Level;
@@ -10,14 +10,14 @@ use std::fmt;
 
 /// A promise that was broken.
 #[derive(Clone, Debug)]
-pub struct Failure {
-    case: Case,
-    order: Order,
+pub struct PatternFailure {
+    case: PatternCase,
+    order: PatternOrder,
     start: u32,
     what: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for PatternFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { case, order, start, what } = self;
         let order = order.name();
@@ -30,10 +30,10 @@ impl fmt::Display for Failure {
 /// A case under trial, with its buffers.
 #[derive(Debug)]
 pub struct Trial<'a> {
-    case: Case,
+    case: PatternCase,
     levels: &'a [Level],
     /// What each batch's extent does not change.
-    fixed: Option<Target>,
+    fixed: Option<CodecSet>,
     values: Vec<f32>,
     decoded: Vec<f32>,
     again: Vec<f32>,
@@ -43,23 +43,23 @@ pub struct Trial<'a> {
 
 /// What a batch is encoded by, one codec for each level, and what is promised of it.
 #[derive(Clone, Debug)]
-struct Target {
+struct CodecSet {
     quantum: Quantum,
     codecs: Vec<AnyCodec<f32>>,
-    promise: Promise,
+    promise: Guarantee,
 }
 
-impl Target {
-    fn new(case: &Case, levels: &[Level], quantum: Quantum, spacing: Spacing) -> Self {
+impl CodecSet {
+    fn new(case: &PatternCase, levels: &[Level], quantum: Quantum, spacing: Spacing) -> Self {
         let params = CodecParams::new(quantum).for_sums_of(case.n_operands);
         let params = params.with_setting(case.setting);
         let codecs = levels.iter().map(|&level| case.codec.instance(&params.at(level))).collect();
         let promise = match case.codec {
-            _ if quantum.is_lossless() => Promise::Bits,
+            _ if quantum.is_lossless() => Guarantee::Bits,
             CodecId::FzLight | CodecId::FzStatic | CodecId::Dense | CodecId::FzNd => {
-                Promise::Quantised(Quantiser::new(quantum, spacing, case.n_operands))
+                Guarantee::Quantised(ReferenceQuantizer::new(quantum, spacing, case.n_operands))
             }
-            _ => Promise::Within(quantum.bound()),
+            _ => Guarantee::Within(quantum.bound()),
         };
         Self { quantum, codecs, promise }
     }
@@ -68,16 +68,16 @@ impl Target {
 impl<'a> Trial<'a> {
     /// A trial at these levels, the first of which the others are compared with.
     #[must_use]
-    pub fn new(case: &Case, levels: &'a [Level]) -> Self {
-        let quantum = match case.ask {
-            Ask::Exact => Some((Quantum::LOSSLESS, Spacing::Widest)),
-            Ask::Within(bound, spacing) => {
+    pub fn new(case: &PatternCase, levels: &'a [Level]) -> Self {
+        let quantum = match case.requirement {
+            Requirement::Exact => Some((Quantum::LOSSLESS, Spacing::Widest)),
+            Requirement::Within(bound, spacing) => {
                 let quantum = Quantum::with_spacing::<f32>(bound, spacing);
                 Some((quantum.expect("a positive bound"), spacing))
             }
-            Ask::OfData(_) => None,
+            Requirement::OfData(_) => None,
         };
-        let fixed = quantum.map(|(quantum, spacing)| Target::new(case, levels, quantum, spacing));
+        let fixed = quantum.map(|(quantum, spacing)| CodecSet::new(case, levels, quantum, spacing));
         let [values, decoded, again] = [(); 3].map(|()| vec![0.0; BATCH]);
         let (bytes, others) = (Vec::new(), Vec::new());
         Self { case: *case, levels, fixed, values, decoded, again, bytes, others }
@@ -87,27 +87,31 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// A promise that was broken.
-    pub fn batch(&mut self, order: Order, start: u32) -> Result<Tally, Failure> {
+    pub fn batch(
+        &mut self,
+        order: PatternOrder,
+        start: u32,
+    ) -> Result<PatternTally, PatternFailure> {
         let places = (0..BATCH as u32).map(|i| start.wrapping_add(i));
         for (value, place) in self.values.iter_mut().zip(places) {
             *value = f32::from_bits(order.pattern(place));
         }
         let Self { case, .. } = *self;
-        self.try_values().map_err(|what| Failure { case, order, start, what })
+        self.try_values().map_err(|what| PatternFailure { case, order, start, what })
     }
 
-    fn try_values(&mut self) -> Result<Tally, String> {
+    fn try_values(&mut self) -> Result<PatternTally, String> {
         let of_data;
-        let target = match (&self.fixed, self.case.ask) {
+        let target = match (&self.fixed, self.case.requirement) {
             (Some(target), _) => target,
-            (None, Ask::OfData(bound)) => {
+            (None, Requirement::OfData(bound)) => {
                 let value_range = ValueRange::of(&self.values);
                 let bound = bound.absolute(value_range).map_err(|error| error.to_string())?;
                 let quantum = Quantum::new::<f32>(bound).map_err(|error| error.to_string())?;
-                of_data = Target::new(&self.case, self.levels, quantum, Spacing::Widest);
+                of_data = CodecSet::new(&self.case, self.levels, quantum, Spacing::Widest);
                 &of_data
             }
-            (None, ask) => return Err(format!("{ask} has no quantum")),
+            (None, requirement) => return Err(format!("{requirement} has no quantum")),
         };
         let mut levels = self.levels.iter().zip(&target.codecs);
         let Some((first, codec)) = levels.next() else { return Err("no level".into()) };
@@ -131,7 +135,7 @@ impl<'a> Trial<'a> {
         if self.case.codec.is_stable() {
             self.check_stability()?;
         }
-        Ok(Tally {
+        Ok(PatternTally {
             n_values: BATCH as u64,
             n_not_finite: seen.n_not_finite,
             n_changed: seen.n_changed,
@@ -151,17 +155,25 @@ impl<'a> Trial<'a> {
                 .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
             if min <= max { max - min } else { 0.0 }
         };
-        let is_kept = match self.case.ask {
-            Ask::Exact => quantum.is_lossless(),
-            Ask::Within(bound, _) | Ask::OfData(Bound::Absolute(bound)) => quantum.bound() <= bound,
-            Ask::OfData(Bound::Relative(part)) => quantum.bound() <= part * range(),
-            Ask::OfData(Bound::Psnr(db)) => {
+        let is_kept = match self.case.requirement {
+            Requirement::Exact => quantum.is_lossless(),
+            Requirement::Within(bound, _) | Requirement::OfData(Bound::Absolute(bound)) => {
+                quantum.bound() <= bound
+            }
+            Requirement::OfData(Bound::Relative(part)) => quantum.bound() <= part * range(),
+            Requirement::OfData(Bound::Psnr(db)) => {
                 let rms = (squares / finite.clone().count().max(1) as f64).sqrt();
                 rms == 0.0 || 20.0 * (range() / rms).log10() >= db
             }
-            Ask::OfData(_) => return Err(format!("nobody knows what {} is", self.case.ask)),
+            Requirement::OfData(_) => {
+                return Err(format!("nobody knows what {} is", self.case.requirement));
+            }
         };
-        if is_kept { Ok(()) } else { Err(format!("{quantum:?} does not keep {}", self.case.ask)) }
+        if is_kept {
+            Ok(())
+        } else {
+            Err(format!("{quantum:?} does not keep {}", self.case.requirement))
+        }
     }
 
     /// Whether encoding what was decoded changes nothing of it, by the last level.
@@ -174,7 +186,7 @@ impl<'a> Trial<'a> {
         if have_same_bits(&self.again, &self.decoded) {
             return Ok(());
         }
-        let breach = first_breach(&Promise::Bits, &self.decoded, &self.again);
+        let breach = first_breach(&Guarantee::Bits, &self.decoded, &self.again);
         Err(format!("encoding again changes what was decoded: {breach}"))
     }
 }
@@ -199,7 +211,7 @@ fn have_same_bits(a: &[f32], b: &[f32]) -> bool {
     bytemuck::cast_slice::<f32, u32>(a) == bytemuck::cast_slice::<f32, u32>(b)
 }
 
-fn first_breach(promise: &Promise, before: &[f32], after: &[f32]) -> String {
+fn first_breach(promise: &Guarantee, before: &[f32], after: &[f32]) -> String {
     let pairs = before.iter().zip(after);
     let is_broken = |x: &f32, y: &f32| promise.judge(&[*x], &[*y]).is_broken;
     pairs

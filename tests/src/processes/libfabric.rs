@@ -1,6 +1,6 @@
 //! Ranks as processes over libfabric, which a launcher told their places.
 
-use super::party::{SharedParty, gather};
+use super::session::{SharedSession, gather};
 use crate::Backend;
 use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{Endpoint, Settings};
@@ -8,20 +8,20 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// All ranks of a party.
-pub struct Group {
+pub struct LibfabricGroup {
     /// The party, which endpoints share one after the other.
-    pub party: SharedParty,
+    pub session: SharedSession,
     /// libfabric's provider; `None`: the best.
     pub provider: Option<String>,
     /// Bytes of a frame; `None`: the backend's default.
     pub frame_bytes: Option<usize>,
 }
 
-impl Backend for Group {
+impl Backend for LibfabricGroup {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        assert_eq!(size, self.party.size(), "groups are of all processes");
+        assert_eq!(size, self.session.size(), "groups are of all processes");
         let mut settings = Settings::default();
         settings.provider.clone_from(&self.provider);
         // After each call that fails ranks wait so long for frames that nobody will take; many
@@ -30,16 +30,16 @@ impl Backend for Group {
         if let Some(bytes) = self.frame_bytes {
             settings.options.frame_bytes = bytes;
         }
-        let endpoint = foldwire_libfabric::join(&settings, self.party.clone());
+        let endpoint = foldwire_libfabric::join(&settings, self.session.clone());
         vec![body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))]
     }
 
     fn ranks(&self, _: usize) -> Range<usize> {
-        let rank = self.party.rank().index();
+        let rank = self.session.rank().index();
         rank..rank + 1
     }
 
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
-        gather(&self.party, own)
+        gather(&self.session, own)
     }
 }

@@ -8,14 +8,14 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 use std::ops::Range;
 
 /// All ranks of MPI's world.
-pub struct World<'w> {
+pub struct MpiWorld<'w> {
     /// MPI's world.
     pub world: &'w SimpleCommunicator,
     /// Bytes of a frame; `None`: the backend's default.
     pub frame_bytes: Option<usize>,
 }
 
-impl Backend for World<'_> {
+impl Backend for MpiWorld<'_> {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {

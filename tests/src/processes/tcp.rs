@@ -1,6 +1,6 @@
 //! Ranks over TCP: processes which a launcher told their places, or threads of this one.
 
-use super::party::{SharedParty, gather};
+use super::session::{SharedSession, gather};
 use crate::Backend;
 use foldwire_bootstrap::{Exchange, InProcess};
 use foldwire_tcp::{Endpoint, Settings, join};
@@ -22,39 +22,39 @@ pub fn settings(frame_bytes: Option<usize>) -> Settings {
 }
 
 /// All ranks of a party.
-pub struct Group {
+pub struct TcpGroup {
     /// The party, which endpoints share one after the other.
-    pub party: SharedParty,
+    pub session: SharedSession,
     /// How they are connected.
     pub settings: Settings,
 }
 
-impl Backend for Group {
+impl Backend for TcpGroup {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        assert_eq!(size, self.party.size(), "groups are of all processes");
-        let endpoint = join(&self.settings, &mut self.party.clone());
+        assert_eq!(size, self.session.size(), "groups are of all processes");
+        let endpoint = join(&self.settings, &mut self.session.clone());
         vec![body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))]
     }
 
     fn ranks(&self, _: usize) -> Range<usize> {
-        let rank = self.party.rank().index();
+        let rank = self.session.rank().index();
         rank..rank + 1
     }
 
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
-        gather(&self.party, own)
+        gather(&self.session, own)
     }
 }
 
 /// Ranks as threads of this process, over real sockets.
-pub struct Sockets {
+pub struct TcpThreads {
     /// How they are connected.
     pub settings: Settings,
 }
 
-impl Backend for Sockets {
+impl Backend for TcpThreads {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {

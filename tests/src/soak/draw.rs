@@ -41,7 +41,7 @@ pub struct Scenario {
     /// How many calls their communicator can hold, if they are.
     pub n_at_once: usize,
     /// Where their communicator comes from, if they are.
-    pub origin: Origin,
+    pub origin: CommunicatorOrigin,
     /// Its channels are those of one on which a call has failed.
     pub reuses: bool,
     /// Before each call neighbours on a ring send each other so many values.
@@ -58,7 +58,7 @@ pub struct Scenario {
 
 /// Where a communicator comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum CommunicatorOrigin {
     /// It is the first.
     Transport,
     /// It was split off one of the same ranks.
@@ -242,9 +242,9 @@ impl Scenario {
         let mut more = Random(!seed);
         let at_once = more.one_in(4);
         let origin = match more.below(3) {
-            1 if at_once => Origin::Split,
-            2 if at_once => Origin::Nodes,
-            _ => Origin::Transport,
+            1 if at_once => CommunicatorOrigin::Split,
+            2 if at_once => CommunicatorOrigin::Nodes,
+            _ => CommunicatorOrigin::Transport,
         };
         let halo = more.one_in(3).then(|| more.below(2000)).filter(|_| !at_once);
         // Inside one node nothing would be encoded.
@@ -270,8 +270,8 @@ impl Scenario {
         net.channels = if at_once { n_at_once } else { 1 };
         net.channels += usize::from(messages.is_some());
         // The first communicator, of one call.
-        let reuses = origin != Origin::Transport && more.one_in(2);
-        if origin != Origin::Transport {
+        let reuses = origin != CommunicatorOrigin::Transport && more.one_in(2);
+        if origin != CommunicatorOrigin::Transport {
             net.channels += 1 + usize::from(messages.is_some());
         }
         #[rustfmt::skip]
@@ -345,7 +345,7 @@ impl Scenario {
         let own = calls[call];
         let choice = if self.grouped { own.in_group_of(&calls[0]) } else { own };
         let case = choice.short_case(self.size);
-        if self.origin == Origin::Nodes && TwoLevels.supports(case.collective) {
+        if self.origin == CommunicatorOrigin::Nodes && TwoLevels.supports(case.collective) {
             Case { schedule: &TwoLevels, per_node: self.net.ranks_per_node, ..case }
         } else {
             case

@@ -1,7 +1,7 @@
 //! Whether every rank did what the library promises.
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
-use super::perform::{Called, Outcome, Performance, Regrouped};
+use super::execute::{CallRecord, RunRecord, ShrinkOutcome, SoakOutcome};
 use crate::{Case, data, with_type};
 use foldwire::codec::CodecError;
 use foldwire::error::AbortReason;
@@ -18,11 +18,11 @@ const SLACK: Duration = TIMEOUT.checked_div(2).expect("not by zero");
 ///
 /// # Errors
 /// The promise that was broken.
-pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
-    for (rank, end) in performance.ends.iter().enumerate() {
+pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
+    for (rank, end) in record.ends.iter().enumerate() {
         let told = |this: fn(&Fault) -> bool| {
             let of_rank = |fault: &Fault| fault.rank().index() == rank && this(fault);
-            performance.struck.iter().any(|t| matches!(t, Trouble::Net(fault) if of_rank(fault)))
+            record.occurred.iter().any(|t| matches!(t, Trouble::Net(fault) if of_rank(fault)))
         };
         match end {
             End::Returned(()) => {}
@@ -31,18 +31,18 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
             other => return Err(format!("rank {rank}: {other:?}")),
         }
     }
-    for (rank, refused) in performance.refused.iter().enumerate() {
-        if let Some((error, after)) = refused {
-            judge_error(scenario, performance, rank, error, *after)
+    for (rank, early_error) in record.early_errors.iter().enumerate() {
+        if let Some((error, after)) = early_error {
+            judge_error(scenario, record, rank, error, *after)
                 .map_err(|wrong| format!("rank {rank} did not come to a call: {error}: {wrong}"))?;
         }
     }
     for call in 0..scenario.calls.len() {
-        judge_call(scenario, performance, call).map_err(|wrong| format!("call {call}: {wrong}"))?;
+        judge_call(scenario, record, call).map_err(|wrong| format!("call {call}: {wrong}"))?;
     }
-    judge_last(scenario, performance).map_err(|wrong| format!("the last call: {wrong}"))?;
-    judge_groups(scenario, performance)?;
-    match performance.n_leaked {
+    judge_last(scenario, record).map_err(|wrong| format!("the last call: {wrong}"))?;
+    judge_groups(scenario, record)?;
+    match record.n_leaked {
         0 => Ok(()),
         n => Err(format!("{n} frames are missing in the end")),
     }
@@ -50,13 +50,13 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
 
 /// The call that all ranks make before those that it fails on shrink: of all, or an error with a
 /// cause.
-fn judge_last(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
-    for (rank, last) in performance.last.iter().enumerate() {
+fn judge_last(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
+    for (rank, last) in record.last.iter().enumerate() {
         match last {
             None => {}
             Some(Ok(present)) if present.iter().copied().eq(0..scenario.size) => {}
             Some(Ok(present)) => return Err(format!("rank {rank}: a sum over {present:?}")),
-            Some(Err((error, after))) => judge_error(scenario, performance, rank, error, *after)
+            Some(Err((error, after))) => judge_error(scenario, record, rank, error, *after)
                 .map_err(|wrong| format!("rank {rank}: {error}: {wrong}"))?,
         }
     }
@@ -65,16 +65,16 @@ fn judge_last(scenario: &Scenario, performance: &Performance) -> Result<(), Stri
 
 /// What survivors formed: nobody computes with a rank that is not in its group, or takes it for
 /// another.
-fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
-    let struck = Struck { scenario, performance };
+fn judge_groups(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
+    let struck = OccurredTroubles { scenario, record };
     let all_is_well = struck.nothing_but(|_| false);
     // A rank that gives a call up loses nothing and nobody.
     let must_all_come_back =
         !all_is_well && !scenario.leaves && scenario.shrinks && struck.nothing_but(is_drop);
     let mut formed: Vec<(usize, &[usize])> = Vec::new();
-    for (rank, regrouped) in performance.groups.iter().enumerate() {
+    for (rank, regrouped) in record.groups.iter().enumerate() {
         if must_all_come_back {
-            let is_back = matches!(regrouped, Some(Regrouped::In { members, summed: Ok(_) })
+            let is_back = matches!(regrouped, Some(ShrinkOutcome::In { members, summed: Ok(_) })
                 if members.iter().copied().eq(0..scenario.size));
             if !is_back {
                 return Err(format!(
@@ -87,11 +87,11 @@ fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), St
             Some(_) if all_is_well => {
                 return Err(format!("rank {rank} shrank, and nothing had happened"));
             }
-            Some(Regrouped::Out(error)) if error.is_usage() => {
+            Some(ShrinkOutcome::Out(error)) if error.is_usage() => {
                 return Err(format!("rank {rank} is in no group: {error}"));
             }
-            Some(Regrouped::Out(_)) => {}
-            Some(Regrouped::In { members, summed }) => {
+            Some(ShrinkOutcome::Out(_)) => {}
+            Some(ShrinkOutcome::In { members, summed }) => {
                 let context = format!("rank {rank}, in a group of {members:?}");
                 if !members.contains(&rank) {
                     return Err(format!("{context}: not itself"));
@@ -114,23 +114,23 @@ fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), St
     Ok(())
 }
 
-fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Result<(), String> {
-    let called = |rank: usize| performance.calls[rank].get(call);
-    let is_unprotected = Struck { scenario, performance }.is_unprotected();
+fn judge_call(scenario: &Scenario, record: &RunRecord, call: usize) -> Result<(), String> {
+    let called = |rank: usize| record.calls[rank].get(call);
+    let is_unprotected = OccurredTroubles { scenario, record }.is_unprotected();
     let mut digests = Vec::new();
     for rank in 0..scenario.size {
-        let Some(Called { case, is_twisted, outcome }) = called(rank) else { continue };
+        let Some(CallRecord { case, is_twisted, outcome }) = called(rank) else { continue };
         let context = |wrong| format!("rank {rank}: {wrong}");
         match outcome {
-            Outcome::UnderWay => {}
-            Outcome::Dropped { next } => {
+            SoakOutcome::UnderWay => {}
+            SoakOutcome::Dropped { next } => {
                 if *next != Some(Error::Poisoned) {
                     return Err(context(format!(
                         "after it was dropped, another call said {next:?}"
                     )));
                 }
             }
-            Outcome::Ok(values, report) => {
+            SoakOutcome::Ok(values, report) => {
                 let missing = contributors(case, rank).find(|&other| called(other).is_none());
                 if let Some(other) = missing {
                     return Err(context(format!(
@@ -157,8 +157,8 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
                     digests.push((rank, digest));
                 }
             }
-            Outcome::Err { error, after, next } => {
-                judge_error(scenario, performance, rank, error, *after)
+            SoakOutcome::Err { error, after, next } => {
+                judge_error(scenario, record, rank, error, *after)
                     .map_err(|wrong| context(format!("{error}: {wrong}")))?;
                 if !error.is_usage() && *next != Some(Error::Poisoned) {
                     return Err(context(format!("{error}, and then another call said {next:?}")));
@@ -203,19 +203,19 @@ fn contributors(case: &Case, rank: usize) -> impl Iterator<Item = usize> {
 }
 
 /// What came to pass.
-struct Struck<'a> {
+struct OccurredTroubles<'a> {
     scenario: &'a Scenario,
-    performance: &'a Performance,
+    record: &'a RunRecord,
 }
 
 const fn is_drop(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Drop { .. })
 }
 
-impl Struck<'_> {
+impl OccurredTroubles<'_> {
     /// Whether calls must bear all troubles but those that are `this`.
     fn nothing_but(&self, this: fn(&Trouble) -> bool) -> bool {
-        let mut struck = self.performance.struck.iter();
+        let mut struck = self.record.occurred.iter();
         struck.all(|trouble| this(trouble) || self.scenario.is_bearable(trouble))
     }
 
@@ -227,13 +227,13 @@ impl Struck<'_> {
     }
 
     fn in_frames(&self) -> bool {
-        self.performance.struck.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
+        self.record.occurred.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
     }
 
     /// Whether frames were damaged between ranks of which none has checksums: then nothing is
     /// promised of results, and what contradicts itself names nobody.
     fn is_unprotected(&self) -> bool {
-        let struck = &self.performance.struck;
+        let struck = &self.record.occurred;
         struck.iter().any(|trouble| matches!(trouble, Trouble::Net(Fault::Harm { .. })))
             && self.scenario.lacks_checksums()
     }
@@ -244,10 +244,11 @@ impl Struck<'_> {
             use Fault::{Cut, Death};
             matches!(trouble, Trouble::Net(Death { .. } | Cut { silent: false, .. }))
         };
-        let is_out = |regrouped: &Option<Regrouped>| matches!(regrouped, Some(Regrouped::Out(_)));
+        let is_out =
+            |regrouped: &Option<ShrinkOutcome>| matches!(regrouped, Some(ShrinkOutcome::Out(_)));
         self.scenario.leaves
-            || self.performance.struck.iter().any(is_told)
-            || self.performance.groups.iter().any(is_out)
+            || self.record.occurred.iter().any(is_told)
+            || self.record.groups.iter().any(is_out)
     }
 
     /// Whether all that happened is that ranks made different calls, and all that made one failed:
@@ -255,29 +256,27 @@ impl Struck<'_> {
     fn is_disagreement(&self) -> bool {
         let differs =
             |trouble: &Trouble| matches!(trouble, Trouble::Twist { .. } | Trouble::Lanes { .. });
-        let failed = |calls: &Vec<Called>| match calls.last().map(|called| &called.outcome) {
-            Some(Outcome::Err { error, .. }) => !error.is_usage(),
+        let failed = |calls: &Vec<CallRecord>| match calls.last().map(|called| &called.outcome) {
+            Some(SoakOutcome::Err { error, .. }) => !error.is_usage(),
             _ => false,
         };
-        self.nothing_but(differs)
-            && self.notices_leave()
-            && self.performance.calls.iter().all(failed)
+        self.nothing_but(differs) && self.notices_leave() && self.record.calls.iter().all(failed)
     }
 
     /// Whether a rank has given a call up, and lives on.
     fn dropped(&self, rank: usize) -> bool {
-        let mut struck = self.performance.struck.iter();
+        let mut struck = self.record.occurred.iter();
         struck.any(|trouble| matches!(trouble, Trouble::Drop { rank: who, .. } if *who == rank))
     }
 
     /// Whether a rank has told others that a call is over for it, or may have before a fault ended
     /// or silenced it.
     fn gave_up(&self, rank: usize) -> bool {
-        let is_over = |called: &Called| !matches!(called.outcome, Outcome::Ok(..));
-        self.performance.calls[rank].iter().any(is_over)
-            || self.performance.refused[rank].is_some()
-            || matches!(self.performance.last[rank], Some(Err(_)))
-            || !matches!(self.performance.ends[rank], End::Returned(()))
+        let is_over = |called: &CallRecord| !matches!(called.outcome, SoakOutcome::Ok(..));
+        self.record.calls[rank].iter().any(is_over)
+            || self.record.early_errors[rank].is_some()
+            || matches!(self.record.last[rank], Some(Err(_)))
+            || !matches!(self.record.ends[rank], End::Returned(()))
     }
 }
 
@@ -292,12 +291,12 @@ const fn tells_of_it(error: &Error) -> bool {
 
 fn judge_error(
     scenario: &Scenario,
-    performance: &Performance,
+    record: &RunRecord,
     rank: usize,
     error: &Error,
     after: Duration,
 ) -> Result<(), String> {
-    let struck = Struck { scenario, performance };
+    let struck = OccurredTroubles { scenario, record };
     if struck.nothing_but(|_| false) {
         return Err("but nothing had happened that a call must not bear".into());
     }
@@ -349,7 +348,7 @@ fn judge_error(
         return Err("names no other rank".into());
     }
     // While the rank itself does nothing, it cannot notice anything.
-    let stalls = performance.struck.iter().filter_map(|trouble| match trouble {
+    let stalls = record.occurred.iter().filter_map(|trouble| match trouble {
         Trouble::Net(Fault::Stall { rank: who, lasting, .. }) if who.index() == rank => *lasting,
         _ => None,
     });

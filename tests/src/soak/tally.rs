@@ -1,6 +1,6 @@
 //! What many seeds did, in numbers.
 
-use super::perform::{Called, Outcome, Performance, Regrouped};
+use super::execute::{CallRecord, RunRecord, ShrinkOutcome, SoakOutcome};
 use crate::case::Deal;
 use foldwire::Error;
 use foldwire_sim::End;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Sums over seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct SoakTally {
     /// Seeds.
     pub n_seeds: u64,
     /// Seeds that broke a promise.
@@ -33,59 +33,61 @@ pub struct Tally {
     pub forms: BTreeMap<&'static str, [u64; 2]>,
 }
 
-impl Tally {
-    pub(super) fn of(performance: &Performance) -> Self {
+impl SoakTally {
+    pub(super) fn of(record: &RunRecord) -> Self {
         let mut tally = Self {
             n_seeds: 1,
-            n_messages: performance.n_messages,
-            n_polls: performance.n_polls,
-            n_events: performance.trace.n_events as u64,
-            time: performance.time,
+            n_messages: record.n_messages,
+            n_polls: record.n_polls,
+            n_events: record.trace.n_events as u64,
+            time: record.time,
             ..Self::default()
         };
-        for trouble in &performance.struck {
+        for trouble in &record.occurred {
             *tally.troubles.entry(trouble.kind()).or_default() += 1;
         }
-        for regrouped in performance.groups.iter().flatten() {
-            let all = performance.groups.len();
+        for regrouped in record.groups.iter().flatten() {
+            let all = record.groups.len();
             let kind = match regrouped {
-                Regrouped::In { members, summed: Ok(_) } if members.len() == all => "shrunk to all",
-                Regrouped::In { summed: Ok(_), .. } => "shrunk to survivors",
-                Regrouped::In { .. } => "shrunk, and failed",
-                Regrouped::Out(_) => "not shrunk",
+                ShrinkOutcome::In { members, summed: Ok(_) } if members.len() == all => {
+                    "shrunk to all"
+                }
+                ShrinkOutcome::In { summed: Ok(_), .. } => "shrunk to survivors",
+                ShrinkOutcome::In { .. } => "shrunk, and failed",
+                ShrinkOutcome::Out(_) => "not shrunk",
             };
             *tally.outcomes.entry(kind).or_default() += 1;
         }
-        let n_refused = performance.refused.iter().flatten().count() as u64;
-        if n_refused > 0 {
-            *tally.outcomes.entry("no communicator or message").or_default() += n_refused;
+        let n_early_errors = record.early_errors.iter().flatten().count() as u64;
+        if n_early_errors > 0 {
+            *tally.outcomes.entry("no communicator or message").or_default() += n_early_errors;
         }
-        for (calls, end) in performance.calls.iter().zip(&performance.ends) {
+        for (calls, end) in record.calls.iter().zip(&record.ends) {
             for called in calls {
                 tally.n_calls += 1;
                 *tally.outcomes.entry(kind(called, end)).or_default() += 1;
                 let form = match called.case.deal {
-                    _ if performance.grouped => "array of a group",
+                    _ if record.grouped => "array of a group",
                     Deal::Even => "evenly dealt",
                     Deal::Uneven(_) => "by counts",
                 };
                 let [n_made, n_succeeded] = tally.forms.entry(form).or_default();
                 *n_made += 1;
-                *n_succeeded += u64::from(matches!(called.outcome, Outcome::Ok(..)));
+                *n_succeeded += u64::from(matches!(called.outcome, SoakOutcome::Ok(..)));
             }
         }
         tally
     }
 }
 
-fn kind(called: &Called, end: &End<()>) -> &'static str {
+fn kind(called: &CallRecord, end: &End<()>) -> &'static str {
     match (&called.outcome, end) {
-        (Outcome::Ok(..), _) => "success",
-        (Outcome::Dropped { .. }, _) => "dropped",
-        (Outcome::UnderWay, End::Died) => "died",
-        (Outcome::UnderWay, End::Silent) => "silent for ever",
-        (Outcome::UnderWay, _) => "panicked or hung",
-        (Outcome::Err { error, .. }, _) => match error {
+        (SoakOutcome::Ok(..), _) => "success",
+        (SoakOutcome::Dropped { .. }, _) => "dropped",
+        (SoakOutcome::UnderWay, End::Died) => "died",
+        (SoakOutcome::UnderWay, End::Silent) => "silent for ever",
+        (SoakOutcome::UnderWay, _) => "panicked or hung",
+        (SoakOutcome::Err { error, .. }, _) => match error {
             Error::Mismatch { .. } => "disagreement",
             Error::Frame { .. } => "damaged frame",
             Error::Aborted { .. } => "told by another",
@@ -97,7 +99,7 @@ fn kind(called: &Called, end: &End<()>) -> &'static str {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for SoakTally {
     fn add_assign(&mut self, other: Self) {
         self.n_seeds += other.n_seeds;
         self.n_failures += other.n_failures;

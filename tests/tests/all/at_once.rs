@@ -422,7 +422,7 @@ fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
             if !awaits {
                 return call.wait().unwrap();
             }
-            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            let waker = Waker::from(Arc::new(UnparkWaker(std::thread::current())));
             let (mut call, mut n_polls) = (pin!(call), 0);
             loop {
                 n_polls += 1;
@@ -480,9 +480,9 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
 }
 
 /// Wakes the thread of a rank that polls futures.
-struct Unpark(std::thread::Thread);
+struct UnparkWaker(std::thread::Thread);
 
-impl Wake for Unpark {
+impl Wake for UnparkWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -500,7 +500,7 @@ fn futures_of_several_calls_are_woken() {
             if world.rank() == Rank(round % 3) {
                 std::thread::sleep(Duration::from_millis(3));
             }
-            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            let waker = Waker::from(Arc::new(UnparkWaker(std::thread::current())));
             let mut context = Context::from_waker(&waker);
             let (mut a, mut b) = (pin!(a), pin!(b));
             let (mut has_a, mut has_b) = (false, false);

@@ -280,9 +280,9 @@ fn speeds_decide_and_ranks_that_differ_are_told_or_made_alike() {
 }
 
 /// Nothing is told of links but how far they go.
-struct Near(Distance);
+struct FixedDistance(Distance);
 
-impl Hooks for Near {
+impl Hooks for FixedDistance {
     fn link_rate(&self, _: Option<f64>) -> Option<f64> {
         None
     }
@@ -299,7 +299,7 @@ fn memory_that_ranks_share_is_measured_before_it_is_believed() {
     let net = Net { bandwidth: RATE, jitter: Duration::ZERO, ..Net::default() };
     for distance in [Distance::Node, Distance::Loopback, Distance::Network] {
         let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
-            let mut comm = Communicator::new(Wrapped::new(endpoint, Near(distance)))?;
+            let mut comm = Communicator::new(Wrapped::new(endpoint, FixedDistance(distance)))?;
             let plan = Plan::auto(Bound::Relative(BOUND));
             let mut taken = Vec::new();
             for count in [1 << 20, 2 << 20, 2 << 20, 1 << 20, 4 << 20, 1000] {
@@ -342,7 +342,7 @@ fn rates_that_are_told_within_a_node_stay() {
     for (told, codec) in [(0.125e9, CodecId::FzLight), (f64::INFINITY, CodecId::Raw)] {
         let plan = Plan::auto(Bound::Absolute(BOUND));
         let reports = World::new(2).run_endpoints(|endpoint| {
-            let near = Wrapped::new(endpoint, Near(Distance::Node));
+            let near = Wrapped::new(endpoint, FixedDistance(Distance::Node));
             let config = Config::default().with_link_rate(told);
             let mut comm = Communicator::with_config(near, config).expect("a communicator");
             let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 20);
@@ -356,9 +356,9 @@ fn rates_that_are_told_within_a_node_stay() {
 }
 
 /// Nothing is told of links.
-struct Untold;
+struct UnknownLinks;
 
-impl Hooks for Untold {
+impl Hooks for UnknownLinks {
     fn link_rate(&self, _: Option<f64>) -> Option<f64> {
         None
     }
@@ -367,7 +367,8 @@ impl Hooks for Untold {
 #[test]
 fn links_are_measured_where_nobody_tells() {
     let rates = World::new(SIZE).link_rate(12.5e6).run_endpoints(|endpoint| {
-        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let mut comm =
+            Communicator::new(Wrapped::new(endpoint, UnknownLinks)).expect("a communicator");
         let rate = comm.measure_link(&mut [0.0; 30_000]).expect("a rate");
         assert_eq!(comm.config_mut().link_rate, Some(rate));
         let mut x: Vec<f32> = data::smooth(comm.rank().index(), 100_000);
@@ -387,9 +388,10 @@ fn links_are_measured_where_nobody_tells() {
 
 /// What automatic plans of ranks that are told nothing of these links took for this many bytes each
 /// time: codec, link rate and frames sent.
-fn untold(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
+fn calls_over_unknown_links(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
     let mut all = World::new(SIZE).link_rate(link_rate).run_endpoints(|endpoint| {
-        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let mut comm =
+            Communicator::new(Wrapped::new(endpoint, UnknownLinks)).expect("a communicator");
         let plan = Plan::auto(Bound::Relative(BOUND));
         let took = lens.iter().map(|&n_bytes| {
             let rank = comm.rank().index();
@@ -415,14 +417,14 @@ fn untold(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
 #[test]
 fn first_calls_measure_links_of_which_nothing_is_told() {
     // 25 MB/s: the first round, of 64 KiB, is enough.
-    let slow = untold(25e6, &[1 << 19, 2 << 20, 2 << 20]);
+    let slow = calls_over_unknown_links(25e6, &[1 << 19, 2 << 20, 2 << 20]);
     assert_eq!(slow[0].1, 1.25e9, "{slow:?}");
     // A machine that is busy with other tests may take longer.
     assert!((1e4..30e6).contains(&slow[1].1), "{slow:?}");
     assert_eq!(slow[1].1, slow[2].1, "{slow:?}");
     assert!(slow[1].2 > slow[2].2, "{slow:?}");
     // 1 GB/s: another round when a longer call comes, or enough short ones.
-    let fast = untold(1e9, &[2 << 20, 8 << 20, 7 << 20, 1 << 20]);
+    let fast = calls_over_unknown_links(1e9, &[2 << 20, 8 << 20, 7 << 20, 1 << 20]);
     assert!(fast[0].1 != 1.25e9 && fast[0].1 == fast[1].1, "{fast:?}");
     assert!((1e4..3e9).contains(&fast[2].1), "{fast:?}");
     assert_eq!(fast[3].1, fast[2].1, "{fast:?}");
@@ -432,7 +434,8 @@ fn first_calls_measure_links_of_which_nothing_is_told() {
 fn what_a_rank_does_between_short_calls_does_not_part_it_from_others_that_measure() {
     // As many as have the bytes, all together, after which links are measured.
     let results = World::new(2).link_rate(1e9).run_endpoints(|endpoint| {
-        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let mut comm =
+            Communicator::new(Wrapped::new(endpoint, UnknownLinks)).expect("a communicator");
         let plan = Plan::auto(Bound::Relative(BOUND));
         for _ in 0..1200 {
             if comm.rank() == Rank(1) {
@@ -449,7 +452,8 @@ fn what_a_rank_does_between_short_calls_does_not_part_it_from_others_that_measur
 #[test]
 fn ranks_of_which_only_one_is_told_of_links_find_that() {
     let results = World::new(SIZE).link_rate(25e6).run_endpoints(|endpoint| {
-        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let mut comm =
+            Communicator::new(Wrapped::new(endpoint, UnknownLinks)).expect("a communicator");
         let is_told = comm.rank() == Rank(1);
         comm.config_mut().link_rate = is_told.then_some(25e6);
         let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 18);
@@ -503,12 +507,12 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
 }
 
 /// Frames of one kind come late, by this rank's clock.
-struct Late {
+struct LateFrames {
     is_exact: bool,
     by: Cell<Duration>,
 }
 
-impl Hooks for Late {
+impl Hooks for LateFrames {
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         let header = Header::parse(&frame[..n_bytes], false).expect("a frame");
         let is_of_array = header.kind == MessageKind::Data && header.call.dtype == f32::DTYPE;
@@ -537,7 +541,7 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
     let net = Net { bandwidth: 3e9, jitter: Duration::ZERO, ..Net::default() };
     for is_exact in [true, false] {
         let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
-            let late = Late { is_exact, by: Cell::default() };
+            let late = LateFrames { is_exact, by: Cell::default() };
             let mut comm = Communicator::new(Wrapped::new(endpoint, late))?;
             let plan = Plan::auto(Bound::Relative(BOUND));
             let mut taken = Vec::new();

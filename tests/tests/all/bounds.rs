@@ -111,7 +111,7 @@ fn error_of(y: f64, (sum, rest): (f64, f64), divisor: f64) -> f64 {
 
 /// Inputs of one all-reduce with a bound on its result.
 #[derive(Clone, Debug)]
-struct Budget {
+struct ErrorBudget {
     size: usize,
     amplitude: f64,
     offset: f64,
@@ -122,7 +122,7 @@ struct Budget {
     seed: u64,
 }
 
-fn budget() -> impl Strategy<Value = Budget> {
+fn budget() -> impl Strategy<Value = ErrorBudget> {
     let bound = prop_oneof![
         (-7.0..0.0f64).prop_map(|e| Bound::Absolute(10f64.powf(e))),
         (-7.0..-1.0f64).prop_map(|e| Bound::Relative(10f64.powf(e))),
@@ -138,15 +138,15 @@ fn budget() -> impl Strategy<Value = Budget> {
                 Bound::Absolute(bound) => Bound::Absolute(bound * amplitude),
                 other => other,
             };
-            Budget { size, amplitude, offset, bound, is_average, pipeline, schedule, seed }
+            ErrorBudget { size, amplitude, offset, bound, is_average, pipeline, schedule, seed }
         },
     )
 }
 
 /// Whether the call was accepted, and then every value within the bound; or refused for a good
 /// reason.
-fn budget_holds<T: Float>(budget: &Budget) -> Result<bool, TestCaseError> {
-    let Budget { size, amplitude, offset, bound, is_average, .. } = *budget;
+fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
+    let ErrorBudget { size, amplitude, offset, bound, is_average, .. } = *budget;
     let inputs: Vec<Vec<T>> = (0..size as u64)
         .map(|rank| {
             let mut random = Random(budget.seed ^ rank);
@@ -209,7 +209,7 @@ fn budget_holds<T: Float>(budget: &Budget) -> Result<bool, TestCaseError> {
     Ok(n_accepted > 0)
 }
 
-impl Budget {
+impl ErrorBudget {
     /// The same of smaller data, whose sums fit every type, with a bound that is as much coarser in
     /// their unit.
     fn scaled(self, by: f64, coarser: f64) -> Self {

@@ -29,9 +29,9 @@ const THREADS: Threads = Threads { frame_bytes: Some(FRAME_BYTES) };
 /// A clock that moves by a nanosecond whenever it is looked at, so that a report's times are
 /// counts: each piece of work that the engine times takes one.
 #[derive(Default)]
-struct Ticking(Cell<u64>);
+struct TickingClock(Cell<u64>);
 
-impl Hooks for Ticking {
+impl Hooks for TickingClock {
     fn time(&self, _: Duration) -> Duration {
         self.0.set(self.0.get() + 1);
         Duration::from_nanos(self.0.get())
@@ -41,7 +41,7 @@ impl Hooks for Ticking {
 /// Each rank's report of a run by which times are counts.
 fn run<T: Float>(case: &Case) -> Vec<Report> {
     THREADS.run_transports(case.size, |inner| {
-        let ticking = Wrapped::new(inner, Ticking::default());
+        let ticking = Wrapped::new(inner, TickingClock::default());
         let mut comm = Communicator::new(ticking).expect("frames are large enough");
         case.run_rank::<T, _>(&mut comm).expect("the call").1
     })

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// What a test does to messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kinds {
+enum DamageKind {
     Flip,
     Truncate,
     Extend,
@@ -35,46 +35,52 @@ enum Kinds {
     TooLong,
 }
 
-const KINDS: [Kinds; 6] =
-    [Kinds::Flip, Kinds::Truncate, Kinds::Extend, Kinds::Zero, Kinds::Garbage, Kinds::TooLong];
+const KINDS: [DamageKind; 6] = [
+    DamageKind::Flip,
+    DamageKind::Truncate,
+    DamageKind::Extend,
+    DamageKind::Zero,
+    DamageKind::Garbage,
+    DamageKind::TooLong,
+];
 
 /// Harms about one message in `every`, and counts those.
-fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> FrameDamage {
+fn harm(kind: DamageKind, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
     let mut random = Random(seed);
     Box::new(move |frame, n_bytes| {
         let room = frame.len() - n_bytes;
-        if !random.bits().is_multiple_of(every) || (kind == Kinds::Extend && room == 0) {
+        if !random.bits().is_multiple_of(every) || (kind == DamageKind::Extend && room == 0) {
             return n_bytes;
         }
         count.fetch_add(1, Ordering::Relaxed);
         let at = random.bits() as usize % n_bytes;
         match kind {
-            Kinds::Flip => frame[at] ^= 1 << (random.bits() % 8),
-            Kinds::Truncate => return at,
-            Kinds::Extend => return n_bytes + 1 + at % room,
-            Kinds::Zero => frame[..n_bytes].fill(0),
-            Kinds::Garbage => {
+            DamageKind::Flip => frame[at] ^= 1 << (random.bits() % 8),
+            DamageKind::Truncate => return at,
+            DamageKind::Extend => return n_bytes + 1 + at % room,
+            DamageKind::Zero => frame[..n_bytes].fill(0),
+            DamageKind::Garbage => {
                 // Behind the header, for the codec to find.
                 let from = HEADER_BYTES.min(n_bytes);
                 frame[from..n_bytes].iter_mut().for_each(|byte| *byte = random.bits() as u8);
                 frame[0] ^= u8::from(from == n_bytes);
             }
-            Kinds::TooLong => return frame.len() + 1 + at,
+            DamageKind::TooLong => return frame.len() + 1 + at,
         }
         n_bytes
     })
 }
 
-type Outcome = (Result<Vec<u8>, Error>, usize);
+type DamageOutcome = (Result<Vec<u8>, Error>, usize);
 
 fn all_reduce<T: Float>(
     size: usize,
     count: usize,
     plan: &Plan,
     checksum: bool,
-    kind: Option<Kinds>,
+    kind: Option<DamageKind>,
     seed: u64,
-) -> Vec<Outcome> {
+) -> Vec<DamageOutcome> {
     let outcomes = World::new(size).frame_bytes(8_000).try_run_endpoints(|endpoint| {
         let harmed = Arc::new(AtomicUsize::new(0));
         let rank = endpoint.rank().index();
@@ -118,12 +124,12 @@ fn a_checksum_finds_all_harm<T: Float>() {
                         }
                         // Longer than a frame: not damage but a broken transport.
                         Err(Error::Transport { kind: TransportErrorKind::Misuse, .. }) => {
-                            assert!(kind == Kinds::TooLong, "{}", context());
+                            assert!(kind == DamageKind::TooLong, "{}", context());
                         }
                         Err(Error::Frame { .. }) => assert!(*harmed > 0, "{}", context()),
                         Err(Error::Aborted { .. } | Error::Transport { .. }) => {
                             // A harmed notice of abort is as good as any.
-                            assert!(*harmed == 0 || kind == Kinds::TooLong, "{}", context());
+                            assert!(*harmed == 0 || kind == DamageKind::TooLong, "{}", context());
                         }
                         Err(_) => panic!("{}", context()),
                     }
@@ -147,7 +153,12 @@ fn harm_without_checksum_is_survived<T: Float>() {
                 let outcomes = all_reduce::<T>(3, 12_000, &plan, false, Some(kind), 77 * seed);
                 for (result, harmed) in outcomes {
                     // A length that does not fit is noticed with or without a checksum.
-                    let lengths = [Kinds::Truncate, Kinds::Extend, Kinds::TooLong, Kinds::Zero];
+                    let lengths = [
+                        DamageKind::Truncate,
+                        DamageKind::Extend,
+                        DamageKind::TooLong,
+                        DamageKind::Zero,
+                    ];
                     let noticed = harmed > 0 && lengths.contains(&kind);
                     assert!(!noticed || result.is_err(), "{plan:?}, {kind:?}");
                 }

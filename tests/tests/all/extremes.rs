@@ -31,10 +31,14 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-type Outcome<T> = Result<(Vec<T>, Report), Error>;
+type AllReduceOutcome<T> = Result<(Vec<T>, Report), Error>;
 
 /// Every rank's outcomes of all-reduces of its input, one by each plan.
-fn all_reduces<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plans: &[Plan]) -> Vec<Vec<Outcome<T>>> {
+fn all_reduces<T: Float>(
+    inputs: &[Vec<T>],
+    op: Op<'_, T>,
+    plans: &[Plan],
+) -> Vec<Vec<AllReduceOutcome<T>>> {
     Threads { frame_bytes: Some(4096) }.run(inputs.len(), |mut comm| {
         let mut one = |plan: &Plan| {
             let mut values = inputs[comm.rank().index()].clone();

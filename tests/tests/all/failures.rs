@@ -64,9 +64,9 @@ fn mismatch_or_stall(error: &Error) -> bool {
     tells_of_a_mismatch(error) || matches!(error, Error::Stalled { .. })
 }
 
-type Twist = (&'static str, fn(&mut Case));
+type NamedTwist = (&'static str, fn(&mut Case));
 
-const TWISTS: [Twist; 6] = [
+const TWISTS: [NamedTwist; 6] = [
     ("count", |case| case.count += 1),
     ("many more values", |case| case.count += 50_000),
     ("op", |case| case.op = Operation::Max),
@@ -76,7 +76,7 @@ const TWISTS: [Twist; 6] = [
 ];
 
 /// One rank learns the extent of the data first, the others do not.
-const EXTENT_TWISTS: [Twist; 2] = [
+const EXTENT_TWISTS: [NamedTwist; 2] = [
     ("scope, and so the quantum", |case| case.scope = Scope::Result),
     ("bound's kind", |case| case.bound = Bound::Relative(1e-3)),
 ];

@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Fences never arrive; from which attempts there were any.
 #[derive(Default)]
-struct NoFences {
+struct FenceFilter {
     epochs: Rc<RefCell<BTreeSet<u16>>>,
 }
 
-impl Hooks for NoFences {
+impl Hooks for FenceFilter {
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         match Header::parse(&frame[..n_bytes], false) {
             Ok(Header { kind: MessageKind::Fence, call, .. }) => {
@@ -32,10 +32,10 @@ impl Hooks for NoFences {
 
 /// How a rank's shrink ended: with these ranks, or an error; how long it took; attempts of which
 /// fences were lost.
-type Ended = (Result<Vec<Rank>, Error>, Duration, usize);
+type ShrinkResult = (Result<Vec<Rank>, Error>, Duration, usize);
 
-async fn shrink(endpoint: Endpoint, clock: Clock) -> Ended {
-    let hooks = NoFences::default();
+async fn shrink(endpoint: Endpoint, clock: Clock) -> ShrinkResult {
+    let hooks = FenceFilter::default();
     let epochs = Rc::clone(&hooks.epochs);
     let config = Config::default().with_lanes(2);
     let comm = Communicator::with_config(Wrapped::new(endpoint, hooks), config).expect("frames");

@@ -123,7 +123,7 @@ fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
     for is_told in [true, false] {
         let net = Net { frames_per_rank: 2 * FRAMES_PER_LANE + 1, refusal: 3, ..Net::default() };
         let run = World::new(case.size, 1).net(net).run(|endpoint| async move {
-            let says = Says(if is_told { endpoint.n_frames() } else { None });
+            let says = ReportedFrames(if is_told { endpoint.n_frames() } else { None });
             let start = endpoint.clock();
             let mut comm = Communicator::new(Wrapped::new(endpoint, says))?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());
@@ -140,9 +140,9 @@ fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
 }
 
 /// What a transport says of its pool.
-struct Says(Option<usize>);
+struct ReportedFrames(Option<usize>);
 
-impl Hooks for Says {
+impl Hooks for ReportedFrames {
     fn n_frames(&self, _: Option<usize>) -> Option<usize> {
         self.0
     }
@@ -157,7 +157,7 @@ fn who_has_too_few_frames_for_a_step_names_itself_and_the_step() {
     let net = Net { frames_per_rank, ..Net::default() };
     let run = World::new(case.size, 1).net(net).run(|endpoint| async {
         let config = Config::default().with_lanes(1).with_timeout(Duration::from_secs(1));
-        let transport = Wrapped::new(endpoint, Says(Some(usize::MAX)));
+        let transport = Wrapped::new(endpoint, ReportedFrames(Some(usize::MAX)));
         let mut comm = Communicator::with_config(transport, config)?;
         let mut buffers = case.buffers::<f32>(comm.rank().index());
         case.start(&mut comm, &mut buffers)?.await.map(|_| ())

@@ -9,21 +9,21 @@ use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_tests::{Backend, Threads, suite};
 use foldwire_threads::Endpoint;
 
-type Frame = <Endpoint as Transport>::Frame;
-type Failure = <Endpoint as Transport>::Error;
+type InnerFrame = <Endpoint as Transport>::Frame;
+type InnerError = <Endpoint as Transport>::Error;
 
 /// How many frames wait at most.
 const DEPTH: usize = 16;
 
 /// Ranks as threads, whose frames leave only in [`Transport::progress`], one at a time.
-struct Attended {
+struct ProgressOnlyTransport {
     inner: Endpoint,
-    waiting: VecDeque<(Rank, Tag, Frame, usize)>,
+    waiting: VecDeque<(Rank, Tag, InnerFrame, usize)>,
     is_honest: bool,
 }
 
-impl Attended {
-    fn send_next(&mut self) -> Result<(), Failure> {
+impl ProgressOnlyTransport {
+    fn send_next(&mut self) -> Result<(), InnerError> {
         let Some(&(to, tag, ..)) = self.waiting.front() else { return Ok(()) };
         if self.inner.poll_ready(to, tag).is_pending() {
             return Ok(());
@@ -36,7 +36,7 @@ impl Attended {
     }
 }
 
-impl Drop for Attended {
+impl Drop for ProgressOnlyTransport {
     fn drop(&mut self) {
         while !self.waiting.is_empty() && self.send_next().is_ok() {
             std::thread::yield_now();
@@ -44,9 +44,9 @@ impl Drop for Attended {
     }
 }
 
-impl Transport for Attended {
-    type Frame = Frame;
-    type Error = Failure;
+impl Transport for ProgressOnlyTransport {
+    type Frame = InnerFrame;
+    type Error = InnerError;
 
     fn rank(&self) -> Rank {
         self.inner.rank()
@@ -60,7 +60,7 @@ impl Transport for Attended {
         self.inner.frame_capacity()
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<Frame, Failure>> {
+    fn poll_frame(&mut self) -> Poll<Result<InnerFrame, InnerError>> {
         self.inner.poll_frame()
     }
 
@@ -68,21 +68,27 @@ impl Transport for Attended {
         self.inner.n_frames()
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), InnerError>> {
         let is_full = self.waiting.len() >= DEPTH;
         if is_full { Poll::Pending } else { self.inner.poll_ready(to, tag) }
     }
 
-    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Failure> {
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: InnerFrame,
+        n_bytes: usize,
+    ) -> Result<(), InnerError> {
         self.waiting.push_back((to, tag, frame, n_bytes));
         Ok(())
     }
 
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Failure>> {
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(InnerFrame, usize), InnerError>> {
         self.inner.poll_recv(from, tag)
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: InnerFrame) {
         self.inner.recycle(frame);
     }
 
@@ -90,7 +96,7 @@ impl Transport for Attended {
         self.waiting.front().filter(|_| self.is_honest).map(|&(to, ..)| to)
     }
 
-    fn progress(&mut self) -> Result<(), Failure> {
+    fn progress(&mut self) -> Result<(), InnerError> {
         self.inner.progress()?;
         self.send_next()
     }
@@ -104,24 +110,32 @@ impl Transport for Attended {
     }
 }
 
-struct AttendedThreads {
+struct ProgressOnlyThreads {
     inside: Threads,
     is_honest: bool,
 }
 
-impl Backend for AttendedThreads {
-    type Transport = Attended;
+impl Backend for ProgressOnlyThreads {
+    type Transport = ProgressOnlyTransport;
 
-    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Attended) -> R + Sync) -> Vec<R> {
+    fn run_transports<R: Send>(
+        &self,
+        size: usize,
+        body: impl Fn(ProgressOnlyTransport) -> R + Sync,
+    ) -> Vec<R> {
         self.inside.run_transports(size, |inner| {
-            body(Attended { inner, waiting: VecDeque::new(), is_honest: self.is_honest })
+            body(ProgressOnlyTransport {
+                inner,
+                waiting: VecDeque::new(),
+                is_honest: self.is_honest,
+            })
         })
     }
 }
 
 /// Whether such a transport passes the check with these words in its name.
 fn passes(is_honest: bool, words: &str) -> bool {
-    let make = |frame_bytes| AttendedThreads { inside: Threads { frame_bytes }, is_honest };
+    let make = |frame_bytes| ProgressOnlyThreads { inside: Threads { frame_bytes }, is_honest };
     let mut checks = suite::checks().into_iter().filter(|(name, _)| name.contains(words));
     let (_, check) = checks.next().expect("a check of that name");
     [2, 3].into_iter().all(|size| catch_unwind(AssertUnwindSafe(|| check(&make, size))).is_ok())

@@ -4,7 +4,7 @@
 //! One rank of a simulated group lies; a panic in a poll is the end of its program, one while an
 //! operation is dropped after another would end this process.
 
-use crate::lies::Lie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
+use crate::lies::TransportLie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
 use foldwire::schedule::{Binomial, Schedule};
 use foldwire::transport::{MAX_SIZE, TransportErrorKind};
 use foldwire::{Collective, Communicator, Config, DType, Error, Rank, Tag, Transport};
@@ -21,11 +21,11 @@ const FRAME_BYTES: usize = 2048;
 
 /// What a lying transport does otherwise than it should.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum TransportLie {
     /// Its empty frames are damaged.
-    Frames(Damage),
+    Frames(FrameDefect),
     /// The frames that it receives are.
-    Messages(Damage),
+    Messages(FrameDefect),
     /// A message is said to be so long.
     Lengths(usize),
     /// It says that it has so many ranks, and is this one.
@@ -42,7 +42,7 @@ enum Lie {
 
 /// What is wrong with a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Damage {
+enum FrameDefect {
     /// It has so many bytes.
     Short(usize),
     /// It begins at such an offset, and has less than a frame's bytes by it.
@@ -53,27 +53,27 @@ enum Damage {
     Shrinks(usize, usize),
 }
 
-const LIES: &[Lie] = &[
-    Frames(Damage::Short(0)),
-    Frames(Damage::Short(63)),
-    Frames(Damage::Short(64)),
-    Frames(Damage::Short(FRAME_BYTES - 1)),
-    Frames(Damage::Askew(1)),
-    Frames(Damage::Shifted(4)),
-    Frames(Damage::Shrinks(1, 0)),
-    Frames(Damage::Shrinks(2, 0)),
-    Frames(Damage::Shrinks(2, 64)),
-    Frames(Damage::Shrinks(3, 70)),
-    Frames(Damage::Shrinks(4, 10)),
-    Messages(Damage::Short(0)),
-    Messages(Damage::Short(64)),
-    Messages(Damage::Short(FRAME_BYTES - 1)),
-    Messages(Damage::Askew(3)),
-    Messages(Damage::Shifted(8)),
-    Messages(Damage::Shrinks(2, 0)),
-    Messages(Damage::Shrinks(3, 65)),
-    Messages(Damage::Shrinks(4, 70)),
-    Messages(Damage::Shrinks(5, 0)),
+const LIES: &[TransportLie] = &[
+    Frames(FrameDefect::Short(0)),
+    Frames(FrameDefect::Short(63)),
+    Frames(FrameDefect::Short(64)),
+    Frames(FrameDefect::Short(FRAME_BYTES - 1)),
+    Frames(FrameDefect::Askew(1)),
+    Frames(FrameDefect::Shifted(4)),
+    Frames(FrameDefect::Shrinks(1, 0)),
+    Frames(FrameDefect::Shrinks(2, 0)),
+    Frames(FrameDefect::Shrinks(2, 64)),
+    Frames(FrameDefect::Shrinks(3, 70)),
+    Frames(FrameDefect::Shrinks(4, 10)),
+    Messages(FrameDefect::Short(0)),
+    Messages(FrameDefect::Short(64)),
+    Messages(FrameDefect::Short(FRAME_BYTES - 1)),
+    Messages(FrameDefect::Askew(3)),
+    Messages(FrameDefect::Shifted(8)),
+    Messages(FrameDefect::Shrinks(2, 0)),
+    Messages(FrameDefect::Shrinks(3, 65)),
+    Messages(FrameDefect::Shrinks(4, 70)),
+    Messages(FrameDefect::Shrinks(5, 0)),
     Lengths(0),
     Lengths(FRAME_BYTES + 1),
     Lengths(usize::MAX),
@@ -82,10 +82,10 @@ const LIES: &[Lie] = &[
     Size(SIZE, SIZE as u32),
     Size(2, u32::MAX),
     Size(usize::MAX, 1),
-    Lie::Capacity(0),
-    Lie::Capacity(64),
-    Lie::Capacity(FRAME_BYTES + 1),
-    Lie::Capacity(usize::MAX),
+    TransportLie::Capacity(0),
+    TransportLie::Capacity(64),
+    TransportLie::Capacity(FRAME_BYTES + 1),
+    TransportLie::Capacity(usize::MAX),
     Clock,
     Rate(f64::NAN),
     Rate(-1.0),
@@ -93,35 +93,35 @@ const LIES: &[Lie] = &[
 ];
 
 /// A frame that may not be what it should.
-struct Frame<F> {
+struct LiarFrame<F> {
     inner: F,
-    damage: Option<Damage>,
+    damage: Option<FrameDefect>,
     n_looks: Cell<usize>,
 }
 
-impl<F: AsRef<[u8]>> Frame<F> {
+impl<F: AsRef<[u8]>> LiarFrame<F> {
     /// Which bytes of the frame inside it shows.
     fn range(&self) -> std::ops::Range<usize> {
         let len = self.inner.as_ref().len();
         self.n_looks.set(self.n_looks.get() + 1);
         match self.damage {
-            Some(Damage::Short(n)) => 0..n,
+            Some(FrameDefect::Short(n)) => 0..n,
             // The frames inside are longer than those that are promised.
-            Some(Damage::Askew(offset)) => offset..FRAME_BYTES,
-            Some(Damage::Shifted(offset)) => offset..FRAME_BYTES + offset,
-            Some(Damage::Shrinks(n_looks, n)) if self.n_looks.get() > n_looks => 0..n,
+            Some(FrameDefect::Askew(offset)) => offset..FRAME_BYTES,
+            Some(FrameDefect::Shifted(offset)) => offset..FRAME_BYTES + offset,
+            Some(FrameDefect::Shrinks(n_looks, n)) if self.n_looks.get() > n_looks => 0..n,
             _ => 0..len,
         }
     }
 }
 
-impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
+impl<F: AsRef<[u8]>> AsRef<[u8]> for LiarFrame<F> {
     fn as_ref(&self) -> &[u8] {
         &self.inner.as_ref()[self.range()]
     }
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> AsMut<[u8]> for Frame<F> {
+impl<F: AsRef<[u8]> + AsMut<[u8]>> AsMut<[u8]> for LiarFrame<F> {
     fn as_mut(&mut self) -> &mut [u8] {
         let range = self.range();
         &mut self.inner.as_mut()[range]
@@ -129,15 +129,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> AsMut<[u8]> for Frame<F> {
 }
 
 /// A transport that tells a lie after so many questions, and from then on.
-struct Liar<X> {
+struct LyingTransport<X> {
     inner: X,
-    lie: Option<Lie>,
+    lie: Option<TransportLie>,
     n_honest: Cell<usize>,
 }
 
-impl<X: Transport> Liar<X> {
+impl<X: Transport> LyingTransport<X> {
     /// The lie, if it is time for it.
-    fn lie(&self) -> Option<Lie> {
+    fn lie(&self) -> Option<TransportLie> {
         match self.n_honest.get() {
             0 => self.lie,
             left => {
@@ -147,11 +147,11 @@ impl<X: Transport> Liar<X> {
         }
     }
 
-    fn frame(inner: X::Frame, damage: Option<Damage>) -> Frame<X::Frame> {
-        Frame { inner, damage, n_looks: Cell::new(0) }
+    fn frame(inner: X::Frame, damage: Option<FrameDefect>) -> LiarFrame<X::Frame> {
+        LiarFrame { inner, damage, n_looks: Cell::new(0) }
     }
 
-    fn empty(&self, inner: X::Frame) -> Frame<X::Frame> {
+    fn empty(&self, inner: X::Frame) -> LiarFrame<X::Frame> {
         let damage = if let Some(Frames(damage)) = self.lie() { Some(damage) } else { None };
         Self::frame(inner, damage)
     }
@@ -159,9 +159,9 @@ impl<X: Transport> Liar<X> {
 
 /// An error, and whom it blames.
 #[derive(Debug)]
-struct Failure(TransportErrorKind, Option<Rank>);
+struct LiarError(TransportErrorKind, Option<Rank>);
 
-impl foldwire::transport::TransportError for Failure {
+impl foldwire::transport::TransportError for LiarError {
     fn kind(&self) -> TransportErrorKind {
         self.0
     }
@@ -171,24 +171,24 @@ impl foldwire::transport::TransportError for Failure {
     }
 }
 
-impl<X: Transport> Liar<X> {
-    fn error(error: &X::Error) -> Failure {
+impl<X: Transport> LyingTransport<X> {
+    fn error(error: &X::Error) -> LiarError {
         use foldwire::transport::TransportError;
-        Failure(error.kind(), error.peer())
+        LiarError(error.kind(), error.peer())
     }
 
     /// Fails for no reason.
-    fn fails(&self) -> Result<(), Failure> {
+    fn fails(&self) -> Result<(), LiarError> {
         match self.lie() {
-            Some(Peers) => Err(Failure(TransportErrorKind::PeerLost, Some(Rank(u32::MAX)))),
+            Some(Peers) => Err(LiarError(TransportErrorKind::PeerLost, Some(Rank(u32::MAX)))),
             _ => Ok(()),
         }
     }
 }
 
-impl<X: Transport> Transport for Liar<X> {
-    type Frame = Frame<X::Frame>;
-    type Error = Failure;
+impl<X: Transport> Transport for LyingTransport<X> {
+    type Frame = LiarFrame<X::Frame>;
+    type Error = LiarError;
 
     fn rank(&self) -> Rank {
         match self.lie() {
@@ -206,17 +206,17 @@ impl<X: Transport> Transport for Liar<X> {
 
     fn frame_capacity(&self) -> usize {
         match self.lie() {
-            Some(Lie::Capacity(n_bytes)) => n_bytes,
+            Some(TransportLie::Capacity(n_bytes)) => n_bytes,
             _ => FRAME_BYTES,
         }
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Failure>> {
+    fn poll_frame(&mut self) -> Poll<Result<Self::Frame, LiarError>> {
         let polled = self.inner.poll_frame().map_err(|error| Self::error(&error));
         polled.map_ok(|inner| self.empty(inner))
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), LiarError>> {
         self.fails()?;
         self.inner.poll_ready(to, tag).map_err(|error| Self::error(&error))
     }
@@ -227,11 +227,11 @@ impl<X: Transport> Transport for Liar<X> {
         tag: Tag,
         frame: Self::Frame,
         n_bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LiarError> {
         self.inner.send(to, tag, frame.inner, n_bytes).map_err(|error| Self::error(&error))
     }
 
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Self::Frame, usize), Failure>> {
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Self::Frame, usize), LiarError>> {
         let polled = self.inner.poll_recv(from, tag).map_err(|error| Self::error(&error));
         polled.map_ok(|(inner, n_bytes)| match self.lie() {
             Some(Messages(damage)) => (Self::frame(inner, Some(damage)), n_bytes),
@@ -252,7 +252,7 @@ impl<X: Transport> Transport for Liar<X> {
         }
     }
 
-    fn progress(&mut self) -> Result<(), Failure> {
+    fn progress(&mut self) -> Result<(), LiarError> {
         self.inner.progress().map_err(|error| Self::error(&error))
     }
 
@@ -283,14 +283,14 @@ impl<X: Transport> Transport for Liar<X> {
 
 /// What the ranks do with their communicator.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Deed {
+enum RankAction {
     /// Call twice, and shrink.
     Call,
     /// Poll so often, drop, and shrink.
     Drop(usize),
 }
 
-async fn perform<X: Transport>(transport: X, case: Case, deed: Deed) -> Result<(), Error> {
+async fn perform<X: Transport>(transport: X, case: Case, action: RankAction) -> Result<(), Error> {
     let config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(1));
     let mut comm = Communicator::with_config(transport, config)?;
     let rank = comm.rank().index();
@@ -304,7 +304,7 @@ async fn perform<X: Transport>(transport: X, case: Case, deed: Deed) -> Result<(
                 break;
             }
         };
-        if let Deed::Drop(n_polls) = deed {
+        if let RankAction::Drop(n_polls) = action {
             for _ in 0..n_polls {
                 let _ = operation.poll();
             }
@@ -320,7 +320,12 @@ async fn perform<X: Transport>(transport: X, case: Case, deed: Deed) -> Result<(
 }
 
 /// Runs a case on four ranks, one of which lies from some question on; what it came to. No panic.
-fn outcome(case: &Case, deed: Deed, lie: Lie, n_honest: usize) -> Option<Result<(), Error>> {
+fn outcome(
+    case: &Case,
+    action: RankAction,
+    lie: TransportLie,
+    n_honest: usize,
+) -> Option<Result<(), Error>> {
     // Room to show other bytes than those at the beginning.
     let net = Net {
         frame_bytes: FRAME_BYTES + 64,
@@ -330,19 +335,19 @@ fn outcome(case: &Case, deed: Deed, lie: Lie, n_honest: usize) -> Option<Result<
     };
     let run = World::new(SIZE, 7).net(net).run(|endpoint| {
         let lie = (endpoint.rank().index() == LIAR).then_some(lie);
-        let liar = Liar { inner: endpoint, lie, n_honest: Cell::new(n_honest) };
-        perform(liar, *case, deed)
+        let liar = LyingTransport { inner: endpoint, lie, n_honest: Cell::new(n_honest) };
+        perform(liar, *case, action)
     });
     for (rank, end) in run.ends.iter().enumerate() {
         let panicked = matches!(end, End::Panicked(_));
-        assert!(!panicked, "{case:?}, {deed:?}, {lie:?} after {n_honest}, rank {rank}: {end:?}");
+        assert!(!panicked, "{case:?}, {action:?}, {lie:?} after {n_honest}, rank {rank}: {end:?}");
     }
-    assert_eq!(run.n_leaked(), 0, "{case:?}, {deed:?}, {lie:?} after {n_honest}");
+    assert_eq!(run.n_leaked(), 0, "{case:?}, {action:?}, {lie:?} after {n_honest}");
     match run.ends.into_iter().nth(LIAR) {
         Some(End::Returned(outcome)) => Some(outcome),
         // Its clock stands still, or leaps back whenever it is looked at.
         Some(End::Hung) if lie == Clock => None,
-        other => panic!("{case:?}, {deed:?}, {lie:?} after {n_honest}: {other:?}"),
+        other => panic!("{case:?}, {action:?}, {lie:?} after {n_honest}: {other:?}"),
     }
 }
 
@@ -372,8 +377,9 @@ mod long {
             for (&op, &lie) in ops.iter().flat_map(|op| LIES.iter().map(move |lie| (op, lie))) {
                 let case = Case { op, ..case };
                 for n_honest in [0, 3, 10, 24, 25, 26, 27, 60, 120] {
-                    let deed = [Deed::Call, Deed::Drop(1), Deed::Drop(3)][n_runs % 3];
-                    let outcome = outcome(&case, deed, lie, n_honest);
+                    let action =
+                        [RankAction::Call, RankAction::Drop(1), RankAction::Drop(3)][n_runs % 3];
+                    let outcome = outcome(&case, action, lie, n_honest);
                     n_refused += usize::from(outcome.is_some_and(|outcome| outcome.is_err()));
                     n_runs += 1;
                 }
@@ -390,10 +396,10 @@ fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
     let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
     let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
     for (size, rank) in [(0, 0), (SIZE, SIZE as u32), (2, u32::MAX), (MAX_SIZE + 1, 1)] {
-        let found = outcome(&case, Deed::Call, Size(size, rank), 0);
+        let found = outcome(&case, RankAction::Call, Size(size, rank), 0);
         assert_eq!(found, Some(Err(misuse)), "{size} ranks, rank {rank}");
     }
-    let found = outcome(&case, Deed::Call, Lie::Capacity(1000), 0);
+    let found = outcome(&case, RankAction::Call, TransportLie::Capacity(1000), 0);
     assert!(matches!(found, Some(Err(Error::FrameTooSmall { need: 1024, have: 1000 }))));
 }
 
@@ -402,9 +408,9 @@ fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
 fn frames_that_are_none_are_misuse() {
     let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
     let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
-    let damages = [Damage::Short(64), Damage::Askew(1), Damage::Shifted(4)];
+    let damages = [FrameDefect::Short(64), FrameDefect::Askew(1), FrameDefect::Shifted(4)];
     let frames = damages.map(Frames).into_iter().chain(damages.map(Messages));
     for lie in frames.chain([Lengths(FRAME_BYTES + 1), Lengths(usize::MAX)]) {
-        assert_eq!(outcome(&case, Deed::Call, lie, 0), Some(Err(misuse)), "{lie:?}");
+        assert_eq!(outcome(&case, RankAction::Call, lie, 0), Some(Err(misuse)), "{lie:?}");
     }
 }

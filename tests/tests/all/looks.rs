@@ -25,9 +25,9 @@ std::thread_local! {
     static N_LOOKS: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Watched;
+struct PollCounter;
 
-impl Hooks for Watched {
+impl Hooks for PollCounter {
     fn looks(&mut self, is_computing: bool) {
         PASSED.set(0);
         N_LOOKS.set(N_LOOKS.get() + usize::from(is_computing));
@@ -41,7 +41,7 @@ fn run(call: impl Fn(&mut Comm, &mut [f32]) -> Result<(), Error> + Sync) -> Vec<
     foldwire_tests::Threads { frame_bytes: None }.run_transports(SIZE, |inner| {
         let rank = foldwire::Transport::rank(&inner).index();
         let config = Config::default().with_threads(Threads::ONE);
-        let mut comm = Communicator::with_config(Wrapped::new(inner, Watched), config)
+        let mut comm = Communicator::with_config(Wrapped::new(inner, PollCounter), config)
             .expect("frames are large enough");
         let mut data: Vec<f32> = (0..COUNT).map(|i| ((i + rank) as f32 * 1e-3).sin()).collect();
         N_LOOKS.set(0);

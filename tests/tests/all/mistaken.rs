@@ -22,9 +22,9 @@ fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
     comm
 }
 
-type Outcome = Result<(Vec<f32>, Report), Error>;
+type CaseOutcome = Result<(Vec<f32>, Report), Error>;
 
-fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> FinishedRun<Outcome> {
+fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> Run<CaseOutcome> {
     let net = Net { frame_bytes: 1024, ..Net::default() };
     World::new(size, 1).net(net).faults(faults.iter().copied()).run(|endpoint| {
         let mut comm = comm(endpoint);
@@ -119,11 +119,11 @@ fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
     }
 }
 
-type Twist = (Field, fn(&mut Case));
+type FieldTwist = (Field, fn(&mut Case));
 
 /// What one rank may do otherwise where all look at the extent of their data first, and on what
 /// they then differ.
-const TWISTS: [Twist; 12] = [
+const TWISTS: [FieldTwist; 12] = [
     (Field::Count, |case| case.count += 1),
     (Field::Op, |case| case.op = Operation::Max),
     (Field::Pipeline, |case| case.pipeline = pipeline::FUSED),
@@ -180,7 +180,7 @@ fn a_bound_that_nobody_can_use_is_an_error_of_use_on_every_rank() {
         let bound = Bound::Relative(1e-12);
         let case = Case { bound, scope: Scope::Result, ..Case::all_reduce(size, 200) };
         let run = run(|_| case, size, &[]);
-        let all = |end: &End<Outcome>| matches!(end, End::Returned(Err(Error::Bound(_))));
+        let all = |end: &End<CaseOutcome>| matches!(end, End::Returned(Err(Error::Bound(_))));
         assert!(run.ends.iter().all(all), "{run:?}");
     }
 }

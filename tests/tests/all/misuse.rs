@@ -12,7 +12,7 @@ use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
 use foldwire_threads::World;
 
 /// A wrong call, and the error that it must give.
-type Misuse = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
+type MisuseCase = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
 
 /// The error of a call that is wrong.
 fn failed<R>(result: Result<R, Error>) -> Error {
@@ -23,7 +23,7 @@ fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
     failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
 }
 
-const MISUSES: [Misuse; 20] = [
+const MISUSES: [MisuseCase; 20] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -162,7 +162,7 @@ const MISUSES: [Misuse; 20] = [
 /// The wrong calls of [`MISUSES`] that are refused before anything is sent.
 const N_REFUSED_AT_ONCE: usize = MISUSES.len() - 1;
 
-fn check_misuses(misuses: &[Misuse]) {
+fn check_misuses(misuses: &[MisuseCase]) {
     let mut broken = Vec::new();
     for &(name, misuse, expected) in misuses {
         for size in [2, 3] {

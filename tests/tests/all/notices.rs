@@ -104,11 +104,11 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
 
 /// Once rank 0 has found nothing of rank 1 on either of two lanes, it waits until rank 1 has sent
 /// its messages and a notice.
-struct JustMissed {
+struct NoticeRace {
     sent: Option<Arc<Barrier>>,
 }
 
-impl Hooks for JustMissed {
+impl Hooks for NoticeRace {
     fn found_nothing(&mut self, from: Rank, tag: Tag) {
         if from == Rank(1)
             && tag == Tag(1)
@@ -139,7 +139,7 @@ fn what_came_just_before_a_notice_is_not_missed() {
                 .cancel();
             sent.wait();
         });
-        let hooks = JustMissed { sent: Some(Arc::clone(&sent)) };
+        let hooks = NoticeRace { sent: Some(Arc::clone(&sent)) };
         let transport = Wrapped::new(receiver.into_transport(), hooks);
         let mut comm = Communicator::with_config(transport, config).expect("frames as before");
         let mut values = [0.0f32; 300];

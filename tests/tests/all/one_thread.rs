@@ -13,19 +13,19 @@ const COUNT: usize = 23_456;
 const ROOT: Rank = Rank(3);
 
 /// A rank's buffers.
-struct Buffers<T> {
+struct RankBuffers<T> {
     send: Vec<T>,
     recv: Vec<T>,
 }
 
-type Start<X, T> = for<'a> fn(
+type StartCall<X, T> = for<'a> fn(
     &'a mut Communicator<X>,
-    &'a mut Buffers<T>,
+    &'a mut RankBuffers<T>,
     &Plan,
 ) -> Result<Operation<'a, X, T>, Error>;
 
 /// Every call that a communicator has.
-fn calls<X: Transport, T: Float>() -> [(&'static str, Start<X, T>); 11] {
+fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 11] {
     [
         ("all_reduce", |comm, b, plan| comm.start(Call::all_reduce(&mut b.send, Op::Sum), plan)),
         ("all_reduce_into", |comm, b, plan| {
@@ -70,18 +70,20 @@ fn untimed(mut report: Report) -> Report {
     report
 }
 
-fn fresh<T: Float>() -> Vec<Buffers<T>> {
-    let of =
-        |rank| Buffers { send: data::rough(rank, COUNT), recv: vec![T::from_f64(-77.0); COUNT] };
+fn fresh<T: Float>() -> Vec<RankBuffers<T>> {
+    let of = |rank| RankBuffers {
+        send: data::rough(rank, COUNT),
+        recv: vec![T::from_f64(-77.0); COUNT],
+    };
     (0..SIZE).map(of).collect()
 }
 
-type Outcome = (Vec<Report>, Vec<(Vec<u8>, Vec<u8>)>);
+type DrivenOutcome = (Vec<Report>, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// Every call once, on one set of communicators.
-fn all_calls<T: Float>(plan: &Plan) -> Vec<Outcome> {
+fn all_calls<T: Float>(plan: &Plan) -> Vec<DrivenOutcome> {
     let mut comms = World::new(SIZE).frame_bytes(9_000).communicators();
-    let outcome = |(name, start): (&str, Start<_, T>)| {
+    let outcome = |(name, start): (&str, StartCall<_, T>)| {
         let mut buffers = fresh::<T>();
         let operations = comms.iter_mut().zip(&mut buffers);
         let operations = operations.map(|(comm, b)| start(comm, b, plan).expect("a correct call"));

@@ -3,18 +3,20 @@
 
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
-use foldwire_tests::patterns::{Ask, BATCH, Case, N_PATTERNS, Order, Tally, Trial};
+use foldwire_tests::patterns::{
+    BATCH, N_PATTERNS, PatternCase, PatternOrder, PatternTally, Requirement, Trial,
+};
 
 /// Binades of both signs.
 const N_BINADES: u32 = 512;
 
 /// Batches that begin half a batch before a binade. In their own order those are all: every
 /// exponent, the ends of all binades, zeros, subnormals, infinities and NaN.
-fn slice(case: &Case, order: Order) -> Tally {
+fn slice(case: &PatternCase, order: PatternOrder) -> PatternTally {
     let levels: Vec<Level> = Level::available().collect();
     let mut trial = Trial::new(case, &levels);
-    let mut tally = Tally::default();
-    for binade in (0..N_BINADES).step_by(if order == Order::Consecutive { 1 } else { 4 }) {
+    let mut tally = PatternTally::default();
+    for binade in (0..N_BINADES).step_by(if order == PatternOrder::Consecutive { 1 } else { 4 }) {
         let start = (binade << 23).wrapping_sub(BATCH as u32 / 2);
         match trial.batch(order, start) {
             Ok(seen) => tally += seen,
@@ -26,9 +28,9 @@ fn slice(case: &Case, order: Order) -> Tally {
 
 /// Tries the slice of all cases of the codecs in question.
 fn try_codecs(is_asked: impl Fn(CodecId) -> bool) {
-    for case in Case::all().iter().filter(|case| is_asked(case.codec)) {
-        let mut all = Tally::default();
-        for order in Order::ALL {
+    for case in PatternCase::all().iter().filter(|case| is_asked(case.codec)) {
+        let mut all = PatternTally::default();
+        for order in PatternOrder::ALL {
             let tally = slice(case, order);
             assert!(tally.n_not_finite > tally.n_values / 600, "{case}, {order:?}: {tally:?}");
             assert!(tally.worst <= 1.0, "{case}, {order:?}: {tally:?}");
@@ -40,8 +42,9 @@ fn try_codecs(is_asked: impl Fn(CodecId) -> bool) {
 }
 
 /// Whether no value may change: nothing is allowed, or no lattice is that fine.
-fn is_exact(case: &Case) -> bool {
-    matches!(case.ask, Ask::Exact) || matches!(case.ask, Ask::Within(bound, _) if bound < 1e-39)
+fn is_exact(case: &PatternCase) -> bool {
+    matches!(case.requirement, Requirement::Exact)
+        || matches!(case.requirement, Requirement::Within(bound, _) if bound < 1e-39)
 }
 
 #[test]
@@ -57,18 +60,18 @@ fn other_codecs_keep_their_bound_or_every_bit() {
 /// The orders show what they are for.
 #[test]
 fn exceptions_are_alone_in_their_blocks_and_among_others() {
-    let case = Case::all().into_iter().find(|case| case.to_string() == "fz-light abs:1e-3");
+    let case = PatternCase::all().into_iter().find(|case| case.to_string() == "fz-light abs:1e-3");
     let case = case.expect("a case of this name");
-    let [consecutive, mixed, scattered] = Order::ALL.map(|order| slice(&case, order));
+    let [consecutive, mixed, scattered] = PatternOrder::ALL.map(|order| slice(&case, order));
     for tally in [consecutive, mixed, scattered] {
         let part = tally.n_exceptions as f64 / tally.n_values as f64;
         assert!((0.3..0.7).contains(&part), "{tally:?}");
     }
-    let in_a_block = |tally: Tally| tally.n_exceptions as f64 / tally.n_blocks as f64;
+    let in_a_block = |tally: PatternTally| tally.n_exceptions as f64 / tally.n_blocks as f64;
     assert!(in_a_block(consecutive) > 30.0 && in_a_block(scattered) < 20.0);
     assert!((20.0..32.0).contains(&in_a_block(mixed)), "{mixed:?}");
     // Differences of what is far apart take more bits.
-    let bytes = |tally: Tally| tally.n_bytes as f64 / tally.n_values as f64;
+    let bytes = |tally: PatternTally| tally.n_bytes as f64 / tally.n_values as f64;
     assert!(bytes(consecutive) < bytes(mixed) && bytes(mixed) < bytes(scattered));
 }
 
@@ -76,9 +79,9 @@ fn exceptions_are_alone_in_their_blocks_and_among_others() {
 #[test]
 fn every_order_is_a_permutation() {
     let places = || (0..N_PATTERNS).step_by(65_521).map(|place| place as u32);
-    assert!(places().all(|place| Order::Consecutive.pattern(place) == place));
+    assert!(places().all(|place| PatternOrder::Consecutive.pattern(place) == place));
     // Moves bits: each to a place of its own.
-    let mixed = |place| Order::Mixed.pattern(place);
+    let mixed = |place| PatternOrder::Mixed.pattern(place);
     let of_bits: Vec<u32> = (0..32).map(|bit| mixed(1 << bit)).collect();
     assert!(of_bits.iter().all(|pattern| pattern.is_power_of_two()));
     assert_eq!(of_bits.iter().fold(0, |all, pattern| all | pattern), u32::MAX);
@@ -87,7 +90,9 @@ fn every_order_is_a_permutation() {
         assert_eq!(bits.fold(0, |all, bit| all | of_bits[bit as usize]), mixed(place));
     }
     // Multiplies by an odd number, which has an inverse modulo 2³².
-    let factor = Order::Scattered.pattern(1);
+    let factor = PatternOrder::Scattered.pattern(1);
     assert_eq!(factor % 2, 1);
-    assert!(places().all(|place| Order::Scattered.pattern(place) == place.wrapping_mul(factor)));
+    assert!(
+        places().all(|place| PatternOrder::Scattered.pattern(place) == place.wrapping_mul(factor))
+    );
 }

@@ -1,7 +1,7 @@
 //! Short parts of a scatter or gather travel in runs: ⌈log₂ n⌉ messages at the root, the same
 //! results as part by part, and a typed error for a bundle that lies.
 
-use crate::runs::Kind::{Gather, Scatter};
+use crate::runs::RootedCall::{Gather, Scatter};
 use foldwire::bundle;
 use foldwire::codec::DecodeError;
 use foldwire::error::Field;
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum RootedCall {
     Scatter,
     Gather,
 }
 
 /// What a call is made of.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    kind: Kind,
+struct RunCase {
+    kind: RootedCall,
     size: usize,
     root: usize,
     count: usize,
@@ -32,7 +32,7 @@ struct Case {
     frame_bytes: usize,
 }
 
-impl Case {
+impl RunCase {
     fn call<X: foldwire::Transport>(
         &self,
         comm: &mut Communicator<X>,
@@ -85,12 +85,13 @@ fn the_root_has_as_many_messages_as_the_tree_has_levels() {
         for root in 0..size {
             let plan = plans()[(size + root) % 4];
             for count in [0, size - 1, 10 * size + 1, 1000] {
-                let case = Case { kind: Scatter, size, root, count, plan, frame_bytes: 256 << 10 };
+                let case =
+                    RunCase { kind: Scatter, size, root, count, plan, frame_bytes: 256 << 10 };
                 let n_messages = case.n_messages();
                 assert_eq!(n_messages[root], ceil_log2(size), "{case:?}");
                 assert_eq!(n_messages.iter().sum::<u64>(), size as u64 - 1, "{case:?}");
                 // Every rank has its parent to send to, and sends once.
-                let n_messages = Case { kind: Gather, ..case }.n_messages();
+                let n_messages = RunCase { kind: Gather, ..case }.n_messages();
                 let sends = |rank| u64::from(rank != root);
                 assert!((0..size).all(|rank| n_messages[rank] == sends(rank)), "{case:?}");
             }
@@ -101,7 +102,7 @@ fn the_root_has_as_many_messages_as_the_tree_has_levels() {
 #[test]
 fn a_message_carries_as_many_parts_as_fit_a_frame() {
     // Parts of 100 values are 448 bytes in the worst case, padded.
-    let case = |kind, frame_bytes| Case {
+    let case = |kind, frame_bytes| RunCase {
         kind,
         size: 16,
         root: 3,
@@ -129,10 +130,10 @@ fn results_do_not_depend_on_how_many_parts_a_message_carries() {
             for plan in plans() {
                 for count in [size - 1, 40 * size + 3, 1500] {
                     let root = [0, size - 1, size / 2][i % 3];
-                    let case = Case { kind, size, root, count, plan, frame_bytes: 256 << 10 };
+                    let case = RunCase { kind, size, root, count, plan, frame_bytes: 256 << 10 };
                     let packed = case.run();
                     for frame_bytes in [1024, 1500, 2500, 5000] {
-                        let other = Case { frame_bytes, ..case }.run();
+                        let other = RunCase { frame_bytes, ..case }.run();
                         for ((x, _), (y, _)) in packed.iter().zip(&other) {
                             assert_eq!(data::bytes(x), data::bytes(y), "{case:?}, {frame_bytes}");
                         }
@@ -146,7 +147,7 @@ fn results_do_not_depend_on_how_many_parts_a_message_carries() {
 /// Each rank's result where messages of several parts are changed on their way to `victim`; how
 /// many were.
 fn tampered(
-    case: &Case,
+    case: &RunCase,
     victim: usize,
     change: impl Fn(&mut [u8], usize, usize) -> usize + Clone + Send + Sync + 'static,
 ) -> (Vec<Result<Vec<f32>, Error>>, usize) {
@@ -182,7 +183,7 @@ fn tampered(
 fn a_bundle_that_lies_gives_a_typed_error() {
     for kind in [Scatter, Gather] {
         for plan in plans() {
-            let case = Case { kind, size: 8, root: 0, count: 800, plan, frame_bytes: 20_000 };
+            let case = RunCase { kind, size: 8, root: 0, count: 800, plan, frame_bytes: 20_000 };
             let (results, n) = tampered(&case, 4, |_, n_bytes, _| n_bytes);
             assert!(n == 1 && results.iter().all(Result::is_ok), "{case:?}");
 
@@ -209,7 +210,7 @@ fn a_bundle_that_lies_gives_a_typed_error() {
 }
 
 /// The victim finds the lie, and the others hear of it or are done.
-fn is_refused(results: &[Result<Vec<f32>, Error>], case: &Case, lie: &str) {
+fn is_refused(results: &[Result<Vec<f32>, Error>], case: &RunCase, lie: &str) {
     for (rank, result) in results.iter().enumerate() {
         let is_right = match result {
             Ok(_) => rank != 4,
@@ -226,8 +227,14 @@ fn is_refused(results: &[Result<Vec<f32>, Error>], case: &Case, lie: &str) {
 #[test]
 fn ranks_that_pack_differently_hear_of_it() {
     // The victim gets a bundle of 4 parts that says it has 3.
-    let case =
-        Case { kind: Scatter, size: 8, root: 0, count: 80, plan: Plan::raw(), frame_bytes: 4096 };
+    let case = RunCase {
+        kind: Scatter,
+        size: 8,
+        root: 0,
+        count: 80,
+        plan: Plan::raw(),
+        frame_bytes: 4096,
+    };
     let (results, _) = tampered(&case, 4, |frame, n_bytes, n_parts| {
         frame[n_bytes - 4] = n_parts as u8 - 1;
         n_bytes

@@ -10,7 +10,7 @@ use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, at_once, within_deadline};
-use foldwire_tests::together::together;
+use foldwire_tests::join_all::join_all;
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::{Endpoint, World};
 use std::panic::resume_unwind;
@@ -52,9 +52,9 @@ fn sum(comm: &mut Comm) -> Result<Vec<u8>, Error> {
 }
 
 /// What a survivor reports: the ranks of its group, as they were at first, and the sum.
-type Group = (Vec<usize>, Vec<u8>);
+type SurvivorGroup = (Vec<usize>, Vec<u8>);
 
-fn group(mut comm: Comm) -> Result<Group, Error> {
+fn group(mut comm: Comm) -> Result<SurvivorGroup, Error> {
     let ranks = (0..comm.size()).map(|rank| comm.transport_rank(Rank::new(rank)));
     let ranks = ranks.map(|rank| rank.expect("below the size").index()).collect();
     assert_eq!(comm.transport_rank(Rank::new(comm.size())), None);
@@ -67,7 +67,7 @@ fn fail(comm: &mut Comm, schedule: &'static dyn Schedule) -> Result<(), Error> {
     comm.all_reduce(&mut values, Op::Sum, &plan().with_schedule(schedule)).map(|_| ())
 }
 
-fn check(groups: &[(usize, Result<Group, Error>)], members: &[usize], context: &str) {
+fn check(groups: &[(usize, Result<SurvivorGroup, Error>)], members: &[usize], context: &str) {
     let sum = expected(members);
     for (rank, outcome) in groups {
         let (theirs, bytes) = outcome.as_ref().unwrap_or_else(|e| panic!("{context}: {rank}: {e}"));
@@ -83,7 +83,7 @@ fn survivors(
     lost: &'static [usize],
     schedule: &'static dyn Schedule,
     panics: bool,
-) -> Vec<(usize, Result<Group, Error>)> {
+) -> Vec<(usize, Result<SurvivorGroup, Error>)> {
     let outcomes = within_deadline(move || {
         World::new(size).frame_bytes(20_000).try_run(move |mut comm| {
             let rank = comm.rank().index();
@@ -344,7 +344,7 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
     let mut comms = World::new(2).communicators();
     for n in 1..=(1 << 16) + 10_u32 {
         let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("small"));
-        let shrunk = together(shrinks).into_iter().map(|comm| comm.expect("both are there"));
+        let shrunk = join_all(shrinks).into_iter().map(|comm| comm.expect("both are there"));
         comms = shrunk.collect();
         assert!(comms.iter().all(|comm| (comm.epoch(), comm.size()) == (n as u16, 2)), "{n}");
         let mut values = [[n]; 2];
@@ -352,7 +352,7 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
         let sums = sums.map(|(comm, x)| {
             comm.start(Call::all_reduce(x, Op::Sum), &Plan::raw()).expect("short")
         });
-        assert!(together(sums).iter().all(Result::is_ok), "{n}");
+        assert!(join_all(sums).iter().all(Result::is_ok), "{n}");
         assert_eq!(values, [[2 * n]; 2]);
     }
 }
@@ -391,9 +391,9 @@ fn links_of_one_frame_suffice() {
 }
 
 /// As over MPI: nobody is told of a rank that ends.
-struct Untold;
+struct SilentLoss;
 
-impl Hooks for Untold {
+impl Hooks for SilentLoss {
     fn tells_of_loss(&self) -> bool {
         false
     }
@@ -402,7 +402,7 @@ impl Hooks for Untold {
 #[test]
 fn a_rank_that_leaves_when_the_others_are_done_is_not_waited_for() {
     let comms = World::new(3).communicators().into_iter().map(|comm| {
-        let transport = Wrapped::new(comm.into_transport(), Untold);
+        let transport = Wrapped::new(comm.into_transport(), SilentLoss);
         let config = Config::default().with_timeout(PATIENT);
         Communicator::with_config(transport, config).expect("frames as before")
     });

@@ -1,7 +1,7 @@
 //! The soak over a fixed range of seeds; `cargo xtask soak` runs more.
 
 use foldwire_sim::Harm;
-use foldwire_tests::soak::{Tally, replay, run};
+use foldwire_tests::soak::{SoakTally, replay, run};
 use std::ops::Range;
 
 /// In each run of the tests; `cargo xtask deep` goes on from there.
@@ -13,7 +13,7 @@ mod long {
 
     #[test]
     fn whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time() {
-        let mut tally = Tally::default();
+        let mut tally = SoakTally::default();
         for seed in 0..N_SEEDS {
             let verdict = run(seed);
             if let Some(failure) = verdict.failure {
@@ -32,7 +32,7 @@ mod long {
 }
 
 /// If a kind of trouble never struck, the soak would not show what it claims to show.
-fn everything_was_seen(tally: &Tally) {
+fn everything_was_seen(tally: &SoakTally) {
     let kinds: Vec<_> = tally.troubles.keys().collect();
     let n_struck: u64 = tally.troubles.values().sum();
     // Those of frames; six of ranks and links, five of calls.

@@ -5,7 +5,7 @@ use foldwire::error::AbortReason;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
-use foldwire_tests::together::together;
+use foldwire_tests::join_all::join_all;
 use foldwire_threads::{Endpoint, World};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -43,7 +43,7 @@ fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
         .endpoints()
         .into_iter()
         .map(|endpoint| SharedCommunicator::with_config(endpoint, *config, 1).expect("channels"));
-    together(ranks.map(body));
+    join_all(ranks.map(body));
 }
 
 /// Of several that are alive, some of them made of others, and dropped in another order on each

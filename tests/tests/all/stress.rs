@@ -26,14 +26,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// How a rank goes before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum RankExit {
     Returns,
     Panics,
 }
 
 /// One world.
 #[derive(Clone, Debug)]
-struct Story {
+struct StressWorld {
     seed: u64,
     size: usize,
     lanes: usize,
@@ -41,12 +41,12 @@ struct Story {
     link_depth: usize,
     calls: Vec<Case>,
     /// Which rank goes before which call, and how.
-    gone: Option<(usize, usize, Fate)>,
+    gone: Option<(usize, usize, RankExit)>,
 }
 
 /// What a rank's calls came to: a digest of each result, and the error that ended them.
 #[derive(Debug)]
-struct Ended {
+struct RankResult {
     digests: Vec<u64>,
     error: Option<Error>,
 }
@@ -62,7 +62,7 @@ fn random_worlds_do_as_the_oracle_says_or_fail_soon() {
     let start = Instant::now();
     let (mut n_worlds, mut n_calls, mut n_gone, mut n_failed) = (0u64, 0, 0, 0);
     while start.elapsed() < time {
-        let story = Story::new(first + n_worlds);
+        let story = StressWorld::new(first + n_worlds);
         let told = story.clone();
         // The seed, should it hang or panic.
         let ended = panic::catch_unwind(AssertUnwindSafe(|| within_deadline(move || told.run())));
@@ -80,7 +80,7 @@ fn random_worlds_do_as_the_oracle_says_or_fail_soon() {
     assert!(n_calls > 0 && (n_worlds < 20 || n_gone > 0 && n_failed > 0), "nothing was stressed");
 }
 
-impl Story {
+impl StressWorld {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut below = |n: usize| random.bits() as usize % n;
@@ -90,7 +90,7 @@ impl Story {
         let link_depth = 1 + below(4);
         let n_calls = 1 + below(MAX_CALLS);
         let gone = (size > 1 && below(2) == 0).then(|| {
-            let fate = [Fate::Returns, Fate::Panics][below(2)];
+            let fate = [RankExit::Returns, RankExit::Panics][below(2)];
             (below(size), below(n_calls), fate)
         });
         let calls = (0..n_calls).map(|_| Choice::draw(&mut random).short_case(size));
@@ -100,20 +100,20 @@ impl Story {
         Self { seed, size, lanes, frame_bytes, link_depth, calls, gone }
     }
 
-    fn run(&self) -> Vec<Ended> {
+    fn run(&self) -> Vec<RankResult> {
         let world = World::new(self.size).frame_bytes(self.frame_bytes).link_depth(self.link_depth);
         let outcomes = world.try_run(|mut comm| self.rank(&mut comm));
         let mut ended = Vec::new();
         for (rank, outcome) in outcomes.into_iter().enumerate() {
             let panics =
-                self.gone.is_some_and(|(gone, _, fate)| gone == rank && fate == Fate::Panics);
+                self.gone.is_some_and(|(gone, _, fate)| gone == rank && fate == RankExit::Panics);
             match outcome {
                 Ok(outcome) => {
                     assert!(!panics, "rank {rank} was to panic");
                     ended.push(outcome);
                 }
-                Err(payload) if panics && payload.is::<Fate>() => {
-                    ended.push(Ended { digests: Vec::new(), error: None });
+                Err(payload) if panics && payload.is::<RankExit>() => {
+                    ended.push(RankResult { digests: Vec::new(), error: None });
                 }
                 Err(payload) => panic::resume_unwind(payload),
             }
@@ -123,14 +123,14 @@ impl Story {
     }
 
     /// One rank's part.
-    fn rank(&self, comm: &mut Comm) -> Ended {
+    fn rank(&self, comm: &mut Comm) -> RankResult {
         comm.config_mut().lanes = self.lanes;
         comm.config_mut().timeout = TIME_LIMIT;
         let me = comm.rank().index();
-        let mut ended = Ended { digests: Vec::new(), error: None };
+        let mut ended = RankResult { digests: Vec::new(), error: None };
         for (index, case) in self.calls.iter().enumerate() {
             match self.gone {
-                Some((rank, before, Fate::Returns)) if (rank, before) == (me, index) => break,
+                Some((rank, before, RankExit::Returns)) if (rank, before) == (me, index) => break,
                 Some((rank, before, fate)) if (rank, before) == (me, index) => {
                     panic::resume_unwind(Box::new(fate));
                 }
@@ -148,11 +148,11 @@ impl Story {
         ended
     }
 
-    fn check(&self, ended: &[Ended]) {
+    fn check(&self, ended: &[RankResult]) {
         for (rank, outcome) in ended.iter().enumerate() {
             let stayed = self.gone.is_none_or(|(gone, ..)| gone != rank);
             let least = self.gone.map_or(self.calls.len(), |(_, before, _)| before);
-            let panicked = !stayed && matches!(self.gone, Some((.., Fate::Panics)));
+            let panicked = !stayed && matches!(self.gone, Some((.., RankExit::Panics)));
             let n_done = outcome.digests.len();
             assert!(panicked || n_done >= least, "rank {rank} of {self:?}: {outcome:?}");
             assert!(self.gone.is_some() || outcome.error.is_none());

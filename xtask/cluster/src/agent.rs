@@ -3,7 +3,7 @@
 //! `mpirun` starts its daemons with `rsh HOST COMMAND`. Here the agent takes the place of `rsh`: no
 //! daemon to log in to, no keys.
 
-use super::nodes::{Cluster, NETWORK};
+use super::nodes::{ClusterName, NETWORK};
 use anyhow::Context;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(super) struct Args {
     words: Vec<String>,
 }
 
-pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     let mut words = args.words.iter().skip_while(|word| word.starts_with('-'));
     let host = words.next().context("an agent needs a host and a command")?;
     let index = cluster.node_of_host(host).with_context(|| {
@@ -36,7 +36,7 @@ const ALONE: &str = "echo \"$0\" > /proc/sys/kernel/hostname && \
 /// A command, to be given program and arguments, that becomes the program in a node: with the
 /// node's network and host name, and with System V IPC and `/dev/shm` of its own. No process stands
 /// in between.
-pub(super) fn enter(cluster: &Cluster, index: usize) -> Command {
+pub(super) fn enter(cluster: &ClusterName, index: usize) -> Command {
     let node = cluster.node(index);
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &node, "unshare", "--uts", "--ipc", "sh", "-c", ALONE, &node]);

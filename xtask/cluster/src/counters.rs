@@ -13,7 +13,7 @@
 //!   `retransmitted` tells.
 
 use super::ip::{ip, shell, tc};
-use super::nodes::Cluster;
+use super::nodes::ClusterName;
 use super::shape::ends;
 use anyhow::Context;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -47,7 +47,7 @@ pub(super) struct Direction {
 
 impl Counters {
     /// Reads a node's counters.
-    pub(super) fn read(cluster: &Cluster, index: usize) -> anyhow::Result<Self> {
+    pub(super) fn read(cluster: &ClusterName, index: usize) -> anyhow::Result<Self> {
         let [node, switch] = ends(cluster, index);
         let retransmitted = retransmitted(&shell(&node.0, "cat /proc/net/snmp")?)
             .context("/proc/net/snmp has no number of TCP's retransmissions")?;
@@ -98,10 +98,11 @@ impl Counters {
 
 impl Direction {
     fn read((namespace, device): &(String, String)) -> anyhow::Result<Self> {
-        let discipline: Discipline =
+        let discipline: QueueDiscipline =
             first(&tc(&format!("-n {namespace} -j -s qdisc show dev {device} root"))?)?;
-        let device: Device = first(&ip(&format!("-n {namespace} -j -s link show dev {device}"))?)?;
-        let Sent { bytes, packets } = device.stats64.tx;
+        let device: DeviceReport =
+            first(&ip(&format!("-n {namespace} -j -s link show dev {device}"))?)?;
+        let TxStats { bytes, packets } = device.stats64.tx;
         Ok(Self {
             wire_bytes: discipline.bytes,
             packets: discipline.packets,
@@ -123,40 +124,40 @@ impl Direction {
 /// The rate that a device is shaped to, in bits per second.
 pub(super) fn shaped_rate(end: &(String, String)) -> anyhow::Result<Option<u64>> {
     let (namespace, device) = end;
-    let discipline: Discipline =
+    let discipline: QueueDiscipline =
         first(&tc(&format!("-n {namespace} -j -s qdisc show dev {device} root"))?)?;
     Ok(discipline.options.rate.map(|bytes| bytes * 8))
 }
 
 /// As `tc -j -s qdisc` shows it.
 #[derive(Deserialize)]
-struct Discipline {
+struct QueueDiscipline {
     bytes: u64,
     packets: u64,
     drops: u64,
     #[serde(default)]
-    options: DisciplineOptions,
+    options: QueueOptions,
 }
 
 #[derive(Default, Deserialize)]
-struct DisciplineOptions {
+struct QueueOptions {
     /// Bytes per second.
     rate: Option<u64>,
 }
 
 /// As `ip -j -s link` shows it.
 #[derive(Deserialize)]
-struct Device {
-    stats64: Stats,
+struct DeviceReport {
+    stats64: DeviceStats,
 }
 
 #[derive(Deserialize)]
-struct Stats {
-    tx: Sent,
+struct DeviceStats {
+    tx: TxStats,
 }
 
 #[derive(Deserialize)]
-struct Sent {
+struct TxStats {
     bytes: u64,
     packets: u64,
 }
@@ -189,12 +190,12 @@ mod tests {
     fn outputs_of_iproute2_are_understood() {
         let tbf = r#"[{"kind":"tbf","handle":"8162:","root":true,"refcnt":3,"options":{"rate":125000000,
             "burst":81875,"lat":32899},"bytes":90,"packets":1,"drops":2,"overlimits":0}]"#;
-        let tbf: Discipline = first(tbf).unwrap();
+        let tbf: QueueDiscipline = first(tbf).unwrap();
         assert_eq!((tbf.bytes, tbf.drops, tbf.options.rate), (90, 2, Some(125_000_000)));
         let pfifo =
             r#"[{"kind":"pfifo","options":{"limit":10000},"bytes":0,"packets":0,"drops":0}]"#;
-        assert_eq!(first::<Discipline>(pfifo).unwrap().options.rate, None);
-        assert!(first::<Discipline>("[]").is_err());
+        assert_eq!(first::<QueueDiscipline>(pfifo).unwrap().options.rate, None);
+        assert!(first::<QueueDiscipline>("[]").is_err());
     }
 
     #[test]

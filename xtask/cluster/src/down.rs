@@ -4,7 +4,7 @@
 //! processes go first, and this waits until they have gone.
 
 use super::ip::{ip, require};
-use super::nodes::{BRIDGE, Cluster, Process, links, processes};
+use super::nodes::{BRIDGE, ClusterName, NodeProcess, devices, processes};
 use anyhow::ensure;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long killed processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
+pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
     require()?;
     let found = cluster.find()?;
     remove(cluster)?;
@@ -25,7 +25,7 @@ pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Removes whatever there is of ours.
-pub(super) fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+pub(super) fn remove(cluster: &ClusterName) -> anyhow::Result<()> {
     let found = cluster.find()?;
     let switch = found.has_switch.then(|| cluster.switch());
     let namespaces: Vec<_> =
@@ -34,7 +34,8 @@ pub(super) fn remove(cluster: &Cluster) -> anyhow::Result<()> {
     if let Some(switch) = switch {
         // Both ends of a link go with one, at once; those in a deleted namespace go when the kernel
         // gets to it.
-        for link in links(&switch)?.iter().filter(|link| link.name != "lo" && link.name != BRIDGE) {
+        for link in devices(&switch)?.iter().filter(|link| link.name != "lo" && link.name != BRIDGE)
+        {
             ip(&format!("-n {switch} link delete dev {}", link.name))?;
         }
     }
@@ -59,7 +60,7 @@ fn end_processes(namespaces: &[String]) -> anyhow::Result<()> {
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        left.iter().for_each(Process::kill);
+        left.iter().for_each(NodeProcess::kill);
         sleep(Duration::from_millis(20));
     }
 }

@@ -18,7 +18,7 @@
 //! ours carries a mark (`nodes.rs`), so `down` works after a crash, several clusters live side by
 //! side under different names, and namespaces of others are left alone.
 //!
-//! A library for a program that takes [`Options`] as its subcommand `cluster`: `mpirun` calls the
+//! A library for a program that takes [`ClusterOptions`] as its subcommand `cluster`: `mpirun` calls the
 //! same program to enter nodes (`agent.rs`). Elsewhere than on Linux it is empty.
 
 #![cfg(target_os = "linux")]
@@ -39,7 +39,7 @@ mod up;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use foldwire_steps::Steps;
-use nodes::Cluster;
+use nodes::ClusterName;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,12 +55,12 @@ It needs Linux, root, and the Debian packages iproute2 and util-linux (`cargo xt
 /// Options of `cargo xtask cluster`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub struct ClusterOptions {
     #[command(subcommand)]
     command: Command,
     /// Name of the cluster, and first part of the names of its namespaces
     #[arg(long, global = true, value_name = "NAME", default_value = "foldwire")]
-    name: Cluster,
+    name: ClusterName,
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,7 +84,7 @@ enum Command {
 ///
 /// # Errors
 /// Why it failed.
-pub fn run(steps: &mut Steps, options: &Options) -> anyhow::Result<()> {
+pub fn run(steps: &mut Steps, options: &ClusterOptions) -> anyhow::Result<()> {
     let cluster = &options.name;
     match &options.command {
         Command::Up(args) => up::run(cluster, args),

@@ -27,8 +27,8 @@
 
 use super::agent::enter;
 use super::mpich_finalize;
-use super::nodes::{Cluster, DEVICE, NETWORK, address};
-use super::run::tied;
+use super::nodes::{ClusterName, DEVICE, NETWORK, address};
+use super::run::tied_to_this_process;
 use anyhow::{Context, ensure};
 use foldwire_steps::programs;
 use std::fs::{self, Permissions};
@@ -39,7 +39,7 @@ use std::thread::available_parallelism;
 
 /// An MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Mpi {
+pub(super) enum MpiChoice {
     /// Open MPI
     Openmpi,
     /// MPICH
@@ -47,11 +47,11 @@ pub(super) enum Mpi {
 }
 
 /// A run under `mpirun`.
-pub(super) struct Job<'a> {
-    pub(super) mpi: Mpi,
+pub(super) struct MpirunJob<'a> {
+    pub(super) mpi: MpiChoice,
     /// Where it is installed, if not with the system's programs.
     pub(super) home: Option<&'a Path>,
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a ClusterName,
     pub(super) n_ranks: usize,
     /// More arguments for `mpirun`.
     pub(super) mpirun_args: Vec<&'a str>,
@@ -60,19 +60,19 @@ pub(super) struct Job<'a> {
 }
 
 /// Runs a program, and its arguments.
-pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
-    let &Job { mpi, home, cluster, n_ranks, variable: (name, value), .. } = job;
+pub(super) fn run(job: &MpirunJob<'_>, program: &[String]) -> anyhow::Result<()> {
+    let &MpirunJob { mpi, home, cluster, n_ranks, variable: (name, value), .. } = job;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let agent = agent_script(folder.path(), cluster)?;
     let hosts: Vec<_> = (0..n_ranks).map(|index| address(index).to_string()).collect();
-    let mut command = tied(&enter(cluster, 0));
+    let mut command = tied_to_this_process(&enter(cluster, 0));
     command.arg(match home {
         Some(home) => mpirun(home)?,
         None => mpi.mpirun()?.into(),
     });
     match mpi {
-        Mpi::Openmpi => open_mpi(&mut command, &agent, &hosts),
-        Mpi::Mpich => {
+        MpiChoice::Openmpi => open_mpi(&mut command, &agent, &hosts),
+        MpiChoice::Mpich => {
             mpich(&mut command, &agent, &hosts);
             if let Some(home) = home {
                 // Hydra hands nothing of its own environment on.
@@ -88,12 +88,12 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
     }
     if n_ranks > available_parallelism().map_or(1, usize::from) {
         match mpi {
-            Mpi::Openmpi => command.args(["--mca", "mpi_yield_when_idle", "1"]),
-            Mpi::Mpich => command.env("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
+            MpiChoice::Openmpi => command.args(["--mca", "mpi_yield_when_idle", "1"]),
+            MpiChoice::Mpich => command.env("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
         };
     }
     command.args(&job.mpirun_args);
-    if mpi == Mpi::Mpich {
+    if mpi == MpiChoice::Mpich {
         command.args(["sh", "-c", "\"$@\" || kill -KILL $$", "sh"]);
     }
     command.args(program).env(name, value);
@@ -102,7 +102,7 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Mpi {
+impl MpiChoice {
     /// The system's launcher.
     fn mpirun(self) -> anyhow::Result<&'static str> {
         let (name, mpi) = match self {
@@ -144,7 +144,7 @@ fn mpich(command: &mut Command, agent: &Path, hosts: &[String]) {
 }
 
 /// A program without arguments of its own that does what `rsh` does: all that Hydra takes.
-fn agent_script(folder: &Path, cluster: &Cluster) -> anyhow::Result<PathBuf> {
+fn agent_script(folder: &Path, cluster: &ClusterName) -> anyhow::Result<PathBuf> {
     let path = folder.join("agent");
     // Through /proc, as the path of the executable may hold anything, and the file may be replaced
     // meanwhile.

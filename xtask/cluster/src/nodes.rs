@@ -26,9 +26,9 @@ pub(super) const NETWORK: &str = "10.77.0.0/24";
 
 /// The name of a cluster: small letters, digits and hyphens, at most 32.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cluster(String);
+pub(super) struct ClusterName(String);
 
-impl FromStr for Cluster {
+impl FromStr for ClusterName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -45,13 +45,13 @@ impl FromStr for Cluster {
     }
 }
 
-impl std::fmt::Display for Cluster {
+impl std::fmt::Display for ClusterName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Cluster {
+impl ClusterName {
     /// The namespace, and the host name, of a node.
     pub(super) fn node(&self, index: usize) -> String {
         format!("{self}-{index}")
@@ -80,8 +80,8 @@ impl Cluster {
     }
 
     /// Everything of this name that exists.
-    pub(super) fn find(&self) -> anyhow::Result<Found> {
-        let mut found = Found::default();
+    pub(super) fn find(&self) -> anyhow::Result<ClusterState> {
+        let mut found = ClusterState::default();
         for line in ip("netns list")?.lines() {
             // A line is `NAME` or `NAME (id: N)`.
             let Some(namespace) = line.split_whitespace().next() else { continue };
@@ -98,9 +98,9 @@ impl Cluster {
             }
         }
         found.nodes.sort_unstable();
-        let is_finished = |link: &Link| link.name == BRIDGE && link.alias == MARK;
+        let is_finished = |link: &NetDevice| link.name == BRIDGE && link.alias == MARK;
         found.is_complete = found.has_switch
-            && links(&self.switch())?.iter().any(is_finished)
+            && devices(&self.switch())?.iter().any(is_finished)
             && found.nodes.iter().copied().eq(0..found.nodes.len());
         Ok(found)
     }
@@ -119,7 +119,7 @@ impl Cluster {
 
 /// What exists of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ClusterState {
     /// Our nodes, in order.
     pub(super) nodes: Vec<usize>,
     /// Whether our switch exists.
@@ -130,7 +130,7 @@ pub(super) struct Found {
     pub(super) foreign: Vec<String>,
 }
 
-impl Found {
+impl ClusterState {
     /// Whether there is nothing of ours.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && !self.has_switch
@@ -157,7 +157,7 @@ pub(super) fn address(index: usize) -> Ipv4Addr {
 
 /// A network device, as `ip -j link` shows it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Link {
+pub(super) struct NetDevice {
     #[serde(rename = "ifname")]
     pub(super) name: String,
     #[serde(rename = "ifalias", default)]
@@ -167,27 +167,27 @@ pub(super) struct Link {
 }
 
 /// The devices in a namespace.
-pub(super) fn links(namespace: &str) -> anyhow::Result<Vec<Link>> {
+pub(super) fn devices(namespace: &str) -> anyhow::Result<Vec<NetDevice>> {
     let json = ip(&format!("-n {namespace} -j link show"))?;
     serde_json::from_str(&json).with_context(|| format!("`ip -j link` of {namespace} said: {json}"))
 }
 
 fn is_ours(namespace: &str) -> anyhow::Result<bool> {
-    let links = links(namespace)?;
-    let is_marked = links.iter().any(|link| link.name == "lo" && link.alias == MARK);
-    let is_untouched = links.len() == 1 && !links[0].flags.iter().any(|flag| flag == "UP");
+    let devices = devices(namespace)?;
+    let is_marked = devices.iter().any(|link| link.name == "lo" && link.alias == MARK);
+    let is_untouched = devices.len() == 1 && !devices[0].flags.iter().any(|flag| flag == "UP");
     Ok(is_marked || is_untouched && processes(namespace)?.is_empty())
 }
 
 /// A process in a namespace.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct NodeProcess {
     pub(super) pid: i32,
     /// What the kernel calls it: the first 15 bytes of its program's name.
     pub(super) command: String,
 }
 
-impl Process {
+impl NodeProcess {
     /// Whether it was started with this variable in its environment.
     pub(super) fn has_variable(&self, name: &str, value: &str) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
@@ -204,12 +204,12 @@ impl Process {
 }
 
 /// The processes in a namespace.
-pub(super) fn processes(namespace: &str) -> anyhow::Result<Vec<Process>> {
+pub(super) fn processes(namespace: &str) -> anyhow::Result<Vec<NodeProcess>> {
     let pids = ip(&format!("netns pids {namespace}"))?;
     let processes = pids.split_whitespace().filter_map(|pid| {
         // One that has ended meanwhile has no name any more.
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(Process { pid: pid.parse().ok()?, command: command.trim().to_owned() })
+        Some(NodeProcess { pid: pid.parse().ok()?, command: command.trim().to_owned() })
     });
     Ok(processes.collect())
 }
@@ -220,21 +220,21 @@ mod tests {
 
     #[test]
     fn namespaces_of_one_cluster_are_not_taken_for_those_of_another() {
-        let cluster: Cluster = "foldwire".parse().unwrap();
+        let cluster: ClusterName = "foldwire".parse().unwrap();
         assert_eq!(cluster.index("foldwire-12"), Some(12));
         for other in
             ["foldwire", "foldwire-", "foldwire-switch", "foldwire-test-1", "foldwire-01", "x-1"]
         {
             assert_eq!(cluster.index(other), None, "{other}");
         }
-        let nested: Cluster = "foldwire-1".parse().unwrap();
+        let nested: ClusterName = "foldwire-1".parse().unwrap();
         assert_eq!(cluster.index(&nested.node(0)), None);
         assert_ne!(cluster.switch(), nested.switch());
     }
 
     #[test]
     fn hosts_are_found_by_address_and_by_name() {
-        let cluster: Cluster = "a".parse().unwrap();
+        let cluster: ClusterName = "a".parse().unwrap();
         assert_eq!(cluster.node_of_host("10.77.0.3"), Some(2));
         assert_eq!(cluster.node_of_host("a-2"), Some(2));
         assert_eq!(cluster.node_of_host("10.77.1.3"), None);
@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn names_with_blanks_slashes_or_leading_hyphens_are_refused() {
         for name in ["", "-a", "a b", "a/b", "A", "..", "1", &"a".repeat(33)] {
-            assert!(name.parse::<Cluster>().is_err(), "{name}");
+            assert!(name.parse::<ClusterName>().is_err(), "{name}");
         }
-        assert!("foldwire-test-3".parse::<Cluster>().is_ok());
+        assert!("foldwire-test-3".parse::<ClusterName>().is_ok());
     }
 }

@@ -11,8 +11,8 @@
 
 use super::agent::enter;
 use super::counters::Counters;
-use super::mpi::{self, Mpi};
-use super::nodes::{Cluster, Process, address, processes};
+use super::mpi::{self, MpiChoice};
+use super::nodes::{ClusterName, NodeProcess, address, processes};
 use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -34,7 +34,7 @@ pub(super) struct Args {
     per_node: usize,
     /// Start them with this MPI's mpirun, over TCP
     #[arg(long, value_enum)]
-    mpi: Option<Mpi>,
+    mpi: Option<MpiChoice>,
     /// Where that MPI is installed, such as target/current-mpi/openmpi [default: the system's]
     #[arg(long, value_name = "DIR", requires = "mpi")]
     mpi_home: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Print what the kernel counted on each node's link during the run: as a table on standard
     /// error, or as one line of JSON on standard output
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
-    node_counters: Option<Form>,
+    node_counters: Option<CounterFormat>,
     /// Forward output without ranks in front
     #[arg(long, conflicts_with = "mpi")]
     no_prefix: bool,
@@ -58,7 +58,7 @@ pub(super) struct Args {
 
 /// How counters are printed.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
+enum CounterFormat {
     Table,
     Json,
 }
@@ -68,7 +68,7 @@ const TOKEN: &str = "FOLDWIRE_TOKEN";
 /// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers.
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
-pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     let (size, per_node) = (cluster.size()?, args.per_node.max(1));
     let most = size * per_node;
     let n_ranks = args.n.unwrap_or(most);
@@ -90,13 +90,14 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
             let mpirun_args = words.collect();
             let variable = (TOKEN, token.as_str());
             let home = args.mpi_home.as_deref();
-            let job = mpi::Job { mpi, home, cluster, n_ranks, mpirun_args, variable };
+            let job = mpi::MpirunJob { mpi, home, cluster, n_ranks, mpirun_args, variable };
             mpi::run(&job, &args.program)
         }
         None => {
             let grace = Duration::from_secs(args.grace);
             let has_prefix = !args.no_prefix;
-            let ranks = Ranks { cluster, n_ranks, per_node, token: &token, grace, has_prefix };
+            let ranks =
+                RankLauncher { cluster, n_ranks, per_node, token: &token, grace, has_prefix };
             ranks.run(&args.program)
         }
     };
@@ -106,16 +107,16 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
         let counters: Vec<_> =
             after.iter().zip(&before).map(|(after, before)| after.since(*before)).collect();
         match form {
-            Form::Table => eprint!("{}", Counters::table(&counters)),
-            Form::Json => println!("{}", serde_json::to_string(&counters)?),
+            CounterFormat::Table => eprint!("{}", Counters::table(&counters)),
+            CounterFormat::Json => println!("{}", serde_json::to_string(&counters)?),
         }
     }
     result
 }
 
 /// Ranks that are told who they are by their environment.
-pub(super) struct Ranks<'a> {
-    pub(super) cluster: &'a Cluster,
+pub(super) struct RankLauncher<'a> {
+    pub(super) cluster: &'a ClusterName,
     pub(super) n_ranks: usize,
     /// Ranks that share a node.
     pub(super) per_node: usize,
@@ -124,7 +125,7 @@ pub(super) struct Ranks<'a> {
     pub(super) has_prefix: bool,
 }
 
-impl Ranks<'_> {
+impl RankLauncher<'_> {
     /// Runs a program (and its arguments) once for each rank, in the first nodes.
     ///
     /// # Errors
@@ -166,7 +167,7 @@ impl Ranks<'_> {
 
     fn start(&self, rank: usize, root: &str, program: &[String]) -> anyhow::Result<Child> {
         let node = rank / self.per_node;
-        tied(&enter(self.cluster, node))
+        tied_to_this_process(&enter(self.cluster, node))
             .args(program)
             .env("FOLDWIRE_RANK", rank.to_string())
             .env("FOLDWIRE_SIZE", self.n_ranks.to_string())
@@ -186,7 +187,7 @@ impl Ranks<'_> {
 }
 
 /// The command, so that it is killed when this process ends.
-pub(super) fn tied(command: &Command) -> Command {
+pub(super) fn tied_to_this_process(command: &Command) -> Command {
     let mut tied = Command::new("setpriv");
     tied.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
     tied
@@ -233,16 +234,18 @@ fn kill(children: &mut [Child]) {
 }
 
 /// Kills what is left of a run.
-fn end_processes(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+fn end_processes(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
     for index in 0..n_ranks {
         let left = processes(&cluster.node(index))?;
-        left.iter().filter(|process| process.has_variable(TOKEN, token)).for_each(Process::kill);
+        left.iter()
+            .filter(|process| process.has_variable(TOKEN, token))
+            .for_each(NodeProcess::kill);
     }
     Ok(())
 }
 
 /// Kills the run when this command is asked to end; what waits for the run then finds it failed.
-fn end_when_interrupted(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+fn end_when_interrupted(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
     let (cluster, token) = (cluster.clone(), token.to_owned());
     thread::spawn(move || {

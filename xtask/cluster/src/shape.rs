@@ -40,7 +40,7 @@
 //! same time.
 
 use super::ip::{ip, shell, tc};
-use super::nodes::{BRIDGE, Cluster, DEVICE};
+use super::nodes::{BRIDGE, ClusterName, DEVICE};
 use std::fs;
 use std::str::FromStr;
 use std::thread::available_parallelism;
@@ -93,7 +93,7 @@ impl std::fmt::Display for Rate {
 
 /// Shapes both directions of a node's link, in place of what was there.
 pub(super) fn apply(
-    cluster: &Cluster,
+    cluster: &ClusterName,
     index: usize,
     n_nodes: usize,
     rate: Rate,
@@ -119,7 +119,7 @@ pub(super) fn apply(
 
 /// Lets one processor handle all packets of a connection. Kernels without receive packet steering
 /// work too, with retransmissions.
-pub(super) fn keep_order(cluster: &Cluster, index: usize) -> anyhow::Result<()> {
+pub(super) fn keep_order(cluster: &ClusterName, index: usize) -> anyhow::Result<()> {
     let mask = processor_mask(available_parallelism().map_or(1, usize::from));
     for (namespace, device) in ends(cluster, index) {
         let line = format!(
@@ -137,7 +137,7 @@ pub(super) fn bridge() -> String {
 }
 
 /// Namespaces and devices of both ends of a node's link.
-pub(super) fn ends(cluster: &Cluster, index: usize) -> [(String, String); 2] {
+pub(super) fn ends(cluster: &ClusterName, index: usize) -> [(String, String); 2] {
     [(cluster.node(index), DEVICE.to_owned()), (cluster.switch(), port(index))]
 }
 

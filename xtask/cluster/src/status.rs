@@ -2,11 +2,11 @@
 
 use super::counters::{Counters, shaped_rate};
 use super::ip::require;
-use super::nodes::{Cluster, address, processes};
+use super::nodes::{ClusterName, address, processes};
 use super::shape::{Rate, ends};
 use std::io::{self, Write};
 
-pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
+pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
     require()?;
     let found = cluster.find()?;
     found.refuse_foreign()?;

@@ -3,8 +3,8 @@
 //! The rate is the emulator's, not that of code of ours: a plain TCP stream between two nodes.
 
 use super::ip::{ip, shell};
-use super::nodes::{Cluster, address, links, processes};
-use super::run::{Ranks, random_token};
+use super::nodes::{ClusterName, address, devices, processes};
+use super::run::{RankLauncher, random_token};
 use super::shape::Rate;
 use super::{counters::Counters, down, up};
 use anyhow::{Context, ensure};
@@ -22,7 +22,7 @@ const N_NODES: usize = 3;
 const PORT: u16 = 19999;
 
 pub(super) fn run(steps: &mut Steps) -> anyhow::Result<()> {
-    let cluster: Cluster =
+    let cluster: ClusterName =
         format!("foldwire-test-{}", std::process::id()).parse().map_err(anyhow::Error::msg)?;
     let result = all(steps, &cluster);
     // After a failure too; a second failure would hide the first.
@@ -30,7 +30,7 @@ pub(super) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     result.and(removed)
 }
 
-fn all(steps: &mut Steps, cluster: &Cluster) -> anyhow::Result<()> {
+fn all(steps: &mut Steps, cluster: &ClusterName) -> anyhow::Result<()> {
     let rate = |text: &str| text.parse::<Rate>().map_err(anyhow::Error::msg);
     let (slow, fast) = (rate("200mbit")?, rate("400mbit")?);
     steps.check("cluster: foreign namespaces are left alone", || foreign(cluster, slow))?;
@@ -57,7 +57,7 @@ fn all(steps: &mut Steps, cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// A namespace of somebody else with a name of ours: `up` refuses, makes nothing, and leaves it.
-fn foreign(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
+fn foreign(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let foreign = cluster.node(1);
     ip(&format!("netns add {foreign}"))?;
     let result = (|| {
@@ -73,7 +73,7 @@ fn foreign(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
     result
 }
 
-fn reach(cluster: &Cluster) -> anyhow::Result<()> {
+fn reach(cluster: &ClusterName) -> anyhow::Result<()> {
     for from in 0..N_NODES {
         for to in (0..N_NODES).filter(|&to| to != from) {
             transfer(cluster, from, to, 1).with_context(|| format!("from {from} to {to}"))?;
@@ -82,13 +82,13 @@ fn reach(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn no_way_out(cluster: &Cluster) -> anyhow::Result<()> {
+fn no_way_out(cluster: &ClusterName) -> anyhow::Result<()> {
     for node in 0..N_NODES {
         let routes = ip(&format!("-n {} route show", cluster.node(node)))?;
         ensure!(routes.lines().count() == 1, "node {node} has other routes: {routes}");
         // An address for documentation, which no network has.
         let outside = SocketAddr::from(([192, 0, 2, 1], 80));
-        let error = inside(cluster.node(node), move || {
+        let error = in_namespace(cluster.node(node), move || {
             TcpStream::connect_timeout(&outside, Duration::from_secs(5))
         })?
         .err()
@@ -96,14 +96,14 @@ fn no_way_out(cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(error.kind() == ErrorKind::NetworkUnreachable, "node {node}: {error}");
     }
     let switch = cluster.switch();
-    let n_devices = links(&switch)?.len();
+    let n_devices = devices(&switch)?.len();
     ensure!(n_devices == N_NODES + 2, "the switch has {n_devices} devices");
     let routes = ip(&format!("-n {switch} route show"))?;
     ensure!(routes.is_empty(), "the switch has routes: {routes}");
     Ok(())
 }
 
-fn keeps(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
+fn keeps(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let Rate::Limited(bits) = rate else { anyhow::bail!("there is no rate to keep") };
     // Half a second's worth.
     let n_bytes = bits / 16;
@@ -133,7 +133,7 @@ fn keeps(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn identity(cluster: &Cluster) -> anyhow::Result<()> {
+fn identity(cluster: &ClusterName) -> anyhow::Result<()> {
     let token = random_token()?;
     let line = format!(
         "test $FOLDWIRE_SIZE = {N_NODES} && test \"$(uname -n)\" = {cluster}-$FOLDWIRE_RANK && \
@@ -146,7 +146,7 @@ fn identity(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Node 1 fails while the others, and a child of one of them, sleep.
-fn failure(cluster: &Cluster) -> anyhow::Result<()> {
+fn failure(cluster: &ClusterName) -> anyhow::Result<()> {
     let token = random_token()?;
     let line = "test $FOLDWIRE_RANK != 1 || exit 7; sleep 600 & sleep 600";
     let start = Instant::now();
@@ -163,7 +163,7 @@ fn failure(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// With a process in a node that nobody waits for.
-fn nothing_left(cluster: &Cluster) -> anyhow::Result<()> {
+fn nothing_left(cluster: &ClusterName) -> anyhow::Result<()> {
     shell(&cluster.node(0), "sleep 600 > /dev/null 2>&1 &")?;
     down::remove(cluster)?;
     let found = cluster.find()?;
@@ -171,8 +171,8 @@ fn nothing_left(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ranks<'a>(cluster: &'a Cluster, token: &'a str) -> Ranks<'a> {
-    Ranks {
+fn ranks<'a>(cluster: &'a ClusterName, token: &'a str) -> RankLauncher<'a> {
+    RankLauncher {
         cluster,
         n_ranks: N_NODES,
         per_node: 1,
@@ -187,9 +187,14 @@ fn sh(line: &str) -> Vec<String> {
 }
 
 /// Sends so many bytes from node to node; the time until all have come.
-fn transfer(cluster: &Cluster, from: usize, to: usize, n_bytes: u64) -> anyhow::Result<Duration> {
+fn transfer(
+    cluster: &ClusterName,
+    from: usize,
+    to: usize,
+    n_bytes: u64,
+) -> anyhow::Result<Duration> {
     let address = SocketAddr::from((address(to), PORT));
-    let listener = inside(cluster.node(to), move || TcpListener::bind(address))??;
+    let listener = in_namespace(cluster.node(to), move || TcpListener::bind(address))??;
     let receiver = thread::spawn(move || {
         let (mut stream, _) = listener.accept()?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -203,7 +208,7 @@ fn transfer(cluster: &Cluster, from: usize, to: usize, n_bytes: u64) -> anyhow::
     });
     // A socket stays in the namespace where it was made.
     let connect = move || TcpStream::connect_timeout(&address, Duration::from_secs(5));
-    let mut stream = inside(cluster.node(from), connect)??;
+    let mut stream = in_namespace(cluster.node(from), connect)??;
     let start = Instant::now();
     let block = vec![0; 1 << 16];
     let mut left = n_bytes;
@@ -217,7 +222,7 @@ fn transfer(cluster: &Cluster, from: usize, to: usize, n_bytes: u64) -> anyhow::
 }
 
 /// Does something in a namespace, on a thread that ends there.
-fn inside<T: Send + 'static>(
+fn in_namespace<T: Send + 'static>(
     namespace: String,
     act: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<T> {

@@ -4,7 +4,7 @@
 //! made anew. When a step fails, what this call made is removed again.
 
 use super::ip::{ip, require, shell};
-use super::nodes::{BRIDGE, Cluster, DEVICE, MARK, MAX_NODES, address};
+use super::nodes::{BRIDGE, ClusterName, DEVICE, MARK, MAX_NODES, address};
 use super::shape::{self, Rate};
 use super::{down, status};
 use anyhow::{Context, ensure};
@@ -20,7 +20,7 @@ pub(super) struct Args {
     rate: Rate,
 }
 
-pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     ensure!(
         (1..=MAX_NODES).contains(&args.n),
         "a cluster has 1 to {MAX_NODES} nodes: use another -n"
@@ -30,7 +30,7 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
 }
 
 /// Makes the cluster, or changes its rate.
-pub(super) fn up(cluster: &Cluster, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
+pub(super) fn up(cluster: &ClusterName, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
     require()?;
     let found = cluster.find()?;
     found.refuse_foreign()?;
@@ -53,7 +53,7 @@ pub(super) fn up(cluster: &Cluster, n_nodes: usize, rate: Rate) -> anyhow::Resul
     })
 }
 
-fn make(cluster: &Cluster, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
+fn make(cluster: &ClusterName, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
     let switch = cluster.switch();
     namespace(&switch)?;
     ip(&format!("-n {switch} link add {}", shape::bridge()))?;
@@ -65,7 +65,7 @@ fn make(cluster: &Cluster, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn node(cluster: &Cluster, index: usize, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
+fn node(cluster: &ClusterName, index: usize, n_nodes: usize, rate: Rate) -> anyhow::Result<()> {
     let (node, switch, port) = (cluster.node(index), cluster.switch(), shape::port(index));
     namespace(&node)?;
     ip(&format!("-n {switch} link add name {port} type veth peer name {DEVICE} netns {node}"))?;

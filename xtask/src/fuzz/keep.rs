@@ -1,7 +1,7 @@
 //! Choosing the inputs that are committed: small ones that together reach what a run has reached,
 //! as far as few files can.
 
-use super::Built;
+use super::BuiltTargets;
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 4000;
 /// How inputs begin that once failed; they stay.
 const REGRESSION: &str = "regress-";
 
-pub(super) fn keep(built: &Built, targets: &[String]) -> anyhow::Result<()> {
+pub(super) fn keep(built: &BuiltTargets, targets: &[String]) -> anyhow::Result<()> {
     for target in targets {
         let merged = built.folder("work/merged", target)?;
         fs::remove_dir_all(&merged)?;

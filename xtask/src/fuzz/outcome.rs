@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Figures of a run, and whether it found something.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct FuzzOutcome {
     /// Inputs tried.
     n_runs: u64,
     /// Edges of the program that were reached.
@@ -28,7 +28,7 @@ const LINE_CHARACTERS: usize = 300;
 /// Lines that begin to say why; the next one goes on.
 const REASONS: [&str; 2] = ["panicked at", "ERROR: "];
 
-impl Outcome {
+impl FuzzOutcome {
     pub(crate) fn of(log: &str, success: bool) -> Self {
         let status = |key: &str| {
             let line =
@@ -78,7 +78,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for FuzzOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_runs, coverage, features, .. } = self;
         write!(f, "{n_runs} inputs, {coverage} edges, {features} features, nothing found")
@@ -97,20 +97,20 @@ mod tests {
 
     #[test]
     fn the_last_figures_count() {
-        let outcome = Outcome::of(LOG, true);
+        let outcome = FuzzOutcome::of(LOG, true);
         assert_eq!((outcome.n_runs, outcome.coverage, outcome.features), (600, 2110, 8600));
         outcome.into_result("x", Path::new("x.log")).unwrap();
     }
 
     #[test]
     fn a_run_that_failed_or_tried_nothing_is_no_success() {
-        let error = Outcome::of(LOG, false).into_result("x", Path::new("x.log")).unwrap_err();
+        let error = FuzzOutcome::of(LOG, false).into_result("x", Path::new("x.log")).unwrap_err();
         assert!(error.to_string().contains("Done 600 runs"), "{error}");
         let found =
             format!("thread panicked at x.rs:1:1:\nthe reason\n{}{LOG}", "frame\n".repeat(99));
-        let said = Outcome::of(&found, false).said;
+        let said = FuzzOutcome::of(&found, false).said;
         assert!(said.starts_with("thread panicked at x.rs:1:1:\nthe reason\nframe\n"), "{said}");
         assert!(said.len() < 300 + LOG.len(), "{said}");
-        assert!(Outcome::of("", true).into_result("x", Path::new("x.log")).is_err());
+        assert!(FuzzOutcome::of("", true).into_result("x", Path::new("x.log")).is_err());
     }
 }

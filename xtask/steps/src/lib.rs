@@ -17,31 +17,31 @@ use std::time::{Duration, Instant};
 pub struct Steps {
     root: PathBuf,
     start: Instant,
-    done: Vec<Done>,
+    done: Vec<StepRecord>,
     /// Of steps that run beside others: what they print, until the others are done.
     said: Option<Vec<u8>>,
     /// No further part begins after this.
     end: Option<Instant>,
 }
 
-struct Done {
+struct StepRecord {
     name: String,
     time: Duration,
-    seen: Seen,
-    verdict: Verdict,
+    seen: OutputSummary,
+    verdict: StepStatus,
 }
 
 /// What a step's output said.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    tests: Tests,
+struct OutputSummary {
+    tests: TestCounts,
     /// What its tests left out, each once.
     skips: BTreeSet<String>,
 }
 
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum StepStatus {
     Passed,
     Failed,
     Skipped,
@@ -49,7 +49,7 @@ enum Verdict {
 
 /// How many tests a step ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tests {
+pub struct TestCounts {
     /// That passed.
     pub passed: usize,
     /// That failed.
@@ -58,20 +58,20 @@ pub struct Tests {
 
 /// A step that failed; its exit code becomes ours.
 #[derive(Debug)]
-struct Failed {
+struct StepFailure {
     step: String,
     repeat: String,
     status: ExitStatus,
 }
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for StepFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { step, repeat, status } = self;
         write!(f, "step `{step}` failed ({status}); to repeat it:\n  {repeat}")
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for StepFailure {}
 
 impl Steps {
     /// None yet, and commands that will run in `root`.
@@ -106,7 +106,7 @@ impl Steps {
     }
 
     /// Runs a command, passing its output through. Returns how many tests it ran.
-    pub fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
+    pub fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<TestCounts> {
         let Some(mut said) = self.said.take() else {
             return self.run_into(name, command, &mut io::stdout());
         };
@@ -122,7 +122,7 @@ impl Steps {
         name: &str,
         command: &mut Command,
         out: &mut dyn io::Write,
-    ) -> anyhow::Result<Tests> {
+    ) -> anyhow::Result<TestCounts> {
         let repeat = in_shell(command);
         eprintln!("\n==> {name}: {repeat}");
         self.timed(name, |seen| {
@@ -137,7 +137,7 @@ impl Steps {
             if status.success() {
                 return Ok(());
             }
-            Err(Failed { step: name.to_owned(), repeat, status }.into())
+            Err(StepFailure { step: name.to_owned(), repeat, status }.into())
         })
     }
 
@@ -154,23 +154,28 @@ impl Steps {
     fn timed(
         &mut self,
         name: &str,
-        step: impl FnOnce(&mut Seen) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Tests> {
+        step: impl FnOnce(&mut OutputSummary) -> anyhow::Result<()>,
+    ) -> anyhow::Result<TestCounts> {
         let start = Instant::now();
-        let mut seen = Seen::default();
+        let mut seen = OutputSummary::default();
         let result = step(&mut seen);
         let (time, tests) = (start.elapsed(), seen.tests);
         eprintln!("    {name}: {}", seconds(time));
-        let verdict = if result.is_ok() { Verdict::Passed } else { Verdict::Failed };
-        self.done.push(Done { name: name.to_owned(), time, seen, verdict });
+        let verdict = if result.is_ok() { StepStatus::Passed } else { StepStatus::Failed };
+        self.done.push(StepRecord { name: name.to_owned(), time, seen, verdict });
         result.map(|()| tests)
     }
 
     /// A step that this machine cannot run, and why; the summary shows it.
     pub fn skip(&mut self, name: &str, reason: &str) {
         eprintln!("\n==> {name}: skipped: {reason}");
-        let (time, seen) = (Duration::ZERO, Seen::default());
-        self.done.push(Done { name: name.to_owned(), time, seen, verdict: Verdict::Skipped });
+        let (time, seen) = (Duration::ZERO, OutputSummary::default());
+        self.done.push(StepRecord {
+            name: name.to_owned(),
+            time,
+            seen,
+            verdict: StepStatus::Skipped,
+        });
     }
 
     /// Begins no part after so many minutes; without end if none are given.
@@ -196,21 +201,22 @@ impl Steps {
         match result {
             Ok(()) => {
                 let tests = self.tests();
-                if tests != Tests::default() {
+                if tests != TestCounts::default() {
                     println!("{} passed, {} failed", tests.passed, tests.failed);
                 }
                 ExitCode::SUCCESS
             }
             Err(error) => {
                 eprintln!("\nerror: {error:#}");
-                let code = error.downcast_ref::<Failed>().and_then(|failed| failed.status.code());
+                let code =
+                    error.downcast_ref::<StepFailure>().and_then(|failed| failed.status.code());
                 ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
             }
         }
     }
 
-    fn tests(&self) -> Tests {
-        self.done.iter().fold(Tests::default(), |sum, done| Tests {
+    fn tests(&self) -> TestCounts {
+        self.done.iter().fold(TestCounts::default(), |sum, done| TestCounts {
             passed: sum.passed + done.seen.tests.passed,
             failed: sum.failed + done.seen.tests.failed,
         })
@@ -222,11 +228,11 @@ impl Steps {
         }
         let width = self.done.iter().map(|done| done.name.len()).max().unwrap_or(0);
         let mut table = String::from("\n");
-        let mut row = |name: &str, time, tests: Tests, verdict: &str| {
+        let mut row = |name: &str, time, tests: TestCounts, verdict: &str| {
             let tests = match tests {
-                Tests { passed: 0, failed: 0 } => String::new(),
-                Tests { passed, failed: 0 } => format!("{passed} passed"),
-                Tests { passed, failed } => format!("{passed} passed, {failed} failed"),
+                TestCounts { passed: 0, failed: 0 } => String::new(),
+                TestCounts { passed, failed: 0 } => format!("{passed} passed"),
+                TestCounts { passed, failed } => format!("{passed} passed, {failed} failed"),
             };
             let line = format!("{name:width$}  {:>9}  {verdict:7}  {tests}", seconds(time));
             // Writing to a string cannot fail.
@@ -234,9 +240,9 @@ impl Steps {
         };
         for done in &self.done {
             let verdict = match done.verdict {
-                Verdict::Passed => "ok",
-                Verdict::Failed => "FAILED",
-                Verdict::Skipped => "skipped",
+                StepStatus::Passed => "ok",
+                StepStatus::Failed => "FAILED",
+                StepStatus::Skipped => "skipped",
             };
             row(&done.name, done.time, done.seen.tests, verdict);
         }
@@ -255,13 +261,17 @@ fn seconds(time: Duration) -> String {
 }
 
 /// Copies line by line, counts tests on the way, and notes what they skip.
-fn pass_through(from: &mut dyn BufRead, to: &mut dyn io::Write, seen: &mut Seen) -> io::Result<()> {
+fn pass_through(
+    from: &mut dyn BufRead,
+    to: &mut dyn io::Write,
+    seen: &mut OutputSummary,
+) -> io::Result<()> {
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
         to.write_all(&line)?;
         to.flush()?;
         let text = String::from_utf8_lossy(&line).into_owned();
-        if let Some(Tests { passed, failed }) = count(&text) {
+        if let Some(TestCounts { passed, failed }) = count(&text) {
             seen.tests.passed += passed;
             seen.tests.failed += failed;
         }
@@ -272,13 +282,13 @@ fn pass_through(from: &mut dyn BufRead, to: &mut dyn io::Write, seen: &mut Seen)
 }
 
 /// The numbers of a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
-fn count(line: &str) -> Option<Tests> {
+fn count(line: &str) -> Option<TestCounts> {
     let rest = line.trim_start().strip_prefix("test result: ")?;
     let number = |what: &str| {
         let mut words = rest.split(what).next()?.split_whitespace();
         words.next_back()?.parse().ok()
     };
-    Some(Tests { passed: number(" passed")?, failed: number(" failed")? })
+    Some(TestCounts { passed: number(" passed")?, failed: number(" failed")? })
 }
 
 /// What a line such as `skipped: no provider shm` says. Behind the name of its test, where one runs
@@ -318,11 +328,11 @@ mod tests {
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n\
             a word about test result: ok. 9 passed; 9 failed\n";
-        let (mut copy, mut seen) = (Vec::new(), Seen::default());
+        let (mut copy, mut seen) = (Vec::new(), OutputSummary::default());
         pass_through(&mut output.as_bytes(), &mut copy, &mut seen).unwrap();
         assert_eq!(copy, output.as_bytes());
-        let tests = Tests { passed: 15, failed: 2 };
-        assert_eq!(seen, Seen { tests, skips: BTreeSet::new() });
+        let tests = TestCounts { passed: 15, failed: 2 };
+        assert_eq!(seen, OutputSummary { tests, skips: BTreeSet::new() });
     }
 
     #[test]

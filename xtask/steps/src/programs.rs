@@ -3,46 +3,48 @@
 use std::process::{Command, Stdio};
 
 /// An MPI library by its programs, which have different names on different systems.
-pub struct Mpi {
+pub struct MpiPrograms {
     mpicc: [&'static str; 2],
     mpicc_version: &'static str,
-    mpicc_says: &'static str,
+    mpicc_prints: &'static str,
     mpirun: [&'static str; 2],
-    mpirun_says: &'static str,
+    mpirun_prints: &'static str,
 }
 
 /// Open MPI.
-pub const OPEN_MPI: Mpi = Mpi {
+pub const OPEN_MPI: MpiPrograms = MpiPrograms {
     mpicc: ["mpicc.openmpi", "mpicc"],
     mpicc_version: "--showme:version",
-    mpicc_says: "Open MPI",
+    mpicc_prints: "Open MPI",
     mpirun: ["mpirun.openmpi", "mpirun"],
-    mpirun_says: "Open MPI",
+    mpirun_prints: "Open MPI",
 };
 
 /// MPICH.
-pub const MPICH: Mpi = Mpi {
+pub const MPICH: MpiPrograms = MpiPrograms {
     mpicc: ["mpicc.mpich", "mpicc"],
     mpicc_version: "-v",
-    mpicc_says: "MPICH",
+    mpicc_prints: "MPICH",
     mpirun: ["mpirun.mpich", "mpirun"],
-    mpirun_says: "HYDRA",
+    mpirun_prints: "HYDRA",
 };
 
-impl Mpi {
+impl MpiPrograms {
     /// Its compiler wrapper.
     pub fn mpicc(&self) -> Option<&'static str> {
-        self.mpicc.into_iter().find(|program| says(program, &[self.mpicc_version], self.mpicc_says))
+        self.mpicc
+            .into_iter()
+            .find(|program| prints(program, &[self.mpicc_version], self.mpicc_prints))
     }
 
     /// Its launcher.
     pub fn mpirun(&self) -> Option<&'static str> {
-        self.mpirun.into_iter().find(|program| says(program, &["--version"], self.mpirun_says))
+        self.mpirun.into_iter().find(|program| prints(program, &["--version"], self.mpirun_prints))
     }
 }
 
 /// Whether a program runs, succeeds, and says a word.
-pub fn says(program: &str, args: &[&str], word: &str) -> bool {
+pub fn prints(program: &str, args: &[&str], word: &str) -> bool {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
         let said = [output.stdout, output.stderr].concat();
@@ -56,9 +58,9 @@ mod tests {
 
     #[test]
     fn a_program_counts_when_it_succeeds_and_says_the_word() {
-        assert!(says("sh", &["-c", "echo Open MPI >&2"], "Open MPI"));
-        assert!(!says("sh", &["-c", "echo MPICH"], "Open MPI"));
-        assert!(!says("sh", &["-c", "echo Open MPI; exit 1"], "Open MPI"));
-        assert!(!says("a-program-that-is-not-installed", &[], ""));
+        assert!(prints("sh", &["-c", "echo Open MPI >&2"], "Open MPI"));
+        assert!(!prints("sh", &["-c", "echo MPICH"], "Open MPI"));
+        assert!(!prints("sh", &["-c", "echo Open MPI; exit 1"], "Open MPI"));
+        assert!(!prints("a-program-that-is-not-installed", &[], ""));
     }
 }

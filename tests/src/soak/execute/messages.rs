@@ -14,14 +14,14 @@ const TAGS: [u32; 2] = [3, 4];
 const BOUND: f64 = 1e-3;
 
 /// A message under way: looks at it, and once it is there at its values.
-pub(super) type Message<'a> = Box<dyn FnMut() -> Poll<Result<(), Error>> + 'a>;
+pub(super) type MessagePoll<'a> = Box<dyn FnMut() -> Poll<Result<(), Error>> + 'a>;
 
 /// Starts all of a rank's, unless one is refused.
 pub(super) fn start<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
     n_values: usize,
-) -> Result<Vec<Message<'a>>, Error> {
+) -> Result<Vec<MessagePoll<'a>>, Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
     let mut order = Vec::new();
     for (by, tag) in [1, size - 1].into_iter().flat_map(|by| TAGS.map(|tag| (by, tag))) {
@@ -40,7 +40,7 @@ pub(super) fn start<'a>(
         messages.push(if is_sent {
             let plan = [Plan::foldwire(Bound::Absolute(BOUND)), Plan::raw()][nth % 2];
             let mut sent = comm.start_send(values(rank, tag, nth, n_values), peer, tag, &plan)?;
-            Box::new(move || sent.poll().map(|result| result.map(drop))) as Message<'a>
+            Box::new(move || sent.poll().map(|result| result.map(drop))) as MessagePoll<'a>
         } else {
             let want = values(peer.index(), tag, nth, n_values);
             let mut came = Some(comm.start_recv(vec![-77.0_f32; n_values], peer, tag)?);

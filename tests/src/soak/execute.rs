@@ -4,7 +4,7 @@ mod group;
 mod messages;
 mod reuse;
 
-use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
+use super::draw::{CommunicatorOrigin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::{Buffers, Counts};
 use crate::{Case, data, with_type};
 use foldwire::{
@@ -18,22 +18,22 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 /// What happened.
-pub(super) struct Performance {
+pub(super) struct RunRecord {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
-    pub(super) calls: Vec<Vec<Called>>,
+    pub(super) calls: Vec<Vec<CallRecord>>,
     /// Messages beside calls that were sent or received.
     pub(super) n_messages: u64,
     /// The error of each rank that did not come to a call, because it got no communicator or its
     /// messages failed, and how long after its last frame.
-    pub(super) refused: Vec<Option<(Error, Duration)>>,
+    pub(super) early_errors: Vec<Option<(Error, Duration)>>,
     /// Who took part in a last call of all ranks, before those that it failed on shrink; of each
     /// rank that made it.
-    pub(super) last: Vec<Option<Last>>,
+    pub(super) last: Vec<Option<LastCallResult>>,
     /// What became of each rank in the end, if it was to shrink and came so far.
-    pub(super) groups: Vec<Option<Regrouped>>,
+    pub(super) groups: Vec<Option<ShrinkOutcome>>,
     /// Troubles that came to pass.
-    pub(super) struck: Vec<Trouble>,
+    pub(super) occurred: Vec<Trouble>,
     pub(super) trace: Trace,
     pub(super) time: Duration,
     pub(super) n_polls: u64,
@@ -43,18 +43,18 @@ pub(super) struct Performance {
 }
 
 /// One rank's call.
-pub(super) struct Called {
+pub(super) struct CallRecord {
     pub(super) case: Case,
     /// It is not the call that the others make.
     pub(super) is_twisted: bool,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: SoakOutcome,
 }
 
 /// How the last call ended: with whom, or the error and how long after the rank's last frame.
-pub(super) type Last = Result<Vec<usize>, (Error, Duration)>;
+pub(super) type LastCallResult = Result<Vec<usize>, (Error, Duration)>;
 
 /// How it ended.
-pub(super) enum Outcome {
+pub(super) enum SoakOutcome {
     /// It has not.
     UnderWay,
     /// The rank gave it up.
@@ -75,7 +75,7 @@ pub(super) enum Outcome {
 
 /// What became of a rank's group when the survivors formed one.
 #[derive(Debug)]
-pub(super) enum Regrouped {
+pub(super) enum ShrinkOutcome {
     /// It is in a group.
     In {
         /// Of these ranks.
@@ -87,13 +87,13 @@ pub(super) enum Regrouped {
     Out(Error),
 }
 
-type Log = RefCell<Vec<Vec<Called>>>;
+type CallLog = RefCell<Vec<Vec<CallRecord>>>;
 
 /// Runs the scenario.
-pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
-    let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
+pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
+    let log: CallLog = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
     let n_messages = Cell::new(0);
-    let refused = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
+    let early_errors = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     // They outlive the communicators on which calls are under way.
@@ -114,14 +114,14 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         if scenario.at_once {
             let (world, comm) = at_once(scenario, endpoint).await;
             match &comm {
-                Ok(comm) if scenario.grouped => group::play(scenario, comm, &clock, &log).await,
+                Ok(comm) if scenario.grouped => group::run_rank(scenario, comm, &clock, &log).await,
                 Ok(comm) => {
                     let (n_done, failed) =
-                        play_at_once(scenario, comm, &counts[rank], &clock, &log).await;
+                        run_rank_at_once(scenario, comm, &counts[rank], &clock, &log).await;
                     n_messages.update(|n| n + n_done);
-                    refused.borrow_mut()[rank] = failed;
+                    early_errors.borrow_mut()[rank] = failed;
                 }
-                Err(why) if !clock.is_dead() => refused.borrow_mut()[rank] = Some(*why),
+                Err(why) if !clock.is_dead() => early_errors.borrow_mut()[rank] = Some(*why),
                 Err(_) => {}
             }
             if !scenario.leaves {
@@ -129,8 +129,8 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
             }
             return;
         }
-        let (played, stopped) = play(scenario, endpoint, &log).await;
-        refused.borrow_mut()[rank] = stopped;
+        let (played, stopped) = run_rank(scenario, endpoint, &log).await;
+        early_errors.borrow_mut()[rank] = stopped;
         let mut comm = Some(played);
         let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
         if let Some(comm) =
@@ -138,10 +138,10 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         {
             // Whose calls succeeded hears by the next of those that did not.
             let start = clock.now();
-            let present = present(comm, scenario.size).await;
+            let participants = participants(comm, scenario.size).await;
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
-            let present = present.map_err(|error| (error, after));
-            last.borrow_mut()[rank] = (!clock.is_dead()).then_some(present);
+            let participants = participants.map_err(|error| (error, after));
+            last.borrow_mut()[rank] = (!clock.is_dead()).then_some(participants);
         }
         if scenario.shrinks
             && let Some(poisoned) = comm.take_if(is_over)
@@ -159,18 +159,20 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let calls = log.into_inner();
     // A communicator is made before any call, and messages are sent.
     let has_messages = scenario.halo.or(scenario.messages).is_some();
-    let is_first = scenario.origin != Origin::Transport || has_messages;
+    let is_first = scenario.origin != CommunicatorOrigin::Transport || has_messages;
     let has_begun = |rank: usize| is_first || !calls[rank].is_empty();
-    let struck =
-        scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls, has_begun));
-    Performance {
-        struck: struck.copied().collect(),
+    let occurred = scenario
+        .troubles
+        .iter()
+        .filter(|trouble| occurred(trouble, &run.struck, &calls, has_begun));
+    RunRecord {
+        occurred: occurred.copied().collect(),
         n_leaked: run.n_leaked(),
         grouped: scenario.grouped,
         n_messages: n_messages.get(),
         ends: run.ends,
         calls,
-        refused: refused.into_inner(),
+        early_errors: early_errors.into_inner(),
         last: last.into_inner(),
         groups: groups.into_inner(),
         trace: run.trace,
@@ -179,10 +181,10 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     }
 }
 
-fn struck(
+fn occurred(
     trouble: &Trouble,
     in_net: &[Fault],
-    calls: &[Vec<Called>],
+    calls: &[Vec<CallRecord>],
     has_begun: impl Fn(usize) -> bool,
 ) -> bool {
     match trouble {
@@ -191,17 +193,20 @@ fn struck(
             calls[*rank].len() > *call
         }
         Trouble::Drop { rank, call, .. } => {
-            matches!(calls[*rank].get(*call), Some(Called { outcome: Outcome::Dropped { .. }, .. }))
+            matches!(
+                calls[*rank].get(*call),
+                Some(CallRecord { outcome: SoakOutcome::Dropped { .. }, .. })
+            )
         }
         Trouble::Lanes { rank, .. } | Trouble::Checksum { rank } => has_begun(*rank),
     }
 }
 
 /// One rank's program: all calls, up to the first that fails; and why it did not come to one.
-async fn play(
+async fn run_rank(
     scenario: &Scenario,
     endpoint: Endpoint,
-    log: &Log,
+    log: &CallLog,
 ) -> (Communicator<Endpoint>, Option<(Error, Duration)>) {
     let clock = endpoint.clock();
     let config = |rank| scenario.config(rank);
@@ -223,10 +228,15 @@ async fn play(
         come_late(scenario, &clock, rank, call).await;
         let polls = polls(scenario, rank, call);
         let (case, is_twisted) = scenario.case_of(call, rank);
-        log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
-        let outcome = with_type!(case.dtype, T => make::<T>(&case, &mut comm, &clock, polls).await);
+        log.borrow_mut()[rank].push(CallRecord {
+            case,
+            is_twisted,
+            outcome: SoakOutcome::UnderWay,
+        });
+        let outcome =
+            with_type!(case.dtype, T => make_call::<T>(&case, &mut comm, &clock, polls).await);
         clock.note(|| format!("call {call}: {outcome}"));
-        let goes_on = matches!(outcome, Outcome::Ok(..));
+        let goes_on = matches!(outcome, SoakOutcome::Ok(..));
         let mut log = log.borrow_mut();
         if let Some(called) = log[rank].last_mut() {
             called.outcome = outcome;
@@ -289,7 +299,7 @@ fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
 
 type Comm<'a> = SharedCommunicator<'a, Endpoint>;
 /// Looks at a call; the bytes of its result. `None` if it was to be dropped, and was not done.
-type Look<'a> = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>> + 'a>;
+type CallPoll<'a> = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>> + 'a>;
 
 /// The first communicator, and the one for the calls or why there is none.
 async fn at_once<'a>(
@@ -298,16 +308,16 @@ async fn at_once<'a>(
 ) -> (Option<Comm<'a>>, Result<Comm<'a>, (Error, Duration)>) {
     let (clock, config) = (endpoint.clock(), scenario.config(endpoint.rank().index()));
     let n_calls = scenario.n_at_once;
-    let n_first = if scenario.origin == Origin::Transport { n_calls } else { 1 };
+    let n_first = if scenario.origin == CommunicatorOrigin::Transport { n_calls } else { 1 };
     let first = SharedCommunicator::with_config(endpoint, config, n_first);
     let first = first.expect("there are channels and frames enough");
     let start = clock.now();
-    if scenario.origin == Origin::Transport {
+    if scenario.origin == CommunicatorOrigin::Transport {
         return (None, Ok(first));
     }
     let spent = if scenario.reuses { reuse::spend(&first, n_calls).await } else { Ok(()) };
     let split = spent.and_then(|()| match scenario.origin {
-        Origin::Nodes => first.start_two_levels(n_calls),
+        CommunicatorOrigin::Nodes => first.start_two_levels(n_calls),
         _ => first.start_split(Some(0), 0, n_calls),
     });
     let made = match split {
@@ -321,7 +331,8 @@ async fn at_once<'a>(
     if let Ok(comm) = &made {
         // Of nodes that are not all as large nothing is known.
         let n_near = scenario.net.ranks_per_node;
-        let are_known = scenario.origin == Origin::Nodes && comm.size().is_multiple_of(n_near);
+        let are_known =
+            scenario.origin == CommunicatorOrigin::Nodes && comm.size().is_multiple_of(n_near);
         assert_eq!(comm.ranks_per_node(), if are_known { n_near } else { 1 });
     }
     (Some(first), made)
@@ -330,12 +341,12 @@ async fn at_once<'a>(
 /// One rank's program where all calls are under way at once, and messages beside them: how many of
 /// these were sent or received, the error of the first that failed, and how long after its last
 /// frame.
-async fn play_at_once<'a>(
+async fn run_rank_at_once<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
     counts: &'a [Counts],
     clock: &Clock,
-    log: &Log,
+    log: &CallLog,
 ) -> (u64, Option<(Error, Duration)>) {
     let rank = comm.rank().index();
     let mut under_way = Vec::new();
@@ -350,7 +361,11 @@ async fn play_at_once<'a>(
     for (call, counts) in counts.iter().enumerate() {
         come_late(scenario, clock, rank, call).await;
         let (case, is_twisted) = scenario.case_of(call, rank);
-        log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
+        log.borrow_mut()[rank].push(CallRecord {
+            case,
+            is_twisted,
+            outcome: SoakOutcome::UnderWay,
+        });
         let look = with_type!(case.dtype, T => start::<T>(case, comm, counts));
         let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
         under_way.push((call, case, look, polls(scenario, rank, call)));
@@ -367,13 +382,13 @@ async fn play_at_once<'a>(
             let next = || with_type!(case.dtype, T => start_again::<T>(case, comm, counts));
             let outcome = match result {
                 // What a dead rank saw of its own death.
-                _ if clock.is_dead() => Outcome::UnderWay,
-                None => Outcome::Dropped { next: next() },
-                Some(Ok((bytes, report))) => Outcome::Ok(bytes, report),
+                _ if clock.is_dead() => SoakOutcome::UnderWay,
+                None => SoakOutcome::Dropped { next: next() },
+                Some(Ok((bytes, report))) => SoakOutcome::Ok(bytes, report),
                 Some(Err(error)) => {
                     let after = clock.now().saturating_sub(start.max(clock.last_move()));
                     let next = if error.is_usage() { None } else { next() };
-                    Outcome::Err { error, after, next }
+                    SoakOutcome::Err { error, after, next }
                 }
             };
             clock.note(|| format!("call {call}: {outcome}"));
@@ -402,7 +417,11 @@ async fn play_at_once<'a>(
     (n_done, failed.filter(|_| !clock.is_dead()))
 }
 
-fn start<'a, T: Float>(case: Case, comm: &Comm<'a>, counts: &'a Counts) -> Result<Look<'a>, Error> {
+fn start<'a, T: Float>(
+    case: Case,
+    comm: &Comm<'a>,
+    counts: &'a Counts,
+) -> Result<CallPoll<'a>, Error> {
     let mut call = Some(case.start_at_once::<T, _>(comm, counts)?);
     let rank = comm.rank().index();
     Ok(Box::new(move |drops| {
@@ -426,37 +445,37 @@ fn start_again<'a, T: Float>(case: &Case, comm: &Comm<'a>, counts: &'a Counts) -
 async fn regroup(
     comm: Communicator<Endpoint>,
     size: usize,
-) -> (Option<Communicator<Endpoint>>, Regrouped) {
+) -> (Option<Communicator<Endpoint>>, ShrinkOutcome) {
     let shrunk = match comm.start_shrink(PATIENCE) {
         Ok(shrink) => shrink.await,
         Err(error) => Err(error),
     };
     let mut comm = match shrunk {
         Ok(comm) => comm,
-        Err(error) => return (None, Regrouped::Out(error)),
+        Err(error) => return (None, ShrinkOutcome::Out(error)),
     };
     let ranks = (0..comm.size()).map(Rank::new);
     let members = ranks.filter_map(|rank| comm.transport_rank(rank)).map(Rank::index).collect();
-    let summed = present(&mut comm, size).await;
-    (Some(comm), Regrouped::In { members, summed })
+    let summed = participants(&mut comm, size).await;
+    (Some(comm), ShrinkOutcome::In { members, summed })
 }
 
 /// Sums up who takes part; a rank that is counted twice is there twice.
-async fn present(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<usize>, Error> {
-    let mut present = vec![0.0f64; size];
-    present[comm.transport().rank().index()] = 1.0;
-    comm.start(Call::all_reduce(&mut present, Op::Sum), &Plan::raw())?.await?;
-    let times = present.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
+async fn participants(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<usize>, Error> {
+    let mut participants = vec![0.0f64; size];
+    participants[comm.transport().rank().index()] = 1.0;
+    comm.start(Call::all_reduce(&mut participants, Op::Sum), &Plan::raw())?.await?;
+    let times = participants.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
     Ok(times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect())
 }
 
 /// One call to its end, or until `polls` are over.
-async fn make<T: Float>(
+async fn make_call<T: Float>(
     case: &Case,
     comm: &mut Communicator<Endpoint>,
     clock: &Clock,
     polls: Option<usize>,
-) -> Outcome {
+) -> SoakOutcome {
     let rank = comm.rank().index();
     let mut buffers: Buffers<T> = case.buffers(rank);
     let start = clock.now();
@@ -466,14 +485,14 @@ async fn make<T: Float>(
     };
     match result {
         // What a dead rank saw of its own death.
-        _ if clock.is_dead() => Outcome::UnderWay,
-        None => Outcome::Dropped { next: case.start(comm, &mut buffers).err() },
-        Some(Ok(report)) => Outcome::Ok(data::bytes(&case.result(rank, buffers)), report),
+        _ if clock.is_dead() => SoakOutcome::UnderWay,
+        None => SoakOutcome::Dropped { next: case.start(comm, &mut buffers).err() },
+        Some(Ok(report)) => SoakOutcome::Ok(data::bytes(&case.result(rank, buffers)), report),
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
             // An error of use leaves the communicator as it was.
             let next = if error.is_usage() { None } else { case.start(comm, &mut buffers).err() };
-            Outcome::Err { error, after, next }
+            SoakOutcome::Err { error, after, next }
         }
     }
 }
@@ -494,7 +513,7 @@ async fn drive<T: Float>(
     .await
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for SoakOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::UnderWay => write!(f, "under way"),

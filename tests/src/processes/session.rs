@@ -9,17 +9,17 @@ use std::rc::Rc;
 
 /// A party that lives longer than the endpoint that it sets up.
 #[derive(Clone)]
-pub struct SharedParty(Rc<RefCell<Session>>);
+pub struct SharedSession(Rc<RefCell<Party>>);
 
-impl SharedParty {
+impl SharedSession {
     /// Shares a party.
     #[must_use]
-    pub fn new(party: Session) -> Self {
-        Self(Rc::new(RefCell::new(party)))
+    pub fn new(session: Party) -> Self {
+        Self(Rc::new(RefCell::new(session)))
     }
 }
 
-impl Exchange for SharedParty {
+impl Exchange for SharedSession {
     type Error = Error;
 
     fn rank(&self) -> Rank {
@@ -39,22 +39,22 @@ impl Exchange for SharedParty {
     }
 }
 
-impl SharedParty {
+impl SharedSession {
     /// The party of this process's environment.
     ///
     /// # Panics
     /// If the ranks cannot meet.
     #[must_use]
     pub fn join() -> Self {
-        let party = Rendezvous::from_env().and_then(Rendezvous::join);
-        Self::new(party.unwrap_or_else(|error| panic!("no party: {error}")))
+        let session = Rendezvous::from_env().and_then(Rendezvous::join);
+        Self::new(session.unwrap_or_else(|error| panic!("no session: {error}")))
     }
 }
 
 /// A word of every rank, in rank order, given this one's.
-pub(super) fn gather(party: &SharedParty, own: Vec<u64>) -> Vec<u64> {
+pub(super) fn gather(session: &SharedSession, own: Vec<u64>) -> Vec<u64> {
     let mine: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let all = party.clone().all_gather(&mine).expect("all ranks are here").concat();
+    let all = session.clone().all_gather(&mine).expect("all ranks are here").concat();
     let words = all.chunks_exact(8).map(|bytes| bytes.try_into().expect("eight bytes"));
     words.map(u64::from_le_bytes).collect()
 }

@@ -1,6 +1,6 @@
 //! Several arrays in one call, whose outcome is that of each.
 
-use super::{Called, Comm, Log, Outcome, come_late, polls};
+use super::{CallLog, CallRecord, Comm, SoakOutcome, come_late, polls};
 use crate::case::Buffers;
 use crate::soak::draw::Scenario;
 use crate::{Case, data, with_type};
@@ -11,34 +11,38 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// The bytes and the report of each array; `None` if the call was dropped.
-type Results = Option<Result<Vec<(Vec<u8>, Report)>, Error>>;
+type GroupResult = Option<Result<Vec<(Vec<u8>, Report)>, Error>>;
 
 /// One rank's program.
-pub(super) async fn play(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock, log: &Log) {
+pub(super) async fn run_rank(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock, log: &CallLog) {
     let (calls, rank) = (0..scenario.calls.len(), comm.rank().index());
     for call in calls.clone() {
         come_late(scenario, clock, rank, call).await;
     }
     let cases: Vec<(Case, bool)> = calls.clone().map(|call| scenario.case_of(call, rank)).collect();
     for &(case, is_twisted) in &cases {
-        log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
+        log.borrow_mut()[rank].push(CallRecord {
+            case,
+            is_twisted,
+            outcome: SoakOutcome::UnderWay,
+        });
     }
     let cases: Vec<Case> = cases.into_iter().map(|(case, _)| case).collect();
     let polls = calls.filter_map(|call| polls(scenario, rank, call)).min();
     let start = clock.now();
-    let results = with_type!(cases[0].dtype, T => make::<T>(&cases, comm, polls).await);
+    let results = with_type!(cases[0].dtype, T => make_call::<T>(&cases, comm, polls).await);
     let next = || comm.start_barrier().err();
     // What a dead rank saw of its own death is nobody's concern.
-    let outcomes: Vec<Outcome> = match results {
+    let outcomes: Vec<SoakOutcome> = match results {
         _ if clock.is_dead() => return,
-        None => cases.iter().map(|_| Outcome::Dropped { next: next() }).collect(),
+        None => cases.iter().map(|_| SoakOutcome::Dropped { next: next() }).collect(),
         Some(Ok(results)) => {
-            results.into_iter().map(|(bytes, report)| Outcome::Ok(bytes, report)).collect()
+            results.into_iter().map(|(bytes, report)| SoakOutcome::Ok(bytes, report)).collect()
         }
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
             let next = || if error.is_usage() { None } else { next() };
-            cases.iter().map(|_| Outcome::Err { error, after, next: next() }).collect()
+            cases.iter().map(|_| SoakOutcome::Err { error, after, next: next() }).collect()
         }
     };
     for ((call, outcome), called) in
@@ -50,7 +54,7 @@ pub(super) async fn play(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock, lo
 }
 
 /// The call to its end, or until `polls` are over.
-async fn make<T: Float>(cases: &[Case], comm: &Comm<'_>, polls: Option<usize>) -> Results {
+async fn make_call<T: Float>(cases: &[Case], comm: &Comm<'_>, polls: Option<usize>) -> GroupResult {
     let rank = comm.rank().index();
     let mut buffers: Vec<Buffers<T>> = cases.iter().map(|case| case.buffers(rank)).collect();
     let mut arrays: Vec<(&mut [T], Bound)> =
