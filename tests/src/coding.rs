@@ -1,12 +1,12 @@
-//! Codecs into vectors, with what every caller must be able to rely on asserted on the way.
+//! Codec calls that return vectors, and assert what every caller relies on.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, FzLight, Values};
 use foldwire::{Float, Op};
 
-/// Encodes `values` into a destination of exactly the size that the codec asks for.
+/// Encodes `values` into a destination of exactly the size that the codec requests.
 ///
 /// # Panics
-/// If the codec refuses.
+/// If the codec reports an error.
 pub fn encode<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
     let mut bytes = vec![0xAA; codec.max_encoded_len(values.len()).expect("short enough")];
     let written = codec.encode(values, &mut bytes).expect("the destination is large enough");
@@ -14,20 +14,20 @@ pub fn encode<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `n_values`.
+/// Decodes `n_values` values.
 ///
 /// # Panics
-/// If `bytes` are no valid encoding of that many.
+/// If `bytes` is not a valid encoding of that many values.
 pub fn decode<T: Float>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> Vec<T> {
     let mut values = vec![T::from_f64(-77.0); n_values];
     codec.decode(bytes, 1, &mut values).expect("a valid encoding");
     values
 }
 
-/// Frame ⊕ floats.
+/// Folds `local` into the encoding `frame` by `op`.
 ///
 /// # Errors
-/// The codec's.
+/// The codec's error.
 pub fn fold<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,
@@ -40,10 +40,10 @@ pub fn fold<T: Float>(
     Ok(bytes)
 }
 
-/// Frame ⊕ floats, and the values stored.
+/// Folds `local` into the encoding `frame` by `op`. Returns the encoding and the decoded result.
 ///
 /// # Errors
-/// The codec's.
+/// The codec's error.
 pub fn fold_store<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,
@@ -58,10 +58,10 @@ pub fn fold_store<T: Float>(
     Ok((bytes, output))
 }
 
-/// Frame ⊕ frame, with room for `n_values`.
+/// Combines two encodings by `op`, into a buffer for `n_values`.
 ///
 /// # Errors
-/// The codec's.
+/// The codec's error.
 pub fn combine<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,

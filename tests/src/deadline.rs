@@ -1,5 +1,5 @@
-//! Groups of ranks for tests of failures: nobody leaves before all have their result, so that a
-//! silent rank cannot be told by its leaving, and a hang is a failure.
+//! Groups of ranks for tests of failures. Ranks leave only after all have their result, so that the
+//! others cannot detect a silent rank by its leaving. A hang is a failure.
 
 use foldwire::schedule::Ring;
 use foldwire::{Bound, Communicator, Plan};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// A rank of the threads backend.
+/// A communicator of the threads backend.
 pub type Comm = Communicator<Endpoint>;
 
-/// Every run ends within this time, or has hung.
+/// A run that takes longer counts as hung.
 pub const DEADLINE: Duration = Duration::from_secs(20);
-/// Long enough that nothing but the one who never calls runs into it.
+/// A timeout that only a rank that waits for a missing call reaches.
 pub const PATIENT: Duration = Duration::from_secs(10);
 
 /// Runs `body` on every rank. Ranks that return wait for the others before they leave.
@@ -36,7 +36,7 @@ pub fn run<R: Send + 'static>(
     })
 }
 
-/// The result of `body`.
+/// Returns the result of `body`, which runs on its own thread.
 ///
 /// # Panics
 /// If `body` panics, or after [`DEADLINE`].
@@ -51,7 +51,7 @@ pub fn within_deadline<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'sta
     result.expect("the body has returned")
 }
 
-/// Not generic, as channels and threads are much to compile for each of many bodies.
+/// Not generic: compiling channels and threads anew for each of many bodies would take long.
 fn end_within_deadline(body: Box<dyn FnOnce() + Send>) {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -61,10 +61,10 @@ fn end_within_deadline(body: Box<dyn FnOnce() + Send>) {
     receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)");
 }
 
-/// Tries every case, eight at a time: for tests in which ranks mostly sleep.
+/// Runs the test on every case, eight cases at a time. For tests in which ranks mostly sleep.
 ///
 /// # Panics
-/// If a case does.
+/// If `test` panics on a case.
 pub fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
     let cases: Vec<C> = cases.into_iter().collect();
     let cases = Mutex::new(cases.into_iter());
@@ -76,7 +76,7 @@ pub fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + S
     });
 }
 
-/// The plan of most calls.
+/// The plan that most calls use.
 #[must_use]
 pub fn plan() -> Plan {
     Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring)

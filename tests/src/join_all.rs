@@ -1,11 +1,11 @@
-//! What several ranks do at once, on one thread: of many short calls threads spend most of the time
-//! waking each other.
+//! Drives the futures of several ranks on one thread. For many short calls, threads would spend
+//! most of their time waking each other.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Polls them in turn until all are done.
+/// Polls the futures in turn until all are done.
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut context = Context::from_waker(Waker::noop());
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();

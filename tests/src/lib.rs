@@ -1,5 +1,5 @@
-//! What only this workspace's tests need, beside the conformance suite (`foldwire-conformance`,
-//! which is here under its own names).
+//! Helpers that only this workspace's tests need. The conformance suite (`foldwire-conformance`) is
+//! re-exported under its own names.
 
 pub mod coding;
 pub mod deadline;
@@ -13,9 +13,10 @@ pub use foldwire_conformance::*;
 
 use std::io::Write;
 
-/// Says that something is not tested here, and why, where the capture of a test's output does not
-/// hide it: `cargo xtask test` lists these lines.
+/// Reports that something is not tested here, and why. It writes past the output capture of tests,
+/// so that `cargo xtask test` can list these lines.
 pub fn skip(why: &str) {
-    // In one piece, as other tests print too. Nobody is left to tell that the output is closed.
+    // Write the line in one call, since other tests print too. An error means that the reader
+    // closed the output.
     let _ = std::io::stdout().write_all(format!("skipped: {why}\n").as_bytes());
 }

@@ -1,20 +1,21 @@
-//! Every bit pattern of `f32` through quantising, encoding and decoding.
+//! Puts every bit pattern of `f32` through quantizing, encoding and decoding.
 //!
-//! There are only 2³² of them, so that nothing need be drawn at random. A [`PatternCase`] is a codec with
-//! a bound; a [`Trial`] puts batches of patterns through it at several kernel levels, and holds
-//! what comes back to what docs/guarantees.md promises of one operand:
+//! There are only 2³² patterns, so the tests need no random values. A [`PatternCase`] is a codec
+//! with a bound. A [`Trial`] puts batches of patterns through it at several kernel levels. It
+//! checks what docs/guarantees.md guarantees for one operand:
 //!
-//! - no finite value is off by more than the bound, in exact arithmetic, and stays finite;
-//! - NaN and infinities keep their bits, and without a bound every value does;
-//! - with fz-light, of which it is written down, each value becomes what its quantiser says;
-//! - a stable codec changes nothing of what it has decoded;
+//! - a finite value stays finite, and its error is at most the bound, in exact arithmetic;
+//! - NaN and infinities keep their bits; without a bound, every value does;
+//! - with the lattice codecs, each value becomes exactly what the documented quantizer gives;
+//! - a stable codec does not change values that it has decoded;
 //! - all levels give the same bytes and values.
 //!
-//! What a value becomes may not depend on its neighbours, so they come in three [`PatternOrder`]s, from
-//! such that differ little to such that share blocks with NaN.
+//! The result for a value must not depend on its neighbors. So the patterns come in three
+//! [`PatternOrder`]s, from neighbors that differ little to blocks that mix small values with NaN.
 //!
-//! Cost: by fz-light at three levels 20 to 80 ns a value, most of it at the scalar one: minutes for
-//! the whole range in one order. The tests take a slice, `cargo xtask patterns` all.
+//! Cost: fz-light at three levels takes 20 to 80 ns for each value, mostly at the scalar level.
+//! That is minutes for the whole range in one order. The tests take a slice; `cargo xtask patterns`
+//! takes all.
 
 mod judge;
 mod trial;
@@ -26,27 +27,27 @@ use std::ops::AddAssign;
 
 pub use trial::{PatternFailure, Trial};
 
-/// Patterns that are encoded together: a chunk.
+/// Number of patterns that are encoded together: one chunk.
 pub const BATCH: usize = foldwire::kernel::CHUNK;
 
-/// All patterns there are.
+/// Number of bit patterns.
 pub const N_PATTERNS: u64 = 1 << 32;
 
-/// Which pattern follows which.
+/// Order of the patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternOrder {
-    /// By the pattern as a number: neighbours differ in the last bits.
+    /// Ascending as integers: neighbors differ in the last bits.
     Consecutive,
-    /// Both signs of eight binades take turns: neighbours of nearly every magnitude that one block
-    /// can have without exceptions.
+    /// Alternates both signs and eight binades: neighbors have nearly every magnitude that one
+    /// block can hold without exceptions.
     Mixed,
-    /// All over the range: small values, values beyond the lattice, NaN and infinities in one
-    /// block.
+    /// Spread over the whole range: blocks mix small values, values beyond the lattice, NaN and
+    /// infinities.
     Scattered,
 }
 
 impl PatternOrder {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 3] = [Self::Consecutive, Self::Mixed, Self::Scattered];
 
     /// The name in lower case.
@@ -59,7 +60,7 @@ impl PatternOrder {
         }
     }
 
-    /// The pattern at a place. Each order is a permutation.
+    /// Returns the pattern at a position. Each order is a permutation.
     #[must_use]
     pub const fn pattern(self, place: u32) -> u32 {
         match self {
@@ -69,20 +70,20 @@ impl PatternOrder {
                     (place & 1, place >> 1 & 7, place >> 4 & 0x7f_ffff, place >> 27);
                 sign << 31 | high << 26 | binade << 23 | mantissa
             }
-            // The golden ratio's share of 2³², an odd number.
+            // 2³² divided by the golden ratio, rounded to an odd number.
             Self::Scattered => place.wrapping_mul(0x9e37_79b9),
         }
     }
 }
 
-/// What a case asks of its codec.
+/// Bound that a case requests of its codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Requirement {
-    /// Every bit.
+    /// Every value keeps its bits.
     Exact,
-    /// A bound that does not depend on the data, and how far apart points may be.
+    /// A bound that does not depend on the data, and the spacing of the lattice.
     Within(f64, Spacing),
-    /// A bound that each batch's extent decides.
+    /// A bound that depends on each batch's value range.
     OfData(Bound),
 }
 
@@ -97,21 +98,22 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// A codec and what is asked of it.
+/// A codec and the bound that it must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PatternCase {
     /// The codec.
     pub codec: CodecId,
-    /// What is asked of it.
+    /// The bound.
     pub requirement: Requirement,
-    /// Operands of the sums that it is made for: head-room.
+    /// Number of operands in the sums that the codec leaves headroom for.
     pub n_operands: u32,
-    /// Its setting; 0 for the default.
+    /// The codec's setting; 0 is the default.
     pub setting: u16,
 }
 
-/// Bounds for every codec that keeps one: in the middle of the range, beyond its upper end, where
-/// each is clipped to the same, and at its lower end, where the step is the smallest normal number.
+/// Bounds for every codec that keeps a bound: one in the middle of the range, one beyond its upper
+/// end (clipped to the largest), and one at its lower end, where the step is the smallest normal
+/// number.
 const FOR_ALL: [Requirement; 4] = [
     Requirement::Exact,
     Requirement::Within(1e-3, Spacing::Widest),
@@ -123,14 +125,14 @@ const FOR_ALL: [Requirement; 4] = [
 const FOR_FZ_LIGHT: [Requirement; 11] = [
     Requirement::Within(1.0, Spacing::Widest),
     Requirement::Within(1e-30, Spacing::Widest),
-    // The smallest, but for some last bits, that has a lattice, and one that has none.
+    // Nearly the smallest bound that has a lattice, and one that has none.
     Requirement::Within(5.971e-39, Spacing::Widest),
     Requirement::Within(1e-40, Spacing::Widest),
-    // Whole numbers; a bound that is no power of two itself; the largest.
+    // A lattice of whole numbers; a bound that is not a power of two; the largest bound.
     Requirement::Within(0.5, Spacing::PowerOfTwo),
     Requirement::Within(1e-3, Spacing::PowerOfTwo),
     Requirement::Within(1e30, Spacing::PowerOfTwo),
-    // A range of neighbours is some last bits of them.
+    // The value range of consecutive patterns covers only their last bits.
     Requirement::OfData(Bound::Relative(1e-3)),
     Requirement::OfData(Bound::Relative(1e-6)),
     Requirement::OfData(Bound::Psnr(60.0)),
@@ -142,14 +144,14 @@ impl PatternCase {
         Self { codec, requirement, n_operands: 1, setting: 0 }
     }
 
-    /// Every codec that keeps a bound or every bit, each with its bounds; fz-light first, with
-    /// most.
+    /// Returns every codec that keeps a bound or every bit, each with its bounds. fz-light comes
+    /// first and has the most.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let fz_light = FOR_ALL.iter().chain(&FOR_FZ_LIGHT);
         let mut cases: Vec<_> =
             fz_light.map(|&requirement| Self::new(CodecId::FzLight, requirement)).collect();
-        // Codes of so many operands have less room than the limit for one.
+        // With 1000 operands, headroom limits the codes more than the limit for one operand does.
         cases.push(Self { n_operands: 1000, ..cases[1] });
         for &codec in CodecId::ALL.iter().filter(|&&codec| codec != CodecId::FzLight) {
             match codec.loss() {
@@ -166,7 +168,7 @@ impl PatternCase {
                             .then_some(Self { setting, ..Self::new(codec, Requirement::Exact) }),
                     );
                 }
-                // As its setting says: there is no promise to hold it to.
+                // The codec's setting decides the loss: there is no guarantee to check.
                 _ => {}
             }
         }
@@ -188,22 +190,22 @@ impl fmt::Display for PatternCase {
     }
 }
 
-/// What was seen of values that kept all promises.
+/// Counts over values that kept all guarantees.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PatternTally {
-    /// Values.
+    /// Number of values.
     pub n_values: u64,
-    /// Those that are NaN or infinite.
+    /// Number of values that are NaN or infinite.
     pub n_not_finite: u64,
-    /// Finite values that came back with other bits.
+    /// Number of finite values that came back with other bits.
     pub n_changed: u64,
     /// Bytes of the encodings.
     pub n_bytes: u64,
-    /// Blocks with exceptions, where the codec says so, and exceptions in them.
+    /// Number of blocks with exceptions, if the codec counts them.
     pub n_blocks: u64,
-    /// See `n_blocks`.
+    /// Number of exceptions in these blocks.
     pub n_exceptions: u64,
-    /// The largest error in units of the bound.
+    /// Largest error, divided by the bound.
     pub worst: f64,
 }
 

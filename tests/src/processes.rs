@@ -1,5 +1,4 @@
-//! Backends whose ranks are processes that all run this program (features `mpi`, `libfabric`,
-//! `tcp`).
+//! Backends whose ranks are processes of the same program (features `mpi`, `libfabric`, `tcp`).
 
 #[cfg(feature = "libfabric")]
 pub mod libfabric;
@@ -18,11 +17,11 @@ use foldwire::{Bound, Call, Error, Op, Plan};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// For how many processes the suites are run: the sizes that `FOLDWIRE_SUITE_SIZES` lists, all of
-/// the suite's unless it is set. Each size has cases of its own.
+/// Returns the numbers of processes that the suites run with: the sizes in `FOLDWIRE_SUITE_SIZES`,
+/// or all sizes of the suite if it is not set. Each size has its own cases.
 ///
 /// # Panics
-/// If it lists anything else.
+/// If the variable lists anything else.
 #[must_use]
 pub fn sizes() -> Vec<usize> {
     let Ok(list) = std::env::var("FOLDWIRE_SUITE_SIZES") else { return SIZES.to_vec() };
@@ -32,13 +31,13 @@ pub fn sizes() -> Vec<usize> {
     sizes
 }
 
-/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it,
-/// shrink, and say how many they are in a call of their own. Returns once they have; exit then,
-/// since the process's own group is beyond repair.
+/// Kills the last rank in the middle of an all-reduce. The other ranks print the error that they
+/// get, shrink, and print the size of their new group. The process's own group is broken
+/// afterwards, so the caller must exit.
 ///
 /// # Panics
-/// If a survivor sees anything but a lost peer or a stall, or sees it late, or if the survivors'
-/// result is wrong.
+/// If a survivor sees another error than a lost peer or a stall, or sees it late, or if the
+/// survivors' result is wrong.
 pub fn lose_a_rank(backend: &impl Backend, size: usize) {
     let timeout = Duration::from_secs(3);
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
@@ -62,7 +61,7 @@ pub fn lose_a_rank(backend: &impl Backend, size: usize) {
         let verdict = match outcome {
             Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => "PeerLost",
             Err(Error::Stalled { .. }) => "Stalled",
-            // Another survivor saw it first.
+            // Another survivor detected it first.
             Err(Error::Aborted { .. }) => "Aborted",
             other => panic!("rank {rank}: {other:?}"),
         };
@@ -81,7 +80,7 @@ pub fn lose_a_rank(backend: &impl Backend, size: usize) {
             }
             Err(error) => println!("stuck {rank}: {error}"),
         }
-        // A launcher may end everything when the first survivor leaves.
+        // A launcher may end the whole job when the first survivor exits.
         std::thread::sleep(timeout / 2);
     });
 }

@@ -1,30 +1,32 @@
-//! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
+//! The soak test: whatever fails, every rank gets the right result or a typed error, in time.
 //!
-//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, evenly dealt
-//! or by counts of which many are 0, one after the other, at once, or as arrays of one group call,
-//! the first of them often four times, messages between neighbours before them or beside them, and
-//! what goes wrong. The scenario runs on the simulator, and a judge decides whether every rank did
-//! what the library promises:
+//! A seed draws a [`Scenario`]: a group, a network, calls, messages, and troubles (what goes
+//! wrong). The calls come from the suite's tables. They divide arrays evenly, or by counts, many of
+//! which are 0. They run one after the other, at once, or as arrays of one group call. The first
+//! call is often made four times. Messages between neighbors come before the calls or run beside
+//! them. The scenario runs on the simulator, and a judge checks every rank against the library's
+//! guarantees:
 //!
-//! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
-//!   collective promises it; or a typed error that names another rank, no later than the time limit
-//!   after its last frame;
-//! - no rank returns a result to which a contribution is missing;
-//! - errors have a cause: without faults, with delays shorter than the time limit, and where a rank
-//!   differs in nothing that others can tell, every call succeeds; nobody complains of damaged
-//!   frames or of disagreement where there are none, of a lost peer where none left, of a rank that
-//!   gave up where it did not, or of a silent one where one gave up and nothing else happened;
-//! - where ranks made different calls, and that is all, each that fails says on what; where they
-//!   differ in how many values one has for another, that one has no result;
-//! - after a call was given up, and nothing else, all ranks come back in one group;
-//! - after an error every call says that the communicator is unusable;
-//! - nobody panics, nobody hangs, and all frames come back.
+//! - A rank returns a result that the oracle accepts, or a typed error that names another rank. The
+//!   results have the same bits on all ranks where the collective guarantees it. The error comes no
+//!   later than the time limit after the rank's last frame.
+//! - No rank returns a result that lacks a contribution.
+//! - Every error has a cause. Every call succeeds if there are no faults, if delays are shorter
+//!   than the time limit, or if a rank differs only in what the others cannot detect. A rank
+//!   reports damaged frames, a disagreement, a lost peer or an aborted call only where there is
+//!   one. It does not report a stall if another rank aborted the call and nothing else happened.
+//! - If ranks made different calls and nothing else happened, each call that fails reports the
+//!   difference. If two ranks disagree on the number of values that one sends the other, the
+//!   receiver has no result.
+//! - If a call was aborted and nothing else happened, all ranks form one group again.
+//! - After an error, every call returns the error for an unusable communicator.
+//! - No rank panics, no rank hangs, and all frames return to the pool.
 //!
-//! Where frames are damaged and no rank has checksums, nothing is promised of results
-//! (docs/guarantees.md); the rest holds.
+//! If frames are damaged and no rank has checksums, there is no guarantee about results
+//! (docs/guarantees.md). The other guarantees hold.
 //!
-//! Same seed, same run. What the suite's tables gain (collectives, schedules, codecs, …) is drawn
-//! without a change here.
+//! The same seed gives the same run. New entries in the suite's tables (collectives, schedules,
+//! codecs, …) are drawn without a change here.
 
 mod draw;
 mod execute;
@@ -36,26 +38,26 @@ pub use tally::SoakTally;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a seed showed.
+/// Result of one seed.
 #[derive(Clone, Debug)]
 pub struct SoakVerdict {
-    /// What happened, in numbers.
+    /// Counts of the run.
     pub tally: SoakTally,
     /// A digest of every event of the run.
     pub digest: u64,
-    /// What the scenario was, and which promise was broken in it; `None` if all were kept.
+    /// The scenario and the guarantee that it broke; `None` if all were kept.
     pub failure: Option<String>,
-    /// What happened, event by event, if asked for.
+    /// The trace of all events, if requested.
     pub trace: String,
 }
 
-/// Runs what `seed` draws.
+/// Runs the scenario that `seed` draws.
 #[must_use]
 pub fn run(seed: u64) -> SoakVerdict {
     run_scenario(&Scenario::draw(seed), false)
 }
 
-/// As [`run`], with the trace.
+/// Same as [`run`], with the trace.
 #[must_use]
 pub fn replay(seed: u64) -> SoakVerdict {
     run_scenario(&Scenario::draw(seed), true)
@@ -76,7 +78,7 @@ pub fn run_scenario(scenario: &Scenario, keep_trace: bool) -> SoakVerdict {
     judged.unwrap_or_else(|_| SoakVerdict {
         tally: SoakTally { n_seeds: 1, n_failures: 1, ..SoakTally::default() },
         digest: 0,
-        failure: Some(format!("a panic outside of the ranks' programs (see above)\n{scenario}")),
+        failure: Some(format!("a panic outside the ranks' programs (see above)\n{scenario}")),
         trace: String::new(),
     })
 }

@@ -1,5 +1,5 @@
-//! All-reduces between ranks that one thread drives, so many of them, for `cargo xtask
-//! instructions` to count what one takes.
+//! Runs a number of all-reduces between ranks that one thread drives. `cargo xtask instructions`
+//! counts the instructions of one call with it.
 
 use clap::Parser;
 use foldwire::{Bound, Call, Op, Plan};
@@ -7,22 +7,22 @@ use foldwire_tests::data;
 use foldwire_threads::{World, drive};
 use std::process::ExitCode;
 
-/// Runs the calls.
+/// Runs all-reduces between ranks on one thread
 #[derive(Parser)]
 struct Cli {
-    /// How many ranks
+    /// Number of ranks
     #[arg(long)]
     ranks: usize,
-    /// How many values of f32 each has
+    /// Number of f32 values on each rank
     #[arg(long)]
     count: usize,
-    /// How many calls
+    /// Number of calls
     #[arg(long)]
     calls: usize,
-    /// By which plan, within 1e-3
+    /// The plan; lossy plans keep an absolute bound of 1e-3
     #[arg(long)]
     plan: PlanChoice,
-    /// Prepare the call once
+    /// Prepare the call once, and start it again each time
     #[arg(long)]
     prepared: bool,
 }
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             Some(prepared) => prepared.start(comm, &mut x[..]),
             None => comm.start(Call::all_reduce(x, Op::Max), &plan),
         });
-        let done = drive(started.map(|operation| operation.expect("calls are as they should be")));
+        let done = drive(started.map(|operation| operation.expect("a valid call")));
         if let Some(error) = done.into_iter().find_map(Result::err) {
             eprintln!("error: {error}");
             return ExitCode::FAILURE;

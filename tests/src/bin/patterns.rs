@@ -1,5 +1,5 @@
-//! All patterns of `f32` through codecs and bounds, on all cores. `cargo xtask patterns` builds and
-//! runs it.
+//! Puts all bit patterns of `f32` through codecs and bounds, on all cores. `cargo xtask patterns`
+//! builds and runs it.
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -21,7 +21,7 @@ const PART: u64 = 1024;
 /// Puts every bit pattern of f32 through codecs and bounds.
 #[derive(Parser)]
 struct Cli {
-    /// Cases whose name begins so [default: all]
+    /// Run only the cases whose name begins with NAME [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     case: Vec<String>,
     /// Orders of the patterns [default: all]
@@ -32,27 +32,27 @@ struct Cli {
     #[arg(long, value_delimiter = ',', value_name = "NAME",
         value_parser = one_of(&Level::ALL, Level::name))]
     level: Vec<Level>,
-    /// The first place in the order
+    /// The first position in the order
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..N_PATTERNS))]
     from: u64,
-    /// The place behind the last one
+    /// The position after the last one
     #[arg(long, default_value_t = N_PATTERNS, value_parser = clap::value_parser!(u64).range(1..))]
     to: u64,
-    /// Take one batch of 4096 patterns in so many
+    /// Take only one batch of 4096 patterns in EVERY
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     every: u64,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long)]
     threads: Option<usize>,
-    /// Name the cases, and run none
+    /// List the cases, and run none
     #[arg(long)]
     list: bool,
-    /// Figures as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// One of `all`, by name.
+/// Parses the name of one of `all`.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
@@ -63,13 +63,13 @@ fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// A case in one order, and what was seen of it.
+/// Results of one case in one order.
 struct PatternRow {
     case: PatternCase,
     order: PatternOrder,
     tally: PatternTally,
     failures: Vec<PatternFailure>,
-    /// Of all threads together.
+    /// Sum of the threads' times.
     time: Duration,
 }
 
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let cases: Vec<_> = PatternCase::all().into_iter().filter(is_asked).collect();
     if cli.list {
         let names: String = cases.iter().map(|case| format!("{case}\n")).collect();
-        // Nobody is left to tell that the output is closed.
+        // Ignore the error: it means that the reader closed the output.
         let _ = std::io::stdout().write_all(names.as_bytes());
         return ExitCode::SUCCESS;
     }
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
 
 fn begins(case: &PatternCase, name: &str) -> bool {
     let case = case.to_string();
-    // A whole word, so that a codec is not another one whose name begins like its own.
+    // Compare whole words: one codec's name may be the beginning of another's.
     case == name || case.starts_with(&format!("{name} ")) || case.starts_with(&format!("{name}:"))
 }
 
@@ -168,7 +168,7 @@ fn run(cli: &Cli, cases: &[PatternCase]) -> Vec<PatternRow> {
     rows.filter(|row| row.tally.n_values > 0 || !row.failures.is_empty()).collect()
 }
 
-/// Some batches of a case, up to the first that breaks a promise.
+/// Runs some batches of a case, up to the first that breaks a guarantee.
 fn part(
     cli: &Cli,
     case: &PatternCase,
@@ -197,7 +197,7 @@ fn print_table(cli: &Cli, rows: &[PatternRow], took: Duration) {
         let n = (tally.n_values as f64).max(1.0);
         let percent = |part: u64| format!("{:.2}%", 100.0 * part as f64 / n);
         let (exceptions, in_a_block) = match tally.n_exceptions {
-            // Nor does every codec count them.
+            // The codec does not count exceptions, or there were none.
             0 => ["-", "-"].map(str::to_owned).into(),
             n => (percent(n), format!("{:.1}", n as f64 / tally.n_blocks as f64)),
         };
@@ -223,7 +223,7 @@ fn print_table(cli: &Cli, rows: &[PatternRow], took: Duration) {
     for failure in rows.iter().flat_map(|row| &row.failures) {
         text += &format!("\n{failure}\n");
     }
-    // Nobody is left to tell that the output is closed.
+    // Ignore the error: it means that the reader closed the output.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
@@ -253,6 +253,6 @@ fn print_json(cli: &Cli, rows: &[PatternRow], took: Duration) {
         "seconds": took.as_secs_f64(),
         "rows": json_rows.collect::<Vec<_>>(),
     });
-    // Nobody is left to tell that the output is closed.
+    // Ignore the error: it means that the reader closed the output.
     let _ = writeln!(std::io::stdout(), "{json:#}");
 }

@@ -1,4 +1,4 @@
-//! Many seeds of the soak on all cores, or one with all that happened. `cargo xtask soak` builds
+//! Runs many seeds of the soak on all cores, or one seed with its trace. `cargo xtask soak` builds
 //! and runs it.
 
 use clap::Parser;
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 
 /// Seeds that a thread takes at a time.
 const BATCH: u64 = 64;
-/// Failures that are shown.
+/// Most failures that are printed.
 const MOST_SHOWN: usize = 20;
 
 /// Runs the soak.
 #[derive(Parser)]
 struct Cli {
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Stop after so many minutes, done or not
+    /// Stop after this many minutes, even if seeds are left
     #[arg(long)]
     minutes: Option<f64>,
-    /// Run this seed alone, and print what happens in it
+    /// Run this seed alone, and print its trace
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long)]
     threads: Option<usize>,
-    /// Figures as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
@@ -63,11 +63,11 @@ fn show(seed: u64) -> ExitCode {
     }
 }
 
-/// A seed that broke a promise, and which.
+/// A seed that broke a guarantee, and the description of the failure.
 type SeedFailure = (u64, String);
 
 fn soak(cli: &Cli) -> ExitCode {
-    // A panic is a failure like others, and is shown when its seed is run alone.
+    // A panic counts as a failure. It is printed when its seed runs alone.
     std::panic::set_hook(Box::new(|_| {}));
     let n_threads = cli.threads.or(thread::available_parallelism().ok().map(usize::from));
     let bar = ProgressBar::new(cli.seeds);
@@ -180,6 +180,6 @@ fn print_json(tally: &SoakTally, failures: &[SeedFailure], took: Duration) {
         "outcomes": tally.outcomes,
         "forms": tally.forms,
     });
-    // Nobody is left to tell that the output is closed.
+    // Ignore the error: it means that the reader closed the output.
     let _ = writeln!(std::io::stdout(), "{json:#}");
 }

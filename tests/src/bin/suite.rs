@@ -1,4 +1,4 @@
-//! One rank of the suite for backends whose ranks are processes. Started by a launcher; see
+//! One rank of the backend suite, where ranks are processes. A launcher starts it; see
 //! `tests/mpi.rs`.
 
 use clap::{Parser, ValueEnum};
@@ -6,13 +6,13 @@ use clap::{Parser, ValueEnum};
 /// Runs the suite as one of several processes.
 #[derive(Parser)]
 struct Cli {
-    /// What connects the processes.
+    /// Backend that connects the processes
     #[arg(value_enum)]
     backend: SuiteBackend,
-    /// libfabric's provider.
+    /// Provider of libfabric
     #[arg(long)]
     provider: Option<String>,
-    /// Instead of the suite: the last rank kills itself, the others say what they see.
+    /// Instead of the suite, kill the last rank, and let the others report what they see
     #[arg(long)]
     lose_a_rank: bool,
 }
@@ -49,7 +49,7 @@ fn over_mpi(cli: &Cli) {
         mpi::initialize_with_threading(mpi::Threading::Funneled).expect("MPI starts once");
     let world = universe.world();
     let size = world.size() as usize;
-    // A rank that panics ends all: the others would wait for it for ever.
+    // A rank that panics ends the whole job. Otherwise the other ranks would wait for it forever.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         print(info);

@@ -1,36 +1,37 @@
-//! What a value may become, or must, by docs/guarantees.md; nothing here is the library's code.
+//! What docs/guarantees.md allows a value to become. Nothing here calls the library's code.
 
 use foldwire::{Quantum, Spacing};
 
 /// 1.5·2⁵²: adding and subtracting it rounds to the nearest integer, half to even.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// What is promised of a value.
+/// Guarantee for one value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Guarantee {
-    /// Its bits.
+    /// The value keeps its bits.
     Bits,
-    /// At most so far off.
+    /// The error is at most this.
     Within(f64),
-    /// The same, and what section 1 of docs/guarantees.md makes of it.
+    /// The error is within the bound, and the value becomes exactly what the quantizer in section 1
+    /// of docs/guarantees.md gives.
     Quantised(ReferenceQuantizer),
 }
 
-/// What values became.
+/// Errors of a batch of values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ErrorStats {
     pub(super) n_not_finite: u64,
     pub(super) n_changed: u64,
     /// Largest error.
     pub(super) worst: f64,
-    /// Sum of the squares of errors.
+    /// Sum of the squared errors.
     pub(super) squares: f64,
-    /// Whether some value broke its promise.
+    /// True if some value broke its guarantee.
     pub(super) is_broken: bool,
 }
 
 impl Guarantee {
-    /// Looks at values and what they became.
+    /// Compares values with their decoded results.
     pub(super) fn judge(&self, before: &[f32], after: &[f32]) -> ErrorStats {
         match *self {
             Self::Bits => look(before, after, |x, y| x.to_bits() == y.to_bits()),
@@ -41,7 +42,7 @@ impl Guarantee {
         }
     }
 
-    /// Why `y` may not be what became of `x`, in words.
+    /// Describes how the result `y` for `x` breaks the guarantee.
     pub(super) fn breach(&self, x: f32, y: f32) -> String {
         let kept = match *self {
             Self::Bits => "its bits".to_owned(),
@@ -61,13 +62,13 @@ impl Guarantee {
     }
 }
 
-/// One pass, without a branch, so that it becomes vectors.
+/// One pass without branches, so that the compiler vectorizes it.
 #[inline(always)]
 fn look(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> ErrorStats {
     let mut seen = ErrorStats::default();
     for (&x, &y) in before.iter().zip(after) {
         let error = (f64::from(x) - f64::from(y)).abs();
-        // NaN and infinities have none.
+        // NaN and infinities have no error.
         let error = if x.is_finite() { error } else { 0.0 };
         seen.worst = if error > seen.worst { error } else { seen.worst };
         seen.squares += error * error;
@@ -78,10 +79,11 @@ fn look(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> Erro
     seen
 }
 
-/// Whether `y` is x, or within `bound` of it if both are finite, in exact arithmetic.
+/// Returns whether `y` has the bits of `x`, or both are finite and differ by at most `bound` in
+/// exact arithmetic.
 #[inline(always)]
 fn keeps(x: f32, y: f32, bound: f64) -> bool {
-    // x − y = difference + rest exactly (Knuth, TwoSum): both are multiples of 2⁻¹⁴⁹ below 2¹²⁹.
+    // x − y = difference + rest exactly (Knuth's TwoSum): both are multiples of 2⁻¹⁴⁹ below 2¹²⁹.
     let (a, b) = (f64::from(x), -f64::from(y));
     let difference = a + b;
     let b_in_it = difference - a;
@@ -92,15 +94,15 @@ fn keeps(x: f32, y: f32, bound: f64) -> bool {
     (x.to_bits() == y.to_bits()) | (x.is_finite() & y.is_finite() & is_within)
 }
 
-/// The quantiser of section 1, written once more.
+/// Independent implementation of the quantizer in section 1 of docs/guarantees.md.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReferenceQuantizer {
     bound: f64,
     step: f32,
     inverse: f32,
-    /// Most that a code may be.
+    /// Largest magnitude of a code.
     limit: f64,
-    /// What the rounded error must be below.
+    /// The rounded error must be below this.
     below: f32,
 }
 

@@ -1,4 +1,4 @@
-//! Puts batches through a case's codec, at every level, and judges what comes back.
+//! Puts batches through a case's codec, at every level, and checks the decoded values.
 
 use super::judge::{Guarantee, ReferenceQuantizer};
 use super::{BATCH, PatternCase, PatternOrder, PatternTally, Requirement};
@@ -8,7 +8,7 @@ use foldwire::kernel::Level;
 use foldwire::{Bound, Quantum, Spacing};
 use std::fmt;
 
-/// A promise that was broken.
+/// A broken guarantee.
 #[derive(Clone, Debug)]
 pub struct PatternFailure {
     case: PatternCase,
@@ -27,12 +27,12 @@ impl fmt::Display for PatternFailure {
     }
 }
 
-/// A case under trial, with its buffers.
+/// A case under test, with its buffers.
 #[derive(Debug)]
 pub struct Trial<'a> {
     case: PatternCase,
     levels: &'a [Level],
-    /// What each batch's extent does not change.
+    /// The codecs, if they do not depend on each batch's value range.
     fixed: Option<CodecSet>,
     values: Vec<f32>,
     decoded: Vec<f32>,
@@ -41,7 +41,7 @@ pub struct Trial<'a> {
     others: Vec<u8>,
 }
 
-/// What a batch is encoded by, one codec for each level, and what is promised of it.
+/// Codecs that encode a batch, one for each level, and the guarantee for its values.
 #[derive(Clone, Debug)]
 struct CodecSet {
     quantum: Quantum,
@@ -66,7 +66,7 @@ impl CodecSet {
 }
 
 impl<'a> Trial<'a> {
-    /// A trial at these levels, the first of which the others are compared with.
+    /// Makes a trial at these levels. The other levels are compared with the first.
     #[must_use]
     pub fn new(case: &PatternCase, levels: &'a [Level]) -> Self {
         let quantum = match case.requirement {
@@ -83,10 +83,10 @@ impl<'a> Trial<'a> {
         Self { case: *case, levels, fixed, values, decoded, again, bytes, others }
     }
 
-    /// Tries the [`BATCH`] patterns from this place on, after the last of which the first follows.
+    /// Tries the [`BATCH`] patterns that begin at this position. Positions wrap around.
     ///
     /// # Errors
-    /// A promise that was broken.
+    /// The guarantee that was broken.
     pub fn batch(
         &mut self,
         order: PatternOrder,
@@ -146,7 +146,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Whether the lattice is one that keeps the bound that was asked for, as its kind says.
+    /// Checks that the quantum keeps the requested bound, as the kind of bound defines it.
     fn check_bound(&self, quantum: Quantum, squares: f64) -> Result<(), String> {
         let finite = self.values.iter().map(|&x| f64::from(x)).filter(|x| x.is_finite());
         let range = || {
@@ -176,9 +176,9 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Whether encoding what was decoded changes nothing of it, by the last level.
+    /// Checks, at the last level, that encoding the decoded values again changes nothing.
     fn check_stability(&mut self) -> Result<(), String> {
-        // A lattice that goes by the extent of data is another one then.
+        // A bound that depends on the value range gives another lattice the second time.
         let Some(codec) = self.fixed.as_ref().and_then(|target| target.codecs.last()) else {
             return Ok(());
         };

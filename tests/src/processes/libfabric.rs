@@ -1,4 +1,4 @@
-//! Ranks as processes over libfabric, which a launcher told their places.
+//! Ranks over libfabric as processes. A launcher gives each rank its place.
 
 use super::session::{SharedSession, gather};
 use crate::Backend;
@@ -7,13 +7,13 @@ use foldwire_libfabric::{Endpoint, Settings};
 use std::ops::Range;
 use std::time::Duration;
 
-/// All ranks of a party.
+/// All ranks of a bootstrap session.
 pub struct LibfabricGroup {
-    /// The party, which endpoints share one after the other.
+    /// The session. Endpoints use it one after the other.
     pub session: SharedSession,
-    /// libfabric's provider; `None`: the best.
+    /// Provider of libfabric; `None` selects the best.
     pub provider: Option<String>,
-    /// Bytes of a frame; `None`: the backend's default.
+    /// Bytes of a frame; `None` selects the backend's default.
     pub frame_bytes: Option<usize>,
 }
 
@@ -21,11 +21,11 @@ impl Backend for LibfabricGroup {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        assert_eq!(size, self.session.size(), "groups are of all processes");
+        assert_eq!(size, self.session.size(), "a group consists of all processes");
         let mut settings = Settings::default();
         settings.provider.clone_from(&self.provider);
-        // After each call that fails ranks wait so long for frames that nobody will take; many
-        // calls of the suite do.
+        // After each failed call a rank waits this long for frames that no rank will receive. Many
+        // calls of the suite fail.
         settings.options.grace = Duration::from_millis(100);
         if let Some(bytes) = self.frame_bytes {
             settings.options.frame_bytes = bytes;

@@ -1,4 +1,4 @@
-//! Ranks as processes that an MPI launcher started.
+//! Ranks over MPI as processes. An MPI launcher starts them.
 
 use crate::Backend;
 use foldwire::transport::{Distance, Rank, Transport};
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct MpiWorld<'w> {
     /// MPI's world.
     pub world: &'w SimpleCommunicator,
-    /// Bytes of a frame; `None`: the backend's default.
+    /// Bytes of a frame; `None` selects the backend's default.
     pub frame_bytes: Option<usize>,
 }
 
@@ -19,13 +19,13 @@ impl Backend for MpiWorld<'_> {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        assert_eq!(size, self.world.size() as usize, "groups are of all processes");
+        assert_eq!(size, self.world.size() as usize, "a group consists of all processes");
         let mut options = Options::default();
         if let Some(bytes) = self.frame_bytes {
             options.frame_bytes = bytes;
         }
         let endpoint = foldwire_mpi::join_with(self.world, options).expect("a duplicate");
-        // Or the suite would try MPI's messages alone.
+        // Otherwise the suite would test only the path over MPI messages.
         let mut others = (0..size).map(Rank::new).filter(|&rank| rank != endpoint.rank());
         let copies = others.any(|rank| endpoint.distance(rank) == Distance::Node);
         assert!(!copies || cfg!(not(target_os = "linux")), "ranks of a node hand frames over");

@@ -1,4 +1,4 @@
-//! Processes that found each other by the bootstrap, and how tests start them.
+//! Processes that find each other through the bootstrap, and helpers that start them.
 
 use foldwire::Rank;
 use foldwire_bootstrap::{Error, Exchange, Rendezvous, Session};
@@ -7,12 +7,12 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::rc::Rc;
 
-/// A party that lives longer than the endpoint that it sets up.
+/// A bootstrap session that outlives the endpoint that it sets up.
 #[derive(Clone)]
 pub struct SharedSession(Rc<RefCell<Party>>);
 
 impl SharedSession {
-    /// Shares a party.
+    /// Shares a session.
     #[must_use]
     pub fn new(session: Party) -> Self {
         Self(Rc::new(RefCell::new(session)))
@@ -40,29 +40,30 @@ impl Exchange for SharedSession {
 }
 
 impl SharedSession {
-    /// The party of this process's environment.
+    /// Joins the session that this process's environment describes.
     ///
     /// # Panics
-    /// If the ranks cannot meet.
+    /// If the ranks cannot connect.
     #[must_use]
     pub fn join() -> Self {
         let session = Rendezvous::from_env().and_then(Rendezvous::join);
-        Self::new(session.unwrap_or_else(|error| panic!("no session: {error}")))
+        Self::new(session.unwrap_or_else(|error| panic!("cannot join the session: {error}")))
     }
 }
 
-/// A word of every rank, in rank order, given this one's.
+/// Gathers each rank's words, in rank order.
 pub(super) fn gather(session: &SharedSession, own: Vec<u64>) -> Vec<u64> {
     let mine: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let all = session.clone().all_gather(&mine).expect("all ranks are here").concat();
+    let all = session.clone().all_gather(&mine).expect("all ranks take part").concat();
     let words = all.chunks_exact(8).map(|bytes| bytes.try_into().expect("eight bytes"));
     words.map(u64::from_le_bytes).collect()
 }
 
-/// Runs a program with some words as `n` ranks; their processes' numbers and outputs in rank order.
+/// Runs `program` with these arguments as `n` ranks. Returns each rank's process ID and output, in
+/// rank order.
 ///
 /// # Panics
-/// If it cannot be started.
+/// If the program cannot be started.
 #[must_use]
 pub fn launch(program: &str, words: &[&str], n: usize) -> Vec<(u32, Output)> {
     // A port that was free a moment ago.
@@ -86,7 +87,7 @@ pub fn launch(program: &str, words: &[&str], n: usize) -> Vec<(u32, Output)> {
     children.into_iter().map(end).collect()
 }
 
-/// What ranks said and how they ended.
+/// Formats each rank's exit status and output.
 #[must_use]
 pub fn text(outputs: &[(u32, Output)]) -> String {
     let ranks = outputs.iter().enumerate().map(|(rank, (_, output))| {

@@ -1,4 +1,4 @@
-//! Ranks over TCP: processes which a launcher told their places, or threads of this one.
+//! Ranks over TCP: processes that a launcher gives their places, or threads of this process.
 
 use super::session::{SharedSession, gather};
 use crate::Backend;
@@ -8,12 +8,13 @@ use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-/// Settings with frames of some bytes (`None`: the backend's default), and short waits.
+/// Returns settings with this many bytes in a frame (`None`: the backend's default) and short
+/// waits.
 #[must_use]
 pub fn settings(frame_bytes: Option<usize>) -> Settings {
     let mut settings = Settings::default();
-    // After each call that fails ranks wait so long for frames that nobody will take; many calls
-    // of the suite do.
+    // After each failed call a rank waits this long for frames that no rank will receive. Many
+    // calls of the suite fail.
     settings.options.grace = Duration::from_millis(100);
     if let Some(bytes) = frame_bytes {
         settings.options.frame_bytes = bytes;
@@ -21,11 +22,11 @@ pub fn settings(frame_bytes: Option<usize>) -> Settings {
     settings
 }
 
-/// All ranks of a party.
+/// All ranks of a bootstrap session.
 pub struct TcpGroup {
-    /// The party, which endpoints share one after the other.
+    /// The session. Endpoints use it one after the other.
     pub session: SharedSession,
-    /// How they are connected.
+    /// Settings of the connections.
     pub settings: Settings,
 }
 
@@ -33,7 +34,7 @@ impl Backend for TcpGroup {
     type Transport = Endpoint;
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        assert_eq!(size, self.session.size(), "groups are of all processes");
+        assert_eq!(size, self.session.size(), "a group consists of all processes");
         let endpoint = join(&self.settings, &mut self.session.clone());
         vec![body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))]
     }
@@ -48,9 +49,9 @@ impl Backend for TcpGroup {
     }
 }
 
-/// Ranks as threads of this process, over real sockets.
+/// Ranks as threads of this process, connected by real sockets.
 pub struct TcpThreads {
-    /// How they are connected.
+    /// Settings of the connections.
     pub settings: Settings,
 }
 

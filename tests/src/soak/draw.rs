@@ -1,4 +1,4 @@
-//! From a seed to what happens: group, network, calls, and what goes wrong.
+//! Draws a scenario from a seed: group, network, calls and troubles.
 
 use crate::Case;
 use crate::case::{Choice, Deal};
@@ -12,65 +12,65 @@ use std::time::Duration;
 
 /// The time limit of every call.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
-/// How long survivors wait for each other.
+/// Time that survivors wait for each other.
 pub(super) const PATIENCE: Duration = TIMEOUT;
-/// What a delay adds at most when it must not show. Three of them stay below the limit.
+/// Longest delay that must not cause an error. Three of them stay below the limit.
 const SHORT: Duration = TIMEOUT.checked_div(8).expect("not by zero");
-/// Most bytes of a frame: several rounds for a short array.
+/// Largest frame; short arrays still take several rounds.
 const MAX_FRAME_BYTES: usize = 8192;
 
 /// One run of the soak.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it was drawn from.
+    /// The seed that drew the scenario.
     pub seed: u64,
-    /// Ranks.
+    /// Number of ranks.
     pub size: usize,
     /// The network.
     pub net: Net,
     /// Lanes of every communicator.
     pub lanes: usize,
-    /// The kernels of each rank.
+    /// Kernel level of each rank.
     pub levels: Vec<Level>,
-    /// The calls on one communicator.
+    /// The calls on one communicator, in order.
     pub calls: Vec<Choice>,
-    /// They are under way at the same time, not one after the other.
+    /// True if the calls run at once, not one after the other.
     pub at_once: bool,
-    /// They are arrays of one call, if they are.
+    /// True if the calls are arrays of one group call. Only with `at_once`.
     pub grouped: bool,
-    /// How many calls their communicator can hold, if they are.
+    /// Number of calls that the communicator can hold. Only with `at_once`.
     pub n_at_once: usize,
-    /// Where their communicator comes from, if they are.
+    /// Origin of the communicator. Only with `at_once`.
     pub origin: CommunicatorOrigin,
-    /// Its channels are those of one on which a call has failed.
+    /// True if a call has failed on the communicator's channels before.
     pub reuses: bool,
-    /// Before each call neighbours on a ring send each other so many values.
+    /// Number of values that neighbors on a ring exchange before each call.
     pub halo: Option<usize>,
-    /// Beside calls at once neighbours on a ring send each other messages of so many values.
+    /// Number of values in the messages that neighbors on a ring exchange beside calls at once.
     pub messages: Option<usize>,
-    /// Ranks leave when they are done, not when all are.
+    /// True if ranks leave when they are done; false if they wait for all ranks.
     pub leaves: bool,
-    /// What goes wrong.
+    /// The troubles.
     pub troubles: Vec<Trouble>,
-    /// Ranks whose communicator is of no use in the end form a group of the survivors.
+    /// True if ranks with an unusable communicator form a group of survivors at the end.
     pub shrinks: bool,
 }
 
-/// Where a communicator comes from.
+/// Origin of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommunicatorOrigin {
-    /// It is the first.
+    /// The first communicator of the transport.
     Transport,
-    /// It was split off one of the same ranks.
+    /// Split from a communicator of the same ranks.
     Split,
-    /// As that, and it knows which ranks share a node.
+    /// Split in the same way, and it knows which ranks share a node.
     Nodes,
 }
 
-/// One thing that goes wrong.
+/// One thing that goes wrong in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
-    /// In the network, or with a rank as a whole.
+    /// A fault of the network, or of a whole rank.
     Net(Fault),
     /// A rank makes a call late.
     Late {
@@ -78,43 +78,43 @@ pub enum Trouble {
         rank: usize,
         /// The call.
         call: usize,
-        /// By how much.
+        /// The delay.
         by: Duration,
     },
-    /// A rank makes another call than the others.
+    /// A rank makes a different call than the other ranks.
     Twist {
         /// The rank.
         rank: usize,
         /// The call.
         call: usize,
-        /// What it does instead.
+        /// The call that it makes instead.
         choice: Choice,
     },
-    /// A rank has another number of lanes.
+    /// A rank is configured with another number of lanes.
     Lanes {
         /// The rank.
         rank: usize,
-        /// Its lanes.
+        /// Its number of lanes.
         lanes: usize,
     },
-    /// A rank's frames have no checksum, and it wants none.
+    /// A rank sends frames without checksums and requires none.
     Checksum {
         /// The rank.
         rank: usize,
     },
-    /// A rank drops a call under way, and lives on.
+    /// A rank drops a running call, and continues.
     Drop {
         /// The rank.
         rank: usize,
         /// The call.
         call: usize,
-        /// After how many polls.
+        /// Number of polls before the drop.
         after: usize,
     },
 }
 
 impl Trouble {
-    /// What kind of trouble it is, in a few words.
+    /// Name of the kind of trouble.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -130,7 +130,7 @@ impl Trouble {
     fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
         let rank = random.below(size);
         let call = random.below(calls.len());
-        // Small numbers as often as large ones.
+        // Small numbers are as likely as large ones.
         let count = |random: &mut Random| (2f64.powf(6.0 * random.unit()) - 1.0) as usize;
         let long = |random: &mut Random| {
             if random.one_in(2) {
@@ -144,7 +144,7 @@ impl Trouble {
             0 => Self::Late { rank, call, by: long(random) },
             1 => {
                 let twisted = calls[call].twisted(random);
-                // Where ranks give counts, every other time in these.
+                // If ranks give counts, half of the twists change the counts.
                 let mut fork = Random(!random.0);
                 let by_counts = calls[call].has_counts() && fork.one_in(2);
                 let recounted = calls[call].dealt(Deal::Uneven(fork.bits()));
@@ -166,7 +166,8 @@ impl Trouble {
                 Self::Net(Fault::Cut { rank: whom, nth: count(random), silent })
             }
             _ => {
-                // A copy comes only if its link has so many more frames: few have many.
+                // A copy arrives only after `behind` more frames on its link, and few links have
+                // many frames.
                 let harm = match *random.pick(&Harm::ALL) {
                     Harm::Repeat { .. } => {
                         Harm::Repeat { behind: random.below(4) * random.below(3) }
@@ -197,7 +198,7 @@ impl fmt::Display for Trouble {
 }
 
 impl Scenario {
-    /// What `seed` draws.
+    /// Draws the scenario of `seed`.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let random = &mut Random(seed);
@@ -209,9 +210,10 @@ impl Scenario {
         scenario
     }
 
-    /// What `bytes` describe, for a fuzzer, which cuts, joins and changes them: words of two bytes,
-    /// each of which draws one thing. How many calls and how many troubles; the delays; group and
-    /// network; the calls; the troubles. Missing words are 0.
+    /// Makes the scenario that `bytes` describe. A fuzzer can cut, join and change them.
+    ///
+    /// The bytes are words of two bytes, and each word draws one thing: the numbers of calls and
+    /// troubles, the delays, the group and network, each call, each trouble. Missing words are 0.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let mut words =
@@ -229,7 +231,7 @@ impl Scenario {
     }
 
     fn without_trouble(seed: u64, calls: Vec<Choice>, random: &mut Random) -> Self {
-        // The larger sizes of the tables, which take long, now and then.
+        // Large groups take long, so draw them rarely.
         let size = match calls[0].size() {
             size if size > 9 && !random.one_in(4) => 2 + size % 7,
             size => size,
@@ -247,9 +249,9 @@ impl Scenario {
             _ => CommunicatorOrigin::Transport,
         };
         let halo = more.one_in(3).then(|| more.below(2000)).filter(|_| !at_once);
-        // Inside one node nothing would be encoded.
+        // Ranks of a single node would encode nothing.
         net.ranks_per_node = Some(1 + more.below(3)).filter(|&n| n < size).unwrap_or(1);
-        // Drawn last, so that whatever else a seed draws is as it was without.
+        // Keep these draws last: they must not change what a seed drew before they were added.
         let calls: Vec<Choice> = calls
             .into_iter()
             .map(|call| {
@@ -258,7 +260,7 @@ impl Scenario {
             })
             .collect();
         let grouped = at_once && more.one_in(3);
-        // A call that is made again goes another way the third time.
+        // From the third time on, a repeated call takes the path of a stored call.
         let n_again = if !at_once && more.one_in(3) { 3 } else { 0 };
         let calls = [vec![calls[0]; n_again], calls].concat();
         let n_arrays = if grouped { more.below(5) } else { 0 };
@@ -269,7 +271,7 @@ impl Scenario {
         let messages = (at_once && !grouped && more.one_in(2)).then(|| more.below(2000));
         net.channels = if at_once { n_at_once } else { 1 };
         net.channels += usize::from(messages.is_some());
-        // The first communicator, of one call.
+        // The first communicator has one channel.
         let reuses = origin != CommunicatorOrigin::Transport && more.one_in(2);
         if origin != CommunicatorOrigin::Transport {
             net.channels += 1 + usize::from(messages.is_some());
@@ -284,7 +286,8 @@ impl Scenario {
         drawn
     }
 
-    /// No more frames than so many lanes of each call at a time need, and one to ask others with.
+    /// Number of frames that `lanes` lanes of each concurrent call need at most, and one for
+    /// control messages.
     const fn n_frames(&self, lanes: usize) -> usize {
         lanes * FRAMES_PER_LANE * self.net.channels + 1
     }
@@ -305,7 +308,7 @@ impl Scenario {
         self.troubles.push(trouble);
     }
 
-    /// The configuration of `rank`.
+    /// Returns the configuration of `rank`.
     pub(super) fn config(&self, rank: usize) -> Config {
         let mut config = Config::default()
             .with_lanes(self.lanes)
@@ -324,7 +327,7 @@ impl Scenario {
         config
     }
 
-    /// Whether no rank's frames have checksums.
+    /// Returns whether no rank's frames have checksums.
     pub(super) fn lacks_checksums(&self) -> bool {
         let lacks = |rank: usize| {
             let mut troubles = self.troubles.iter();
@@ -333,14 +336,14 @@ impl Scenario {
         (0..self.size).all(lacks)
     }
 
-    /// The case of all ranks that do nothing else in this call.
+    /// Returns the case of all ranks that do not deviate in this call.
     #[must_use]
     pub fn case(&self, call: usize) -> Case {
         self.case_among(&self.calls, call)
     }
 
-    /// The case of a call of ranks that make these. Where ranks know of nodes, what can go by two
-    /// levels does.
+    /// Returns the case of one of these calls. If ranks know their nodes, it uses two levels where
+    /// the collective supports them.
     fn case_among(&self, calls: &[Choice], call: usize) -> Case {
         let own = calls[call];
         let choice = if self.grouped { own.in_group_of(&calls[0]) } else { own };
@@ -352,19 +355,20 @@ impl Scenario {
         }
     }
 
-    /// All cases of a rank that makes another choice in one call.
+    /// Returns all cases of a rank that makes another choice in one call.
     fn twisted(&self, call: usize, choice: Choice) -> Vec<Case> {
         let mut calls = self.calls.clone();
         calls[call] = choice;
         (0..calls.len()).map(|call| self.case_among(&calls, call)).collect()
     }
 
-    /// Whether every call must succeed all the same: it is short, or nobody can tell.
+    /// Returns whether every call must succeed in spite of the trouble, because it is short or no
+    /// rank can detect it.
     pub(super) fn is_bearable(&self, trouble: &Trouble) -> bool {
         match *trouble {
             Trouble::Net(Fault::Delay { by, .. }) | Trouble::Late { by, .. } => by <= SHORT,
             Trouble::Net(Fault::Stall { lasting: Some(time), .. }) => time <= SHORT,
-            // There is nobody who could disagree.
+            // No other rank could disagree.
             Trouble::Twist { .. } | Trouble::Lanes { .. } | Trouble::Checksum { .. }
                 if self.size == 1 =>
             {
@@ -379,7 +383,7 @@ impl Scenario {
         }
     }
 
-    /// Whether ranks may find frames damaged, or out of place, or not of their call.
+    /// Returns whether ranks may find frames damaged, out of place, or of another call.
     pub(super) fn shows_in_frames(&self, trouble: &Trouble) -> bool {
         matches!(
             trouble,
@@ -390,10 +394,10 @@ impl Scenario {
         ) && !self.is_bearable(trouble)
     }
 
-    /// The case of `rank` in this call, and whether it is another.
+    /// Returns the case of `rank` in this call, and whether it differs from the other ranks' case.
     pub(super) fn case_of(&self, call: usize, rank: usize) -> (Case, bool) {
         let mut calls = self.calls.clone();
-        // Of several in one call the first.
+        // If several twists hit one call, the first counts.
         for trouble in self.troubles.iter().rev() {
             if let Trouble::Twist { rank: who, call, choice } = *trouble
                 && who == rank
@@ -406,7 +410,7 @@ impl Scenario {
     }
 }
 
-/// Any network, from a slow one of few credits to a fast one.
+/// Draws a network, from slow with few credits to fast.
 fn net(random: &mut Random) -> Net {
     let mut seconds = |low: f64, high: f64| {
         Duration::from_secs_f64(10f64.powf(low + (high - low) * random.unit()))

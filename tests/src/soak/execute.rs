@@ -1,4 +1,4 @@
-//! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
+//! Runs a [`Scenario`] on the simulator, and records what every rank saw.
 
 mod group;
 mod messages;
@@ -17,73 +17,74 @@ use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-/// What happened.
+/// Record of a run.
 pub(super) struct RunRecord {
     pub(super) ends: Vec<End<()>>,
-    /// What each rank's calls gave, as far as it came.
+    /// Calls of each rank, as far as it came.
     pub(super) calls: Vec<Vec<CallRecord>>,
     /// Messages beside calls that were sent or received.
     pub(super) n_messages: u64,
-    /// The error of each rank that did not come to a call, because it got no communicator or its
-    /// messages failed, and how long after its last frame.
+    /// The error of each rank that failed before a call, and the time since its last frame. Such a
+    /// rank got no communicator, or its messages failed.
     pub(super) early_errors: Vec<Option<(Error, Duration)>>,
-    /// Who took part in a last call of all ranks, before those that it failed on shrink; of each
-    /// rank that made it.
+    /// Result of the last call of all ranks, for each rank that made it. Ranks on which it fails
+    /// shrink.
     pub(super) last: Vec<Option<LastCallResult>>,
-    /// What became of each rank in the end, if it was to shrink and came so far.
+    /// Result of each rank's shrink, if it shrank.
     pub(super) groups: Vec<Option<ShrinkOutcome>>,
-    /// Troubles that came to pass.
+    /// Troubles that occurred.
     pub(super) occurred: Vec<Trouble>,
     pub(super) trace: Trace,
     pub(super) time: Duration,
     pub(super) n_polls: u64,
     pub(super) n_leaked: usize,
-    /// The calls were arrays of one.
+    /// True if the calls were arrays of one group call.
     pub(super) grouped: bool,
 }
 
-/// One rank's call.
+/// One call of one rank.
 pub(super) struct CallRecord {
     pub(super) case: Case,
-    /// It is not the call that the others make.
+    /// True if the other ranks make a different call.
     pub(super) is_twisted: bool,
     pub(super) outcome: SoakOutcome,
 }
 
-/// How the last call ended: with whom, or the error and how long after the rank's last frame.
+/// The ranks that took part in the last call, or the error and the time since the rank's last
+/// frame.
 pub(super) type LastCallResult = Result<Vec<usize>, (Error, Duration)>;
 
-/// How it ended.
+/// Result of a call.
 pub(super) enum SoakOutcome {
-    /// It has not.
+    /// The call has not ended.
     UnderWay,
-    /// The rank gave it up.
+    /// The rank dropped the call.
     Dropped {
-        /// What the next call said.
+        /// Error of the next call.
         next: Option<Error>,
     },
-    /// The bytes of the result.
+    /// Bytes of the result, and the report.
     Ok(Vec<u8>, Report),
     Err {
         error: Error,
-        /// From the rank's last frame, or the start of the call, to the error.
+        /// Time from the rank's last frame, or the start of the call, to the error.
         after: Duration,
-        /// What the next call said, if the error ended the communicator.
+        /// Error of the next call, if the error made the communicator unusable.
         next: Option<Error>,
     },
 }
 
-/// What became of a rank's group when the survivors formed one.
+/// Result of a rank's shrink.
 #[derive(Debug)]
 pub(super) enum ShrinkOutcome {
-    /// It is in a group.
+    /// The rank is in a new group.
     In {
-        /// Of these ranks.
+        /// Ranks of the group.
         members: Vec<usize>,
-        /// Whose values came together in a sum over the group.
+        /// Ranks whose values were in a sum over the group.
         summed: Result<Vec<usize>, Error>,
     },
-    /// It is in none.
+    /// The rank is in no group.
     Out(Error),
 }
 
@@ -96,7 +97,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
     let early_errors = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
-    // They outlive the communicators on which calls are under way.
+    // These must outlive the communicators with running calls.
     let counts: Vec<Vec<Counts>> = (0..scenario.size)
         .map(|rank| {
             let calls = 0..scenario.calls.len();
@@ -136,7 +137,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
         if let Some(comm) =
             comm.as_mut().filter(|comm| scenario.shrinks && !comm.is_poisoned() && !clock.is_dead())
         {
-            // Whose calls succeeded hears by the next of those that did not.
+            // A rank whose calls succeeded learns of the other ranks' failures by this call.
             let start = clock.now();
             let participants = participants(comm, scenario.size).await;
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
@@ -148,7 +149,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
         {
             let (shrunk, regrouped) = regroup(poisoned, scenario.size).await;
             comm = shrunk;
-            // What a dead rank saw of its own death is nobody's concern.
+            // Ignore what a dead rank saw of its own death.
             groups.borrow_mut()[rank] = (!clock.is_dead()).then_some(regrouped);
         }
         if !scenario.leaves {
@@ -157,7 +158,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
     });
     drop((staying, staying_at_once));
     let calls = log.into_inner();
-    // A communicator is made before any call, and messages are sent.
+    // Making a communicator and sending messages come before any call.
     let has_messages = scenario.halo.or(scenario.messages).is_some();
     let is_first = scenario.origin != CommunicatorOrigin::Transport || has_messages;
     let has_begun = |rank: usize| is_first || !calls[rank].is_empty();
@@ -202,7 +203,8 @@ fn occurred(
     }
 }
 
-/// One rank's program: all calls, up to the first that fails; and why it did not come to one.
+/// Runs one rank: all calls, up to the first that fails. Returns the error that kept it from making
+/// a call.
 async fn run_rank(
     scenario: &Scenario,
     endpoint: Endpoint,
@@ -221,7 +223,7 @@ async fn run_rank(
             if let Err(error) = passed {
                 assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
                 let after = clock.now().saturating_sub(start.max(clock.last_move()));
-                // What a dead rank saw of its own death is nobody's concern.
+                // Ignore what a dead rank saw of its own death.
                 return (comm, (!clock.is_dead()).then_some((error, after)));
             }
         }
@@ -248,7 +250,7 @@ async fn run_rank(
     (comm, None)
 }
 
-/// Each rank sends both neighbours on a ring its values, which come within the bound.
+/// Exchanges values with both neighbors on a ring, and checks that they are within the bound.
 async fn pass_halos(
     comm: &mut Communicator<Endpoint>,
     call: usize,
@@ -259,7 +261,7 @@ async fn pass_halos(
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
     let plan = [Plan::foldwire(Bound::Absolute(1e-3)), Plan::raw()][call % 2];
     let (own, mut lower, mut upper) = (values(rank), vec![-77.0; count], vec![-77.0; count]);
-    // Other tags for each call: only by them one message is told from a copy of another.
+    // Each call uses its own tags, which alone distinguish a message from a copy of an earlier one.
     let [up, down] = [2 * call as u32, 2 * call as u32 + 1];
     comm.start_exchange(
         &mut [Outgoing::new(after, up, &own), Outgoing::new(before, down, &own)],
@@ -275,7 +277,7 @@ async fn pass_halos(
     Ok(())
 }
 
-/// What makes a rank late for a call.
+/// Delays a rank before a call, if the scenario says so.
 async fn come_late(scenario: &Scenario, clock: &Clock, rank: usize, call: usize) {
     for trouble in &scenario.troubles {
         match *trouble {
@@ -287,7 +289,7 @@ async fn come_late(scenario: &Scenario, clock: &Clock, rank: usize, call: usize)
     }
 }
 
-/// After how many polls a rank drops a call, if it does.
+/// Number of polls after which a rank drops a call; `None` if it does not.
 fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
     scenario.troubles.iter().find_map(|trouble| match *trouble {
         Trouble::Drop { rank: who, call: which, after } if (who, which) == (rank, call) => {
@@ -298,10 +300,10 @@ fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
 }
 
 type Comm<'a> = SharedCommunicator<'a, Endpoint>;
-/// Looks at a call; the bytes of its result. `None` if it was to be dropped, and was not done.
+/// Polls a call for its result as bytes. `None` if the call was to be dropped and was not done.
 type CallPoll<'a> = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>> + 'a>;
 
-/// The first communicator, and the one for the calls or why there is none.
+/// Makes the first communicator, and the one for the calls, or the error that prevented it.
 async fn at_once<'a>(
     scenario: &Scenario,
     endpoint: Endpoint,
@@ -310,7 +312,7 @@ async fn at_once<'a>(
     let n_calls = scenario.n_at_once;
     let n_first = if scenario.origin == CommunicatorOrigin::Transport { n_calls } else { 1 };
     let first = SharedCommunicator::with_config(endpoint, config, n_first);
-    let first = first.expect("there are channels and frames enough");
+    let first = first.expect("enough channels and frames");
     let start = clock.now();
     if scenario.origin == CommunicatorOrigin::Transport {
         return (None, Ok(first));
@@ -329,7 +331,7 @@ async fn at_once<'a>(
     let made = made.map_err(|error| (error, after));
     let made = made.map(|comm| comm.expect("all ranks are in it"));
     if let Ok(comm) = &made {
-        // Of nodes that are not all as large nothing is known.
+        // If nodes have different numbers of ranks, the communicator ignores them.
         let n_near = scenario.net.ranks_per_node;
         let are_known =
             scenario.origin == CommunicatorOrigin::Nodes && comm.size().is_multiple_of(n_near);
@@ -338,9 +340,9 @@ async fn at_once<'a>(
     (Some(first), made)
 }
 
-/// One rank's program where all calls are under way at once, and messages beside them: how many of
-/// these were sent or received, the error of the first that failed, and how long after its last
-/// frame.
+/// Runs one rank with all calls at once, and messages beside them. Returns the number of messages
+/// that were sent or received, and the error of the first failed message with the time since its
+/// last frame.
 async fn run_rank_at_once<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
@@ -353,7 +355,7 @@ async fn run_rank_at_once<'a>(
     let (mut n_done, mut failed) = (0, None);
     let messages = scenario.messages.map(|n_values| messages::start(scenario, comm, n_values));
     let mut messages = messages.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|error| {
-        // Others have failed by now.
+        // A peer has failed already.
         assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
         failed = Some((error, Duration::ZERO));
         Vec::new()
@@ -370,7 +372,7 @@ async fn run_rank_at_once<'a>(
         let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
         under_way.push((call, case, look, polls(scenario, rank, call)));
     }
-    // Before, the rank looked at none.
+    // The rank polled nothing before this.
     let start = clock.now();
     poll_fn(|_| {
         under_way.retain_mut(|(call, case, look, polls)| {
@@ -381,7 +383,7 @@ async fn run_rank_at_once<'a>(
             let counts = &counts[*call];
             let next = || with_type!(case.dtype, T => start_again::<T>(case, comm, counts));
             let outcome = match result {
-                // What a dead rank saw of its own death.
+                // Ignore what a dead rank saw of its own death.
                 _ if clock.is_dead() => SoakOutcome::UnderWay,
                 None => SoakOutcome::Dropped { next: next() },
                 Some(Ok((bytes, report))) => SoakOutcome::Ok(bytes, report),
@@ -413,7 +415,7 @@ async fn run_rank_at_once<'a>(
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    // What a dead rank saw of its own death is nobody's concern.
+    // Ignore what a dead rank saw of its own death.
     (n_done, failed.filter(|_| !clock.is_dead()))
 }
 
@@ -436,12 +438,12 @@ fn start<'a, T: Float>(
     }))
 }
 
-/// What another call says.
+/// Returns the error of another call.
 fn start_again<'a, T: Float>(case: &Case, comm: &Comm<'a>, counts: &'a Counts) -> Option<Error> {
     case.start_at_once::<T, _>(comm, counts).err()
 }
 
-/// Forms a group with whoever else is left, and sums up in it who that is.
+/// Shrinks to the surviving ranks, and determines by a sum which ranks take part.
 async fn regroup(
     comm: Communicator<Endpoint>,
     size: usize,
@@ -460,7 +462,7 @@ async fn regroup(
     (Some(comm), ShrinkOutcome::In { members, summed })
 }
 
-/// Sums up who takes part; a rank that is counted twice is there twice.
+/// Returns the ranks that take part in a sum. A rank that counts twice is listed twice.
 async fn participants(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<usize>, Error> {
     let mut participants = vec![0.0f64; size];
     participants[comm.transport().rank().index()] = 1.0;
@@ -469,7 +471,7 @@ async fn participants(comm: &mut Communicator<Endpoint>, size: usize) -> Result<
     Ok(times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect())
 }
 
-/// One call to its end, or until `polls` are over.
+/// Makes one call and awaits its end, or drops it after `polls` polls.
 async fn make_call<T: Float>(
     case: &Case,
     comm: &mut Communicator<Endpoint>,
@@ -484,20 +486,20 @@ async fn make_call<T: Float>(
         Err(error) => Some(Err(error)),
     };
     match result {
-        // What a dead rank saw of its own death.
+        // Ignore what a dead rank saw of its own death.
         _ if clock.is_dead() => SoakOutcome::UnderWay,
         None => SoakOutcome::Dropped { next: case.start(comm, &mut buffers).err() },
         Some(Ok(report)) => SoakOutcome::Ok(data::bytes(&case.result(rank, buffers)), report),
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
-            // An error of use leaves the communicator as it was.
+            // A usage error leaves the communicator usable.
             let next = if error.is_usage() { None } else { case.start(comm, &mut buffers).err() };
             SoakOutcome::Err { error, after, next }
         }
     }
 }
 
-/// The operation's result; `None` if it took more polls and was dropped.
+/// Awaits the operation's result. `None` if it took more than `polls` polls and was dropped.
 async fn drive<T: Float>(
     mut operation: Operation<'_, Endpoint, T>,
     polls: Option<usize>,

@@ -1,4 +1,4 @@
-//! Whether every rank did what the library promises.
+//! Checks that every rank kept the library's guarantees.
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::execute::{CallRecord, RunRecord, ShrinkOutcome, SoakOutcome};
@@ -10,14 +10,14 @@ use foldwire::{Collective, Error, Float, Rank, Report};
 use foldwire_sim::{End, Fault};
 use std::time::Duration;
 
-/// Time moves in steps of an eighth of the limit while nothing happens, and a rank looks at the
-/// clock between two.
+/// Slack for the clock: time moves in steps of an eighth of the limit while nothing happens, and a
+/// rank reads the clock between two steps.
 const SLACK: Duration = TIMEOUT.checked_div(2).expect("not by zero");
 
-/// Judges what happened.
+/// Checks the record of a run.
 ///
 /// # Errors
-/// The promise that was broken.
+/// The guarantee that was broken.
 pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     for (rank, end) in record.ends.iter().enumerate() {
         let told = |this: fn(&Fault) -> bool| {
@@ -48,8 +48,8 @@ pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), Strin
     }
 }
 
-/// The call that all ranks make before those that it fails on shrink: of all, or an error with a
-/// cause.
+/// Checks the last call of all ranks, after which ranks with an error shrink. It must contain all
+/// ranks, or fail with a cause.
 fn judge_last(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     for (rank, last) in record.last.iter().enumerate() {
         match last {
@@ -63,12 +63,12 @@ fn judge_last(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// What survivors formed: nobody computes with a rank that is not in its group, or takes it for
-/// another.
+/// Checks the groups of survivors: no rank may compute with a rank outside its group, or mistake it
+/// for another.
 fn judge_groups(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     let struck = OccurredTroubles { scenario, record };
     let all_is_well = struck.nothing_but(|_| false);
-    // A rank that gives a call up loses nothing and nobody.
+    // A rank that drops a call loses no data and no peer.
     let must_all_come_back =
         !all_is_well && !scenario.leaves && scenario.shrinks && struck.nothing_but(is_drop);
     let mut formed: Vec<(usize, &[usize])> = Vec::new();
@@ -183,7 +183,8 @@ fn verify<T: Float>(
     Ok(data::digest(values))
 }
 
-/// Whether `rank`, whose case is `ours`, waits for another number of values than `other` sends.
+/// Returns whether `rank`, with the case `ours`, expects another number of values than `other`
+/// sends.
 fn differ_in_counts(ours: &Case, theirs: &Case, other: usize, rank: usize) -> bool {
     other != rank
         && ours.collective == theirs.collective
@@ -191,7 +192,7 @@ fn differ_in_counts(ours: &Case, theirs: &Case, other: usize, rank: usize) -> bo
         && ours.n_passing(other, rank) != theirs.n_passing(other, rank)
 }
 
-/// The other ranks without which `rank` cannot have a result.
+/// Returns the other ranks that must contribute to the result of `rank`.
 fn contributors(case: &Case, rank: usize) -> impl Iterator<Item = usize> {
     let (collective, root) = (case.collective, case.root);
     (0..case.size).filter(move |&other| match collective {
@@ -202,7 +203,7 @@ fn contributors(case: &Case, rank: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What came to pass.
+/// Troubles that occurred in a run.
 struct OccurredTroubles<'a> {
     scenario: &'a Scenario,
     record: &'a RunRecord,
@@ -213,14 +214,14 @@ const fn is_drop(trouble: &Trouble) -> bool {
 }
 
 impl OccurredTroubles<'_> {
-    /// Whether calls must bear all troubles but those that are `this`.
+    /// Returns whether calls must succeed in spite of all troubles, except those that match `this`.
     fn nothing_but(&self, this: fn(&Trouble) -> bool) -> bool {
         let mut struck = self.record.occurred.iter();
         struck.all(|trouble| this(trouble) || self.scenario.is_bearable(trouble))
     }
 
-    /// Whether the notices of a rank that gives up leave: there is room for them when it looks
-    /// once, and where frames leave only while their sender polls, it goes on doing so.
+    /// Returns whether abort notices leave the rank. There must be space for them at the first
+    /// attempt. Where frames leave only while the sender polls, the rank must continue to poll.
     const fn notices_leave(&self) -> bool {
         let Scenario { net, leaves, shrinks, .. } = self.scenario;
         net.refusal == 0 && (!net.attended || *leaves || *shrinks)
@@ -230,15 +231,16 @@ impl OccurredTroubles<'_> {
         self.record.occurred.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
     }
 
-    /// Whether frames were damaged between ranks of which none has checksums: then nothing is
-    /// promised of results, and what contradicts itself names nobody.
+    /// Returns whether frames were damaged while no rank had checksums. Then nothing is guaranteed
+    /// about results, and an inconsistent frame names no rank.
     fn is_unprotected(&self) -> bool {
         let struck = &self.record.occurred;
         struck.iter().any(|trouble| matches!(trouble, Trouble::Net(Fault::Harm { .. })))
             && self.scenario.lacks_checksums()
     }
 
-    /// Whether a rank ended before the others, or a link did and its ends were told.
+    /// Returns whether a rank ended before the others, or a link was cut and its ends were
+    /// notified.
     fn may_lose_a_peer(&self) -> bool {
         let is_told = |trouble: &Trouble| {
             use Fault::{Cut, Death};
@@ -251,8 +253,8 @@ impl OccurredTroubles<'_> {
             || self.record.groups.iter().any(is_out)
     }
 
-    /// Whether all that happened is that ranks made different calls, and all that made one failed:
-    /// none returned before the others came, or was refused at once.
+    /// Returns whether nothing happened except that ranks made different calls, and each rank's
+    /// last call failed: no rank returned before the other ranks came, or was refused at once.
     fn is_disagreement(&self) -> bool {
         let differs =
             |trouble: &Trouble| matches!(trouble, Trouble::Twist { .. } | Trouble::Lanes { .. });
@@ -263,14 +265,14 @@ impl OccurredTroubles<'_> {
         self.nothing_but(differs) && self.notices_leave() && self.record.calls.iter().all(failed)
     }
 
-    /// Whether a rank has given a call up, and lives on.
+    /// Returns whether a rank dropped a call and continued.
     fn dropped(&self, rank: usize) -> bool {
         let mut struck = self.record.occurred.iter();
         struck.any(|trouble| matches!(trouble, Trouble::Drop { rank: who, .. } if *who == rank))
     }
 
-    /// Whether a rank has told others that a call is over for it, or may have before a fault ended
-    /// or silenced it.
+    /// Returns whether a rank notified others that a call is over, or may have done so before a
+    /// fault ended or silenced it.
     fn gave_up(&self, rank: usize) -> bool {
         let is_over = |called: &CallRecord| !matches!(called.outcome, SoakOutcome::Ok(..));
         self.record.calls[rank].iter().any(is_over)
@@ -280,8 +282,8 @@ impl OccurredTroubles<'_> {
     }
 }
 
-/// Whether an error says on what ranks disagree: this one, or others in a call that it has not
-/// come to.
+/// Returns whether an error names what ranks disagree on: this rank, or others in a call that it
+/// has not reached.
 const fn tells_of_it(error: &Error) -> bool {
     matches!(
         error,
@@ -304,7 +306,7 @@ fn judge_error(
         _ if struck.is_disagreement() && !tells_of_it(error) => {
             return Err("but ranks disagreed, and each can know on what".into());
         }
-        // A message so far behind its sender's next call is taken for one that will not come.
+        // A late message may be mistaken for a missing one once its sender is in its next call.
         Error::Mismatch { rank, ours, .. }
             if scenario.halo.is_some()
                 && ours.to_string() == "message"
@@ -324,15 +326,16 @@ fn judge_error(
         {
             return Err("but nobody left".into());
         }
-        // Calls and messages end with a message of the rank's own, which names whose it was.
+        // A failed message of this rank can end its calls and messages; the error names the
+        // culprit.
         Error::Aborted { rank: own, culprit, reason: AbortReason::Message }
             if own.index() == rank && scenario.messages.is_some() =>
         {
             Some(culprit)
         }
-        // Its messages end with a call that it dropped.
+        // A dropped call ends the rank's messages too.
         Error::Poisoned if scenario.messages.is_some() && struck.dropped(rank) => return Ok(()),
-        // A frame that nobody sent may look like a notice.
+        // A damaged frame may look like an abort notice.
         Error::Aborted { rank, .. } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
             return Err("but it did not give up".into());
         }
@@ -347,7 +350,7 @@ fn judge_error(
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {
         return Err("names no other rank".into());
     }
-    // While the rank itself does nothing, it cannot notice anything.
+    // A stalled rank cannot detect anything.
     let stalls = record.occurred.iter().filter_map(|trouble| match trouble {
         Trouble::Net(Fault::Stall { rank: who, lasting, .. }) if who.index() == rank => *lasting,
         _ => None,

@@ -1,4 +1,4 @@
-//! What many seeds did, in numbers.
+//! Counts over many seeds.
 
 use super::execute::{CallRecord, RunRecord, ShrinkOutcome, SoakOutcome};
 use crate::case::Deal;
@@ -11,25 +11,25 @@ use std::time::Duration;
 /// Sums over seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SoakTally {
-    /// Seeds.
+    /// Number of seeds.
     pub n_seeds: u64,
-    /// Seeds that broke a promise.
+    /// Seeds that broke a guarantee.
     pub n_failures: u64,
-    /// Calls of single ranks.
+    /// Calls, counted on each rank.
     pub n_calls: u64,
     /// Messages beside calls that were sent or received.
     pub n_messages: u64,
     /// Polls of ranks.
     pub n_polls: u64,
-    /// Events: frames sent and received, and what went wrong.
+    /// Events: frames sent and received, and troubles.
     pub n_events: u64,
     /// Virtual time.
     pub time: Duration,
-    /// What went wrong, by kind.
+    /// Troubles, by kind.
     pub troubles: BTreeMap<&'static str, u64>,
-    /// How ranks' calls ended, by kind.
+    /// Results of calls, by kind.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Ranks' calls, and how many of them succeeded, by form.
+    /// Number of calls and of successful calls, by form.
     pub forms: BTreeMap<&'static str, [u64; 2]>,
 }
 

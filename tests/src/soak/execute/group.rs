@@ -1,4 +1,4 @@
-//! Several arrays in one call, whose outcome is that of each.
+//! Several arrays in one group call. Each array gets the outcome of the call.
 
 use super::{CallLog, CallRecord, Comm, SoakOutcome, come_late, polls};
 use crate::case::Buffers;
@@ -10,10 +10,10 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The bytes and the report of each array; `None` if the call was dropped.
+/// Bytes and report of each array; `None` if the call was dropped.
 type GroupResult = Option<Result<Vec<(Vec<u8>, Report)>, Error>>;
 
-/// One rank's program.
+/// Runs one rank's program.
 pub(super) async fn run_rank(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock, log: &CallLog) {
     let (calls, rank) = (0..scenario.calls.len(), comm.rank().index());
     for call in calls.clone() {
@@ -32,7 +32,7 @@ pub(super) async fn run_rank(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock
     let start = clock.now();
     let results = with_type!(cases[0].dtype, T => make_call::<T>(&cases, comm, polls).await);
     let next = || comm.start_barrier().err();
-    // What a dead rank saw of its own death is nobody's concern.
+    // Ignore what a dead rank saw of its own death.
     let outcomes: Vec<SoakOutcome> = match results {
         _ if clock.is_dead() => return,
         None => cases.iter().map(|_| SoakOutcome::Dropped { next: next() }).collect(),
@@ -53,7 +53,7 @@ pub(super) async fn run_rank(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock
     }
 }
 
-/// The call to its end, or until `polls` are over.
+/// Makes the call and awaits its end, or drops it after `polls` polls.
 async fn make_call<T: Float>(cases: &[Case], comm: &Comm<'_>, polls: Option<usize>) -> GroupResult {
     let rank = comm.rank().index();
     let mut buffers: Vec<Buffers<T>> = cases.iter().map(|case| case.buffers(rank)).collect();
@@ -69,7 +69,7 @@ async fn make_call<T: Float>(cases: &[Case], comm: &Comm<'_>, polls: Option<usiz
                     return Poll::Ready(None);
                 }
                 n_left -= 1;
-                // One more, until it is done.
+                // No other call may start until the group call is done.
                 let is_one_more = comm.start_barrier().err();
                 assert!(matches!(is_one_more, Some(Error::TooManyCalls { .. } | Error::Poisoned)));
                 call.as_mut().poll(context).map(Some)

@@ -1,5 +1,5 @@
-//! Messages under way beside calls: each rank sends both neighbours on a ring some, of two tags,
-//! and starts sends and receives in an order of its own.
+//! Messages that run beside calls. Each rank exchanges messages with both neighbors on a ring, with
+//! two tags. It starts sends and receives in its own random order.
 
 use super::Comm;
 use crate::data;
@@ -8,15 +8,15 @@ use foldwire::{Bound, Error, Plan, Rank};
 use foldwire_sim::Random;
 use std::task::Poll;
 
-/// Messages from each rank to each neighbour with each tag.
+/// Number of messages from each rank to each neighbor with each tag.
 const PER_TAG: usize = 2;
 const TAGS: [u32; 2] = [3, 4];
 const BOUND: f64 = 1e-3;
 
-/// A message under way: looks at it, and once it is there at its values.
+/// Polls a running message. A receive also checks the values.
 pub(super) type MessagePoll<'a> = Box<dyn FnMut() -> Poll<Result<(), Error>> + 'a>;
 
-/// Starts all of a rank's, unless one is refused.
+/// Starts all messages of a rank, up to the first that is refused.
 pub(super) fn start<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
@@ -25,13 +25,14 @@ pub(super) fn start<'a>(
     let (rank, size) = (comm.rank().index(), comm.size());
     let mut order = Vec::new();
     for (by, tag) in [1, size - 1].into_iter().flat_map(|by| TAGS.map(|tag| (by, tag))) {
-        // Twice to the same, where a neighbour is on both sides: they are told apart by order.
+        // With two ranks, both neighbors are the same rank, and order alone distinguishes the
+        // messages.
         let peer = (rank + by) % size;
         order.extend([(false, peer, tag); PER_TAG]);
         order.extend([(true, peer, tag); PER_TAG]);
     }
     Random(scenario.seed.wrapping_add(rank as u64)).shuffle(&mut order);
-    // What nobody protects may come as anything.
+    // Without checksums, any values may arrive.
     let is_checked = !scenario.lacks_checksums();
     let mut messages = Vec::new();
     for (at, &(is_sent, peer, tag)) in order.iter().enumerate() {
@@ -61,7 +62,7 @@ pub(super) fn start<'a>(
     Ok(messages)
 }
 
-/// The values of the `nth` message with a tag of a rank. To both neighbours they are alike.
+/// Values of the `nth` message with this tag from a rank. Both neighbors get the same values.
 fn values(from: usize, tag: u32, nth: usize, n_values: usize) -> Vec<f32> {
     data::smooth(from + 100 * (nth + 1) + 1000 * tag as usize, n_values)
 }

@@ -1,9 +1,10 @@
-//! A communicator that fails before the calls of a scenario, and leaves its channels to theirs.
+//! Makes a communicator fail before a scenario's calls, so that they reuse its channels.
 
 use super::Comm;
 use foldwire::{Call, Error, Op, Plan};
 
-/// Makes a communicator for so many calls, and gives one up, on each rank at another moment.
+/// Makes a communicator for `n_calls` calls and drops a call on it, at a different moment on each
+/// rank.
 pub(super) async fn spend(first: &Comm<'_>, n_calls: usize) -> Result<(), Error> {
     let Some(spent) = first.start_split(Some(0), 0, n_calls)?.await? else { return Ok(()) };
     let mut call = spent.start(Call::all_reduce(vec![1.0_f32; 700], Op::Sum), &Plan::raw())?;
