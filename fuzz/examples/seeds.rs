@@ -1,7 +1,7 @@
-//! Writes first inputs: small valid encodings and messages, which a fuzzer would be long to guess.
+//! Writes seed inputs: small valid encodings and messages that a fuzzer would need long to guess.
 //!
-//! `cargo xtask fuzz` runs it before a run, with a folder that is not kept; what is worth keeping
-//! gets into `corpus/` by `cargo xtask fuzz --keep`.
+//! `cargo xtask fuzz` runs this first, with a folder that is not committed. `cargo xtask fuzz
+//! --keep` copies the useful inputs to `corpus/`.
 
 use foldwire::bundle;
 use foldwire::codec::{CodecExt, CodecId};
@@ -19,13 +19,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const COUNTS: [usize; 7] = [0, 1, 33, 300, 4095, 4096, 4500];
-/// Longest input that is written.
+/// Bytes of the longest input that is written.
 const MAX_BYTES: usize = 4096;
 
-/// Bytes of the segments of bundles.
+/// Lengths in bytes of the segments of each bundle.
 const BUNDLES: [&[usize]; 4] = [&[70], &[0, 0], &[100, 3, 64], &[3, 200, 0, 64, 7, 500, 1, 90]];
 
-/// What is said at each end; docs of `foldwire_fuzz::handshake` tell the bytes.
+/// Scripts for each end of the handshake. `foldwire_fuzz::handshake` documents the bytes.
 const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("admitted", &[0, 1, 1, 1, 4, 2]),
     ("duplicate", &[0, 0, 1, 2, 4, 2]),
@@ -35,8 +35,8 @@ const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("shares", &[3, 255, 3, 5, 0, 2, 2, 2, 2, 3, 9, 4, 1, 0, 0, 0, 3, 11, 0]),
 ];
 
-/// What a rank says while others form a group; docs of `foldwire_fuzz::survivors` tell the bytes.
-/// All but the last is of three ranks, the last of which lies.
+/// Scripts of a lying rank while the others form a group. `foldwire_fuzz::survivors` documents the
+/// bytes. All scripts but the last are for three ranks, where the last rank lies.
 const LIES: [(&str, &[u8]); 10] = [
     ("nothing", &[0x21, 0, 0, 0]),
     ("silent", &[0x21, 2, 0, 0]),
@@ -62,7 +62,8 @@ const LIES: [(&str, &[u8]); 10] = [
             8, 2, 0xff, 0x7f, 7, 0x28,
         ],
     ),
-    // Each hears its view from the liar, then its fence, and later a fence of other members.
+    // Each rank receives its own view back from the liar, then its own fence, and later a fence
+    // with other members.
     (
         "echo",
         &[
@@ -81,7 +82,7 @@ const LIES: [(&str, &[u8]); 10] = [
     ),
 ];
 
-/// What is said on connections; docs of `foldwire_fuzz::tcp` tell the bytes.
+/// Scripts for connections. `foldwire_fuzz::tcp` documents the bytes.
 const TCP: [(&str, &[u8]); 8] = [
     ("honest-connector", &[0, 0]),
     ("honest-other", &[1, 0, 0]),
@@ -96,7 +97,7 @@ const TCP: [(&str, &[u8]); 8] = [
     ("answers", &[2, 1, 5, 0, 2, 0, 5, 4, 10, 4, 2, 4, 0, 16]),
 ];
 
-/// What comes on an encrypted connection; docs of `foldwire_fuzz::seal` tell the bytes.
+/// Scripts for an encrypted connection. `foldwire_fuzz::seal` documents the bytes.
 const RECORDS: [(&str, &[u8]); 8] = [
     ("honest", &[0, 1, 0, 5, 0, 0, 0, 200, 0, 1]),
     ("long", &[20, 200, 1, 255, 0, 3]),
@@ -108,7 +109,7 @@ const RECORDS: [(&str, &[u8]); 8] = [
     ("its-own", &[1, 1, 7, 9, 0, 9]),
 ];
 
-/// What ranks hear while they come together; docs of `foldwire_fuzz::join` tell the bytes.
+/// Scripts for ranks that connect to each other. `foldwire_fuzz::join` documents the bytes.
 const JOINS: [(&str, &[u8]); 9] = [
     (
         "offer",
@@ -126,7 +127,7 @@ const JOINS: [(&str, &[u8]); 9] = [
     ("honest", &[4, 0, 0]),
 ];
 
-/// Environments of launchers.
+/// Environments that launchers set.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
     "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=14",
@@ -135,7 +136,7 @@ const ENVIRONMENTS: [&str; 4] = [
      SLURM_STEP_NODELIST=node[07-08,11],gpu3",
 ];
 
-/// Headers of NumPy's files.
+/// Headers of NumPy files.
 const HEADERS: [&str; 4] = [
     "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
     "{'descr': '>f8', 'fortran_order': False, 'shape': (2,), }",
@@ -145,7 +146,7 @@ const HEADERS: [&str; 4] = [
 
 fn main() -> io::Result<()> {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("which folder? One for each target is made in it");
+        eprintln!("usage: seeds FOLDER (a folder for each target is made in it)");
         std::process::exit(2);
     };
     for &codec in CodecId::ALL {
@@ -183,7 +184,7 @@ fn main() -> io::Result<()> {
     for (i, header) in HEADERS.iter().enumerate() {
         put(&folder, "field", &i.to_string(), &npy(header))?;
     }
-    // Nothing can be guessed wrong of values: a few bytes are a start.
+    // Any bytes give valid values, so a few bytes are enough.
     put(&folder, "roundtrip", "count", &(0..=255).collect::<Vec<u8>>())
 }
 
@@ -195,7 +196,8 @@ fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> 
     fs::write(folder.join(target).join(format!("seed-{name}")), bytes)
 }
 
-/// A bundle of segments of so many bytes; docs of `foldwire_fuzz::bundle` tell the first two.
+/// Makes a bundle of segments with these lengths. `foldwire_fuzz::bundle` documents the first two
+/// bytes.
 fn bundle_of(lens: &[usize]) -> Vec<u8> {
     let mut room = vec![0; bundle::n_bytes(lens.iter().copied())];
     let mut n_bytes = 0;
@@ -209,11 +211,11 @@ fn bundle_of(lens: &[usize]) -> Vec<u8> {
     [vec![lens.len() as u8 - 1, split as u8], room].concat()
 }
 
-/// A field: its name, and the value at an index.
+/// A field: its name, and its value at an index.
 type SeedField = (&'static str, fn(usize) -> f64);
 
-/// Fields that take every path of a codec: smooth, rough, constant, with few values beyond the
-/// lattice and with many, and sums.
+/// Writes encodings of fields that take every path of a codec: smooth, rough, constant, and with
+/// few or many values beyond the lattice; also of sums.
 fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
     let fields: [SeedField; 5] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),
@@ -310,7 +312,7 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     bytes
 }
 
-/// A file of `foldwire_fuzz::field` with this header and room for six values.
+/// Makes an input of `foldwire_fuzz::field` with this header and space for six values.
 fn npy(header: &str) -> Vec<u8> {
     let mut bytes = vec![0];
     bytes.extend(b"\x93NUMPY\x01\x00");

@@ -1,14 +1,14 @@
-//! Any bytes as a bundle of segments: refused, or segments in order that come out the same after
-//! the bundle was split and joined anywhere; never anything outside its bytes.
+//! Any bytes as a bundle of segments. The check fails, or the segments are in order and stay the
+//! same after the bundle is split and joined at any place. No access leaves the bundle's bytes.
 
 use foldwire::bundle::{self, Placement};
 use foldwire::transport::FRAME_ALIGN;
 
-/// Most parts that are tried.
+/// Largest number of parts that is tried.
 const MAX_PARTS: u8 = 40;
 
-/// The target. The first two bytes say of how many parts the bundle should be, and after how many
-/// it is split; the rest is the bundle.
+/// The target. The first two bytes give the expected number of parts, and the number of parts
+/// before the split. The rest is the bundle.
 pub fn check(input: &[u8]) {
     let [n_parts, n_first, payload @ ..] = input else { return };
     let n_parts = usize::from(1 + n_parts % MAX_PARTS);
@@ -26,7 +26,7 @@ pub fn check(input: &[u8]) {
     assert!(ranges.iter().all(|range| range.start % FRAME_ALIGN == 0));
     let lens = ranges.iter().map(ExactSizeIterator::len);
     assert_eq!(bundle::n_bytes(lens), payload.len());
-    let again = split.expect("there is room for what there was room for");
+    let again = split.expect("the joined bundle fits where it was before");
     assert_eq!(bundle::check(&again, n_parts), Ok(()));
     for (index, range) in ranges.into_iter().enumerate() {
         let same = bundle::segment(&again, n_parts, index).expect("it was checked");
@@ -34,12 +34,11 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// The bundle, made anew of its first segments and its last ones, and then of the ends of rows and
-/// the others.
+/// Splits the bundle and joins it again, first at one place, and then at the ends of rows.
 fn split_and_join(payload: &[u8], n_parts: usize, n_first: usize) -> Option<Vec<u8>> {
     let last = Placement::last(n_parts - n_first, n_parts)?;
     let again = split_and_join_at(payload, n_parts, last)?;
-    // Rows of as many as there are first ones, of which all but one leave, or one.
+    // Rows have `n_first` parts. All but one of them leave, or only one.
     let len = if n_first.is_multiple_of(2) { 1 } else { n_first - 1 };
     let n_ends = (1..=n_parts).filter(|place| place % n_first.max(1) >= n_first - len).count();
     match Placement::of_rows(n_ends, len, n_first) {

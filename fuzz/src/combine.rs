@@ -1,7 +1,7 @@
-//! Any bytes as two encodings that are combined: with each other, with themselves, and with a true
-//! one.
+//! Any bytes as two encodings that are combined: with each other, with themselves, and with a valid
+//! encoding.
 //!
-//! The order of the two does not matter, and combining in place gives the same bytes.
+//! The order of the two does not matter. Combining in place gives the same bytes.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, EncodeError, Written};
 use foldwire_tests::with_type;
@@ -17,10 +17,11 @@ pub fn check(input: &[u8]) {
     });
 }
 
-/// What the levels must agree on.
+/// Result that all levels must agree on.
 type CombineOutcome = Result<(Written, Vec<u8>), String>;
 
-/// The setting's number says where the second encoding starts; 0: there is one only.
+/// Combines pairs of encodings. The setting's number is the start of the second encoding; 0 means
+/// that there is only one.
 fn pairs<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> Vec<CombineOutcome> {
     let (left, right) = match setting.number {
         0 => (setting.bytes, setting.bytes),
@@ -43,7 +44,7 @@ fn combine<T: FuzzValue>(
     let homomorphic = codec.homomorphic()?;
     let (op, shift) = (setting.op(), setting.misaligned);
     let (mut a, b) = (PlacedBytes::new(a, shift), PlacedBytes::new(b, shift / 2));
-    // What claims more values than we allow would need more room, and is refused.
+    // An encoding that claims more values needs more space, and must be refused.
     let n_values = n_values(codec, a.bytes()).unwrap_or(MAX_VALUES);
     let both = |a: &[u8], b: &[u8]| {
         let mut dst = vec![0xa5; codec.max_encoded_len(n_values).unwrap_or(0)];
@@ -70,7 +71,7 @@ fn combine<T: FuzzValue>(
                 result.expect("they can be combined");
                 assert_eq!(a.bytes(), bytes, "{op:?} in place");
             }
-            // In place there is room for any number of values.
+            // In place, there is space for any number of values.
             Err(CodecError::Encode(EncodeError::Capacity { .. })) => {}
             Err(_) => assert!(result.is_err(), "{op:?} in place"),
         },

@@ -1,7 +1,7 @@
-//! Any bytes as an encoding: everything that only reads one.
+//! Any bytes as an encoding, in every function that only reads.
 //!
-//! The whole, a part from a chunk on and a beginning agree; another number of values is refused;
-//! what is encoded again decodes to values within the bound of those it was made from.
+//! Decoding the whole, from a chunk on, and a beginning must agree. Another number of values is
+//! refused. Encoding again gives values within the bound of the decoded ones.
 
 use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
@@ -18,14 +18,14 @@ pub fn check(input: &[u8]) {
     });
 }
 
-/// What the levels must agree on.
+/// Result that all levels must agree on.
 type ReadOutcome = Result<(Vec<u64>, Result<Vec<u8>, String>), String>;
 
 fn read<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> ReadOutcome {
     let (src, divisor) = (setting.source(), setting.divisor);
     let src = src.bytes();
     let n_values = n_values(codec, src).inspect_err(|_| {
-        // Whatever is asked of bytes that are refused is refused.
+        // Every function refuses bytes that one function refuses.
         assert!(codec.decode(src, 1, &mut [T::ZERO; 40]).is_err());
     })?;
     let mut one_more = vec![T::ZERO; n_values + 1];

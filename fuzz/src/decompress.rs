@@ -1,8 +1,8 @@
-//! Any bytes as a compressed array: a typed error, or as many values as the head says, which come
-//! back from being compressed again.
+//! Any bytes as a compressed array: a typed error, or as many values as the head says. The values
+//! survive another compression.
 //!
-//! Bits 0 and 2 of the first byte are the type of the values; bit 1: the checksum is made right
-//! first, so that what lies behind it is read. The rest are the bytes.
+//! Bits 0 and 2 of the first byte are the type of the values. Bit 1 means that the checksum is
+//! corrected first, so that the bytes behind it are read. The rest is the array.
 
 use foldwire::compress::{HEAD_BYTES, Info, compress_with, decompress};
 use foldwire::{Quantum, bf16, f16};

@@ -1,7 +1,6 @@
-//! Any bytes as a file of values: an error of use, or exactly as many values as its dimensions say.
+//! Any bytes as a file of values: a usage error, or exactly as many values as the dimensions say.
 //!
-//! The first byte chooses the file's name and whether dimensions are asked for, the rest is its
-//! content.
+//! The first byte selects the file's name and the requested dimensions. The rest is the content.
 
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::Field;

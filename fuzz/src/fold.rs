@@ -1,8 +1,8 @@
-//! Any bytes as an encoding that floats are folded into.
+//! Any bytes as an encoding that values are folded into.
 //!
-//! Folding in place, folding and storing (in place or apart) and plain folding refuse alike or give
-//! the same values, and what is stored is what the bytes decode to. That folding and storing gives
-//! the same bytes is promised for what encoders write only: `roundtrip` asserts it there.
+//! Plain folding, folding in place, and folding with a stored result (in place or apart) fail alike
+//! or give the same values. The stored result is what the bytes decode to. Only for the output of
+//! encoders does folding with a stored result also give the same bytes: `roundtrip` asserts that.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, Values, Written};
 use foldwire_tests::with_type;
@@ -18,7 +18,7 @@ pub fn check(input: &[u8]) {
     });
 }
 
-/// What the levels must agree on: of folding, and of decompressing, operating and compressing.
+/// Results that all levels must agree on: folding; and decoding, reducing and encoding.
 type FoldOutcome = Result<[Result<(Written, Vec<u8>), String>; 2], String>;
 
 fn fold<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> FoldOutcome {
@@ -72,7 +72,7 @@ fn fold<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> FoldOu
             let (_, bytes) = folded.as_ref().expect("it can be folded in place");
             assert_eq!(frame.bytes(), bytes, "{op:?} in place");
         }
-        // The destination was too small, or the encoding is none.
+        // The destination was too small, or the encoding is invalid.
         Some(_) => assert!(folded.is_err() || setting.number % 4 == 3),
     }
 

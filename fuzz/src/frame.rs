@@ -1,14 +1,15 @@
-//! Any bytes as a message: whatever `Header::parse` accepts is emitted again as the same bytes, and
-//! a checksum finds every bit that was flipped on the way.
+//! Any bytes as a message. `Header::parse` refuses it, or emitting the header gives the same bytes.
+//! A checksum detects every flipped bit.
 
 use foldwire::frame::{HEADER_BYTES, Header};
 
-/// Where the header says whether there is a checksum, in bit 0 (docs/format.md).
+/// Offset of the header's flags. Bit 0 means that there is a checksum (docs/format.md).
 const FLAGS_AT: usize = 8;
 
-/// The target. The last byte says which bit is flipped.
+/// The target. The last byte selects the bit that is flipped.
 pub fn check(message: &[u8]) {
-    // With a checksum, which the fuzzer cannot guess, only refusals are likely; without, both.
+    // The fuzzer cannot guess a checksum. So this mostly fails, and the next line covers both
+    // results.
     let _ = Header::parse(message, true);
     let Ok(header) = Header::parse(message, false) else { return };
     assert_eq!(header.n_bytes as usize, message.len() - HEADER_BYTES);
@@ -18,7 +19,7 @@ pub fn check(message: &[u8]) {
 
     header.emit(&mut again, true);
     let checked = Header::parse(&again, true).expect("what we write, we can read");
-    // Not the headers themselves: a step that is no number differs from itself.
+    // Compare the text: a step that is NaN does not equal itself.
     assert_eq!(format!("{checked:?}"), format!("{header:?}"));
     let last = usize::from(*message.last().unwrap_or(&0));
     let bit = (last * 0x9e37 + message.len()) % (8 * again.len());

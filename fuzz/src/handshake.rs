@@ -1,12 +1,12 @@
-//! Any bytes at each of the four ends of the bootstrap protocol: no panic, no memory beyond what is
-//! promised, and nobody is let in who has not shown that it knows the token.
+//! Any bytes at each of the four ends of the bootstrap protocol: no panic, no memory beyond the
+//! limit, and no rank is admitted without a proof that it knows the token.
 //!
 //! ```text
 //!   input:  end (1 byte)  size of the pieces in which bytes arrive (1 byte)  acts
 //!   act:    0 n bytes[n]        these bytes
-//!           1 rank size         an honest greeting; of a rank that is below 128, else of one who
-//!                               does not know the token
-//!           2                   an honest proof of what was said last
+//!           1 rank size         an honest greeting of this rank; from 128 on, of a rank that does
+//!                               not know the token
+//!           2                   an honest proof for the last message
 //!           3 kind n bytes[n]   a message of this kind with this body
 //! ```
 
@@ -48,7 +48,7 @@ fn place(rank: u32) -> Place {
     }
 }
 
-/// What the other side does.
+/// Script of the other side.
 struct HandshakeScript<'a> {
     rest: &'a [u8],
 }
@@ -68,7 +68,7 @@ impl<'a> HandshakeScript<'a> {
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {
-        // Long ones are what limits are for.
+        // Long messages test the limits.
         let n_bytes = usize::from(self.byte()?) * 9;
         let (bytes, rest) = self.rest.split_at(n_bytes.min(self.rest.len()));
         self.rest = rest;
@@ -90,7 +90,7 @@ impl<'a> Iterator for HandshakeScript<'a> {
 }
 
 impl HandshakeAct<'_> {
-    /// The act as bytes; `proof` is an honest one, if there is something to prove.
+    /// Converts the act to bytes. `proof` returns an honest proof, if there is something to prove.
     fn into_bytes(self, proof: impl FnOnce() -> Option<Message<'static>>) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
@@ -121,8 +121,8 @@ impl HandshakeAct<'_> {
     }
 }
 
-/// Lets bytes arrive piece by piece; `take` is called after each, and says whether to go on. No
-/// more waits than a message of `longest` bytes and one piece.
+/// Delivers the bytes piece by piece. Calls `take` after each piece, which returns whether to
+/// continue. The buffer never holds more than a message of `longest` bytes and one piece.
 fn arrive(
     inbox: &mut ReceiveBuffer,
     mut bytes: &[u8],
@@ -142,12 +142,12 @@ fn arrive(
         if !take(inbox) {
             return false;
         }
-        assert!(inbox.n_bytes() < longest, "a whole message was left, or one too long to come");
+        assert!(inbox.n_bytes() < longest, "a whole or an overlong message is left");
     }
     true
 }
 
-/// Somebody knocks at rank 0; rank 2 is there already.
+/// A stranger connects to rank 0. Rank 2 is a member already.
 fn stranger(script: HandshakeScript<'_>, piece: usize) {
     let (place, mut admission, mut inbox) = (place(0), Admission::default(), Inbox::default());
     let mut greeted = None;
@@ -158,7 +158,7 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
             greeted = Some(*rank);
         }
         let bytes = act.into_bytes(|| {
-            // The stranger is a rank that has the token, if it greets as one does.
+            // The stranger has the token if it greets like a rank that has it.
             let rank = greeted?;
             let myself = Place { rank: Rank(rank & 0x7f), ..place.clone() };
             let join_request = JoinRequest::new(&myself, [rank as u8; NONCE_BYTES]);
@@ -175,16 +175,16 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
                 let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
                 let Ok(verdict) = admission.receive(received, &place, draw, |rank| rank == Rank(2));
                 match verdict {
-                    AdmissionVerdict::Challenge { nonce, proof } => {
-                        assert!(challenge.is_none(), "it is challenged once");
+                    Verdict::Challenge { nonce, proof } => {
+                        assert!(challenge.is_none(), "a rank is challenged twice");
                         assert!(
                             greeted.is_some_and(|rank| rank < 0x80),
-                            "a greeting without proof was heeded"
+                            "a greeting without proof was accepted"
                         );
                         challenge = Some(Message::Challenge { nonce, proof });
                     }
-                    AdmissionVerdict::Admit(rank) => {
-                        assert!(has_proven, "rank {rank} was let in without a proof");
+                    Verdict::Admit(rank) => {
+                        assert!(has_proven, "rank {rank} was admitted without a proof");
                         assert!((1..SIZE).contains(&rank.index()) && rank != Rank(2));
                         return false;
                     }
@@ -203,7 +203,7 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
     }
 }
 
-/// Somebody listens where rank 0 should.
+/// An impostor listens in place of rank 0.
 fn impostor(script: HandshakeScript<'_>, piece: usize) {
     let (place, mut inbox) = (place(1), Inbox::default());
     let knock = Knock::new(&place, [3; NONCE_BYTES]);
@@ -238,7 +238,7 @@ fn impostor(script: HandshakeScript<'_>, piece: usize) {
     }
 }
 
-/// A rank that is in says anything to rank 0.
+/// A member sends anything to rank 0.
 fn guest(script: HandshakeScript<'_>, piece: usize) {
     let (mut guest, mut inbox) = (Guest::default(), Inbox::default());
     for act in script {
@@ -255,7 +255,7 @@ fn guest(script: HandshakeScript<'_>, piece: usize) {
         if !stays {
             return;
         }
-        // Rank 0 takes the part now and then.
+        // Rank 0 takes the member's part now and then.
         if gives {
             let given = member_state.take_given();
             assert!(given.is_none_or(|given| given.len() <= MAX_GIVEN_BYTES));
@@ -263,7 +263,7 @@ fn guest(script: HandshakeScript<'_>, piece: usize) {
     }
 }
 
-/// Rank 0 says anything to a rank that is in.
+/// Rank 0 sends anything to a member.
 fn root(script: HandshakeScript<'_>, piece: usize) {
     let (mut membership, mut inbox) = (Membership::new(SIZE), Inbox::default());
     let (mut next, mut n_news) = (0, 0);
@@ -287,9 +287,9 @@ fn root(script: HandshakeScript<'_>, piece: usize) {
         }
         while let Some(rank) = membership.take_lost() {
             n_news += 1;
-            assert!(rank.index() < SIZE && n_news <= SIZE, "each rank is lost once");
+            assert!(rank.index() < SIZE && n_news <= SIZE, "a rank is lost twice");
         }
-        assert!(goes_on || membership.failure().is_some(), "it is over for a reason");
+        assert!(goes_on || membership.broken().is_some(), "the membership ended without a reason");
         if !goes_on {
             return;
         }

@@ -1,19 +1,19 @@
-//! Anything that ranks of the TCP backend hear while they come together: no panic, offers and
-//! hellos that are read are written as the same bytes, ranks agree whatever others offer, nobody
-//! takes a connection for which there is no place, and no stranger is trusted.
+//! Any input to ranks of the TCP backend while they connect to each other: no panic, and no
+//! stranger is trusted. A valid offer or hello has only one encoding. All ranks agree on the same
+//! offers, or none does. No rank accepts a connection that it does not expect.
 //!
 //! ```text
 //!   input:   end (1 byte)  then
 //!     0      bytes: an offer, and a hello
-//!     1      number of ranks (1 byte)  for each its offer
-//!            offer:  kind (1 byte; honest bits: node, loopback, streams, encrypts), and
-//!                    0         it is honest
+//!     1      number of ranks (1 byte)  an offer for each rank
+//!            offer:  kind (1 byte; high bits: node, loopback, streams, encrypts), and
+//!                    0                the honest offer
 //!                    1 n bytes[n]     these bytes
-//!                    2 place[2] byte  with a byte in place of another
+//!                    2 place[2] byte  the honest offer with one byte replaced
 //!     2      rank  number of ranks  streams  nodes (1 byte each)  hellos
 //!            hello:  from to stream (1 byte each; 0xff: the largest) encrypts (lowest bit)
-//!     3, 4   an encrypted greeting, as in `foldwire_fuzz::tcp`, of which the connector, or the
-//!            other side, hears something else
+//!     3, 4   an encrypted greeting, as in `foldwire_fuzz::tcp`; 3: the connector, 4: the other
+//!            side receives changed messages
 //! ```
 
 use crate::tcp;
@@ -36,16 +36,16 @@ pub fn check(input: &[u8]) {
 }
 
 fn bytes(bytes: &[u8]) {
-    if let Some(offer) = OpaqueOffer::decode(bytes) {
-        assert_eq!(offer.encode(), bytes, "an offer has one spelling");
+    if let Some(offer) = Offered::decode(bytes) {
+        assert_eq!(offer.encode(), bytes, "an offer has two encodings");
     }
-    if let Some(again) = reencode_hello(bytes) {
-        assert!(bytes.starts_with(&again), "a hello has one spelling");
+    if let Some(again) = hello_again(bytes) {
+        assert!(bytes.starts_with(&again), "a hello has two encodings");
     }
 }
 
-/// An honest offer, of one of two nodes and of four settings.
-fn honest(bits: u8, rank: usize) -> OpaqueOffer {
+/// Makes an honest offer. The bits select one of two nodes, two addresses and four settings.
+fn honest(bits: u8, rank: usize) -> Offered {
     let node = if bits & 1 == 0 { "" } else { "another node" };
     let address = if bits & 2 == 0 { ([127, 0, 0, 1], 7) } else { ([10, 0, 0, 1], 7) };
     let n_streams = 1 + usize::from(bits >> 2 & 1);
@@ -62,12 +62,15 @@ fn offers(script: &[u8]) {
     let answers: Vec<_> = ours.iter().map(|mine| mine.agree(&all)).collect();
     for (mine, answer) in ours.iter().zip(&answers) {
         let agrees = answer.is_ok();
-        assert!(answers.iter().all(|answer| answer.is_ok() == agrees), "all agree, or none");
+        assert!(
+            answers.iter().all(|answer| answer.is_ok() == agrees),
+            "some ranks agree, others do not"
+        );
         match answer {
             Ok(offers) => {
-                let again: Vec<_> = offers.iter().map(OpaqueOffer::encode).collect();
-                assert_eq!(again, all, "they agree on what was offered");
-                assert!(offers.iter().all(|offer| offer.has_same_settings(mine)));
+                let again: Vec<_> = offers.iter().map(Offered::encode).collect();
+                assert_eq!(again, all, "ranks agreed on other offers");
+                assert!(offers.iter().all(|offer| offer.has_terms_of(mine)));
                 let is_one_node = offers.iter().all(|offer| offer.node() == mine.node());
                 assert!(is_one_node || !offers.iter().any(OpaqueOffer::is_on_loopback));
             }
@@ -78,8 +81,8 @@ fn offers(script: &[u8]) {
     }
 }
 
-/// What a rank offers; honest ones are added to `ours`.
-fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<OpaqueOffer>) -> Vec<u8> {
+/// Makes a rank's offer, and adds honest ones to `ours`.
+fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<Offered>) -> Vec<u8> {
     let mut take = |n_bytes: usize| {
         let (taken, rest) = script.split_at(n_bytes.min(script.len()));
         *script = rest;
@@ -119,7 +122,7 @@ fn hellos(script: &[u8]) {
     let mut waiting = ExpectedConnections::new(rank, &offers);
     let mut expected: BTreeSet<(Rank, u16)> = BTreeSet::new();
     for from in rank.index() + 1..n_ranks {
-        // Between nodes is one more, which is quiet.
+        // Ranks of different nodes have one more connection, which carries no messages.
         let n_all = n_streams + usize::from(node(from) != node(rank.index()));
         expected.extend((0..n_all as u16).map(|stream| (Rank::new(from), stream)));
     }

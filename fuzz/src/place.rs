@@ -1,7 +1,7 @@
-//! Any environment: a place in a group, or an error that names the variable.
+//! Any environment: a valid place in a group, or an error that names the variable.
 //!
-//! The input is lines of `NAME=VALUE`. A place that is found is one that exists: its rank is below
-//! its size, its size within the limit, and its root reads as it is written.
+//! The input is lines of `NAME=VALUE`. In a valid place, the rank is below the size, the size is
+//! within the limit, and the root's text parses to the same root.
 
 use foldwire_bootstrap::{MAX_RANKS, Place, Root};
 use std::cell::RefCell;
@@ -23,8 +23,7 @@ pub fn check(input: &[u8]) {
             assert!(root.parse::<Root>().as_ref() == Ok(&place.root), "{root}");
         }
         Err(error) => {
-            // What a variable holds comes after its name; where rank 0 is nobody may have said at
-            // all.
+            // The error begins with the variable's name, or says which variable to set.
             let text = error.to_string();
             let is_named = asked.borrow().iter().any(|name| text.starts_with(name.as_str()));
             let says_how = ["set FOLDWIRE_ROOT=", "set FOLDWIRE_JOB to"];

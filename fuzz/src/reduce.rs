@@ -1,5 +1,5 @@
-//! Any bytes as an encoding that is reduced into floats: the same as decoding and operating on each
-//! value.
+//! Any bytes as an encoding that is reduced into values: the same as decoding it and reducing value
+//! by value.
 
 use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;

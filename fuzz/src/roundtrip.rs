@@ -1,8 +1,8 @@
-//! Any values through every codec: each value within the bound or the same bits, NaN and infinities
-//! the same bits, every level the same bytes; and reductions of two operands within the stated
-//! worst case.
+//! Any values through every codec. Each decoded value is within the bound or has the same bits; NaN
+//! and infinities keep their bits. Every level gives the same bytes. Reductions of two operands are
+//! within the stated worst case.
 //!
-//! Folding gives the bytes of combining with the encoded operand.
+//! Folding gives the same bytes as combining with the encoded operand.
 
 use arbitrary::{Result, Unstructured};
 use foldwire::bound::rounding;
@@ -16,7 +16,7 @@ use crate::values::{FuzzValue, MAX_VALUES, assert_within, bound, encode, operate
 /// The target.
 pub fn check(input: &[u8]) {
     let mut u = Unstructured::new(input);
-    // An input that ends early is no finding.
+    // An input that ends early is valid.
     let choice: u8 = u.arbitrary().unwrap_or_default();
     let dtype = DType::FLOATS[usize::from((1 - (choice & 1)) | (choice >> 7 << 1))];
     let _ = with_type!(dtype, T => of::<T>(&mut u));
@@ -24,7 +24,7 @@ pub fn check(input: &[u8]) {
 
 fn of<T: FuzzValue>(u: &mut Unstructured<'_>) -> Result<()> {
     let bound = bound(u)?;
-    // Mostly short: many short inputs find more than few long ones.
+    // Mostly short arrays: many short inputs find more than few long ones.
     let most = MAX_VALUES >> u.int_in_range(0..=8)?;
     let n_values = u.int_in_range(0..=most)?;
     let left = values::<T>(u, n_values, bound)?;
@@ -86,15 +86,15 @@ impl<T: FuzzValue> OperandPair<'_, T> {
         }
     }
 
-    /// Every value is the reduction of the two, or within the worst case of it: the bound for
-    /// minimum and maximum, twice the bound for sums, and what rounding costs.
+    /// Asserts that every value is the reduction of the two inputs, or within the worst case: the
+    /// bound for minimum and maximum, twice the bound for sums, plus rounding.
     fn assert_reduced(&self, op: &Op<'_, T>, reduced: &[T]) {
         let n_bounds = if matches!(op, Op::Sum) { 2.0 } else { 1.0 };
         for (i, ((&a, &b), &got)) in self.left.iter().zip(self.right).zip(reduced).enumerate() {
             let (exact, got) = (operate(op, a, b).to_f64(), got.to_f64());
             let context = || format!("value {i}: {op:?} of {a:?} and {b:?} gave {got:e}");
             if !exact.is_finite() {
-                // Finite values near the largest may come within it by the bound.
+                // Finite values near the largest may overflow within the bound.
                 let overflows = a.to_f64().is_finite() && b.to_f64().is_finite();
                 let same = got == exact || (got.is_nan() && exact.is_nan());
                 assert!(same || overflows, "{}", context());
@@ -106,7 +106,8 @@ impl<T: FuzzValue> OperandPair<'_, T> {
             };
             let magnitude = a.to_f64().abs().max(b.to_f64().abs()) + n_bounds * self.bound;
             let allowed = n_bounds * self.bound + 2.0 * rounding::<T>(2, magnitude);
-            // The exact sum may round to the largest value, and one off by the bound beyond it.
+            // The exact sum may round to the largest value, while one that is off by the bound
+            // overflows.
             let at_the_edge = exact.abs() + allowed >= T::MAX.to_f64();
             let off = (got - exact).abs();
             assert!(off <= allowed || at_the_edge, "{}, off by {off:e} of {allowed:e}", context());

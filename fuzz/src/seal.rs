@@ -1,33 +1,33 @@
-//! Any bytes on an encrypted connection: what is read is what was sealed, up to where somebody had
-//! a hand in it, and then no more, in whatever pieces it comes; memory is taken for what is here.
+//! Any bytes on an encrypted connection. The reader gets the sealed bytes up to the first change,
+//! and nothing after it, in pieces of any size. It allocates memory only for received bytes.
 //!
 //! ```text
-//!   input:  size of the pieces in which bytes come and go (1 byte)
-//!           bytes that a read takes at most (1 byte)  acts
+//!   input:  size of the pieces in which bytes are written and arrive (1 byte)
+//!           most bytes that a read takes (1 byte)  acts
 //!   act:    kind (1 byte), and
-//!           0 n             seals n bytes, which come
-//!           1 n             seals n · 300 bytes, which come
-//!           2 n             seals n bytes, which do not come yet
-//!           3 i             record i comes, perhaps again
-//!           4 i place[2]    record i comes with a bit flipped
-//!           5 i n           record i comes but for its last n bytes
-//!           6 i length[2]   record i comes with another length
-//!           7 n             n bytes come that the reader itself has sealed
-//!           8 n bytes[n]    these bytes come
+//!           0 n             seals n bytes, which arrive
+//!           1 n             seals n · 300 bytes, which arrive
+//!           2 n             seals n bytes, which do not arrive yet
+//!           3 i             record i arrives, perhaps again
+//!           4 i place[2]    record i arrives with a bit flipped
+//!           5 i n           record i arrives without its last n bytes
+//!           6 i length[2]   record i arrives with another length
+//!           7 n             n bytes arrive that the reader itself has sealed
+//!           8 n bytes[n]    these bytes arrive
 //! ```
 //!
-//! Keys are drawn anew each time, so what a finding says of ciphertext is of one run.
+//! Keys are random, so the ciphertext of a finding is valid for one run only.
 
 use foldwire_tcp::fuzzing::EncryptedEnd;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
 const LENGTH_BYTES: usize = 2;
-/// Bytes that a record has beside its plaintext and its length.
+/// Bytes of a record in addition to its plaintext and its length.
 const TAG_BYTES: usize = 16;
 const MAX_RECORD_BYTES: usize = u16::MAX as usize;
-/// Bytes sealed, or come, after which the script ends.
+/// The script ends after this many bytes are sealed or have arrived.
 const MAX_BYTES: usize = 70_000;
-/// In how many pieces bytes come at most.
+/// Most pieces in which bytes arrive.
 const MAX_PIECES: usize = 100;
 
 /// The target.
@@ -44,32 +44,36 @@ pub fn check(input: &[u8]) {
     let mut wire = PiecewiseReader { rest: &came, piece, n_came: 0, is_pause: false };
     let mut read = Vec::new();
     assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end);
-    assert!(read == plain, "what was read is not what was sealed and came");
+    assert!(read == plain, "the read bytes are not the sealed bytes that arrived");
     for _ in 0..2 {
-        assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end, "it ends once");
-        assert_eq!(read.len(), plain.len(), "something is read behind the end");
+        assert_eq!(
+            read_on(&mut reader, &mut wire, room, &mut read),
+            end,
+            "reading after the end gives another result"
+        );
+        assert_eq!(read.len(), plain.len(), "bytes are read after the end");
     }
 }
 
-/// How reading ends.
+/// End of a read.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadEnd {
-    /// With the connection.
+    /// The connection ended.
     Ended,
     Forged,
 }
 
-/// What one side has sealed.
+/// The sealing side of the connection.
 struct RecordSender {
     sealed: Sealed,
     piece: usize,
-    /// Records and what is in them.
+    /// Records and their plaintext.
     records: Vec<(Vec<u8>, Vec<u8>)>,
     n_sealed: usize,
 }
 
 impl RecordSender {
-    /// Seals so many bytes; the records that it takes.
+    /// Seals `n_bytes` bytes. Returns the records.
     fn seal(&mut self, n_bytes: usize) -> Vec<u8> {
         let plain = plain(self.n_sealed, n_bytes);
         self.n_sealed += n_bytes;
@@ -87,7 +91,7 @@ impl RecordSender {
     }
 }
 
-/// Bytes that differ from place to place, as far as single ones can.
+/// Returns bytes that differ from place to place, as far as single bytes can.
 fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
     let numbers = std::array::from_fn::<_, 251, _>(|i| i as u8);
     let skipped = start % numbers.len();
@@ -97,7 +101,7 @@ fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes a record, and how much it holds.
+/// Seals one record. Returns it, and the number of plaintext bytes in it.
 fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
     let mut to = PiecewiseWriter { bytes: Vec::new(), piece, is_pause: false };
     let (one, two) = plain.split_at(piece.min(plain.len()));
@@ -110,7 +114,7 @@ fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
     (to.bytes, n_taken)
 }
 
-/// What comes by the script.
+/// Returns the bytes that arrive by the script.
 fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Vec<u8> {
     let mut came = Vec::new();
     while sender.n_sealed.max(came.len()) < MAX_BYTES
@@ -159,8 +163,8 @@ fn next(script: &mut &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> O
     Some(record)
 }
 
-/// What must be read: what is in the records, in their order, that come first. Then a length and as
-/// many bytes are forged, and less is the end.
+/// Returns the plaintext that must be read: the records that arrive first, in order. A complete
+/// record after them is forged; an incomplete one is the end.
 fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, ReadEnd) {
     let (mut read, mut rest) = (Vec::new(), came);
     for (record, plain) in records {
@@ -185,9 +189,13 @@ fn read_on(
     loop {
         let n_read = by.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
         let [inbox, plain] = by.n_held();
-        assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES, "{inbox} bytes for what comes");
-        // Memory that grows may double.
-        assert!(plain <= 2 * from.n_came, "{plain} bytes for {} that came", from.n_came);
+        assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES, "{inbox} bytes for incoming records");
+        // A buffer that grows may double.
+        assert!(
+            plain <= 2 * from.n_came,
+            "{plain} bytes of plaintext for {} received bytes",
+            from.n_came
+        );
         match n_read {
             Ok(0) => return ReadEnd::Ended,
             Ok(n_bytes) => {
@@ -205,7 +213,7 @@ fn read_on(
     }
 }
 
-/// A connection by which bytes come in pieces, and nothing between two of them.
+/// A connection that delivers bytes in pieces, and would block between two pieces.
 struct PiecewiseReader<'a> {
     rest: &'a [u8],
     piece: usize,
@@ -227,7 +235,7 @@ impl Read for PiecewiseReader<'_> {
     }
 }
 
-/// A connection that takes bytes in pieces, and none between two of them.
+/// A connection that accepts bytes in pieces, and would block between two pieces.
 struct PiecewiseWriter {
     bytes: Vec<u8>,
     piece: usize,

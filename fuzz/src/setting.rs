@@ -1,18 +1,18 @@
-//! How the targets of codecs read their input: eight bytes that say what to do with the rest.
+//! Input format of the codec targets: eight bytes of settings, then an encoding.
 //!
 //! ```text
 //!   0  codec: its wire code, or an index into all codecs
-//!   1  bit 0: f64; from bit 1 on: the operation
+//!   1  bits 0 and 7: the element type; bits 1..6: the operation
 //!   2  exponent of the bound, a signed byte; -128: lossless
-//!   3  most operands of a sum; 0: as many as there can be
-//!   4  divisor less 1
-//!   5  bits 0..3: how far the encoding is from an aligned address; bits 4..7: the shape
-//!   6  a number, two bytes: what it means is the target's
+//!   3  most operands of a sum; 0: no limit
+//!   4  divisor − 1
+//!   5  bits 0..3: the encoding's offset from an aligned address; bits 4..7: the shape
+//!   6  a number, two bytes; each target uses it differently
 //!   8  the encoding
 //! ```
 //!
-//! Encodings are copied so that the last byte is the last of its allocation: AddressSanitizer then
-//! sees every read behind it. Destinations are as long as the codec asks for and no longer.
+//! Encodings are copied to the end of an allocation, so that AddressSanitizer detects every read
+//! past their end. Destinations are exactly as long as the codec requests.
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
@@ -24,37 +24,37 @@ use crate::values::{FuzzValue, MAX_VALUES};
 /// Bytes before the encoding.
 pub const SETTING_BYTES: usize = 8;
 
-/// Reductions that bytes can choose.
+/// Number of reductions that the bytes can select.
 pub const N_OPS: u8 = 6;
 
-/// What the first bytes of an input say.
+/// Settings in the first bytes of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzSetting<'a> {
     /// The codec.
     pub codec: CodecId,
-    /// The type of the elements.
+    /// The element type.
     pub dtype: DType,
     /// The reduction, below [`N_OPS`].
     pub op: u8,
     /// log₂ of the bound; [`i8::MIN`] for none.
     pub exponent: i8,
-    /// Head-room of sums.
+    /// Number of operands that the codec leaves headroom for.
     pub max_operands: u32,
-    /// What decoded values are divided by.
+    /// Divisor of decoded values.
     pub divisor: u32,
-    /// The encoding's distance from an aligned address.
+    /// The encoding's offset from an aligned address, in bytes.
     pub misaligned: usize,
-    /// Which shape arrays have, below 16: rows of so many values and three of them to a plane; 0:
-    /// none.
+    /// Shape of the array, below 16: the number of values in a row, with three rows in a plane. 0
+    /// means no shape.
     pub shape: usize,
-    /// A number for the target.
+    /// A number that each target uses differently.
     pub number: usize,
     /// The rest of the input.
     pub bytes: &'a [u8],
 }
 
 impl<'a> FuzzSetting<'a> {
-    /// Takes an input apart; `None` if it is too short.
+    /// Parses an input; `None` if it is too short.
     #[must_use]
     pub fn read(input: &'a [u8]) -> Option<Self> {
         let (head, bytes) = input.split_first_chunk::<SETTING_BYTES>()?;
@@ -73,7 +73,7 @@ impl<'a> FuzzSetting<'a> {
         })
     }
 
-    /// The bytes that [`read`](Self::read) takes apart.
+    /// Returns the bytes that [`read`](Self::read) parses.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let [low, high] = (self.number as u16).to_le_bytes();
@@ -92,7 +92,7 @@ impl<'a> FuzzSetting<'a> {
         input
     }
 
-    /// The lattice.
+    /// Returns the quantum of the bound.
     #[must_use]
     pub fn quantum<T: FuzzValue>(&self) -> Quantum {
         match self.exponent {
@@ -101,7 +101,7 @@ impl<'a> FuzzSetting<'a> {
         }
     }
 
-    /// The reduction.
+    /// Returns the reduction.
     #[must_use]
     pub fn op<T: FuzzValue>(&self) -> Op<'static, T> {
         match self.op {
@@ -114,7 +114,7 @@ impl<'a> FuzzSetting<'a> {
         }
     }
 
-    /// The codec at one level.
+    /// Returns the codec at this kernel level.
     #[must_use]
     pub fn codec_at<T: FuzzValue>(&self, level: Level) -> foldwire::codec::AnyCodec<T> {
         let (quantum, max_operands) = (self.quantum::<T>(), self.max_operands);
@@ -122,11 +122,11 @@ impl<'a> FuzzSetting<'a> {
         self.codec.instance(&params.with_shape(&[2, 3, self.shape]))
     }
 
-    /// What `outcome` makes of the codec at every level that this machine has; all must agree with
-    /// the scalar one, which is the specification.
+    /// Calls `outcome` with the codec at every level of this machine. All results must equal the
+    /// result at the scalar level, which is the specification.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they differ.
     pub fn at_every_level<T: FuzzValue, R: PartialEq + Debug>(
         &self,
         outcome: impl Fn(&dyn Codec<T>) -> R,
@@ -141,25 +141,25 @@ impl<'a> FuzzSetting<'a> {
         }
     }
 
-    /// The encoding at its place.
+    /// Returns the encoding at its offset.
     #[must_use]
     pub fn source(&self) -> PlacedBytes {
         PlacedBytes::new(self.bytes, self.misaligned)
     }
 
-    /// How long a destination for `n_values` is: what the codec asks for, or, as one input in four
-    /// wants, a little less.
+    /// Returns the length of a destination for `n_values`: the length that the codec requests, or a
+    /// little less for one input in four.
     ///
     /// # Panics
-    /// If a frame cannot hold so few values as [`MAX_VALUES`].
+    /// If a frame cannot hold [`MAX_VALUES`] values.
     #[must_use]
     pub fn room<T: FuzzValue>(&self, codec: &dyn Codec<T>, n_values: usize) -> usize {
         let worst = codec.max_encoded_len(n_values).expect("a few chunks fit a frame");
         worst.saturating_sub(if self.number % 4 == 3 { self.number / 4 % 64 } else { 0 })
     }
 
-    /// Values to reduce with: on and off the lattice, constant stretches, and now and then one that
-    /// no lattice holds.
+    /// Returns values to reduce with: on and off the lattice, constant stretches, and a few that no
+    /// lattice can hold.
     #[must_use]
     pub fn local<T: FuzzValue>(&self, n_values: usize) -> Vec<T> {
         let unit = if self.exponent == i8::MIN { 1.0 } else { 2f64.powi(self.exponent.into()) };
@@ -180,7 +180,7 @@ fn mean<T: FuzzValue>(a: T, b: T) -> T {
     T::from_f64(if mean.is_nan() { f64::NAN } else { mean })
 }
 
-/// Bytes at a chosen distance from an aligned address, that end where their allocation ends.
+/// Bytes that begin at a chosen offset from an aligned address and end where their allocation ends.
 #[derive(Clone, Debug)]
 pub struct PlacedBytes {
     storage: Box<[u8]>,
@@ -188,35 +188,37 @@ pub struct PlacedBytes {
 }
 
 impl PlacedBytes {
-    /// A copy of `bytes`, `start` bytes behind an address that the allocator gives.
+    /// Copies `bytes` to `start` bytes after an address from the allocator.
     #[must_use]
     pub fn new(bytes: &[u8], start: usize) -> Self {
         let storage = [&[0x5a; 16][..start.min(16)], bytes].concat().into_boxed_slice();
         Self { start: start.min(16), storage }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.storage[self.start..]
     }
 
-    /// The bytes, to be changed in place.
+    /// Returns the bytes for changes in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.storage[self.start..]
     }
 }
 
-/// The number of values of an encoding, if it tells one that a target is willing to allocate for.
+/// Returns the number of values of an encoding.
 ///
 /// # Errors
-/// The codec's refusal, as text.
+/// The codec's error as text, or a number above [`MAX_VALUES`], which a target does not allocate
+/// for.
 pub fn n_values<T: FuzzValue>(codec: &dyn Codec<T>, src: &[u8]) -> Result<usize, String> {
     let n_values = codec.n_values(src).map_err(|error| error.to_string())?;
     if n_values <= MAX_VALUES { Ok(n_values) } else { Err(format!("{n_values} values")) }
 }
 
-/// The bits of values, one for all that are not numbers: a sum's NaN may differ in its payload.
+/// Returns the bits of values. All NaNs become the same, since a sum's NaN may differ in its
+/// payload.
 #[must_use]
 pub fn canonical<T: FuzzValue>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| if x.to_f64().is_nan() { u64::MAX } else { x.raw() }).collect()

@@ -1,23 +1,26 @@
-//! Any messages of one rank, the *liar*, while the others form groups of survivors on a simulated
-//! network: no panic, an end in time, and ranks that count each other in are in the same group.
+//! Any messages of one rank, the *liar*, while the other ranks form groups of survivors on a
+//! simulated network: no panic, and an end in time. Ranks that count each other as members are in
+//! the same group.
 //!
 //! ```text
-//!   input:  ranks less 2, and 16 × the liar (1 byte)  manner (1 byte)  delays (2 bytes)  acts
-//!   manner: bit 0: the liar takes in what it is sent; 1: it stays to the end; 2: links hold one frame;
-//!           3: frames need their sender's attention; 4: a call fails first; 5: checksums; 6: nothing is prompt
+//!   input:  ranks − 2, plus 16 × the liar (1 byte)  manner (1 byte)  delays (2 bytes)  acts
+//!   manner: bit 0: the liar receives messages; 1: it stays to the end; 2: links hold one frame;
+//!           3: frames leave only while their sender polls; 4: a call fails first; 5: checksums;
+//!           6: the network refuses and delays
 //!   act:    0 n                              waits for n/64 of the patience
-//!           1 to tag n bytes[n]              these bytes
-//!           2 to tag message[5]              a message
-//!           3 to tag message[5] n (at byte)[n]   a message in which bytes are others
-//!           4 to tag how epoch round members     what was heard last (an empty message before that), but: a view as a
-//!                                                fence or the reverse (bit 0 of how), of another part (bit 1), so many
-//!                                                epochs and rounds later, with others of these members
+//!           1 to tag n bytes[n]              sends these bytes
+//!           2 to tag message[5]              sends a message
+//!           3 to tag message[5] n (at byte)[n]   sends a message with n bytes replaced
+//!           4 to tag how epoch round members     sends the last received message, changed
+//!                    (at first an empty message): a view becomes a fence or the reverse (bit 0
+//!                    of how), of the other part (bit 1); epoch and round are added, and these
+//!                    members are toggled
 //!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
 //! ```
 //!
-//! `to` is a rank, or all where there is no such rank. A rank that lies can have others left out,
-//! and be in two groups of one epoch itself (docs/failures.md). So what is asserted is about pairs
-//! of ranks that do not lie.
+//! `to` is a rank; a number that is not a rank means all ranks. A rank that lies can get others
+//! excluded, and be in two groups of one epoch itself (docs/failures.md). So the assertions are
+//! about pairs of ranks that do not lie.
 
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind};
 use foldwire::op::OpCode;
@@ -31,21 +34,21 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long survivors wait for each other.
+/// Time that survivors wait for each other.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// An end comes within this time of the last lie. Each rank loses patience with each other once at
-/// most in each of three tries, and takes the others along.
+/// Time from the last lie within which a shrink must end. In each of three attempts, each rank runs
+/// out of patience with each other rank at most once, and the other ranks follow.
 const LIMIT: Duration = PATIENCE.saturating_mul(100);
-/// Lanes of each rank.
+/// Number of lanes of each rank.
 const LANES: usize = 2;
-/// How often a rank forms a group and computes in it, until a sum succeeds.
+/// Most attempts of a rank to form a group and compute a sum in it.
 const ROUNDS: usize = 3;
-/// Most that the liar does: more finds nothing new and takes longer.
+/// Most acts of the liar: more acts find nothing new and take longer.
 const MAX_ACTS: usize = 48;
-/// How often the liar asks for room.
+/// Most attempts of the liar to send a message.
 const ASKS: usize = 16;
 
-/// What an input says.
+/// Scenario that an input describes.
 #[derive(Debug)]
 struct LiarScenario<'a> {
     size: usize,
@@ -55,16 +58,16 @@ struct LiarScenario<'a> {
     script: &'a [u8],
 }
 
-/// What the ranks that do not lie are told, and what they saw.
+/// Facts that the honest ranks share, and the groups that they saw.
 struct SurvivorLog {
-    /// When the liar last said something.
+    /// Time of the liar's last message.
     last_lie: Cell<Duration>,
-    /// How many have not ended.
+    /// Number of honest ranks that have not ended.
     n_running: Cell<usize>,
     groups: RefCell<Vec<GroupRecord>>,
 }
 
-/// A group that a rank was done with.
+/// A group that a rank has formed.
 #[derive(Debug)]
 struct GroupRecord {
     rank: usize,
@@ -103,7 +106,7 @@ pub fn check(input: &[u8]) {
     compare(&witness.groups.borrow(), &scenario);
 }
 
-/// Ranks that count each other in are in the same group.
+/// Asserts that ranks that count each other as members are in the same group.
 fn compare(groups: &[GroupRecord], scenario: &LiarScenario<'_>) {
     for ours in groups {
         let counted_in = |theirs: &&GroupRecord| {
@@ -134,7 +137,7 @@ impl LiarScenario<'_> {
         }
     }
 
-    /// One rank that does not lie.
+    /// Runs an honest rank.
     async fn survive(&self, endpoint: Endpoint, witness: &SurvivorLog) {
         let (clock, own) = (endpoint.clock(), endpoint.rank().index());
         let config = Config::default()
@@ -162,7 +165,7 @@ impl LiarScenario<'_> {
             let group = GroupRecord { rank: own, epoch: comm.epoch(), members: members.clone() };
             witness.groups.borrow_mut().push(group);
             match self.count(&mut comm, own).await {
-                // What the liar adds is anything.
+                // The liar may contribute anything.
                 Ok(_) if members.contains(&self.liar) => return,
                 Ok(counts) => {
                     let once = |rank: usize| f64::from(u8::from(members.contains(&rank)));
@@ -173,7 +176,7 @@ impl LiarScenario<'_> {
         }
     }
 
-    /// How often each rank takes part in a sum.
+    /// Counts how often each rank takes part in a sum.
     async fn count(
         &self,
         comm: &mut Communicator<Endpoint>,
@@ -185,7 +188,7 @@ impl LiarScenario<'_> {
         Ok(counts)
     }
 
-    /// The rank that lies: the script.
+    /// Runs the liar's script.
     async fn lie(&self, mut endpoint: Endpoint, witness: &SurvivorLog) {
         let clock = endpoint.clock();
         let mut heard = None;
@@ -215,9 +218,10 @@ impl LiarScenario<'_> {
         }
     }
 
-    /// Lets the liar's messages leave, and takes in those of others, if it does; the last stays.
+    /// Lets the liar's messages leave, and receives messages if the scenario says so. Keeps the
+    /// last one.
     fn attend(&self, endpoint: &mut Endpoint, heard: &mut Option<Vec<u8>>) {
-        endpoint.progress().expect("nobody dies here");
+        endpoint.progress().expect("no rank dies here");
         let links = (0..self.size).flat_map(|from| (0..Tag::COUNT).map(move |tag| (from, tag)));
         for (from, tag) in links.filter(|&(from, _)| self.has(0) && from != self.liar) {
             let (from, tag) = (Rank::new(from), Tag(tag as u16));
@@ -229,7 +233,7 @@ impl LiarScenario<'_> {
     }
 }
 
-/// Sends a message, unless there is no room for long.
+/// Sends a message, unless the link stays full for long.
 async fn say(endpoint: &mut Endpoint, clock: &Clock, to: Rank, tag: Tag, message: &[u8]) {
     for _ in 0..ASKS {
         if let Poll::Ready(Ok(())) = endpoint.poll_ready(to, tag)
@@ -243,7 +247,7 @@ async fn say(endpoint: &mut Endpoint, clock: &Clock, to: Rank, tag: Tag, message
     }
 }
 
-/// The end of forming a group, which comes in time.
+/// Awaits the end of a shrink, which must come in time.
 async fn end_of(
     mut shrink: Shrink<Endpoint>,
     clock: &Clock,
@@ -252,36 +256,36 @@ async fn end_of(
     let start = clock.now();
     poll_fn(|_| {
         let quiet = clock.now().saturating_sub(start.max(witness.last_lie.get()));
-        assert!(quiet < LIMIT, "no end: {shrink:?}");
+        assert!(quiet < LIMIT, "the shrink does not end: {shrink:?}");
         shrink.poll()
     })
     .await
 }
 
-/// It is one that forming a group may give, and names another rank, if any. Who lies may use up the
-/// numbers of groups.
+/// Asserts that the error is one that a shrink may return, and that it names another rank, if any.
+/// A liar may use up the group numbers.
 fn check_error(error: Error, own: Rank, size: usize) {
     let named = match error {
         Error::Excluded { rank } | Error::Stalled { rank, .. } | Error::Mismatch { rank, .. } => {
             rank
         }
         Error::TooManyGroups { .. } => return,
-        other => panic!("not an error of a group that is formed: {other}"),
+        other => panic!("a shrink must not return this error: {other}"),
     };
     assert!(named != own && named.index() < size, "rank {own} of {size}: {error}");
 }
 
-/// As ranks of the transport.
+/// Returns the group's members as ranks of the transport.
 fn members(comm: &Communicator<Endpoint>) -> Vec<usize> {
     let ranks = (0..comm.size()).map(Rank::new);
     ranks.filter_map(|rank| comm.transport_rank(rank)).map(Rank::index).collect()
 }
 
-/// What the liar does.
+/// One act of the liar.
 enum LiarAct {
     Wait(Duration),
     Say {
-        /// A rank; `None`: all.
+        /// The receiver; `None` means all ranks.
         to: Option<usize>,
         tag: Tag,
         lie: LiarMessage,
@@ -290,7 +294,7 @@ enum LiarAct {
 
 enum LiarMessage {
     New(Vec<u8>),
-    /// What was heard, and how it is changed.
+    /// The last received message, with these changes.
     Answer(MessageChanges),
 }
 
@@ -302,7 +306,7 @@ struct MessageChanges {
 }
 
 impl MessageChanges {
-    /// Another message in place of this one.
+    /// Returns a changed copy of the message.
     fn of(&self, liar: usize, message: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut message = message?.to_vec();
         let mut header = Header::parse(&message, false).ok()?;
@@ -356,10 +360,10 @@ impl<'a> LiarScript<'a> {
                 [usize::from(kind % 4)],
         };
         let is_ballot = matches!(kind, MessageKind::View | MessageKind::Fence);
-        // A set of ranks, a share of a sum, or nothing.
+        // The payload is a set of ranks, a contribution to a sum, an abort notice, or nothing.
         let payload = match kind {
             MessageKind::Data | MessageKind::Message => vec![members; self.size * size_of::<f64>()],
-            // Of any reason, by any rank.
+            // With any reason and any culprit.
             MessageKind::Abort => {
                 let mut notice = vec![0; 16];
                 (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);

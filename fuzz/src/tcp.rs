@@ -1,14 +1,14 @@
-//! Any bytes on a connection of the TCP backend: no panic, nobody is trusted without a proof, and
-//! messages are what was sent, in order, or their sender is cut off.
+//! Any bytes on a connection of the TCP backend: no panic, and no trust without a proof. The rank
+//! receives the sent messages in order, or drops the peer.
 //!
 //! ```text
 //!   input:    end (1 byte)  then
-//!   greeting: for each message  kind (1 byte)  bytes: the honest message, of which kind says
-//!             whether bytes take its place, or one of its bits is flipped (2 bytes of place)
+//!   greeting: for each message  kind (1 byte)  bytes: kind selects the honest message, these bytes
+//!             in its place, or the honest message with one bit flipped (2 bytes of position)
 //!   stream:   size of the pieces in which bytes arrive (1 byte)  acts
-//!   act:      kind (low 3 bits; bit 3: on which connection; bit 4: matched), and
+//!   act:      kind (low 3 bits; bit 3: the connection; bit 4: matched), and
 //!             0 n bytes[n]           these bytes
-//!             1 tag number n more    a message of n bytes, of which all but `more` follow
+//!             1 tag number n more    a message of n bytes; all but `more` of them follow
 //!             2 tag                  an answer
 //!             3                      a goodbye
 //!             4 tag                  the rank posts a receive
@@ -34,17 +34,17 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Two sides, of which one hears something else than the other says: the one that connects, or the
-/// other.
+/// Runs a handshake between two sides. One side, the connector or the other, receives changed
+/// messages.
 pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool) {
     let token = Token::new("a token of this fuzzer's").expect("it is long enough");
     // In the order in which they speak.
     let mut sides = [true, false].map(|connects| HandshakeEnd::new(connects, encrypts, &token));
     let mut is_honest = true;
-    let mut said = sides[0].receive(&[]).expect("who begins hears nothing");
+    let mut said = sides[0].hear(&[]).expect("the connector speaks first");
     for listener in [1, 0, 1] {
-        let n_needed = sides[listener].n_needed().expect("it waits for a message");
-        assert_eq!(said.len(), n_needed, "what one side says is as long as the other waits for");
+        let n_needed = sides[listener].n_needed().expect("the listener expects a message");
+        assert_eq!(said.len(), n_needed, "a message has another length than its receiver expects");
         if (listener == 0) == harms_connector
             && let [kind, rest @ ..] = script
         {
@@ -72,14 +72,15 @@ pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool)
             None => break,
         }
     }
-    let [connector, other] = sides.each_mut().map(HandshakeEnd::trusts);
-    assert!(!is_honest || connector && other, "honest sides know each other");
-    // What the connector says last it says when it trusts; what harms that is no harm to itself.
+    let [connector, other] = sides.each_mut().map(Side::trusts);
+    assert!(!is_honest || connector && other, "honest sides do not trust each other");
+    // The connector trusts before it sends its last message. So a change of that message affects
+    // the other side only.
     let harmed = if harms_connector { connector } else { other };
     assert!(is_honest || !harmed, "a stranger is trusted");
 }
 
-/// What a peer does, or the rank itself.
+/// One act of a peer, or of the rank itself.
 enum PeerAct<'a> {
     Bytes(&'a [u8]),
     Message { tag: Tag, number: u32, matched: bool, n_bytes: usize, body: &'a [u8] },
@@ -120,7 +121,7 @@ fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, PeerAct<'a>)> {
     Some((usize::from(kind >> 3 & 1), act))
 }
 
-/// What a peer's bytes come to.
+/// Result of a peer's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct StreamOutcome {
     heard: Vec<Heard>,
@@ -130,7 +131,7 @@ struct StreamOutcome {
 fn stream(script: &[u8], piece: usize) {
     let whole = outcome(script, usize::MAX);
     let in_pieces = outcome(script, piece);
-    assert_eq!(whole, in_pieces, "it matters how bytes arrive");
+    assert_eq!(whole, in_pieces, "the result depends on how bytes arrive");
     if let Some(expected) = expected(script) {
         assert_eq!(whole.heard, expected);
         assert_eq!(whole.loss, None);
@@ -163,10 +164,12 @@ fn outcome(mut script: &[u8], piece: usize) -> StreamOutcome {
     outcome
 }
 
-/// What a peer is heard to say that keeps to the rules; `None` if this one does not.
-fn expected(mut script: &[u8]) -> Option<Vec<PeerEvent>> {
+/// Returns what the rank must receive from a peer that keeps to the protocol; `None` if the peer
+/// does not.
+fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
     let mut heard = Vec::new();
-    // By tag: receives posted, the number of the next message taken, and those that are here.
+    // By tag: posted receives, the number of the next message to take, and the messages that have
+    // arrived.
     let mut posted = BTreeSet::new();
     let mut next: BTreeMap<Tag, u32> = BTreeMap::new();
     let mut here: BTreeMap<(Tag, u32), Vec<u8>> = BTreeMap::new();

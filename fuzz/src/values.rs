@@ -1,20 +1,20 @@
-//! Values: made from arbitrary input, encoded, compared.
+//! Makes values from arbitrary input, encodes them, and compares them.
 //!
-//! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur; a few
-//! *shapes* put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
+//! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur. A few
+//! *shapes* let short inputs produce real chunks: long, smooth, constant, with outliers.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use foldwire::codec::{Codec, CodecExt};
 use foldwire::{Float, Op, bf16, f16};
 
-/// Most values of an input: two chunks and a bit.
+/// Most values of an input: two chunks and a few values more.
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
 
-/// What the targets need of the element types.
+/// Element types, with access to their bits.
 pub trait FuzzValue: Float {
-    /// The value with these bits (the low ones, for types of less than 64).
+    /// Returns the value with these bits; types of less than 64 bits use the low ones.
     fn from_raw(bits: u64) -> Self;
-    /// The value's bits.
+    /// Returns the value's bits.
     fn raw(self) -> u64;
 }
 
@@ -33,20 +33,20 @@ macro_rules! value {
 }
 value! { f32: u32; f64: u64; f16: u16; bf16: u16; }
 
-/// How values come from bytes.
+/// Rule that makes values from bytes.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum ValueShape {
-    /// Bit patterns, as many as there are bytes for, repeated.
+    /// Bit patterns from the bytes, repeated.
     Patterns,
     /// Small multiples of the bound, so that most values lie on the lattice.
     Lattice,
-    /// A walk in steps of a few bounds, with a bit pattern now and then.
+    /// A walk in steps of a few bounds, with a few bit patterns.
     Walk,
-    /// One bit pattern everywhere, but for a few places.
+    /// One bit pattern everywhere, except in a few places.
     Constant,
 }
 
-/// Values of a length, shape and content from the input; at most `MAX_VALUES`.
+/// Makes `n_values` values with a shape and content from the input.
 ///
 /// # Errors
 /// When the input ends too early.
@@ -80,7 +80,7 @@ pub fn values<T: FuzzValue>(
         .collect())
 }
 
-/// A bound: any bit pattern, or a power of two of ordinary size.
+/// Returns a bound: any bit pattern, or a power of two of ordinary size.
 ///
 /// # Errors
 /// When the input ends too early.
@@ -88,7 +88,8 @@ pub fn bound(u: &mut Unstructured<'_>) -> Result<f64> {
     Ok(if u.arbitrary()? { u.arbitrary()? } else { 2f64.powi(u.int_in_range(-40..=20)?) })
 }
 
-/// The encoding of `values`, in exactly as much room as the codec asks for.
+/// Returns the encoding of `values`, written to a buffer of exactly the size that the codec
+/// requests.
 ///
 /// # Panics
 /// If encoding fails, which it must not for counts up to [`MAX_VALUES`].
@@ -101,10 +102,11 @@ pub fn encode<T: FuzzValue>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Every value that came back is the original's bits or, both finite, within the bound of it.
+/// Asserts that every decoded value has the original's bits, or both are finite and differ by at
+/// most `bound`.
 ///
 /// # Panics
-/// If one is not.
+/// If a value does not.
 pub fn assert_within<T: FuzzValue>(bound: f64, values: &[T], returned: &[T]) {
     for (i, (&x, &y)) in values.iter().zip(returned).enumerate() {
         let finite = x.to_f64().is_finite() && y.to_f64().is_finite();
@@ -113,7 +115,7 @@ pub fn assert_within<T: FuzzValue>(bound: f64, values: &[T], returned: &[T]) {
     }
 }
 
-/// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and
+/// Reduces two values as `foldwire::op` documents it, written as simply as possible: NaN wins, and
 /// −0 is less than +0.
 pub fn operate<T: FuzzValue>(op: &Op<'_, T>, a: T, b: T) -> T {
     let smaller_first = || {

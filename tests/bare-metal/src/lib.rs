@@ -1,8 +1,8 @@
 //! All-reduces between two endpoints on one thread, in static memory: no `std`, no allocator.
 //!
-//! What an embedder on a bare machine writes: a static pool of frames ([`pool`]), a [`Transport`]
-//! over queues of fixed capacity ([`loopback`]), and a loop that polls. The program beside this
-//! library ([`run`] is its whole content) is where linking without `std` is proven.
+//! This is the code that an embedded program needs: a static pool of frames ([`pool`]), a
+//! [`Transport`] over queues of fixed capacity ([`loopback`]), and a loop that polls. The program
+//! next to this library calls only [`run`]. Building it proves that core links without `std`.
 //!
 //! [`Transport`]: foldwire::Transport
 #![no_std]
@@ -16,29 +16,29 @@ use foldwire::{Bound, Communicator, Config, Error, Float, Op, Plan, Report};
 use loopback::{LANES, Loopback, LoopbackNet};
 use static_cell::ConstStaticCell;
 
-/// Values of an array.
+/// Number of values in an array.
 pub const N_VALUES: usize = 10_000;
 
-/// Polls after which a call has certainly hung: it needs some hundred.
+/// A call has hung after this many polls: it needs a few hundred.
 const MAX_POLLS: usize = 100_000;
 
 static F32: ConstStaticCell<[[f32; N_VALUES]; 2]> = ConstStaticCell::new([[0.0; N_VALUES]; 2]);
 static F64: ConstStaticCell<[[f64; N_VALUES]; 2]> = ConstStaticCell::new([[0.0; N_VALUES]; 2]);
 
-/// Runs every check, tells `out` of each, and returns the exit code of the program: 0 if all
-/// passed. The static memory is taken: only the first call of a process can succeed.
+/// Runs every check and reports each one to `out`. Returns the exit code of the program: 0 if all
+/// passed. The checks take the static memory, so only the first call in a process can succeed.
 pub fn run(out: &mut dyn Write) -> i32 {
     match checks(out) {
         Ok(()) => 0,
         Err(failure) => {
-            // The exit code tells as well.
+            // The exit code reports the failure too.
             let _ = writeln!(out, "failed: {failure}");
             1
         }
     }
 }
 
-/// Why a check failed.
+/// Reason of a failed check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CheckFailure {
     StaticsTaken,
@@ -88,14 +88,14 @@ fn checks(out: &mut dyn Write) -> Result<(), CheckFailure> {
         Communicator::with_config(Loopback::new(&net, 1), config)?,
     ];
     let compressed = Plan::foldwire(Bound::Absolute(1e-3));
-    // A bound relative to the range adds the exchange of extents.
+    // A relative bound adds the exchange of value ranges.
     let relative = Plan::foldwire(Bound::Relative(1e-5));
     check("raw f32", &mut ranks, f32s, &Plan::raw(), out)?;
     check("fz-light f32", &mut ranks, f32s, &compressed, out)?;
     check("fz-light f64", &mut ranks, f64s, &relative, out)
 }
 
-/// One all-reduce of fresh data, checked against the exact sum.
+/// Runs one all-reduce of fresh data, and compares the result with the exact sum.
 fn check<T: Float>(
     name: &str,
     ranks: &mut [Communicator<Loopback<'_>>; 2],
@@ -111,7 +111,8 @@ fn check<T: Float>(
     let reports = all_reduce(ranks, data, plan)?;
 
     let [left, right] = &*data;
-    // The worst case leaves the rounding of the element type aside: of two operands and their sum.
+    // The reported worst case does not include the rounding of the operands and their sum to the
+    // element type.
     let bound = reports[0].worst_case.unwrap_or(0.0);
     for (index, (&x, &y)) in left.iter().zip(right).enumerate() {
         if x != y {
@@ -132,7 +133,7 @@ fn check<T: Float>(
     Ok(())
 }
 
-/// Both ranks' calls, polled in turn by the one thread there is.
+/// Starts the call of both ranks, and polls both in turn on this thread.
 fn all_reduce<T: Float>(
     [left, right]: &mut [Communicator<Loopback<'_>>; 2],
     [left_data, right_data]: &mut [[T; N_VALUES]; 2],
@@ -142,7 +143,7 @@ fn all_reduce<T: Float>(
     let mut right = right.start(foldwire::Call::all_reduce(right_data, Op::Sum), plan)?;
     let mut reports = [None; 2];
     for _ in 0..MAX_POLLS {
-        // A finished operation is not polled again.
+        // A finished operation must not be polled again.
         if reports[0].is_none()
             && let Poll::Ready(report) = left.poll()
         {
@@ -160,8 +161,8 @@ fn all_reduce<T: Float>(
     Err(CheckFailure::Hung)
 }
 
-/// A smooth field, different on each rank, of numbers that are exact in `f32`, as is any sum of
-/// two.
+/// Returns a value of a smooth field that differs on each rank. The values and the sum of any two
+/// are exact in `f32`.
 fn value(rank: usize, index: usize) -> f64 {
     let t = index as f64 / 2048.0 - 2.0;
     // A parabola, rounded to multiples of 2⁻¹².

@@ -1,7 +1,7 @@
 //! A transport between two ranks on one thread: a queue of frames for each direction and tag.
 //!
-//! The queues are in cells because both ends are driven by the same thread; between an interrupt
-//! and a main loop they would be the two halves of a `heapless::spsc::Queue`.
+//! The queues are in cells because the same thread drives both ends. Between an interrupt and a
+//! main loop, they would be the two halves of a `heapless::spsc::Queue`.
 
 use crate::pool::{FRAME_BYTES, FreeFrames, StaticFrame};
 use core::array::from_fn;
@@ -13,23 +13,23 @@ use foldwire::transport::{TransportError, TransportErrorKind};
 use foldwire::{Rank, Tag, Transport};
 use heapless::Deque;
 
-/// Lanes of the communicators.
+/// Number of lanes of the communicators.
 pub const LANES: usize = 2;
-/// Frames that a link holds before it is full.
+/// Number of frames that a link can hold.
 pub const LINK_DEPTH: usize = 1;
 
 type FrameQueue = RefCell<Deque<(StaticFrame, usize), LINK_DEPTH>>;
 
-/// What lies between the two ranks, and the frames they share.
+/// Links between the two ranks, and the frames that they share.
 pub struct LoopbackNet {
     free: RefCell<FreeFrames>,
-    /// By receiver, then by tag.
+    /// Indexed by receiver, then by tag.
     links: [[FrameQueue; Tag::COUNT]; 2],
     ticks: Cell<u64>,
 }
 
 impl LoopbackNet {
-    /// A net whose frames are `free`.
+    /// Makes a network with these free frames.
     #[must_use]
     pub fn new(free: FreeFrames) -> Self {
         let links = from_fn(|_| from_fn(|_| RefCell::new(Deque::new())));
@@ -37,14 +37,14 @@ impl LoopbackNet {
     }
 }
 
-/// One rank's end.
+/// One rank's endpoint.
 pub struct Loopback<'a> {
     net: &'a LoopbackNet,
     rank: usize,
 }
 
 impl<'a> Loopback<'a> {
-    /// The end of rank 0 or 1.
+    /// Makes the endpoint of rank 0 or 1.
     ///
     /// # Panics
     /// If `rank` is neither.
@@ -54,7 +54,7 @@ impl<'a> Loopback<'a> {
         Self { net, rank }
     }
 
-    /// The queue to or from the other rank that `receiver` reads.
+    /// Returns the queue between the two ranks that `receiver` reads.
     fn link(
         &self,
         peer: Rank,
@@ -68,7 +68,7 @@ impl<'a> Loopback<'a> {
     }
 }
 
-/// The engine broke the contract; nothing else can go wrong here.
+/// The engine broke the transport's contract. No other error can occur here.
 #[derive(Clone, Copy, Debug)]
 pub struct ContractViolation;
 
@@ -142,7 +142,7 @@ impl Transport for Loopback<'_> {
     }
 
     fn recycle(&mut self, frame: StaticFrame) {
-        // The pool has room for every frame there is.
+        // The pool has space for all frames.
         let _ = self.net.free.borrow_mut().push(frame);
     }
 
@@ -151,7 +151,7 @@ impl Transport for Loopback<'_> {
         Ok(())
     }
 
-    /// This machine has no clock: a pass over the lanes counts as a microsecond.
+    /// This machine has no clock: each call of `progress` counts as a microsecond.
     fn now(&self) -> Duration {
         Duration::from_micros(self.net.ticks.get())
     }

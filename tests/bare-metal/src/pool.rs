@@ -1,7 +1,7 @@
-//! The frames of this machine: static memory, taken once.
+//! The frames of this machine, in static memory that is taken once.
 //!
-//! A frame is handed around as a unique reference to its slot, so ownership passes between the
-//! ranks without a copy, as it would between a driver and its DMA engine.
+//! A frame is a unique reference to its slot. So ownership passes between the ranks without a copy,
+//! as it would between a driver and its DMA engine.
 
 use crate::loopback::{LANES, LINK_DEPTH};
 use foldwire::transport::{FRAMES_PER_LANE, Tag};
@@ -11,8 +11,8 @@ use static_cell::ConstStaticCell;
 /// Bytes in a frame.
 pub const FRAME_BYTES: usize = 8192;
 
-/// Frames that both ranks' lanes can hold and all links can carry: enough that the pool never runs
-/// dry, whatever the order of events.
+/// Number of frames that both ranks' lanes and all links can hold. So the pool is never empty when
+/// a rank needs a frame.
 pub const N_FRAMES: usize = 2 * (LANES * FRAMES_PER_LANE + Tag::COUNT * LINK_DEPTH);
 
 #[repr(C, align(64))]
@@ -38,10 +38,10 @@ impl AsMut<[u8]> for StaticFrame {
     }
 }
 
-/// Frames that nobody uses.
+/// Frames that are not in use.
 pub type FreeFrames = Vec<StaticFrame, N_FRAMES>;
 
-/// All frames; `None` if they have been taken before.
+/// Takes all frames; `None` if they were taken before.
 #[must_use]
 pub fn take() -> Option<FreeFrames> {
     Some(SLOTS.try_take()?.iter_mut().map(StaticFrame).collect())
