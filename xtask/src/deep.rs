@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: what finds more than [`mod@test`] and takes longer.
+//! `cargo xtask deep`: runs the tests that take longer than [`mod@test`] and find more.
 
 use crate::{
     bare_metal, current_mpi, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
@@ -9,14 +9,14 @@ use std::thread;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask deep               all of it
-  cargo xtask deep --minutes 8   what begins within eight minutes; the summary names the rest";
+  cargo xtask deep               everything
+  cargo xtask deep --minutes 8   parts that begin within eight minutes; the summary names the rest";
 
 /// Options of `cargo xtask deep`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Begin no part after so many minutes
+    /// Begin no part after this many minutes
     #[arg(long, value_name = "M")]
     minutes: Option<f64>,
 }
@@ -38,7 +38,8 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     fabrics::skip_what_is_missing(steps, here);
     soak::run_in_deep(steps)?;
     test::run_long(steps, here)?;
-    // Ranks of processes wait for each other most of the time. What computes fills that.
+    // Ranks in processes wait for each other most of the time. Fuzzing and sanitizers use that
+    // time.
     let mut aside = steps.aside();
     let beside = &mut aside;
     let (others, computed) = thread::scope(|scope| {
@@ -62,9 +63,10 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What takes as long as fuzzing and the sanitizer; first what users call.
+/// Runs the other parts, which take as long as fuzzing and the sanitizer. What users call comes
+/// first.
 fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> {
-    // All other tests have all of its features.
+    // All other tests build the command with all of its features.
     if steps.has_time_for("command, as first built") {
         let words = "test -p foldwire-command --test command_line";
         steps.run("command, as first built", &mut steps.cargo(words))?;

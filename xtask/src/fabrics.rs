@@ -1,16 +1,17 @@
-//! What needs an MPI library or libfabric: which members of the workspace and which features can be
-//! built here, and the steps for a second MPI library.
+//! Parts that need an MPI library or libfabric: selects the workspace members and features that can
+//! be built here, and has the steps for a second MPI library.
 //!
 //! A program is bound to one MPI library when it is built. The workspace is built with the first
-//! that is here; another one has [another target folder](SECOND_TARGET), and builds only what knows
-//! MPI.
+//! library on this machine. A second library has [its own target folder](SECOND_TARGET), and builds
+//! only the crates that use MPI.
 
 use crate::machine::MachineParts;
 use foldwire_steps::Steps;
 use foldwire_steps::programs::{MPICH, MpiPrograms, OPEN_MPI};
 use std::process::Command;
 
-/// A part that a machine may lack: members of the workspace that need it, and features of others.
+/// A part that a machine may lack: the workspace members that need it, and features of other
+/// members.
 struct OptionalPart {
     members: &'static [&'static str],
     features: &'static str,
@@ -26,8 +27,8 @@ const LIBFABRIC: OptionalPart = OptionalPart {
     features: "foldwire-command/libfabric,foldwire-tests/libfabric",
 };
 
-/// Programs over TCP, the C interface, the package for Python, and libraries to preload, which need
-/// no MPI to be built.
+/// Programs over TCP, the C interface, the Python package, and the preload libraries. They build
+/// without MPI.
 const BINDINGS: OptionalPart = OptionalPart {
     members: &[
         "foldwire-capi",
@@ -40,40 +41,39 @@ const BINDINGS: OptionalPart = OptionalPart {
     features: "foldwire-command/tcp,foldwire-tests/tcp",
 };
 
-/// Features of what is always built.
+/// Features that every build has.
 const BASE_FEATURES: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
      foldwire-command/applications,foldwire-command/plots";
 
-/// What of the workspace a command is about, as far as it can be built here.
+/// Part of the workspace that a command is for, as far as it can be built here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildScope {
     All,
-    /// What must pass in minutes: all but programs over TCP, in C and in Python, and what is
-    /// preloaded.
+    /// The part that must pass in minutes: everything except [`BINDINGS`].
     Fabrics,
-    /// The rest of it, and so the workspace without fabrics.
+    /// The rest, with the workspace built without fabrics.
     Bindings,
 }
 
-/// Where an MPI library that is not the first has its builds.
+/// Target folder of the second MPI library.
 const SECOND_TARGET: &str = "target/second-mpi";
 
-/// The variable that says for how many ranks the suites over MPI, libfabric and TCP are run; all of
-/// the suite's sizes unless set.
+/// Environment variable with the numbers of ranks for the suites over MPI, libfabric and TCP.
+/// Without it, the suites run all their sizes.
 const SUITE_SIZES: &str = "FOLDWIRE_SUITE_SIZES";
 
-/// How the names of these suites begin.
+/// Beginning of the names of these suites' tests.
 pub(crate) const SUITES: &str = "up_to_five_ranks";
 
-const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
+const MISSING: &str = "not installed (`cargo xtask packages --check` lists what is missing)";
 
-/// An MPI library.
+/// An MPI library on this machine.
 struct InstalledMpi {
     name: &'static str,
     mpi: &'static MpiPrograms,
 }
 
-/// The MPI libraries that are here; the workspace is built with the first.
+/// Returns the MPI libraries on this machine. The workspace is built with the first.
 fn libraries(here: MachineParts) -> impl Iterator<Item = InstalledMpi> {
     let open_mpi = InstalledMpi { name: "Open MPI", mpi: &OPEN_MPI };
     let mpich = InstalledMpi { name: "MPICH", mpi: &MPICH };
@@ -86,15 +86,15 @@ fn has_any(here: MachineParts) -> bool {
 }
 
 impl InstalledMpi {
-    /// Has a command build and run with this library.
+    /// Makes a command build and run with this library.
     fn choose(&self, command: &mut Command) {
         command.env("MPICC", self.mpi.mpicc().unwrap_or("mpicc"));
         command.env("FOLDWIRE_MPIRUN", self.mpi.mpirun().unwrap_or("mpirun"));
     }
 }
 
-/// cargo with these words on the members of the workspace that this is about, with all features.
-/// What they have in common has the same features in each scope, so that it is built once.
+/// Returns a cargo command on the members in this scope, with all features. Common members have the
+/// same features in every scope, so that they are built once.
 pub(crate) fn cargo_on(
     steps: &Steps,
     here: MachineParts,
@@ -125,7 +125,7 @@ pub(crate) fn cargo_on(
     command
 }
 
-/// Says what the workspace is built without here.
+/// Records the parts that the workspace is built without here.
 pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: MachineParts) {
     for (name, is_here) in
         [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]
@@ -136,7 +136,7 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: MachineParts) {
     }
 }
 
-/// Runs the suites over MPI and libfabric, each for one and three processes.
+/// Runs the suites over MPI and libfabric, each with one and three processes.
 pub(crate) fn run_suites(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
     run_suites_of(steps, here, suites, "1,3", "suites of processes")
@@ -159,8 +159,8 @@ fn run_suites_of(
     Ok(())
 }
 
-/// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
-/// C, Python, what is preloaded, suites of two and five processes, the other MPI libraries.
+/// Runs the tests that `cargo xtask test` leaves out: programs over TCP and without fabrics, C,
+/// Python, the preload libraries, suites of two and five processes, and the second MPI library.
 pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     for (name, words) in [
         (
@@ -181,7 +181,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
         let mut tests = cargo_on(steps, here, BuildScope::Bindings, words);
         steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
-    // A second MPI library runs two and five processes as well.
+    // A second MPI library runs two and five processes too.
     let is_only_one = libraries(here).count() == 1;
     let suites = [("mpi", is_only_one), ("libfabric", here.libfabric)];
     let name = "suites of two and five";
@@ -201,8 +201,8 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
     Ok(())
 }
 
-/// Fills a target folder that is not there yet with what the tests of the workspace have built, but
-/// for what knows MPI: the crate `mpi-sys` does not see by itself that there is another library.
+/// Copies the workspace's build to a new target folder, except for the crates that use MPI:
+/// `mpi-sys` does not detect another library by itself.
 fn begin_second_target(steps: &mut Steps) -> anyhow::Result<()> {
     let [first, second] = ["target/debug", SECOND_TARGET].map(|folder| steps.root().join(folder));
     if second.exists() || !first.exists() {
@@ -216,7 +216,7 @@ fn begin_second_target(steps: &mut Steps) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lints what looks otherwise without fabrics.
+/// Lints the code that differs without fabrics.
 pub(crate) fn lint(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     if has_any(here) {
         let mut lints = cargo_on(steps, here, BuildScope::Bindings, "clippy --all-targets");

@@ -1,13 +1,13 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer and AddressSanitizer.
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` under libFuzzer and AddressSanitizer.
 //!
-//! They are cargo-fuzz targets, and `cargo +nightly fuzz run TARGET` runs one just as well. This
-//! builds them all at once with the flags that cargo-fuzz uses, so that no machine has to install
-//! it first (a minute of compiling).
+//! They are cargo-fuzz targets, so `cargo +nightly fuzz run TARGET` runs one as well. This command
+//! builds all of them at once with cargo-fuzz's flags, so that no machine has to install cargo-fuzz
+//! first (a minute of compiling).
 //!
 //! ```text
-//!   fuzz/corpus/TARGET/     inputs that are kept: small, and regressions (regress-…)
-//!   fuzz/work/TARGET/       what runs have found to be worth starting from; not kept
-//!   fuzz/work/TARGET.log    what the last run said
+//!   fuzz/corpus/TARGET/     committed inputs: small ones, and regressions (regress-…)
+//!   fuzz/work/TARGET/       inputs that earlier runs found useful; not committed
+//!   fuzz/work/TARGET.log    the log of the last run
 //!   fuzz/artifacts/TARGET/  findings
 //! ```
 
@@ -29,24 +29,24 @@ Examples:
   cargo xtask fuzz --time 10m --jobs 2
   cargo xtask fuzz roundtrip --time 1h
   cargo xtask fuzz --keep              put the best inputs of earlier runs into fuzz/corpus/
-A finding is left in fuzz/artifacts/TARGET/, with the command that repeats it. Once mended, keep its input as
-fuzz/corpus/TARGET/regress-NAME: the tests of the workspace run it from then on.";
+A finding's input is in fuzz/artifacts/TARGET/. After fixing it, commit the input as
+fuzz/corpus/TARGET/regress-NAME: the tests of the workspace then run it.";
 
-/// As cargo-fuzz 0.13 has them: coverage of edges and compared values, and AddressSanitizer.
+/// The flags of cargo-fuzz 0.13: coverage of edges and compared values, and AddressSanitizer.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1 \
     --cfg fuzzing";
 
-/// Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
+/// Enough for two chunks of f64 in the worst case. Longer inputs find nothing new and take longer.
 const MAX_INPUT_BYTES: u32 = 70_000;
 
 /// Time for each target in `cargo xtask deep`.
 const BRIEFLY: Duration = Duration::from_secs(6);
 
-/// The profile of `cargo xtask deep`, whose programs take two thirds as long to build and half as
-/// long again to run.
+/// The profile of `cargo xtask deep`. Its programs take two thirds of the time to build, and 1.5
+/// times as long to run.
 const BRIEF: &str = "brief";
 
 /// Options of `cargo xtask fuzz`.
@@ -58,10 +58,10 @@ pub(crate) struct Args {
     /// Time for each target: a number with s, m or h
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     time: Duration,
-    /// Targets that run at the same time
+    /// Number of targets that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
-    /// Instead of fuzzing, choose few small inputs of earlier runs and put them into fuzz/corpus/
+    /// Instead of fuzzing, choose a few small inputs of earlier runs for fuzz/corpus/
     #[arg(long)]
     keep: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     built.fuzz(steps, &targets, args.time, args.jobs.into())
 }
 
-/// The step of `cargo xtask deep`: every target for some seconds, if this machine can.
+/// Runs every target for some seconds in `cargo xtask deep`, if this machine can.
 pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     if let Err(reason) = can_fuzz() {
         steps.skip("fuzz", &format!("{reason:#}"));
@@ -88,8 +88,10 @@ pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     BuiltTargets::new(steps, BRIEF)?.fuzz(steps, &targets, BRIEFLY, jobs)
 }
 
+/// Finds what fuzzing needs.
+///
 /// # Errors
-/// What is missing.
+/// The missing program, and how to install it.
 fn can_fuzz() -> anyhow::Result<Nightly> {
     let nightly = Nightly::find()?;
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
@@ -101,7 +103,7 @@ fn can_fuzz() -> anyhow::Result<Nightly> {
     Ok(nightly)
 }
 
-/// The targets of the one list there is: `[[bin]]` in `fuzz/Cargo.toml`.
+/// Returns the chosen targets. The list of targets is `[[bin]]` in `fuzz/Cargo.toml`.
 fn chosen(root: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<String>> {
     let path = root.join("fuzz/Cargo.toml");
     let manifest = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -109,7 +111,7 @@ fn chosen(root: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<String>> {
     match wanted {
         None => Ok(all),
         Some(wanted) if all.iter().any(|target| target == wanted) => Ok(vec![wanted.to_owned()]),
-        Some(wanted) => bail!("there is no target `{wanted}`; there are {}", all.join(", ")),
+        Some(wanted) => bail!("there is no target `{wanted}`; the targets are {}", all.join(", ")),
     }
 }
 
@@ -122,7 +124,7 @@ fn targets_of(manifest: &str) -> Vec<String> {
     bins.filter_map(name).collect()
 }
 
-/// The targets, compiled.
+/// The compiled targets.
 struct BuiltTargets {
     fuzz: PathBuf,
     programs: PathBuf,
@@ -141,17 +143,17 @@ impl BuiltTargets {
         Ok(Self { fuzz, programs })
     }
 
-    /// A target's folder below one of `fuzz/`, made if need be.
+    /// Returns a target's folder below a folder of `fuzz/`, and makes it if necessary.
     fn folder(&self, of: &str, target: &str) -> anyhow::Result<PathBuf> {
         let folder = self.fuzz.join(of).join(target);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         Ok(folder)
     }
 
-    /// A target's program with what every run of it needs.
+    /// Returns a command for a target's program, with the settings of every run.
     fn program(&self, target: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(self.programs.join(target));
-        // As cargo-fuzz sets it: Rust's duplicates are none.
+        // Set by cargo-fuzz too: it suppresses false reports of duplicate symbols in Rust programs.
         command.env("ASAN_OPTIONS", "detect_odr_violation=0").stdin(Stdio::null());
         let mut prefix = self.folder("artifacts", target)?.into_os_string();
         prefix.push("/");
@@ -161,7 +163,7 @@ impl BuiltTargets {
         Ok(command)
     }
 
-    /// The folders whose inputs a run starts from; the first gets the new ones.
+    /// Returns the folders of a run's initial inputs. The first folder also gets the new inputs.
     fn inputs(&self, target: &str) -> anyhow::Result<[PathBuf; 3]> {
         Ok([
             self.folder("work", target)?,
@@ -170,7 +172,7 @@ impl BuiltTargets {
         ])
     }
 
-    /// Runs targets, `jobs` at a time, which makes a step.
+    /// Runs the targets, `jobs` at a time. Each such group is a step.
     fn fuzz(
         &self,
         steps: &mut Steps,
@@ -185,7 +187,7 @@ impl BuiltTargets {
                     .iter()
                     .map(|target| self.start(target, time))
                     .collect::<Result<Vec<_>, _>>()?;
-                // All end before the first finding is told: none is left running.
+                // Wait for all targets before reporting a finding, so that none keeps running.
                 let ended: Vec<_> = started.into_iter().map(RunningTarget::outcome).collect();
                 ended.into_iter().collect()
             })?;
@@ -209,7 +211,7 @@ impl BuiltTargets {
     }
 }
 
-/// A target at work.
+/// A target that runs.
 struct RunningTarget {
     target: String,
     log: PathBuf,
@@ -225,10 +227,12 @@ impl RunningTarget {
     }
 }
 
-/// A number with its unit: `90s`, `10m`, `2h`.
+/// Parses a number with a unit: `90s`, `10m`, `2h`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || {
-        format!("`{text}` is no time: write whole seconds, minutes or hours, as in 90s, 10m or 2h")
+        format!(
+            "`{text}` is not a time: write whole seconds, minutes or hours, as in 90s, 10m or 2h"
+        )
     };
     let (number, seconds) = match text.char_indices().next_back() {
         Some((at, 's')) => (&text[..at], 1),

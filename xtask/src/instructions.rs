@@ -1,17 +1,17 @@
-//! `cargo xtask instructions`: what a call takes, in instructions, which valgrind counts and which
-//! are the same on every machine of one kind.
+//! `cargo xtask instructions`: counts the instructions of a call with valgrind. The counts are the
+//! same on every machine of one kind.
 
 use anyhow::{Context, bail, ensure};
 use foldwire_steps::Steps;
 use std::process::Command;
 
-/// A call, and what it took of each rank when that was last written down: by the compiler of
-/// Rust 1.95, `--release`, x86-64.
+/// A call, and its recorded number of instructions on each rank. Recorded with Rust 1.95,
+/// `--release`, x86-64.
 struct CountedCall {
     ranks: u64,
     count: u64,
     plan: &'static str,
-    /// Prepared once.
+    /// True if the call is prepared once.
     prepared: bool,
     recorded: u64,
 }
@@ -29,7 +29,7 @@ const CASES: [CountedCall; 6] = [
     case(2, 1024, "auto", 22_998),
 ];
 
-/// More calls than these are counted, so that what the first ones prepare is not.
+/// Subtract this many calls, so that the first calls' preparations do not count.
 const FIRST: u64 = 100;
 const COUNTED: u64 = 1000;
 
@@ -53,12 +53,12 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     }
     ensure!(
         !grown,
-        "a call takes more than 1.2 times what is written in xtask/src/instructions.rs"
+        "a call takes more than 1.2 times the count recorded in xtask/src/instructions.rs"
     );
     Ok(())
 }
 
-/// Instructions of the whole program, with so many calls.
+/// Counts the instructions of the whole program with `n_calls` calls.
 fn count(steps: &Steps, case: &CountedCall, n_calls: u64) -> anyhow::Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: the threads backend's lock-free parts, model-checked.
+//! `cargo xtask loom`: model-checks the lock-free parts of the threads backend.
 
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -6,20 +6,20 @@ use foldwire_steps::Steps;
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask loom            as `cargo xtask deep` does it
-  cargo xtask loom --deeper   one preemption more in each model, which takes many minutes";
+  cargo xtask loom --deeper   one more preemption in each model, which takes many minutes";
 
 /// Options of `cargo xtask loom`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Allow one preemption more in every model that bounds them
+    /// Allow one more preemption in every model that bounds them
     #[arg(long)]
     pub(crate) deeper: bool,
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    // A target folder of its own: other flags would rebuild everything in the usual one each time.
-    // The models run none of core's kernels, which take longest to optimise.
+    // Use a separate target folder: other flags would rebuild everything in the usual folder each
+    // time. The models run none of core's kernels, which take longest to optimize.
     let words = "test -p foldwire-threads --lib --target-dir target/loom \
         --config profile.dev.package.foldwire.opt-level=0 -- loom --nocapture";
     let mut command = steps.cargo(words);

@@ -1,8 +1,8 @@
-//! What this machine has of the project's optional parts, found by trying them.
+//! Detects which optional parts of the project can be used on this machine.
 
 use foldwire_steps::programs::{MPICH, MpiPrograms, OPEN_MPI, prints};
 
-/// What can be used here.
+/// Optional parts, and whether they can be used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineParts {
     /// Open MPI: its compiler wrapper and its mpirun run.
@@ -15,7 +15,7 @@ pub(crate) struct MachineParts {
     pub(crate) namespaces: bool,
 }
 
-/// Tries everything; takes some tenths of a second.
+/// Tries every part. Takes some tenths of a second.
 pub(crate) fn available() -> MachineParts {
     let has = |mpi: &MpiPrograms| mpi.mpicc().is_some() && mpi.mpirun().is_some();
     MachineParts {
@@ -27,7 +27,7 @@ pub(crate) fn available() -> MachineParts {
 }
 
 impl MachineParts {
-    /// Parts and whether they can be used.
+    /// Returns the name of each part, and whether it can be used.
     pub(crate) fn parts(self) -> [(&'static str, bool); 4] {
         let Self { openmpi, mpich, libfabric, namespaces } = self;
         [
@@ -44,7 +44,7 @@ fn has_namespaces() -> bool {
     foldwire_cluster::probe().is_ok()
 }
 
-/// As there are none but on Linux.
+/// Only Linux has network namespaces.
 #[cfg(not(target_os = "linux"))]
 fn has_namespaces() -> bool {
     false

@@ -1,8 +1,8 @@
 //! Project tasks: `cargo xtask <command>`.
 //!
-//! A task is a list of [`Steps`]: commands that are shown, timed, and stop the task when they fail.
-//! Each file beside this one holds one command; they depend on nothing of the workspace outside
-//! this folder, so that they run however broken that is.
+//! A task is a list of [`Steps`]: commands that are shown and timed, and that stop the task when
+//! they fail. Each file next to this one holds one command. xtask depends only on crates in its own
+//! folder, so that it runs even if the rest of the workspace does not build.
 
 mod bare_metal;
 mod bench;
@@ -35,14 +35,14 @@ Examples:
   cargo xtask deep                       what takes longer and finds more
   cargo xtask ci                         both, after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
-  cargo xtask fuzz decode --time 10m     one of them for ten
+  cargo xtask fuzz decode --time 10m     one target for ten minutes
   cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
   cargo xtask patterns --case fz-light   all patterns of f32 through a codec, bound by bound
   cargo xtask bench                      measurements as JSON in out/bench/
-  cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
+  cargo xtask packages                   Debian packages for MPI, libfabric and the cluster
   cargo xtask packages --current-mpi     newer MPI libraries to compare with, below target/
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
-  cargo xtask cluster run -- PROGRAM     one rank of a program in each";
+  cargo xtask cluster run -- PROGRAM     one rank of a program in each node";
 
 /// Tasks of the Foldwire project.
 #[derive(Debug, Parser)]
@@ -54,38 +54,38 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run what a change must pass: tests, features of core
+    /// Run what a change must pass, in minutes: all short tests
     Test,
-    /// Run what finds more: long tests, TCP, C, Python, soak, loom, five processes, fuzzing,
-    /// sanitizers, MPICH
+    /// Run what takes longer and finds more: long tests, TCP, C, Python, soak, loom, five
+    /// processes, fuzzing, sanitizers, a second MPI library
     Deep(deep::Args),
     /// Check formatting and lints, then run `test` and `deep`
     Ci,
     /// Check formatting, lints and documentation
     Lint,
-    /// Build and run core in a program without std and allocator, and look at what it imports
+    /// Build and run core in a program without std and allocator, and check its imports
     BareMetal,
     /// Model-check the lock-free parts of the threads backend
     Loom(loom::Args),
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),
-    /// Run the tests of kernels and ring under AddressSanitizer (needs a nightly toolchain)
+    /// Run the tests of kernels and rings under AddressSanitizer (needs a nightly toolchain)
     Sanitize,
     /// Run the tests of kernels under valgrind
     Valgrind,
-    /// Run worlds of threads with random calls, ends and panics, each checked against the oracle
+    /// Run groups of threads with random calls, exits and panics, and check them against the oracle
     Stress(stress::Args),
-    /// Simulate runs in which ranks, links and frames fail, and judge every rank
+    /// Simulate runs in which ranks, links and frames fail, and check every rank
     Soak(soak::Args),
     /// Put every bit pattern of f32 through codecs and bounds, at all kernel levels
     Patterns(patterns::Args),
-    /// Count the instructions that short calls take (needs valgrind)
+    /// Count the instructions of short calls (needs valgrind)
     Instructions,
-    /// Measure codec and main job, writing JSON into out/bench/
+    /// Measure codec and main job, with JSON output in out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
     Packages(packages::Args),
-    /// Emulate a cluster of nodes with links of a known rate, and run programs in it (Linux, root)
+    /// Emulate a cluster of nodes with links of a known rate, and run programs on it (Linux, root)
     #[cfg(target_os = "linux")]
     Cluster(foldwire_cluster::ClusterOptions),
 }
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     steps.finish(result)
 }
 
-/// The workspace's root.
+/// Returns the workspace's root.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }

@@ -1,21 +1,20 @@
-//! The nightly toolchain, which fuzzing and sanitizers need: whether it is there, and for which
-//! machine it compiles.
+//! Finds the nightly toolchain, which fuzzing and sanitizers need.
 
 use anyhow::{Context, bail};
 use std::process::{Command, Stdio};
 
-/// A nightly toolchain that has been found.
+/// An installed nightly toolchain.
 pub(crate) struct Nightly {
-    /// The target that it compiles for by default. Sanitizers want it named, or build scripts are
-    /// instrumented too.
+    /// The toolchain's default target. Sanitizers need it as an explicit argument; otherwise build
+    /// scripts are instrumented too.
     pub(crate) host: String,
 }
 
 impl Nightly {
-    /// Looks for it.
+    /// Finds the toolchain.
     ///
     /// # Errors
-    /// When it is not there, with the way to install it.
+    /// If it is not installed; the error says how to install it.
     pub(crate) fn find() -> anyhow::Result<Self> {
         let advice =
             "this needs a nightly toolchain; install one with\n  rustup toolchain install nightly";

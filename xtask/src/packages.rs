@@ -7,7 +7,7 @@ use anyhow::bail;
 use foldwire_steps::Steps;
 use std::process::{Command, Stdio};
 
-/// What for, and which.
+/// Parts, and the packages that they need.
 const PACKAGES: [(&str, &[&str]); 8] = [
     ("bindings to C (MPI, libfabric)", &["libclang-dev", "pkg-config"]),
     ("Open MPI", &["libopenmpi-dev", "openmpi-bin"]),
@@ -22,11 +22,11 @@ const PACKAGES: [(&str, &[&str]); 8] = [
 /// Options of `cargo xtask packages`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only say what is missing, and fail if anything is
+    /// Only list what is missing, and fail if anything is
     #[arg(long)]
     check: bool,
-    /// Also install current versions of Open MPI and MPICH below target/current-mpi, from PyPI, to
-    /// compare with; some tests run over them if they are there
+    /// Also install current versions of Open MPI and MPICH from PyPI below target/current-mpi, to
+    /// compare with; some tests use them if they are there
     #[arg(long, conflicts_with = "check")]
     current_mpi: bool,
 }
@@ -42,11 +42,11 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     if args.current_mpi { current_mpi::install(steps) } else { Ok(()) }
 }
 
-/// Installs what is missing if that can be done without asking: as root, with apt-get. Returns what
-/// is missing then.
+/// Installs the missing packages if that needs no password: as root, with apt-get. Returns the
+/// packages that are still missing.
 ///
 /// # Errors
-/// When apt-get fails.
+/// If apt-get fails.
 pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<Vec<&'static str>> {
     let missing = missing();
     if missing.is_empty() || !is_root() || !runs("apt-get", &["--version"]) {
@@ -56,10 +56,10 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<Vec<&'static str>> {
     Ok(self::missing())
 }
 
-/// Installs these packages of Debian's.
+/// Installs these Debian packages.
 ///
 /// # Errors
-/// When apt-get fails.
+/// If apt-get fails.
 pub(crate) fn install_these(steps: &mut Steps, packages: &[&str]) -> anyhow::Result<()> {
     let apt_get = |words: &[&str]| {
         let mut command = Command::new("apt-get");
@@ -67,21 +67,21 @@ pub(crate) fn install_these(steps: &mut Steps, packages: &[&str]) -> anyhow::Res
         command
     };
     let words = [&["install", "--yes", "--no-install-recommends"], packages].concat();
-    // Lists may be absent (in images of containers) or old.
+    // Package lists may be absent (in container images) or old.
     steps.run("lists of packages", &mut apt_get(&["update"]))?;
     steps.run("packages", &mut apt_get(&words)).map(drop)
 }
 
-/// The command that installs them.
+/// Returns a message with the command that installs the packages.
 pub(crate) fn advice(missing: &[&str]) -> String {
     format!(
-        "not installed; for what they serve, run as root\n  apt-get install {}\n\
-         (names of Debian; on other systems look for the same under other names)",
+        "some packages are not installed; for the parts that need them, run as root\n  apt-get install {}\n\
+         (these are Debian's names; other systems have other names for them)",
         missing.join(" ")
     )
 }
 
-/// The packages that are not installed: all where there is no dpkg.
+/// Returns the packages that are not installed: all if there is no dpkg.
 fn missing() -> Vec<&'static str> {
     let all = PACKAGES.iter().flat_map(|(_, packages)| packages.iter().copied());
     let query = Command::new("dpkg-query")
@@ -89,7 +89,7 @@ fn missing() -> Vec<&'static str> {
         .args(all.clone())
         .stdin(Stdio::null())
         .output();
-    // It fails when it does not know one of them, but still shows the others.
+    // dpkg-query fails if it does not know a package, but still prints the other packages.
     let shown = query.map(|output| output.stdout).unwrap_or_default();
     let shown = String::from_utf8_lossy(&shown);
     all.filter(|package| !is_installed(&shown, package)).collect()

@@ -1,8 +1,8 @@
-//! `cargo xtask patterns`: every bit pattern of `f32` through codecs and bounds (foldwire-tests,
-//! `patterns.rs`).
+//! `cargo xtask patterns`: puts every bit pattern of `f32` through codecs and bounds (`patterns.rs`
+//! of foldwire-tests).
 //!
-//! Built as users build it: there are 2³² patterns for each case and order. The tests take a slice
-//! with all checks.
+//! Built with the release profile, since there are 2³² patterns for each case and order. The tests
+//! take a slice, with all checks enabled.
 
 use crate::soak::number;
 use foldwire_steps::Steps;
@@ -22,32 +22,31 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Cases whose name begins so [default: all]
+    /// Run only the cases whose name begins with NAME [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     case: Vec<String>,
     /// Orders of the patterns: consecutive, mixed, scattered [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     order: Vec<String>,
-    /// Kernel levels, all of which must agree: scalar, avx2, avx512 [default: all that the machine
-    /// has]
+    /// Kernel levels, which must agree: scalar, avx2, avx512 [default: all levels of this machine]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     level: Vec<String>,
-    /// The first place in the order
+    /// The first position in the order
     #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
     from: u64,
-    /// The place behind the last one [default: all 2³²]
+    /// The position after the last one [default: all 2³²]
     #[arg(long, value_name = "N", value_parser = number)]
     to: Option<u64>,
-    /// Take one batch of 4096 patterns in so many
+    /// Take only one batch of 4096 patterns in N
     #[arg(long, value_name = "N", default_value = "1", value_parser = number)]
     every: u64,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Name the cases, and run none
+    /// List the cases, and run none
     #[arg(long)]
     list: bool,
-    /// Figures as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,11 +1,11 @@
-//! What the registry gets: each package that is published has what a stranger needs of it.
+//! Tests that each published package has the metadata and files that the registry's readers need.
 
 use crate::workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders of the workspace's members that are published.
+/// Returns the folders of the workspace members that are published.
 fn published() -> Vec<PathBuf> {
     let root = workspace();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();

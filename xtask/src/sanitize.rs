@@ -1,12 +1,12 @@
-//! `cargo xtask sanitize` and `cargo xtask valgrind`: the tests of what has `unsafe` code, under
-//! checkers of memory.
+//! `cargo xtask sanitize` and `cargo xtask valgrind`: run the tests of `unsafe` code under memory
+//! checkers.
 //!
-//! AddressSanitizer runs with nightly's precompiled standard library, so it sees accesses in our
-//! code and in what is generic, not those within the library's own compiled functions.
-//! ThreadSanitizer does not work that way: it does not see the library's locks, and reports
-//! everything that they guard. loom and `cargo xtask stress` stand in for it.
+//! AddressSanitizer runs with nightly's precompiled standard library. So it sees accesses in our
+//! code and in generic code, but not those inside the library's own compiled functions.
+//! ThreadSanitizer does not work in this way: it does not see the library's locks, and reports
+//! everything that they guard. loom and `cargo xtask stress` are used instead.
 //!
-//! Valgrind knows AVX2 and not AVX-512, and says so to programs that ask; so its run covers the
+//! Valgrind supports AVX2 but not AVX-512, and reports that to programs. So its run covers the
 //! levels up to AVX2.
 
 use crate::nightly::Nightly;
@@ -14,12 +14,12 @@ use anyhow::{Context, ensure};
 use foldwire_steps::{Steps, TestCounts};
 use std::process::{Command, Stdio};
 
-/// The packages with `unsafe` code that need no libraries of the system: kernels, and the rings
-/// between threads and between processes.
+/// The packages with `unsafe` code that need no system libraries: kernels, and the rings between
+/// threads and between processes.
 const CORE: &str = "-p foldwire";
 const RINGS: &str = "-p foldwire-threads -p foldwire-messaging";
 
-/// `cargo xtask sanitize`.
+/// Runs `cargo xtask sanitize`.
 pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
     address_of(steps, "address sanitizer", &format!("{CORE} {RINGS}"))
 }
@@ -32,9 +32,9 @@ fn address_of(steps: &mut Steps, name: &str, packages: &str) -> anyhow::Result<(
     something_ran(tests)
 }
 
-/// The steps of `cargo xtask deep`: core's tests without features, under the sanitizer if there is
-/// a nightly toolchain. Core's `unsafe` code is the same with all features, and compiled once. The
-/// rings need core, but none of what takes long to optimise.
+/// Runs core's tests without features in `cargo xtask deep`, under the sanitizer if there is a
+/// nightly toolchain. Core's `unsafe` code is the same with all features, and is compiled only
+/// once. The rings need core, but not the code that takes long to optimize.
 pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     const NO_FEATURES: &str = "--no-default-features";
     if let Err(reason) = Nightly::find() {
@@ -48,7 +48,7 @@ pub(crate) fn run_briefly(steps: &mut Steps) -> anyhow::Result<()> {
     address_of(steps, "rings, address sanitizer", &rings)
 }
 
-/// `cargo xtask valgrind`: the kernels' tests under memcheck.
+/// Runs `cargo xtask valgrind`: the kernels' tests under memcheck.
 pub(crate) fn valgrind(steps: &mut Steps) -> anyhow::Result<()> {
     let advice = "valgrind does not run; install it (Debian: `apt install valgrind`)";
     let mut version = Command::new("valgrind");
@@ -61,7 +61,7 @@ pub(crate) fn valgrind(steps: &mut Steps) -> anyhow::Result<()> {
     let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace(['-', '.'], "_"));
     let mut command =
         steps.cargo("test -p foldwire --lib --target-dir target/valgrind -- kernel::");
-    // Leaks are not looked for: the harness's threads keep memory until the end.
+    // Do not check for leaks: the harness's threads keep memory until the end.
     command.env(runner, "valgrind --quiet --error-exitcode=99 --leak-check=no");
     let tests = steps.run("valgrind", &mut command)?;
     something_ran(tests)

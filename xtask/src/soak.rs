@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: the soak of foldwire-tests over as many seeds as you like.
+//! `cargo xtask soak`: runs the soak of foldwire-tests over any number of seeds.
 //!
-//! Built as tests are, optimised with all checks: an overflow is a finding too.
+//! Built with the tests' profile: optimized, with all checks. An overflow is a finding too.
 
 use crate::fabrics::BuildScope;
 use crate::{fabrics, machine};
@@ -21,45 +21,45 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value = "10000", value_parser = number)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
     from: u64,
-    /// Stop after so many minutes, done or not
+    /// Stop after this many minutes, even if seeds are left
     #[arg(long, value_name = "M")]
     minutes: Option<f64>,
-    /// Run this seed alone, and print what happens in it
+    /// Run this seed alone, and print its trace
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "minutes", "json"])]
     seed: Option<u64>,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Figures as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A whole number, which may be written as 1e6.
+/// Parses a whole number, which may be written as 1e6.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     let whole = |x: f64| (0.0..=1e15).contains(&x) && x.fract() == 0.0;
     let short = || text.parse().ok().filter(|&x| whole(x)).map(|x| x as u64);
     text.parse()
         .ok()
         .or_else(short)
-        .ok_or_else(|| "a whole number is needed, as 1000000 or 1e6".into())
+        .ok_or_else(|| "a whole number is needed, such as 1000000 or 1e6".into())
 }
 
-/// The step of `cargo xtask deep`: seeds behind those that the tests run.
+/// Runs the seeds after those of the tests, in `cargo xtask deep`.
 pub(crate) fn run_in_deep(steps: &mut Steps) -> anyhow::Result<()> {
     let (seed, minutes, threads, json) = (None, None, None, false);
     run(steps, &Args { seeds: 10_000, from: 4000, minutes, seed, threads, json })
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    // With the features of the tests, which have built it: cargo builds programs beside tests of a
-    // package, but not by their names.
+    // Build with the features of the tests, which have already built it. Cargo builds a package's
+    // programs with its tests, but not by their names.
     let words = "test --no-run --quiet --test all --target-dir target";
     steps.run(
         "build",

@@ -1,5 +1,5 @@
-//! `cargo xtask stress`: short worlds of threads one after another, each checked against the
-//! oracle.
+//! `cargo xtask stress`: runs short groups of threads one after another, and checks each against
+//! the oracle.
 
 use crate::fuzz::time;
 use anyhow::ensure;
@@ -15,10 +15,10 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// How long: a number with s, m or h
+    /// Time to run: a number with s, m or h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     time: Duration,
-    /// Where the random choices start
+    /// First seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: what must pass before a change is committed, in minutes. What takes longer,
-//! and finds what this does not, is [`deep`](crate::deep).
+//! `cargo xtask test`: runs what must pass before a commit, in minutes. [`deep`](crate::deep) takes
+//! longer and finds more.
 
 use crate::fabrics::BuildScope;
 use crate::machine::MachineParts;
@@ -12,14 +12,14 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// How the names of tests that take longest, and fail seldom without others, go on after their
-/// file's: `deep` runs them, those of core under the sanitizer.
+/// Part of the names of long tests, after their file's name. Only `deep` runs them; core's run
+/// under the sanitizer. They take longest, and seldom fail alone.
 const LONG: &str = "::long::";
 
-/// Patterns of the names of all programs of tests but `all` of foldwire-tests.
+/// Patterns that match the names of all test programs except `all` of foldwire-tests.
 const ALL_BUT_ALL: &str = "--test [!a]* --test a[!l]*";
 
-/// The step of `cargo xtask deep`: what takes too long for [`run`].
+/// Runs the long tests in `cargo xtask deep`.
 pub(crate) fn run_long(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     let mut tests = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --test all");
     let tests = steps.run("long tests", tests.args(["--", LONG]))?;
@@ -34,24 +34,24 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
-    // All features that can be built here; the others take them away again.
+    // Build all features that can be built here. Steps with fewer features would rebuild.
     steps.run(
         "compiling",
         &mut fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --no-run"),
     )?;
     let mut tests = short_tests(steps, here, &format!("--lib --bins {ALL_BUT_ALL}"));
-    // Many of them wait for processes.
+    // Many tests wait for processes, so run one more than there are cores.
     let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
     tests.env("RUST_TEST_THREADS", (n_cores + 1).to_string());
-    // Cargo runs one program of tests after the other, and many wait more than they compute. The
-    // largest runs beside, with ranks of processes and the rest, once cargo has let go of its lock
-    // on the target folder: when the first test speaks.
+    // Cargo runs one test program after the other, and many wait more than they compute. So the
+    // largest one and the rest run at the same time. They start when cargo has released its lock on
+    // the target folder: at the first output of a test.
     let (begun, first_test) = channel();
     let mut aside = steps.aside();
     let beside = &mut aside;
     let (ran, rested) = thread::scope(|scope| {
         let rest = scope.spawn(move || {
-            // Without a test it begins when there can be none any more.
+            // Without any test, this starts when the channel is closed.
             let _ = first_test.recv();
             rest(beside, here)
         });
@@ -64,18 +64,18 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The tests of these targets that are not long.
+/// Returns a command for the short tests of these targets.
 fn short_tests(steps: &Steps, here: MachineParts, targets: &str) -> Command {
     let words = format!("test --no-fail-fast {targets}");
     let mut tests = fabrics::cargo_on(steps, here, BuildScope::Fabrics, &words);
     tests.args(["--", "--skip", LONG, "--skip", fabrics::SUITES]);
-    // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
+    // Short-lived groups of ranks reuse their memory; returning it to the system each time is slow.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
     tests
 }
 
-/// The largest program of tests, processes that wait for each other, and examples: about as long as
-/// the others.
+/// Runs the suites of processes, the largest test program, and the examples. They take about as
+/// long as the other tests.
 fn rest(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     fabrics::run_suites(steps, here)?;
     steps.run("all, examples", &mut short_tests(steps, here, "--test all --examples"))?;
@@ -84,7 +84,7 @@ fn rest(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Standard output that tells when it is first written to, or dropped.
+/// Standard output that notifies another thread at its first write, or when it is dropped.
 struct FirstWriteNotifier {
     begun: Option<Sender<()>>,
 }

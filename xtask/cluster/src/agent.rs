@@ -1,7 +1,7 @@
-//! Entering a node, and `cluster agent`, by which `mpirun` does.
+//! Enters a node. `mpirun` does so through `cluster agent`.
 //!
-//! `mpirun` starts its daemons with `rsh HOST COMMAND`. Here the agent takes the place of `rsh`: no
-//! daemon to log in to, no keys.
+//! `mpirun` starts its daemons with `rsh HOST COMMAND`. The agent replaces `rsh`, so there is no
+//! login and no keys.
 
 use super::nodes::{ClusterName, NETWORK};
 use anyhow::Context;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Arguments of the agent: those of rsh.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Options of rsh (left unread), host, words of a command for its shell
+    /// Options of rsh (ignored), the host, and the command for its shell
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     words: Vec<String>,
 }
@@ -28,14 +28,14 @@ pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     Err(error).context("cannot run ip; it comes with iproute2")
 }
 
-/// What makes a process look alone on a machine, within the mount namespace that `ip netns exec`
-/// makes.
+/// Shell script that isolates a process like on a machine of its own. It runs in the mount
+/// namespace that `ip netns exec` makes.
 const ALONE: &str = "echo \"$0\" > /proc/sys/kernel/hostname && \
     mount -t tmpfs foldwire /dev/shm && exec \"$@\"";
 
-/// A command, to be given program and arguments, that becomes the program in a node: with the
-/// node's network and host name, and with System V IPC and `/dev/shm` of its own. No process stands
-/// in between.
+/// Returns a command that becomes a program in a node; the caller adds program and arguments. The
+/// program gets the node's network and host name, and its own System V IPC and `/dev/shm`. No
+/// process stays between the caller and the program.
 pub(super) fn enter(cluster: &ClusterName, index: usize) -> Command {
     let node = cluster.node(index);
     let mut command = Command::new("ip");

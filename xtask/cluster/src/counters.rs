@@ -1,16 +1,17 @@
-//! What the kernel counted on a node's link.
+//! Kernel counters of a node's link.
 //!
 //! Two counters see the same bytes. The queueing discipline counts packets as they would be on a
-//! wire, each with its headers. The device counts buffers of up to 64 KiB that only a real card
-//! would cut into packets, so its headers are few. Hence both:
+//! wire, each with its headers. The device counts buffers of up to 64 KiB, which only a real card
+//! would cut into packets, so it counts few headers. Each counter gives one figure:
 //!
-//! - *wire bytes*: the discipline's, from the Ethernet header on, without preamble, checksum and
-//!   gap (24 bytes a packet). They start at 0 again when `up` changes a rate to `none` or back;
-//! - *payload*: the device's bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP headers
-//!   and the time stamp, 14 + 20 + 20 + 12 bytes. Exact for TCP but for its selective
-//!   acknowledgements (up to 24 bytes more, after losses), for handshakes (8 to 20 bytes a
-//!   connection) and for address resolution (24 bytes less a packet). Data sent twice counts twice;
-//!   `retransmitted` tells.
+//! - *wire bytes*, from the discipline: bytes from the Ethernet header on, without preamble,
+//!   checksum and gap (24 bytes a packet). They restart at 0 when `up` changes a rate to `none` or
+//!   back.
+//! - *payload*, from the device: its bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP
+//!   headers and the time stamp, 14 + 20 + 20 + 12 bytes. This is exact for TCP, with three
+//!   exceptions: selective acknowledgements (up to 24 bytes more, after losses), handshakes (8 to
+//!   20 bytes a connection) and address resolution (24 bytes less a packet). Data that is sent
+//!   twice counts twice; `retransmitted` shows it.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::ClusterName;
@@ -21,27 +22,27 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// Headers of a TCP packet or buffer, bytes.
 const HEADERS: u64 = 66;
 
-/// What a node sent and received since the cluster was made, or between two readings.
+/// Counters of a node, since the cluster was made or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counters {
-    /// What the node sent.
+    /// Traffic from the node to the switch.
     pub(super) sent: Direction,
-    /// What the switch sent to it.
+    /// Traffic from the switch to the node.
     pub(super) received: Direction,
-    /// Packets that the node's TCP sent again.
+    /// Packets that the node's TCP retransmitted.
     pub(super) retransmitted: u64,
 }
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Direction {
-    /// Bytes of all packets with all headers.
+    /// Bytes of all packets, including all headers.
     pub(super) wire_bytes: u64,
     /// Packets.
     pub(super) packets: u64,
-    /// Bytes in TCP packets, estimated.
+    /// Estimated bytes of TCP payload.
     pub(super) payload_bytes: u64,
-    /// Packets that found the queue full.
+    /// Packets dropped because the queue was full.
     pub(super) dropped: u64,
 }
 
@@ -58,7 +59,7 @@ impl Counters {
         })
     }
 
-    /// What was added since.
+    /// Returns the difference from an earlier reading.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
             sent: self.sent.since(earlier.sent),
@@ -67,7 +68,7 @@ impl Counters {
         }
     }
 
-    /// Counters of nodes as a table.
+    /// Formats the counters of all nodes as a table.
     pub(super) fn table(all: &[Self]) -> String {
         let mut table = format!(
             "{:>4}  {:>15}  {:>11}  {:>15}  {:>15}  {:>15}  {:>7}  {:>13}\n",
@@ -121,7 +122,7 @@ impl Direction {
     }
 }
 
-/// The rate that a device is shaped to, in bits per second.
+/// Returns the rate that a device is shaped to, in bits per second.
 pub(super) fn shaped_rate(end: &(String, String)) -> anyhow::Result<Option<u64>> {
     let (namespace, device) = end;
     let discipline: QueueDiscipline =
@@ -129,7 +130,7 @@ pub(super) fn shaped_rate(end: &(String, String)) -> anyhow::Result<Option<u64>>
     Ok(discipline.options.rate.map(|bytes| bytes * 8))
 }
 
-/// As `tc -j -s qdisc` shows it.
+/// Entry in the output of `tc -j -s qdisc`.
 #[derive(Deserialize)]
 struct QueueDiscipline {
     bytes: u64,
@@ -145,7 +146,7 @@ struct QueueOptions {
     rate: Option<u64>,
 }
 
-/// As `ip -j -s link` shows it.
+/// Entry in the output of `ip -j -s link`.
 #[derive(Deserialize)]
 struct DeviceReport {
     stats64: DeviceStats,
@@ -169,12 +170,11 @@ fn first<T: DeserializeOwned>(json: &str) -> anyhow::Result<T> {
 }
 
 fn payload_bytes(bytes: u64, buffers: u64) -> u64 {
-    // If all that was sent is a few packets of address resolution, they are shorter than the
-    // headers of TCP.
+    // Packets of address resolution are shorter than TCP's headers, and there may be nothing else.
     bytes.saturating_sub(HEADERS * buffers)
 }
 
-/// `RetransSegs` in `/proc/net/snmp`, where a line of names is followed by one of numbers.
+/// Parses `RetransSegs` in `/proc/net/snmp`, where a line of names precedes a line of numbers.
 fn retransmitted(snmp: &str) -> Option<u64> {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, numbers) = (lines.next()?, lines.next()?);

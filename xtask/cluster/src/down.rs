@@ -1,7 +1,7 @@
 //! `cluster down`: ends the processes in a cluster and removes its namespaces.
 //!
-//! A namespace lives on without a name as long as a process is in it, with its devices. So
-//! processes go first, and this waits until they have gone.
+//! A deleted namespace lives on with its devices while a process is in it. So this ends the
+//! processes first, and waits until they are gone.
 
 use super::ip::{ip, require};
 use super::nodes::{BRIDGE, ClusterName, NodeProcess, devices, processes};
@@ -9,7 +9,7 @@ use anyhow::ensure;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long killed processes may take to end.
+/// Time limit for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
@@ -24,7 +24,7 @@ pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
     found.refuse_foreign()
 }
 
-/// Removes whatever there is of ours.
+/// Removes all parts of the cluster that exist.
 pub(super) fn remove(cluster: &ClusterName) -> anyhow::Result<()> {
     let found = cluster.find()?;
     let switch = found.has_switch.then(|| cluster.switch());
@@ -32,8 +32,8 @@ pub(super) fn remove(cluster: &ClusterName) -> anyhow::Result<()> {
         found.nodes.iter().map(|&index| cluster.node(index)).chain(switch.clone()).collect();
     end_processes(&namespaces)?;
     if let Some(switch) = switch {
-        // Both ends of a link go with one, at once; those in a deleted namespace go when the kernel
-        // gets to it.
+        // Deleting one end of a link removes both ends at once. The kernel removes devices in a
+        // deleted namespace only later.
         for link in devices(&switch)?.iter().filter(|link| link.name != "lo" && link.name != BRIDGE)
         {
             ip(&format!("-n {switch} link delete dev {}", link.name))?;

@@ -1,27 +1,27 @@
-//! iproute2 and its relatives, as functions from words to text.
+//! Runs iproute2's tools.
 //!
-//! Arguments are given as one string and split at blanks: names of clusters have none
+//! Arguments are given as one string and split at spaces. Names of clusters have no spaces
 //! ([`super::nodes`]).
 
 use anyhow::{Context, bail, ensure};
 use std::process::{Command, Stdio};
 
-/// Runs `ip` with these words; returns what it prints.
+/// Runs `ip` with these arguments. Returns its output.
 pub(super) fn ip(words: &str) -> anyhow::Result<String> {
     output("ip", words)
 }
 
-/// Runs `tc` with these words; returns what it prints.
+/// Runs `tc` with these arguments. Returns its output.
 pub(super) fn tc(words: &str) -> anyhow::Result<String> {
     output("tc", words)
 }
 
-/// Runs a line of shell in a namespace; returns what it prints.
+/// Runs a line of shell in a namespace. Returns its output.
 pub(super) fn shell(namespace: &str, line: &str) -> anyhow::Result<String> {
     finished(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", line]))
 }
 
-/// Checks that this process may make namespaces, and that the tools are there.
+/// Checks that this process may make namespaces, and that the tools are installed.
 pub(super) fn require() -> anyhow::Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),

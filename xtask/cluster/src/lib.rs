@@ -1,25 +1,26 @@
-//! `cargo xtask cluster`: a cluster on one machine, of which the wire is real and its rate is
-//! known.
+//! `cargo xtask cluster`: emulates a cluster on one machine. Its network is real and has a known
+//! rate.
 //!
 //! ```text
 //!  node 0            node 1                    network namespaces NAME-0, NAME-1, …
-//!  eth0 10.77.0.1    eth0 10.77.0.2            tbf on eth0:     what a node sends
+//!  eth0 10.77.0.1    eth0 10.77.0.2            tbf on eth0:     outgoing traffic of the node
 //!    │ veth            │ veth
-//!  node0 ─── br0 ─── node1                     tbf on node<i>:  what a node receives
+//!  node0 ─── br0 ─── node1                     tbf on node<i>:  incoming traffic of the node
 //!  namespace NAME-switch: no address, no route, no other device
 //! ```
 //!
-//! Programs run in a node with its network, a host name, System V IPC and `/dev/shm` of its own, so
-//! MPI and libfabric take the nodes for different machines and use TCP. Processors, memory and file
-//! system are shared. There is no added latency: only rates are emulated (`shape.rs` says how, and
-//! how well).
+//! A program in a node has the node's network, and its own host name, System V IPC and `/dev/shm`.
+//! So MPI and libfabric take the nodes for different machines and use TCP. The nodes share
+//! processors, memory and file system. Only rates are emulated; there is no added latency (see
+//! `shape.rs`).
 //!
-//! Nothing is remembered in files. What exists is found by the names of namespaces, and each of
-//! ours carries a mark (`nodes.rs`), so `down` works after a crash, several clusters live side by
-//! side under different names, and namespaces of others are left alone.
+//! No state is stored in files. The cluster is found by the names of its namespaces, and each
+//! namespace carries a mark (`nodes.rs`). So `down` works after a crash, and several clusters can
+//! exist at once under different names. Namespaces of other programs are left alone.
 //!
-//! A library for a program that takes [`ClusterOptions`] as its subcommand `cluster`: `mpirun` calls the
-//! same program to enter nodes (`agent.rs`). Elsewhere than on Linux it is empty.
+//! A program that uses this library takes [`ClusterOptions`] as its subcommand `cluster`: `mpirun`
+//! calls the same program to enter nodes (`agent.rs`). The library is empty on other systems than
+//! Linux.
 
 #![cfg(target_os = "linux")]
 
@@ -58,22 +59,22 @@ It needs Linux, root, and the Debian packages iproute2 and util-linux (`cargo xt
 pub struct ClusterOptions {
     #[command(subcommand)]
     command: Command,
-    /// Name of the cluster, and first part of the names of its namespaces
+    /// Name of the cluster; the names of its namespaces begin with it
     #[arg(long, global = true, value_name = "NAME", default_value = "foldwire")]
     name: ClusterName,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make the cluster, or change the rate of the one that is there
+    /// Make the cluster, or change its rate if it exists
     Up(up::Args),
     /// Run a program, one rank in each node
     Run(run::Args),
-    /// Show nodes, rates, counters of the links and processes
+    /// Show nodes, rates, link counters and processes
     Status,
     /// End all processes in the cluster and remove it
     Down,
-    /// Test the emulation itself on small clusters of its own
+    /// Test the emulation itself on small clusters with their own names
     Test,
     /// Run a command in the node of this address (for mpirun, in place of rsh)
     #[command(hide = true)]
@@ -83,7 +84,7 @@ enum Command {
 /// Runs a subcommand.
 ///
 /// # Errors
-/// Why it failed.
+/// The subcommand's error.
 pub fn run(steps: &mut Steps, options: &ClusterOptions) -> anyhow::Result<()> {
     let cluster = &options.name;
     match &options.command {
@@ -96,7 +97,7 @@ pub fn run(steps: &mut Steps, options: &ClusterOptions) -> anyhow::Result<()> {
     }
 }
 
-/// Tests the emulator where clusters can be made; says why not otherwise.
+/// Tests the emulation if clusters can be made here. Otherwise records the reason.
 pub fn test(steps: &mut Steps) -> anyhow::Result<()> {
     match probe().context("network namespaces cannot be made here") {
         Ok(()) => test::run(steps),
@@ -107,10 +108,10 @@ pub fn test(steps: &mut Steps) -> anyhow::Result<()> {
     }
 }
 
-/// Makes a namespace with a shaped device and removes it: whether clusters can be made here.
+/// Checks that clusters can be made here: makes a namespace with a shaped device and removes it.
 ///
 /// # Errors
-/// Why they cannot.
+/// The reason why they cannot.
 pub fn probe() -> anyhow::Result<()> {
     ip::require()?;
     let namespace = format!("foldwire-probe-{}", std::process::id());

@@ -1,29 +1,29 @@
-//! `cluster run --mpi`: `mpirun` in node 0, which reaches the others through
+//! `cluster run --mpi`: runs `mpirun` in node 0, which reaches the other nodes through
 //! [`agent`](super::agent).
 //!
-//! Both libraries are at their defaults, except that they are told
+//! Both libraries run with their defaults, with these exceptions:
 //!
-//! - to use TCP over the node's device: Open MPI by `pml ob1` and `btl tcp,self`, MPICH (ch4:ucx,
-//!   as in Debian) by `UCX_TLS` and `UCX_NET_DEVICES`;
-//! - to yield while they wait, where there are fewer processors than ranks. They take each node for
-//!   a machine of its own, and would spin while another rank has work to do. (Open MPI yields by
+//! - They use TCP over the node's device. Open MPI gets `pml ob1` and `btl tcp,self`; MPICH
+//!   (ch4:ucx, as in Debian) gets `UCX_TLS` and `UCX_NET_DEVICES`.
+//! - They yield while they wait, if there are fewer processors than ranks. They take each node for
+//!   a separate machine, and would spin while another rank has work to do. (Open MPI yields by
 //!   itself when it sees more ranks than slots.)
-//! - not to bind: Open MPI would bind each rank to the first core of what it takes for a machine of
-//!   its own, all to the same. MPICH binds nothing.
+//! - They do not bind ranks to cores. Open MPI would bind each rank to the first core of its
+//!   supposed machine, so all to the same core. MPICH binds nothing.
 //!
-//! Measured on 2 cores, `MPI_Allreduce` of 64 MiB of floats by 4 ranks at 1 Gbit/s, where a ring
-//! cannot take less than 0.842 s: Open MPI 4.1.4 0.880 s with its ring
-//! (`coll_tuned_allreduce_algorithm 4`), 1.21 s with its segmented ring; MPICH 4.0.2 1.19 s. The
-//! links counted 1.5 times the array from each node, to 0.01 %. Programs that compete for the cores
-//! make all of them slower (by up to a half with two compilers beside).
+//! Measured on 2 cores, with `MPI_Allreduce` of 64 MiB of floats by 4 ranks at 1 Gbit/s, where a
+//! ring takes at least 0.842 s: Open MPI 4.1.4 took 0.880 s with its ring
+//! (`coll_tuned_allreduce_algorithm 4`) and 1.21 s with its segmented ring; MPICH 4.0.2 took 1.19
+//! s. The links counted 1.5 times the array from each node, to 0.01 %. Other programs on the cores
+//! slow all of them down (by up to a half with two compilers).
 //!
-//! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a
-//! machine just exits with a code: then it waits for ever. So there a shell turns such an exit into
-//! a kill, and the exit code is lost. And its `MPI_Finalize` is kept from hanging (see
+//! MPICH's launcher ends all ranks when one is killed or aborts. But when the only rank of a
+//! machine exits with an error code, the launcher waits forever. So a shell turns such an exit into
+//! a kill, and the exit code is lost. MPICH's `MPI_Finalize` is also kept from hanging (see
 //! `mpich_finalize.rs`).
 //!
-//! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it;
-//! harmless.
+//! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`. It means that the agent was
+//! faster, and is harmless.
 
 use super::agent::enter;
 use super::mpich_finalize;
@@ -49,17 +49,17 @@ pub(super) enum MpiChoice {
 /// A run under `mpirun`.
 pub(super) struct MpirunJob<'a> {
     pub(super) mpi: MpiChoice,
-    /// Where it is installed, if not with the system's programs.
+    /// Folder of the installation; `None` means the system's library.
     pub(super) home: Option<&'a Path>,
     pub(super) cluster: &'a ClusterName,
     pub(super) n_ranks: usize,
     /// More arguments for `mpirun`.
     pub(super) mpirun_args: Vec<&'a str>,
-    /// A variable for the environment of all its processes.
+    /// An environment variable for all processes of the run.
     pub(super) variable: (&'a str, &'a str),
 }
 
-/// Runs a program, and its arguments.
+/// Runs a program with its arguments.
 pub(super) fn run(job: &MpirunJob<'_>, program: &[String]) -> anyhow::Result<()> {
     let &MpirunJob { mpi, home, cluster, n_ranks, variable: (name, value), .. } = job;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -75,7 +75,7 @@ pub(super) fn run(job: &MpirunJob<'_>, program: &[String]) -> anyhow::Result<()>
         MpiChoice::Mpich => {
             mpich(&mut command, &agent, &hosts);
             if let Some(home) = home {
-                // Hydra hands nothing of its own environment on.
+                // Hydra does not pass on its own environment.
                 command.args(["-genv", "LD_LIBRARY_PATH"]).arg(path::absolute(home.join("lib"))?);
             }
             match mpich_finalize::compile(folder.path()) {
@@ -103,7 +103,7 @@ pub(super) fn run(job: &MpirunJob<'_>, program: &[String]) -> anyhow::Result<()>
 }
 
 impl MpiChoice {
-    /// The system's launcher.
+    /// Returns the system's launcher.
     fn mpirun(self) -> anyhow::Result<&'static str> {
         let (name, mpi) = match self {
             Self::Openmpi => ("Open MPI", programs::OPEN_MPI),
@@ -114,12 +114,12 @@ impl MpiChoice {
     }
 }
 
-/// The launcher of the library that is installed in `home`.
+/// Returns the launcher of the library that is installed in `home`.
 ///
 /// # Errors
-/// When there is none.
+/// If there is no launcher.
 fn mpirun(home: &Path) -> anyhow::Result<PathBuf> {
-    // Nodes see the same files, but not from this folder.
+    // Nodes see the same files, but start in another folder.
     let mpirun = path::absolute(home.join("bin/mpirun"))?;
     let missing = "is not there; `cargo xtask packages --current-mpi` installs Open MPI and MPICH";
     ensure!(mpirun.exists(), "{} {missing}", mpirun.display());
@@ -143,11 +143,11 @@ fn mpich(command: &mut Command, agent: &Path, hosts: &[String]) {
     command.env("UCX_TLS", "tcp,self").env("UCX_NET_DEVICES", DEVICE);
 }
 
-/// A program without arguments of its own that does what `rsh` does: all that Hydra takes.
+/// Writes a script that does what `rsh` does. Hydra accepts only a program without arguments.
 fn agent_script(folder: &Path, cluster: &ClusterName) -> anyhow::Result<PathBuf> {
     let path = folder.join("agent");
-    // Through /proc, as the path of the executable may hold anything, and the file may be replaced
-    // meanwhile.
+    // Use /proc: the executable's path may contain any character, and the file may be replaced
+    // while this program runs.
     let program = format!("/proc/{}/exe", std::process::id());
     let script = format!("#!/bin/sh\nexec {program} cluster agent --name {cluster} -- \"$@\"\n");
     fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,10 +1,10 @@
-//! What exists: the namespaces of a cluster, whether they are ours and complete, and the processes
-//! in them.
+//! State of a cluster: its namespaces, whether they are ours and complete, and the processes in
+//! them.
 //!
-//! A namespace is ours if its loopback device has the alias [`MARK`]. It gets that right after it
-//! is made; a crash in between leaves one with nothing in it but a loopback device that is down,
-//! which is taken for ours too. The switch's bridge gets the same alias as the last act of `up`: a
-//! cluster without it was never finished.
+//! A namespace is ours if its loopback device has the alias [`MARK`], which it gets right after it
+//! is made. A crash in between leaves a namespace with only a loopback device that is down. Such a
+//! namespace counts as ours too. As its last act, `up` gives the switch's bridge the same alias: a
+//! cluster without it is unfinished.
 
 use super::ip::ip;
 use anyhow::{Context, bail, ensure};
@@ -15,16 +15,16 @@ use std::str::FromStr;
 
 /// Alias of loopback devices of our namespaces and of bridges of finished clusters.
 pub(super) const MARK: &str = "foldwire-cluster";
-/// Most nodes of a cluster; more would be too slow on one machine to tell anything.
+/// Most nodes of a cluster. With more nodes, one machine is too slow to give useful results.
 pub(super) const MAX_NODES: usize = 64;
-/// A node's device.
+/// Name of a node's device.
 pub(super) const DEVICE: &str = "eth0";
-/// The switch's bridge.
+/// Name of the switch's bridge.
 pub(super) const BRIDGE: &str = "br0";
-/// The network of all nodes.
+/// Network of all nodes.
 pub(super) const NETWORK: &str = "10.77.0.0/24";
 
-/// The name of a cluster: small letters, digits and hyphens, at most 32.
+/// Name of a cluster: lower-case letters, digits and hyphens, at most 32.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClusterName(String);
 
@@ -52,25 +52,25 @@ impl std::fmt::Display for ClusterName {
 }
 
 impl ClusterName {
-    /// The namespace, and the host name, of a node.
+    /// Returns the namespace and host name of a node.
     pub(super) fn node(&self, index: usize) -> String {
         format!("{self}-{index}")
     }
 
-    /// The namespace of the switch.
+    /// Returns the namespace of the switch.
     pub(super) fn switch(&self) -> String {
         format!("{self}-switch")
     }
 
-    /// The node that has this namespace.
+    /// Returns the node that has this namespace.
     fn index(&self, namespace: &str) -> Option<usize> {
         let rest = namespace.strip_prefix(&self.0)?.strip_prefix('-')?;
         let index = rest.parse().ok()?;
-        // `foldwire-+1` and `foldwire-01` are none of ours.
+        // `foldwire-+1` and `foldwire-01` are not ours.
         (self.node(index) == namespace).then_some(index)
     }
 
-    /// The node with this address or host name.
+    /// Returns the node with this address or host name.
     pub(super) fn node_of_host(&self, host: &str) -> Option<usize> {
         if let Some(index) = self.index(host) {
             return Some(index);
@@ -79,7 +79,7 @@ impl ClusterName {
         (0..MAX_NODES).find(|&index| address(index) == asked)
     }
 
-    /// Everything of this name that exists.
+    /// Finds all parts of the cluster that exist.
     pub(super) fn find(&self) -> anyhow::Result<ClusterState> {
         let mut found = ClusterState::default();
         for line in ip("netns list")?.lines() {
@@ -105,7 +105,7 @@ impl ClusterName {
         Ok(found)
     }
 
-    /// Number of nodes of a cluster that is up.
+    /// Returns the number of nodes of a cluster that is up.
     pub(super) fn size(&self) -> anyhow::Result<usize> {
         super::ip::require()?;
         let found = self.find()?;
@@ -117,26 +117,26 @@ impl ClusterName {
     }
 }
 
-/// What exists of a cluster.
+/// The parts of a cluster that exist.
 #[derive(Debug, Default)]
 pub(super) struct ClusterState {
     /// Our nodes, in order.
     pub(super) nodes: Vec<usize>,
-    /// Whether our switch exists.
+    /// True if our switch exists.
     pub(super) has_switch: bool,
-    /// Whether `up` has finished.
+    /// True if `up` has finished.
     pub(super) is_complete: bool,
-    /// Namespaces with names of ours that somebody else made.
+    /// Namespaces with our names that another program made.
     pub(super) foreign: Vec<String>,
 }
 
 impl ClusterState {
-    /// Whether there is nothing of ours.
+    /// Returns whether no part of the cluster exists.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && !self.has_switch
     }
 
-    /// Refuses to touch what others made.
+    /// Returns an error if another program made a namespace with one of our names.
     pub(super) fn refuse_foreign(&self) -> anyhow::Result<()> {
         if let Some(namespace) = self.foreign.first() {
             bail!(
@@ -148,14 +148,14 @@ impl ClusterState {
     }
 }
 
-/// The address of a node.
+/// Returns the address of a node.
 pub(super) fn address(index: usize) -> Ipv4Addr {
     let [a, b, c, _] = [10, 77, 0, 0];
     // `MAX_NODES` keeps this within the network.
     Ipv4Addr::new(a, b, c, u8::try_from(index + 1).unwrap_or(u8::MAX))
 }
 
-/// A network device, as `ip -j link` shows it.
+/// A network device, from the output of `ip -j link`.
 #[derive(Debug, Deserialize)]
 pub(super) struct NetDevice {
     #[serde(rename = "ifname")]
@@ -166,7 +166,7 @@ pub(super) struct NetDevice {
     pub(super) flags: Vec<String>,
 }
 
-/// The devices in a namespace.
+/// Returns the devices in a namespace.
 pub(super) fn devices(namespace: &str) -> anyhow::Result<Vec<NetDevice>> {
     let json = ip(&format!("-n {namespace} -j link show"))?;
     serde_json::from_str(&json).with_context(|| format!("`ip -j link` of {namespace} said: {json}"))
@@ -183,19 +183,19 @@ fn is_ours(namespace: &str) -> anyhow::Result<bool> {
 #[derive(Debug)]
 pub(super) struct NodeProcess {
     pub(super) pid: i32,
-    /// What the kernel calls it: the first 15 bytes of its program's name.
+    /// The kernel's name for the process: the first 15 bytes of its program's name.
     pub(super) command: String,
 }
 
 impl NodeProcess {
-    /// Whether it was started with this variable in its environment.
+    /// Returns whether the process was started with this environment variable.
     pub(super) fn has_variable(&self, name: &str, value: &str) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         let wanted = format!("{name}={value}");
         environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
     }
 
-    /// Kills it; it may have ended by itself.
+    /// Kills the process. It may have ended by itself.
     pub(super) fn kill(&self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -203,11 +203,11 @@ impl NodeProcess {
     }
 }
 
-/// The processes in a namespace.
+/// Returns the processes in a namespace.
 pub(super) fn processes(namespace: &str) -> anyhow::Result<Vec<NodeProcess>> {
     let pids = ip(&format!("netns pids {namespace}"))?;
     let processes = pids.split_whitespace().filter_map(|pid| {
-        // One that has ended meanwhile has no name any more.
+        // A process that has just ended has no name.
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(NodeProcess { pid: pid.parse().ok()?, command: command.trim().to_owned() })
     });

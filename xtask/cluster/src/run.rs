@@ -1,12 +1,12 @@
-//! `cluster run`: one rank in each node, or as many as are wanted.
+//! `cluster run`: runs a program as one or more ranks in each node.
 //!
-//! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`,
-//! `_SIZE`, `_ROOT`, `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded
-//! line by line with its rank in front. When a rank fails, the others have some seconds to notice,
-//! then they are killed.
+//! Without `--mpi`, each rank gets the environment that a launcher sets: `FOLDWIRE_RANK`, `_SIZE`,
+//! `_ROOT`, `_TOKEN`, and its own address in `FOLDWIRE_ADDRESS`. Its output is forwarded line by
+//! line with the rank in front. When a rank fails, the other ranks have some seconds to end by
+//! themselves, and are then killed.
 //!
-//! The token also marks what belongs to this run: when the run is over, or on Ctrl-C, whatever has
-//! it in its environment is killed. If this command is killed so that it cannot do that, at least
+//! The token also marks the processes of the run. At the end of the run, or on Ctrl-C, every
+//! process with the token in its environment is killed. If this command itself is killed, at least
 //! the ranks, or mpirun, are killed with it.
 
 use super::agent::enter;
@@ -26,29 +26,29 @@ use std::time::{Duration, Instant};
 /// Options of `cargo xtask cluster run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Number of ranks, in the first nodes [default: all nodes full]
+    /// Number of ranks, in the first nodes [default: as many as fit in all nodes]
     #[arg(short, value_name = "K")]
     n: Option<usize>,
-    /// Ranks that share a node, one after the other
+    /// Number of consecutive ranks in a node
     #[arg(long, value_name = "K", default_value_t = 1, conflicts_with = "mpi")]
     per_node: usize,
-    /// Start them with this MPI's mpirun, over TCP
+    /// Start the ranks with this MPI's mpirun, over TCP
     #[arg(long, value_enum)]
     mpi: Option<MpiChoice>,
-    /// Where that MPI is installed, such as target/current-mpi/openmpi [default: the system's]
+    /// Folder of that MPI's installation, such as target/current-mpi/openmpi [default: the system's]
     #[arg(long, value_name = "DIR", requires = "mpi")]
     mpi_home: Option<PathBuf>,
-    /// More arguments for mpirun, split at blanks
+    /// More arguments for mpirun, split at spaces
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true, requires = "mpi")]
     mpirun_args: Vec<String>,
-    /// Print what the kernel counted on each node's link during the run: as a table on standard
-    /// error, or as one line of JSON on standard output
+    /// Print the kernel's counters of each node's link for the run: as a table on standard error,
+    /// or as one line of JSON on standard output
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     node_counters: Option<CounterFormat>,
-    /// Forward output without ranks in front
+    /// Forward output without the rank in front
     #[arg(long, conflicts_with = "mpi")]
     no_prefix: bool,
-    /// Seconds that the other ranks have to end by themselves after one has failed
+    /// Seconds that the other ranks have to end by themselves after a rank has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 5, conflicts_with = "mpi")]
     grace: u64,
     /// The program and its arguments
@@ -56,16 +56,16 @@ pub(super) struct Args {
     program: Vec<String>,
 }
 
-/// How counters are printed.
+/// Output format of the counters.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum CounterFormat {
     Table,
     Json,
 }
 
-/// Environment variable with the run's token.
+/// Environment variable that holds the run's token.
 const TOKEN: &str = "FOLDWIRE_TOKEN";
-/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers.
+/// Variable that `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` recommends to launchers.
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
@@ -114,11 +114,11 @@ pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     result
 }
 
-/// Ranks that are told who they are by their environment.
+/// Runs ranks that get their rank and size from the environment.
 pub(super) struct RankLauncher<'a> {
     pub(super) cluster: &'a ClusterName,
     pub(super) n_ranks: usize,
-    /// Ranks that share a node.
+    /// Number of ranks in a node.
     pub(super) per_node: usize,
     pub(super) token: &'a str,
     pub(super) grace: Duration,
@@ -129,9 +129,9 @@ impl RankLauncher<'_> {
     /// Runs a program (and its arguments) once for each rank, in the first nodes.
     ///
     /// # Errors
-    /// When a rank cannot be started or fails: the first that was seen to.
+    /// The first failure of a rank that was detected, or the error that kept a rank from starting.
     pub(super) fn run(&self, program: &[String]) -> anyhow::Result<()> {
-        // Below the ports that the kernel gives to clients, so that hardly anybody has it.
+        // Below the ports that the kernel gives to clients, so the port is probably free.
         let port = 20000 + u16::from_str_radix(&self.token[..4], 16)? % 12000;
         let root = format!("{}:{port}", address(0));
         let mut children = Vec::new();
@@ -156,10 +156,10 @@ impl RankLauncher<'_> {
             })
             .collect();
         let result = wait(&mut children, self.grace);
-        // A process that a rank left behind would hold the output open.
+        // A process that a rank left behind would keep the output open.
         end_processes(self.cluster, self.n_ranks.div_ceil(self.per_node), self.token)?;
         for forwarder in forwarders {
-            // It cannot fail; it stops when there is nobody left to print to.
+            // The thread does not fail: it stops when the output is closed.
             let _ = forwarder.join();
         }
         result
@@ -186,14 +186,14 @@ impl RankLauncher<'_> {
     }
 }
 
-/// The command, so that it is killed when this process ends.
+/// Returns the command in a form that is killed when this process ends.
 pub(super) fn tied_to_this_process(command: &Command) -> Command {
     let mut tied = Command::new("setpriv");
     tied.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
     tied
 }
 
-/// Waits for all; after one has failed for no longer than `grace`.
+/// Waits for all ranks. After one has failed, waits at most for `grace`.
 fn wait(children: &mut [Child], grace: Duration) -> anyhow::Result<()> {
     let mut failed: Option<(Instant, usize, ExitStatus)> = None;
     loop {
@@ -227,13 +227,13 @@ fn wait(children: &mut [Child], grace: Duration) -> anyhow::Result<()> {
 
 fn kill(children: &mut [Child]) {
     for child in children {
-        // Both fail only for a child that has ended and been waited for.
+        // Both calls fail only for a child that has already ended.
         let _ = child.kill();
         let _ = child.wait();
     }
 }
 
-/// Kills what is left of a run.
+/// Kills the remaining processes of a run.
 fn end_processes(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
     for index in 0..n_ranks {
         let left = processes(&cluster.node(index))?;
@@ -244,14 +244,15 @@ fn end_processes(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::
     Ok(())
 }
 
-/// Kills the run when this command is asked to end; what waits for the run then finds it failed.
+/// Kills the run when this command receives a signal to end. The waiting thread then sees the
+/// failed run.
 fn end_when_interrupted(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
     let (cluster, token) = (cluster.clone(), token.to_owned());
     thread::spawn(move || {
         for _ in signals.forever() {
             eprintln!("interrupted: ending the run");
-            // If this fails, the wait goes on, and the next signal tries again.
+            // If this fails, the run continues, and the next signal tries again.
             if let Err(error) = end_processes(&cluster, n_ranks, &token) {
                 eprintln!("cannot end it: {error:#}");
             }
@@ -260,7 +261,7 @@ fn end_when_interrupted(cluster: &ClusterName, n_ranks: usize, token: &str) -> a
     Ok(())
 }
 
-/// Copies line by line in a thread, each with `prefix` in front.
+/// Copies lines in a thread, with `prefix` in front of each.
 fn forward(
     from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
@@ -273,15 +274,15 @@ fn forward(
             if line.last() != Some(&b'\n') {
                 line.push(b'\n');
             }
-            // One call a line, so that lines of ranks do not mix. A closed output is no reason to
-            // stop the rank.
+            // One write for each line, so that the lines of ranks do not mix. A closed output does
+            // not stop the rank.
             let _ = to.write_all(&line).and_then(|()| to.flush());
             line.truncate(prefix.len());
         }
     })
 }
 
-/// 128 random bits in hexadecimal.
+/// Returns 128 random bits in hexadecimal.
 pub(super) fn random_token() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

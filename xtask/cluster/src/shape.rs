@@ -1,33 +1,34 @@
-//! The rate of a link: what `tc` is told for it, and why.
+//! Link rates: the settings of `tc`, and the reasons for them.
 //!
-//! Each direction has a token bucket (`tbf`) on the sending device. It lets bytes pass at the rate,
-//! counted with Ethernet, IP and TCP headers of each packet, so TCP gets 1448 of 1514 bytes: 956
-//! Mbit/s of 1 Gbit/s.
+//! Each direction has a token bucket (`tbf`) on the sending device. It limits the rate of all
+//! bytes, including the Ethernet, IP and TCP headers of each packet. So TCP gets 1448 of 1514
+//! bytes: 956 Mbit/s of 1 Gbit/s.
 //!
-//! **Burst**, the bucket's size, is what passes at once after a pause. Small is realistic. But
-//! tokens are lost when the timer that opens the bucket comes later than burst/rate; and a TCP send
-//! of 64 KiB (one buffer, left whole as for a card with segmentation offload) that is greater than
-//! the bucket is cut up by the kernel. With 32 KiB at 1 Gbit/s that alone fills two cores, and each
-//! node of a ring gets 0.4 Gbit/s; with 72 KiB it gets 0.95 and needs a tenth of them. So: 80 KiB
-//! (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more; slower links are made to send smaller
-//! buffers, and have 0.65 ms too, at least 16 KiB. Messages much shorter than the burst say nothing
-//! about the rate.
+//! **Burst**, the bucket's size, passes at once after a pause. A small burst is realistic. But
+//! tokens are lost when the timer that opens the bucket fires later than burst/rate. And the kernel
+//! cuts up a TCP send of 64 KiB (one buffer, kept whole as for a card with segmentation offload) if
+//! it is larger than the bucket. With 32 KiB at 1 Gbit/s, that alone keeps two cores busy, and each
+//! node of a ring gets 0.4 Gbit/s. With 72 KiB it gets 0.95 Gbit/s and needs a tenth of the cores.
+//! So the burst is 80 KiB (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more. Slower links send
+//! smaller buffers and also have 0.65 ms, at least 16 KiB. Messages much shorter than the burst do
+//! not show the rate.
 //!
-//! **Limit**, the queue in front of the bucket, is what all nodes can have under way on one
-//! connection each: the network drops nothing, as fabrics with flow control do. On the node's side
-//! TCP itself keeps the queue short. At the switch it fills only when several send to one; with 1
-//! MiB there, three that send to one had up to 8000 retransmissions in 3 s at 1 Gbit/s.
+//! **Limit**, the queue in front of the bucket, holds all bytes that all nodes can have in flight
+//! on one connection each. So the network drops nothing, like fabrics with flow control. On the
+//! node's side, TCP itself keeps the queue short. At the switch, it fills only when several nodes
+//! send to one. With 1 MiB there, three nodes that sent to one had up to 8000 retransmissions in 3
+//! s at 1 Gbit/s.
 //!
-//! **Order**: the kernel handles what comes out of a veth on whichever processor sent it, so
-//! packets of one connection overtake each other: some 2000 needless retransmissions in 3 s at 10
-//! Gbit/s. Receive packet steering gives all packets of a connection to one processor, as a card
-//! with several queues does: no retransmissions.
+//! **Order**: the kernel handles a veth's output on the processor that sent it. So packets of one
+//! connection overtake each other, which caused about 2000 needless retransmissions in 3 s at 10
+//! Gbit/s. Receive packet steering gives all packets of a connection to one processor, like a card
+//! with several queues. With it there are no retransmissions.
 //!
-//! **Offloads** stay as veth has them: TSO on; GRO off, which changes nothing, as buffers arrive
-//! whole.
+//! **Offloads** keep veth's defaults: TSO is on. GRO is off, which makes no difference, since
+//! buffers arrive whole.
 //!
 //! Measured with iperf3, Mbit/s of payload, on 2 virtual cores that all nodes share; 4 nodes, 3 s.
-//! In brackets: with two endless loops beside, one for each core.
+//! In brackets: while two endless loops run, one for each core.
 //!
 //! | rate | one stream | ring, each node | three to one, sum | cores busy in the ring |
 //! |---|---|---|---|---|
@@ -35,9 +36,9 @@
 //! | 10gbit | 9496 (6933) | 4700–5300 (3800–4600) | 9497 (9302) | 2 of 2 |
 //! | none | 10000–15000 | 5600–7100 | 21900 | 2 of 2 |
 //!
-//! At 10 Gbit/s the ring is limited by the two cores, not by the buckets. TCP's congestion control
-//! is the machine's: here BBR; with cubic and reno an all-reduce of 64 MiB over four nodes took the
-//! same time.
+//! At 10 Gbit/s the two cores limit the ring, not the buckets. TCP's congestion control is the
+//! machine's: here BBR. With cubic and reno, an all-reduce of 64 MiB over four nodes took the same
+//! time.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::{BRIDGE, ClusterName, DEVICE};
@@ -45,17 +46,17 @@ use std::fs;
 use std::str::FromStr;
 use std::thread::available_parallelism;
 
-/// Rate of a node's link, each way.
+/// Rate of a node's link in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// In bits per second, of all bytes from the Ethernet header on.
+    /// Bits per second, counting all bytes from the Ethernet header on.
     Limited(u64),
-    /// As fast as the machine copies.
+    /// Limited only by the speed of the machine.
     Unlimited,
 }
 
 const UNITS: [(&str, u64); 3] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)];
-/// Below, bursts would take longer than calls do; above, no machine follows.
+/// Below this range, bursts would take longer than calls. Above it, no machine can keep up.
 const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=400_000_000_000;
 
 impl FromStr for Rate {
@@ -91,7 +92,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Shapes both directions of a node's link, in place of what was there.
+/// Shapes both directions of a node's link. Replaces the previous shape.
 pub(super) fn apply(
     cluster: &ClusterName,
     index: usize,
@@ -99,7 +100,7 @@ pub(super) fn apply(
     rate: Rate,
 ) -> anyhow::Result<()> {
     let discipline = match rate {
-        // A queue that never fills, for its counters.
+        // A queue that never fills, used for its counters.
         Rate::Unlimited => "pfifo limit 10000".to_owned(),
         Rate::Limited(rate) => {
             let (burst, limit) = (burst_bytes(rate), limit_bytes(n_nodes, send_buffer_bytes()));
@@ -117,7 +118,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Lets one processor handle all packets of a connection. Kernels without receive packet steering
+/// Makes one processor handle all packets of a connection. Kernels without receive packet steering
 /// work too, with retransmissions.
 pub(super) fn keep_order(cluster: &ClusterName, index: usize) -> anyhow::Result<()> {
     let mask = processor_mask(available_parallelism().map_or(1, usize::from));
@@ -131,17 +132,17 @@ pub(super) fn keep_order(cluster: &ClusterName, index: usize) -> anyhow::Result<
     Ok(())
 }
 
-/// A switch that forwards at once and learns no groups.
+/// Returns the arguments for a switch that forwards at once and snoops no multicast groups.
 pub(super) fn bridge() -> String {
     format!("name {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
 }
 
-/// Namespaces and devices of both ends of a node's link.
+/// Returns the namespaces and devices of both ends of a node's link.
 pub(super) fn ends(cluster: &ClusterName, index: usize) -> [(String, String); 2] {
     [(cluster.node(index), DEVICE.to_owned()), (cluster.switch(), port(index))]
 }
 
-/// The switch's end of a node's link.
+/// Returns the device name of the switch's end of a node's link.
 pub(super) fn port(index: usize) -> String {
     format!("node{index}")
 }
@@ -154,7 +155,7 @@ fn burst_bytes(rate: u64) -> u64 {
     in_microseconds(250).max(in_microseconds(650).clamp(16 << 10, 80 << 10))
 }
 
-/// Largest buffer of which a bucket holds the packets: headers are 66 of 1514 bytes.
+/// Returns the largest buffer whose packets fit the bucket: headers are 66 of 1514 bytes.
 fn buffer_bytes(burst: u64) -> u64 {
     (burst / 16 * 15).min(MAX_BUFFER_BYTES)
 }
@@ -164,13 +165,13 @@ fn limit_bytes(n_nodes: usize, send_buffer: u64) -> u64 {
     (send_buffer * n_nodes as u64).min(1 << 30)
 }
 
-/// Most that a TCP connection can have under way, as the system is set.
+/// Returns the most bytes that a TCP connection can have in flight, by the system's settings.
 fn send_buffer_bytes() -> u64 {
     let setting = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
     setting.split_whitespace().nth(2).and_then(|most| most.parse().ok()).unwrap_or(4 << 20)
 }
 
-/// The first `n` processors as the kernel writes sets: hexadecimal, 32 bits a group.
+/// Formats the set of the first `n` processors like the kernel: hexadecimal, in groups of 32 bits.
 fn processor_mask(n: usize) -> String {
     let group = |bits: usize| if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
     let groups = (0..n.div_ceil(32)).rev().map(|at| format!("{:08x}", group(n - 32 * at)));

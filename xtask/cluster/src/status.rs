@@ -43,7 +43,7 @@ pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
     }
     text += "\n";
     text += &Counters::table(&counters);
-    // Whoever closed the output has seen enough.
+    // Ignore the error: it means that the reader closed the output.
     let _ = io::stdout().write_all(text.as_bytes());
     Ok(())
 }

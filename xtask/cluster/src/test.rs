@@ -1,6 +1,6 @@
-//! `cluster test`: the emulator's promises, on small clusters with names of their own.
+//! `cluster test`: tests what the emulator guarantees, on small clusters with their own names.
 //!
-//! The rate is the emulator's, not that of code of ours: a plain TCP stream between two nodes.
+//! A plain TCP stream between two nodes measures the rate, so no Foldwire code affects it.
 
 use super::ip::{ip, shell};
 use super::nodes::{ClusterName, address, devices, processes};
@@ -25,7 +25,7 @@ pub(super) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let cluster: ClusterName =
         format!("foldwire-test-{}", std::process::id()).parse().map_err(anyhow::Error::msg)?;
     let result = all(steps, &cluster);
-    // After a failure too; a second failure would hide the first.
+    // Remove the cluster after a failure too. A second failure would hide the first.
     let removed = down::remove(&cluster);
     result.and(removed)
 }
@@ -56,7 +56,8 @@ fn all(steps: &mut Steps, cluster: &ClusterName) -> anyhow::Result<()> {
     steps.check("cluster: down leaves nothing", || nothing_left(cluster))
 }
 
-/// A namespace of somebody else with a name of ours: `up` refuses, makes nothing, and leaves it.
+/// Another program's namespace with one of our names: `up` refuses, makes nothing, and leaves it
+/// alone.
 fn foreign(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let foreign = cluster.node(1);
     ip(&format!("netns add {foreign}"))?;
@@ -86,7 +87,7 @@ fn no_way_out(cluster: &ClusterName) -> anyhow::Result<()> {
     for node in 0..N_NODES {
         let routes = ip(&format!("-n {} route show", cluster.node(node)))?;
         ensure!(routes.lines().count() == 1, "node {node} has other routes: {routes}");
-        // An address for documentation, which no network has.
+        // An address reserved for documentation, which no network has.
         let outside = SocketAddr::from(([192, 0, 2, 1], 80));
         let error = in_namespace(cluster.node(node), move || {
             TcpStream::connect_timeout(&outside, Duration::from_secs(5))
@@ -105,10 +106,9 @@ fn no_way_out(cluster: &ClusterName) -> anyhow::Result<()> {
 
 fn keeps(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let Rate::Limited(bits) = rate else { anyhow::bail!("there is no rate to keep") };
-    // Half a second's worth.
+    // The bytes of half a second.
     let n_bytes = bits / 16;
-    // Others may keep the machine from being in time, which makes a link slower, never faster: the
-    // best of some.
+    // Other programs can make a link slower, never faster. So take the best of some runs.
     let mut best = 0.0f64;
     for _ in 0..3 {
         let before = Counters::read(cluster, 0)?;
@@ -145,7 +145,7 @@ fn identity(cluster: &ClusterName) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Node 1 fails while the others, and a child of one of them, sleep.
+/// Node 1 fails while the other nodes, and a child process of each, sleep.
 fn failure(cluster: &ClusterName) -> anyhow::Result<()> {
     let token = random_token()?;
     let line = "test $FOLDWIRE_RANK != 1 || exit 7; sleep 600 & sleep 600";
@@ -162,7 +162,7 @@ fn failure(cluster: &ClusterName) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With a process in a node that nobody waits for.
+/// Removes the cluster while a node has a process without a parent that waits for it.
 fn nothing_left(cluster: &ClusterName) -> anyhow::Result<()> {
     shell(&cluster.node(0), "sleep 600 > /dev/null 2>&1 &")?;
     down::remove(cluster)?;
@@ -186,7 +186,7 @@ fn sh(line: &str) -> Vec<String> {
     ["sh", "-c", line].map(str::to_owned).into()
 }
 
-/// Sends so many bytes from node to node; the time until all have come.
+/// Sends `n_bytes` bytes between nodes. Returns the time until all have arrived.
 fn transfer(
     cluster: &ClusterName,
     from: usize,
@@ -221,7 +221,7 @@ fn transfer(
     Ok(end - start)
 }
 
-/// Does something in a namespace, on a thread that ends there.
+/// Runs `act` in a namespace, on a thread that ends afterwards.
 fn in_namespace<T: Send + 'static>(
     namespace: String,
     act: impl FnOnce() -> T + Send + 'static,

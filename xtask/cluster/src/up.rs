@@ -1,7 +1,7 @@
-//! `cluster up`: makes the namespaces, joins them, shapes the links.
+//! `cluster up`: makes the namespaces, connects them, and shapes the links.
 //!
-//! A cluster that is there already stays; only its rate is changed. One that was never finished is
-//! made anew. When a step fails, what this call made is removed again.
+//! A cluster that exists stays, and only its rate changes. An unfinished cluster is made anew. When
+//! a step fails, everything that this call made is removed.
 
 use super::ip::{ip, require, shell};
 use super::nodes::{BRIDGE, ClusterName, DEVICE, MARK, MAX_NODES, address};
@@ -15,7 +15,7 @@ pub(super) struct Args {
     /// Number of nodes
     #[arg(short, value_name = "N", default_value_t = 4)]
     n: usize,
-    /// Rate of each node's link, each way, such as 1gbit or 250mbit; `none` for as fast as it goes
+    /// Rate of each node's link in each direction, such as 1gbit or 250mbit; `none` for no limit
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     rate: Rate,
 }
@@ -78,8 +78,8 @@ fn node(cluster: &ClusterName, index: usize, n_nodes: usize, rate: Rate) -> anyh
     Ok(())
 }
 
-/// A namespace of ours with its loopback device up, and without IPv6, whose announcements would be
-/// counted with what programs send.
+/// Makes a marked namespace with its loopback device up. It has no IPv6: the counters would include
+/// IPv6's announcements.
 fn namespace(name: &str) -> anyhow::Result<()> {
     ip(&format!("netns add {name}"))?;
     ip(&format!("-n {name} link set dev lo alias {MARK}"))?;

@@ -1,5 +1,5 @@
-//! Choosing the inputs that are committed: small ones that together reach what a run has reached,
-//! as far as few files can.
+//! Chooses the inputs to commit: few small ones that reach most of the code that earlier runs have
+//! reached.
 
 use super::BuiltTargets;
 use anyhow::{Context, ensure};
@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Most inputs of a target, regressions not counted.
+/// Most inputs of a target, not counting regressions.
 const MAX_FILES: usize = 30;
 /// Most bytes of an input.
 const MAX_BYTES: u64 = 4000;
-/// How inputs begin that once failed; they stay.
+/// Prefix of inputs that once failed. They are always kept.
 const REGRESSION: &str = "regress-";
 
 pub(super) fn keep(built: &BuiltTargets, targets: &[String]) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ fn is_regression(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(REGRESSION))
 }
 
-/// The files of a folder from the smallest to the largest.
+/// Returns the files of a folder, the smallest first.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -57,7 +57,7 @@ fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// At most `n`, of all sizes.
+/// Returns at most `n` elements, spread evenly.
 fn evenly<T>(all: &[T], n: usize) -> Vec<&T> {
     let n = n.min(all.len());
     (0..n).map(|i| &all[i * all.len() / n]).collect()

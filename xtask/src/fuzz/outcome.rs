@@ -1,31 +1,31 @@
-//! What libFuzzer's log says of a run.
+//! Reads the result of a run from libFuzzer's log.
 
 use anyhow::{bail, ensure};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// Figures of a run, and whether it found something.
+/// Figures of a run, and its failure if it found something.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FuzzOutcome {
-    /// Inputs tried.
+    /// Number of inputs.
     n_runs: u64,
-    /// Edges of the program that were reached.
+    /// Number of reached edges of the program.
     coverage: u64,
-    /// Edges by how often, and compared values: what libFuzzer steers by.
+    /// Number of libFuzzer's features: edges by number of visits, and compared values.
     features: u64,
     failed: bool,
-    /// Why it failed, and what it says last.
+    /// Reason of the failure, and the end of the log.
     said: String,
 }
 
-/// Lines from the end of the log that are shown with a finding.
+/// Number of lines from the end of the log that are shown with a finding.
 const TAIL_LINES: usize = 12;
 
-/// Characters of a line that are shown: names of generic functions have no end.
+/// Number of characters of a line that are shown: names of generic functions can be very long.
 const LINE_CHARACTERS: usize = 300;
 
-/// Lines that begin to say why; the next one goes on.
+/// Texts in the line before a reason. The reason may continue on the next line.
 const REASONS: [&str; 2] = ["panicked at", "ERROR: "];
 
 impl FuzzOutcome {
@@ -58,19 +58,19 @@ impl FuzzOutcome {
     /// Prints the figures.
     ///
     /// # Errors
-    /// When something was found, or nothing was run.
+    /// If the run found something, or tried nothing.
     pub(crate) fn into_result(self, target: &str, log: &Path) -> anyhow::Result<()> {
         if self.failed {
             bail!(
                 "fuzz target `{target}` failed; its log, {}, says\n{}\nTo repeat it, run the program with the \
-                 artifact's path alone; once mended, keep that file as fuzz/corpus/{target}/regress-NAME",
+                 artifact's path alone; after fixing it, commit that file as fuzz/corpus/{target}/regress-NAME",
                 log.display(),
                 self.said
             );
         }
         ensure!(
             self.n_runs > 0 && self.coverage > 0,
-            "fuzz target `{target}` ran, but tried nothing; see {}",
+            "fuzz target `{target}` ran, but tried no input; see {}",
             log.display()
         );
         println!("fuzz {target}: {self}");

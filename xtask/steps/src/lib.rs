@@ -1,8 +1,8 @@
-//! Running commands one after another: each is shown, timed and counted; the first that fails ends
-//! the task and is shown in a form that can be pasted into a shell.
+//! Runs commands one after another. Each is shown, timed and counted. The first that fails ends the
+//! task, and is shown in a form that can be pasted into a shell.
 //!
-//! Tests are counted from the `test result:` lines of cargo's own output while it passes through,
-//! and what tests say that they skip (lines that begin with `skipped: `) is kept for the summary.
+//! Test counts come from the `test result:` lines of cargo's output as it passes through. Lines of
+//! tests that begin with `skipped: ` are kept for the summary.
 
 pub mod programs;
 
@@ -18,9 +18,9 @@ pub struct Steps {
     root: PathBuf,
     start: Instant,
     done: Vec<StepRecord>,
-    /// Of steps that run beside others: what they print, until the others are done.
+    /// Collected output of steps that run beside others; `None` if output is printed at once.
     said: Option<Vec<u8>>,
-    /// No further part begins after this.
+    /// No part begins after this time.
     end: Option<Instant>,
 }
 
@@ -31,15 +31,15 @@ struct StepRecord {
     verdict: StepStatus,
 }
 
-/// What a step's output said.
+/// Results found in a step's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OutputSummary {
     tests: TestCounts,
-    /// What its tests left out, each once.
+    /// Parts that its tests skipped, each once.
     skips: BTreeSet<String>,
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepStatus {
     Passed,
@@ -47,16 +47,16 @@ enum StepStatus {
     Skipped,
 }
 
-/// How many tests a step ran.
+/// Numbers of tests that a step ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestCounts {
-    /// That passed.
+    /// Tests that passed.
     pub passed: usize,
-    /// That failed.
+    /// Tests that failed.
     pub failed: usize,
 }
 
-/// A step that failed; its exit code becomes ours.
+/// A failed step. Its exit code becomes the exit code of the task.
 #[derive(Debug)]
 struct StepFailure {
     step: String,
@@ -74,12 +74,12 @@ impl std::fmt::Display for StepFailure {
 impl std::error::Error for StepFailure {}
 
 impl Steps {
-    /// None yet, and commands that will run in `root`.
+    /// Starts an empty list of steps. Commands run in `root`.
     pub fn new(root: PathBuf) -> Self {
         Self { root, start: Instant::now(), done: Vec::new(), said: None, end: None }
     }
 
-    /// Steps that run beside these, and print what they have to say when they are
+    /// Starts steps that run beside these. Their output is printed when they are
     /// [appended](Self::append).
     pub fn aside(&self) -> Self {
         Self { said: Some(Vec::new()), end: self.end, ..Self::new(self.root.clone()) }
@@ -87,7 +87,7 @@ impl Steps {
 
     /// Adds steps that ran beside these.
     pub fn append(&mut self, aside: Self) {
-        // Nobody is left to tell that the output is closed.
+        // Ignore the error: it means that the reader closed the output.
         let _ = io::stdout().write_all(&aside.said.unwrap_or_default());
         self.done.extend(aside.done);
     }
@@ -97,8 +97,8 @@ impl Steps {
         &self.root
     }
 
-    /// cargo with these words, of the toolchain that `rust-toolchain.toml`, rustup or a `+nightly`
-    /// in front chooses.
+    /// Returns a cargo command with these arguments. `rust-toolchain.toml`, rustup, or a leading
+    /// `+nightly` selects the toolchain.
     pub fn cargo(&self, words: &str) -> Command {
         let mut command = Command::new("cargo");
         command.args(words.split_whitespace()).current_dir(&self.root);
@@ -110,13 +110,13 @@ impl Steps {
         let Some(mut said) = self.said.take() else {
             return self.run_into(name, command, &mut io::stdout());
         };
-        // What cargo says on standard error would come between the lines of others.
+        // Cargo's messages on standard error would mix with the other steps' lines.
         let result = self.run_into(name, command.env("CARGO_TERM_QUIET", "true"), &mut said);
         self.said = Some(said);
         result
     }
 
-    /// As [`run`](Self::run), with its standard output into `out`.
+    /// Same as [`run`](Self::run), but writes standard output to `out`.
     pub fn run_into(
         &mut self,
         name: &str,
@@ -141,7 +141,7 @@ impl Steps {
         })
     }
 
-    /// A step that is no command: a check of our own.
+    /// Runs a check of our own as a step.
     pub fn check(
         &mut self,
         name: &str,
@@ -166,7 +166,7 @@ impl Steps {
         result.map(|()| tests)
     }
 
-    /// A step that this machine cannot run, and why; the summary shows it.
+    /// Records a step that this machine cannot run, and the reason, for the summary.
     pub fn skip(&mut self, name: &str, reason: &str) {
         eprintln!("\n==> {name}: skipped: {reason}");
         let (time, seen) = (Duration::ZERO, OutputSummary::default());
@@ -178,24 +178,24 @@ impl Steps {
         });
     }
 
-    /// Begins no part after so many minutes; without end if none are given.
+    /// Begins no part after this many minutes. `None` means no limit.
     pub fn end_after(&mut self, minutes: Option<f64>) {
         let seconds = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
         self.end = seconds.map(|seconds| Instant::now() + seconds);
     }
 
-    /// Whether a part may begin; else it is skipped, which the summary shows.
+    /// Returns whether a part may begin. Otherwise the part is recorded as skipped.
     pub fn has_time_for(&mut self, part: &str) -> bool {
         let has_time = self.end.is_none_or(|end| Instant::now() < end);
         if !has_time {
-            self.skip(part, "no time is left of --minutes");
+            self.skip(part, "the time limit (--minutes) has passed");
         }
         has_time
     }
 
-    /// Prints the summary: the table and, last, the number of tests or what went wrong.
+    /// Prints the summary: the table, and then the number of tests or the error.
     pub fn finish(self, result: anyhow::Result<()>) -> ExitCode {
-        // Nobody is left to tell that the output is closed.
+        // Ignore the error: it means that the reader closed the output.
         let _ = io::stdout().flush();
         eprint!("{}", self.table());
         match result {
@@ -260,7 +260,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Copies line by line, counts tests on the way, and notes what they skip.
+/// Copies output line by line, counts tests, and notes skipped parts.
 fn pass_through(
     from: &mut dyn BufRead,
     to: &mut dyn io::Write,
@@ -281,7 +281,7 @@ fn pass_through(
     Ok(())
 }
 
-/// The numbers of a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
+/// Parses the numbers of a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
 fn count(line: &str) -> Option<TestCounts> {
     let rest = line.trim_start().strip_prefix("test result: ")?;
     let number = |what: &str| {
@@ -291,15 +291,15 @@ fn count(line: &str) -> Option<TestCounts> {
     Some(TestCounts { passed: number(" passed")?, failed: number(" failed")? })
 }
 
-/// What a line such as `skipped: no provider shm` says. Behind the name of its test, where one runs
-/// at a time.
+/// Returns the reason in a line such as `skipped: no provider shm`. The test's name may come first,
+/// if one test runs at a time.
 fn skipped(line: &str) -> Option<&str> {
     let behind_name = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
     let said = behind_name.map_or(line, |(_, said)| said);
     said.strip_prefix("skipped: ").map(str::trim_end)
 }
 
-/// The command as a line for a shell, with the variables that we set.
+/// Returns the command as a line for a shell, with the variables that we set.
 pub fn in_shell(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))

@@ -1,8 +1,8 @@
-//! What programs are here, found by trying them.
+//! Detects installed programs by running them.
 
 use std::process::{Command, Stdio};
 
-/// An MPI library by its programs, which have different names on different systems.
+/// Programs of an MPI library. Their names differ between systems.
 pub struct MpiPrograms {
     mpicc: [&'static str; 2],
     mpicc_version: &'static str,
@@ -30,20 +30,20 @@ pub const MPICH: MpiPrograms = MpiPrograms {
 };
 
 impl MpiPrograms {
-    /// Its compiler wrapper.
+    /// Returns the library's compiler wrapper, if it runs.
     pub fn mpicc(&self) -> Option<&'static str> {
         self.mpicc
             .into_iter()
             .find(|program| prints(program, &[self.mpicc_version], self.mpicc_prints))
     }
 
-    /// Its launcher.
+    /// Returns the library's launcher, if it runs.
     pub fn mpirun(&self) -> Option<&'static str> {
         self.mpirun.into_iter().find(|program| prints(program, &["--version"], self.mpirun_prints))
     }
 }
 
-/// Whether a program runs, succeeds, and says a word.
+/// Returns whether a program runs, succeeds, and prints `word`.
 pub fn prints(program: &str, args: &[&str], word: &str) -> bool {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
