@@ -1,5 +1,5 @@
-//! Calls that are made again. A communicator keeps its last calls as it resolved them, and what
-//! their steps came to, so the second and the third go another way than the first.
+//! Repeated calls. A communicator stores its last calls in resolved form, with the sizes of their
+//! steps. So the second and third time take other code paths than the first.
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
@@ -28,13 +28,14 @@ fn plans() -> Vec<Plan> {
     ]
 }
 
-/// What of a report must be the same each time.
+/// Returns the figures of a report that must be the same each time.
 fn counted(report: &Report) -> (u64, u64, u64, &'static str, CodecId, u64) {
     let Report { raw_bytes, wire_bytes, n_messages, schedule, codec, .. } = *report;
     (raw_bytes, wire_bytes, n_messages, schedule, codec, report.bound.to_bits())
 }
 
-/// One call of each kind on `count` values; the bytes that each leaves, and its report.
+/// Makes one call of each kind on `count` values. Returns the resulting bytes and the report of
+/// each.
 fn calls<X: Transport>(
     comm: &mut foldwire::Communicator<X>,
     count: usize,
@@ -85,7 +86,8 @@ fn a_call_that_is_made_again_does_the_same() {
                         let again = calls(&mut comm, count, &plan).expect("as before");
                         for ((x, before), (y, after)) in first.iter().zip(&again) {
                             assert!(x == y, "{}: {}", made(at), after.schedule);
-                            // An automatic plan may find out how to make the next call sooner.
+                            // An automatic plan may choose another schedule or codec once it has
+                            // measurements.
                             if !plan.is_auto {
                                 assert_eq!(counted(before), counted(after), "{}", made(at));
                             }
@@ -122,7 +124,7 @@ fn what_is_configured_and_taken_back_leaves_calls_as_they_were() {
         };
         comm.config_mut().lanes = 4;
         assert_eq!(run(&mut comm), 4);
-        // Prepared by another configuration, of which no call is made.
+        // Prepare a call with another configuration, and do not run it.
         comm.config_mut().lanes = 1;
         let mut x: Vec<f32> = data::smooth(rank, 200_000);
         let prepared = comm.prepare(foldwire::Call::all_reduce(&mut x, Op::Sum), &plan);
@@ -159,7 +161,8 @@ fn plans_that_differ_in_anything_are_other_calls() {
         };
         let alone: Vec<_> = plans.iter().map(&mut once).collect();
         for plan in plans.iter().rev().chain(&plans) {
-            let expected = alone[plans.iter().position(|other| other == plan).expect("of them")];
+            let expected =
+                alone[plans.iter().position(|other| other == plan).expect("one of the plans")];
             assert_eq!(once(plan), expected, "{plan:?}");
         }
     });
@@ -192,7 +195,8 @@ fn prepared_calls_that_are_started_again_stay_what_they_were() {
                     let mut x = own.clone();
                     let report = prepared[at].run(&mut comm, &mut x[..]).expect("a sum");
                     assert!(expected[at] == (data::bytes(&x), report.bound.to_bits()), "{time}");
-                    // The same plan on other values, of which a relative bound is another.
+                    // The same plan on other values, which give a relative bound another absolute
+                    // size.
                     let mut x = louder.clone();
                     let report = comm.all_reduce(&mut x, Op::Sum, &plans[at]).expect("a sum");
                     assert!(
@@ -207,7 +211,8 @@ fn prepared_calls_that_are_started_again_stay_what_they_were() {
 
 #[test]
 fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
-    // Calls 1 to 3 are alike; then rank 1 makes another, which it has made before as well.
+    // All ranks make the same calls at first. Then rank 1 makes a different call, which it has made
+    // before too.
     let (count, others) = (10, 20);
     let results = Threads { frame_bytes: None }.run(2, |mut comm| {
         let mut call = |n: usize, op| comm.all_reduce(&mut vec![1.0_f32; n], op, &Plan::raw());
@@ -232,7 +237,7 @@ fn ranks_that_differ_in_a_call_they_made_before_are_told_in_what() {
     }
 }
 
-/// A sum of 10 values that two ranks have made `N_TIMES`; what comes of `last` on each.
+/// Makes `N_TIMES` sums of 10 values on two ranks. Returns the result of `last` on each rank.
 fn after_calls_alike<R: Send>(
     last: impl Fn(foldwire::Communicator<foldwire_threads::Endpoint>) -> R + Sync,
 ) -> Vec<R> {
@@ -286,7 +291,7 @@ fn a_call_that_was_made_before_and_is_given_up_ends_on_all_ranks() {
         comm.all_reduce(&mut x, Op::Sum, &Plan::raw())
     });
     let aborted = |error: &Error| matches!(error, Error::Aborted { culprit: Rank(1), .. });
-    // It may have sent its share before.
+    // Rank 1 may have sent its share before it cancelled.
     assert!(results[0].as_ref().is_err_and(aborted) || results[0].is_ok(), "{results:?}");
     assert_eq!(results[1], Err(Error::Poisoned));
 }

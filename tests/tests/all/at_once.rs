@@ -1,5 +1,5 @@
-//! Calls under way at once, and communicators made from communicators. What they compute is checked
-//! by the conformance suite; here is what goes wrong, and what happens by chance.
+//! Concurrent calls, and communicators made from communicators. The conformance suite checks the
+//! results; these tests cover errors and random timing.
 
 use foldwire::codec::CodecId;
 use foldwire::error::{AbortReason, Field};
@@ -38,8 +38,8 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
             world.start(Call::all_reduce(vec![0.0f32], Op::Sum), &plan),
             Err(Error::TooManyCalls { max: N })
         ));
-        // Rank 0 from the first to the last, rank 1 from the last to the first, the others in
-        // between.
+        // Rank 0 waits from the first to the last, rank 1 from the last to the first, the other
+        // ranks in between.
         if rank == 1 {
             calls.reverse();
         } else {
@@ -60,11 +60,11 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
     assert!(results.iter().all(|result| *result == results[0]));
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 
-    /// The suite's check, which all backends pass with a few sizes.
+    /// The suite's check, with more sizes than the backends use.
     #[test]
     fn calls_at_once_are_right_among_any_number_of_ranks() {
         let checks = suite::checks();
@@ -81,7 +81,7 @@ mod long {
     }
 }
 
-/// A slice that outlives the communicator is as good as a `Vec`, and comes back.
+/// A slice that outlives the communicator works like a `Vec`, and is returned.
 #[test]
 fn buffers_may_be_borrowed() {
     Threads::default().run_transports(3, |transport| {
@@ -137,13 +137,13 @@ fn a_dropped_call_ends_it_on_the_others_who_go_on_without_the_rank() {
             assert_eq!(first.wait().into_result().unwrap().0, [4.0; 10]);
             return 0;
         }
-        // Of rank 2 itself, or of one that has heard it.
+        // Rank 2 sent the notice, or a rank that received it.
         let told = second.wait().outcome;
         let Err(Error::Aborted { culprit: Rank(2), reason: AbortReason::Dropped, .. }) = told
         else {
             panic!("{told:?}")
         };
-        // The other call is not concerned.
+        // The other call is not affected.
         assert_eq!(first.wait().into_result().unwrap().0, [4.0; 10]);
         assert!(world.is_poisoned());
         assert!(matches!(start(&world, 1), Err(Error::Poisoned)));
@@ -163,7 +163,7 @@ fn a_communicator_needs_channels_and_frames_for_its_calls() {
     foldwire_threads::World::new(2).frame_limit(2 * frames).run_endpoints(|endpoint| {
         let config = Config::default().with_lanes(2);
         let world = SharedCommunicator::with_config(endpoint, config, 3).unwrap();
-        // The fourth is for one of these.
+        // The fourth channel is for the duplicates.
         let split = world.duplicate(2);
         assert!(matches!(split, Err(Error::TooFewChannels { need: 2, have: 1 })));
         let mut twin = world.duplicate(1).unwrap();
@@ -188,14 +188,14 @@ fn members_of_a_color_must_want_as_many_calls() {
         let n_calls = 1 + world.rank().index();
         let split = world.split(Some(3), 0, n_calls);
         assert!(matches!(split, Err(Error::Mismatch { .. })), "{split:?}");
-        // Nothing is under way: the communicator lives.
+        // No call is running, so the communicator stays usable.
         world.duplicate(2).unwrap();
         assert!(world.split(None, 0, 5).unwrap().is_none());
     });
 }
 
-/// On a network whose every delay is drawn by chance: 32 calls at once on each of two
-/// communicators that have some ranks in common, which ranks start in different orders.
+/// Starts 32 concurrent calls on each of two overlapping communicators. Ranks start them in
+/// different orders, and the network has random delays.
 fn sixty_four_calls_on_overlapping_groups(n_iterations: u32) {
     const N: usize = 32;
     let net = Net {
@@ -217,7 +217,7 @@ fn sixty_four_calls_on_overlapping_groups(n_iterations: u32) {
         for iteration in 0..n_iterations {
             let (mut calls, mut n_started) = (Vec::new(), [0; 2]);
             for turn in 0..2 * N {
-                // A rank starts all calls of one group first, or of the other, or in turns.
+                // A rank starts the calls of one group first, or of the other, or alternates.
                 let is_low = match (rank + iteration) % 3 {
                     0 => turn < N,
                     1 => turn >= N,
@@ -257,7 +257,7 @@ fn a_thousand_times_sixty_four_calls_on_overlapping_groups() {
     sixty_four_calls_on_overlapping_groups(1000);
 }
 
-/// Whatever each array's length, scale and bound, and however few calls may be under way.
+/// Holds for any length, scale and bound of an array, and any limit on concurrent calls.
 #[test]
 fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
     for n_calls in [1, 3, 16] {
@@ -292,7 +292,7 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
     }
 }
 
-/// Arrays of a few values, by any pipeline and operation: one message in place of many.
+/// Arrays of a few values use one message in place of many, with any pipeline and operation.
 #[test]
 fn short_arrays_of_a_group_share_frames() {
     fn check<T: Float>(size: usize, plan: Plan, op: Operation) {
@@ -332,7 +332,7 @@ fn short_arrays_of_a_group_share_frames() {
     }
 }
 
-/// Bounds that differ show in the first message, though all arrays are as long.
+/// The first message shows that the bounds differ, even if all arrays have the same length.
 #[test]
 fn groups_within_different_bounds_are_a_mismatch() {
     Threads::default().run_transports(2, |transport| {
@@ -365,7 +365,7 @@ fn a_group_with_one_wrong_bound_sends_nothing() {
     });
 }
 
-/// Ranks whose groups differ find out, and nobody waits for ever.
+/// Ranks with different groups detect it, and no rank waits forever.
 #[test]
 fn groups_of_different_arrays_are_a_mismatch() {
     Threads::default().run_transports(3, |transport| {
@@ -383,7 +383,7 @@ fn groups_of_different_arrays_are_a_mismatch() {
     });
 }
 
-/// Also those that wait in another call of the group than the one in which it was found out.
+/// Ranks that wait in another call of the group than the one with the difference learn of it too.
 #[test]
 fn all_ranks_hear_on_what_groups_disagree() {
     for _ in 0..20 {
@@ -406,7 +406,7 @@ fn all_ranks_hear_on_what_groups_disagree() {
     }
 }
 
-/// Woken when there is something to do, it needs few polls; meanwhile no other call may begin.
+/// A waker makes few polls enough. No other call may begin meanwhile.
 #[test]
 fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
     Threads::default().run_transports(3, |transport| {
@@ -438,12 +438,12 @@ fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
         let reports = [sum_of(&mut awaited, true), sum_of(&mut waited, false)];
         assert!(awaited == waited && reports.iter().all(|reports| reports.len() == 4));
         world.barrier().unwrap();
-        // Given up, it ends the communicator on all ranks.
+        // Dropping the group's call ends the communicator on all ranks.
         let mut data = [1.0f32; 90_000];
         let mut arrays = [(&mut data[..], Bound::Absolute(1e-3))];
         let call = world.start_all_reduce_group(&mut arrays, Op::Sum, &plan).unwrap();
         if world.rank() == Rank(1) {
-            // Before it has begun, even.
+            // Even before its first poll.
             drop(call);
         } else {
             assert!(matches!(
@@ -479,7 +479,7 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
     }
 }
 
-/// Wakes the thread of a rank that polls futures.
+/// Wakes a rank's thread, which polls futures.
 struct UnparkWaker(std::thread::Thread);
 
 impl Wake for UnparkWaker {
@@ -488,7 +488,7 @@ impl Wake for UnparkWaker {
     }
 }
 
-/// Two communicators' calls as futures that are woken, on two tasks of one thread for each rank.
+/// Each rank polls the futures of two calls on one thread, and sleeps until it is woken.
 #[test]
 fn futures_of_several_calls_are_woken() {
     Threads::default().run_transports(3, |transport| {
@@ -523,8 +523,8 @@ fn futures_of_several_calls_are_woken() {
     });
 }
 
-/// Ranks that have all they need of a call that another gave up go on to the next, on another
-/// channel: they hear of it there, at once.
+/// A rank may complete a call that another rank aborted, and be in the next call on another
+/// channel. It must learn of the abort there, at once.
 #[test]
 fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
     let bound = Bound::Relative(1e-3);
@@ -557,7 +557,8 @@ fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
                         }
                     };
                     if outcome != Some(None) {
-                        // Nobody hears of it because this rank has ended.
+                        // Stay, so that the other ranks cannot detect the failure by this rank's
+                        // exit.
                         clock.sleep(Duration::from_secs(5)).await;
                         return outcome;
                     }
@@ -584,7 +585,7 @@ fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
     assert!(n_given_up > 40, "{n_given_up} calls were given up");
 }
 
-/// What a call comes to; `None` if it is dropped after so many polls.
+/// Returns the result of a call, or `None` if it is dropped after `n_polls` polls.
 async fn for_polls<C: Future + Unpin>(mut call: C, mut n_polls: usize) -> Option<C::Output> {
     poll_fn(|context| {
         if n_polls == 0 {

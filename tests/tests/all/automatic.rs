@@ -1,4 +1,4 @@
-//! Automatic plans keep their bound whatever they choose, and say what they chose.
+//! Automatic plans keep their bound, and report their choice.
 
 use foldwire::codec::CodecId;
 use foldwire::frame::{Header, MessageKind};
@@ -19,8 +19,8 @@ use std::time::Duration;
 const SIZE: usize = 3;
 const BOUND: f64 = 1e-3;
 
-/// Codec and schedule that all ranks report of an average of so many values, over such links, which
-/// is checked.
+/// Averages `count` values over links of this rate, and checks the result. Returns the codec and
+/// schedule that all ranks report.
 fn all_reduce(plan: &Plan, count: usize, link_rate: Option<f64>) -> (CodecId, &'static str) {
     let world = World::new(SIZE);
     let world = link_rate.map_or(world.clone(), |rate| world.link_rate(rate));
@@ -63,7 +63,7 @@ fn groups_and_messages_say_what_they_took() {
     World::new(2).link_rate(125e6).run_endpoints(|endpoint| {
         let comm = SharedCommunicator::new(endpoint, 2).expect("two channels");
         let plan = Plan::auto(Bound::Absolute(BOUND));
-        // Two that travel together, and one that is long.
+        // Two arrays that share frames, and a long one.
         let lens = [3, 5, 100_000];
         let mut data = lens.map(|n| data::smooth::<f32>(comm.rank().index(), n));
         let mut arrays: Vec<(&mut [f32], Bound)> =
@@ -127,22 +127,22 @@ fn shapes_that_nobody_tells_are_found() {
         });
         assert!(untold.1 == told.1, "a shape changes no value");
         assert!(untold.0 > 0.95 * told.0, "{codec:?}: ratio {}, {} where told", untold.0, told.0);
-        // As a line it is noise of ten bits.
+        // Read as one line, the array is noise of ten bits.
         assert!(told.0 > 6.0, "ratio {}", told.0);
     }
 }
 
-/// A bound within which `noise` has more than 2^21 points, so that none has a code.
+/// A bound for which `noise` has more than 2^21 lattice points, so that most values have no code.
 const FINE: f64 = 1e-5;
 
-/// Numbers from 0 to 1000 that nothing foretells.
+/// Unpredictable numbers from 0 to 1000.
 fn noise(rank: usize, count: usize) -> Vec<f32> {
     let hash = |i: usize| ((i * SIZE + rank + 1) as u64).wrapping_mul(0x2545_f491_4f6c_dd1d);
     let mixed = |hash: u64| (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
     (0..count).map(|i| mixed(hash(i)) as f32 * (1000.0 / (1 << 24) as f32)).collect()
 }
 
-/// What all ranks report of a call of which each has these values.
+/// Makes a call on these values of each rank. Returns the report, which is the same on all ranks.
 fn reports(
     values: impl Fn(usize) -> Vec<f32> + Sync,
     call: impl Fn(&mut Communicator<foldwire_threads::Endpoint>, &mut [f32]) -> Report + Sync,
@@ -204,7 +204,7 @@ fn of_a_broadcast_the_roots_data_decide() {
     }
 }
 
-/// On a grid that is coarser than the bound's lattice values are exact, and short.
+/// Values on a grid that is coarser than the bound's lattice are exact, and take few bits.
 #[test]
 fn data_on_a_grid_are_summed_exactly_whatever_the_relative_bound() {
     let value = |rank: usize, i: usize| ((i * 7 + rank * 13) % 1000) as f32 / 256.0;
@@ -220,7 +220,7 @@ fn data_on_a_grid_are_summed_exactly_whatever_the_relative_bound() {
         assert!(report.codec != CodecId::Raw && report.ratio() > 2.0, "{report}");
         assert!(report.bound > 0.0 && report.bound < 1e-7, "{report}");
     }
-    // One rank beside the grid: all have the bound's lattice.
+    // One rank has values off the grid, so all ranks use the bound's lattice.
     let plan = Plan::foldwire(Bound::Relative(1e-3));
     let beside = |rank| if rank == 1 { noise(rank, 200_000) } else { values(rank) };
     let report = reports(beside, |comm, x| comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce"));
@@ -229,8 +229,8 @@ fn data_on_a_grid_are_summed_exactly_whatever_the_relative_bound() {
 
 #[test]
 fn ranges_of_ranks_may_differ() {
-    // The bound is a part of the range of all ranks' data; of those of rank 0 next to nothing is
-    // left, and noise is left of the others'.
+    // The bound is a part of the value range over all ranks. Little is left of rank 0's small
+    // values, and noise is left of the other ranks' values.
     let plan = Plan::auto(Bound::Relative(1e-3));
     let values = |rank: usize| -> Vec<f32> {
         let scale = if rank == 0 { 1e-3 } else { 1.0 };
@@ -279,7 +279,7 @@ fn speeds_decide_and_ranks_that_differ_are_told_or_made_alike() {
     assert!(told.iter().all(Result::is_err));
 }
 
-/// Nothing is told of links but how far they go.
+/// A transport that reports the distance of links, but no rate.
 struct FixedDistance(Distance);
 
 impl Hooks for FixedDistance {
@@ -292,7 +292,7 @@ impl Hooks for FixedDistance {
     }
 }
 
-/// Messages within a node are copied through its memory, which takes as long as it takes.
+/// Messages within a node are copied through shared memory, at a rate that must be measured.
 #[test]
 fn memory_that_ranks_share_is_measured_before_it_is_believed() {
     const RATE: f64 = 3e9;
@@ -321,7 +321,7 @@ fn memory_that_ranks_share_is_measured_before_it_is_believed() {
     }
 }
 
-/// Frames that are handed over move no bytes.
+/// Passing a frame to another rank of the process moves no bytes.
 #[test]
 fn ranks_of_a_process_measure_nothing() {
     let plan = Plan::auto(Bound::Relative(BOUND));
@@ -336,7 +336,7 @@ fn ranks_of_a_process_measure_nothing() {
     }
 }
 
-/// What somebody tells of links is in force, and nothing is measured.
+/// A configured link rate is used, and nothing is measured.
 #[test]
 fn rates_that_are_told_within_a_node_stay() {
     for (told, codec) in [(0.125e9, CodecId::FzLight), (f64::INFINITY, CodecId::Raw)] {
@@ -355,7 +355,7 @@ fn rates_that_are_told_within_a_node_stay() {
     }
 }
 
-/// Nothing is told of links.
+/// A transport that reports nothing about links.
 struct UnknownLinks;
 
 impl Hooks for UnknownLinks {
@@ -379,15 +379,15 @@ fn links_are_measured_where_nobody_tells() {
     });
     assert!(rates.iter().all(|rate| *rate == rates[0]));
     assert!((3e6..14e6).contains(&rates[0]), "{rates:?}");
-    // What is told is believed, and what shares memory has no links.
+    // A known rate is not measured, and ranks that share memory have no links.
     let told = World::new(2).link_rate(1e9).run(|mut comm| comm.measure_link(&mut []));
     assert!(told.iter().all(|rate| rate.is_ok_and(|rate| (rate / 1e9 - 1.0).abs() < 1e-6)));
     let near = World::new(2).run(|mut comm| comm.measure_link(&mut []));
     assert_eq!(near, [Ok(f64::INFINITY); 2]);
 }
 
-/// What automatic plans of ranks that are told nothing of these links took for this many bytes each
-/// time: codec, link rate and frames sent.
+/// Returns the codec, the link rate and the number of sent frames of each call. The calls have
+/// these lengths in bytes, automatic plans, and links of unknown rate.
 fn calls_over_unknown_links(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
     let mut all = World::new(SIZE).link_rate(link_rate).run_endpoints(|endpoint| {
         let mut comm =
@@ -416,14 +416,14 @@ fn calls_over_unknown_links(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64
 
 #[test]
 fn first_calls_measure_links_of_which_nothing_is_told() {
-    // 25 MB/s: the first round, of 64 KiB, is enough.
+    // At 25 MB/s the first round, of 64 KiB, is enough.
     let slow = calls_over_unknown_links(25e6, &[1 << 19, 2 << 20, 2 << 20]);
     assert_eq!(slow[0].1, 1.25e9, "{slow:?}");
-    // A machine that is busy with other tests may take longer.
+    // Other tests on the machine may slow the link down.
     assert!((1e4..30e6).contains(&slow[1].1), "{slow:?}");
     assert_eq!(slow[1].1, slow[2].1, "{slow:?}");
     assert!(slow[1].2 > slow[2].2, "{slow:?}");
-    // 1 GB/s: another round when a longer call comes, or enough short ones.
+    // At 1 GB/s another round follows, in a longer call or after enough short calls.
     let fast = calls_over_unknown_links(1e9, &[2 << 20, 8 << 20, 7 << 20, 1 << 20]);
     assert!(fast[0].1 != 1.25e9 && fast[0].1 == fast[1].1, "{fast:?}");
     assert!((1e4..3e9).contains(&fast[2].1), "{fast:?}");
@@ -432,14 +432,14 @@ fn first_calls_measure_links_of_which_nothing_is_told() {
 
 #[test]
 fn what_a_rank_does_between_short_calls_does_not_part_it_from_others_that_measure() {
-    // As many as have the bytes, all together, after which links are measured.
+    // Enough calls that their bytes together start a measurement.
     let results = World::new(2).link_rate(1e9).run_endpoints(|endpoint| {
         let mut comm =
             Communicator::new(Wrapped::new(endpoint, UnknownLinks)).expect("a communicator");
         let plan = Plan::auto(Bound::Relative(BOUND));
         for _ in 0..1200 {
             if comm.rank() == Rank(1) {
-                // It keeps no calls, so it resolves each anew.
+                // This discards the stored calls, so the rank resolves each call anew.
                 comm.transport_mut();
             }
             comm.all_reduce(&mut [1.0_f32; 500], Op::Sum, &plan)?;
@@ -482,7 +482,7 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
         reports[0]
     };
     let bound = Bound::Absolute(BOUND);
-    // Half the array is a part; frames hold all of it but for a few values, or an eighth.
+    // A part is half the array. A frame holds all but a few of its values, or an eighth of it.
     let (long, short) = (3 << 20, 300 << 10);
     let pinned = report_of(Plan::foldwire(bound), long);
     assert_eq!((pinned.lanes, pinned.segment, pinned.threads), (2, 1 << 18, 3));
@@ -490,7 +490,7 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
     let chosen = report_of(Plan::auto(bound), long);
     assert_eq!((chosen.lanes, chosen.segment), (2, 1 << 18));
     assert_eq!(usize::from(chosen.threads), (n_cores / 2).clamp(1, 3));
-    // Between ranks that share memory frames are full, and over links all lanes have segments.
+    // Between ranks that share memory, frames are full. Over links, all lanes get segments.
     let cut = |count: usize, link_rate: Option<f64>| {
         let world = link_rate.map_or(World::new(2), |rate| World::new(2).link_rate(rate));
         let reports = world.frame_bytes(short).run(|mut comm| {
@@ -501,12 +501,12 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
     };
     assert_eq!(cut(1 << 18, None), (true, 2, 1 << 16));
     assert_eq!(cut(1 << 16, Some(125e6)), (false, 4, 1 << 13));
-    // Segments this short are done sooner than threads wake up.
+    // Segments this short are done before threads would wake up.
     let many = report_of(Plan::foldwire(bound), short);
     assert_eq!((many.lanes, many.segment, many.threads), (2, 1 << 16, 1));
 }
 
-/// Frames of one kind come late, by this rank's clock.
+/// Delays frames with exact (or with lossy) payloads, by this rank's clock.
 struct LateFrames {
     is_exact: bool,
     by: Cell<Duration>,
@@ -535,7 +535,7 @@ impl Hooks for LateFrames {
     }
 }
 
-/// The model knows nothing of what makes some frames late.
+/// The model cannot predict which frames are late.
 #[test]
 fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
     let net = Net { bandwidth: 3e9, jitter: Duration::ZERO, ..Net::default() };
@@ -564,8 +564,8 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
     }
 }
 
-/// Between ranks that share a process only long arrays that nobody reduces are tried, and all ranks
-/// take the same.
+/// Between ranks of one process, only long arrays that are not reduced are worth a try. All ranks
+/// make the same choice.
 #[test]
 fn ranks_of_a_process_try_what_may_pay() {
     let plan = Plan::auto(Bound::Relative(BOUND));

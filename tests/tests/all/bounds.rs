@@ -1,7 +1,7 @@
-//! The bound holds for every value, whatever the values, the bound and the way through the ranks.
+//! The bound holds for every value, for any values, bounds and schedules.
 //!
-//! Errors are measured in `f64`, sums exactly (with compensation), so nothing is hidden by the
-//! rounding of the test itself.
+//! The tests compute errors in `f64`, and sums exactly (with compensation), so their own rounding
+//! hides nothing.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
@@ -20,7 +20,7 @@ use std::cell::Cell;
 
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
-/// Bit patterns of every kind, and codes of the lattice with a few bounds of noise.
+/// Bit patterns of every kind, and lattice points with noise of a few bounds.
 fn values<T: Float>(bound: f64) -> impl Strategy<Value = Vec<T>> {
     let near_lattice = move |(q, offset): (i32, f64)| T::from_f64(bound * (f64::from(q) + offset));
     let value = prop_oneof![
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// Σ without rounding that matters (Neumaier).
+/// Sum with negligible rounding (Neumaier).
 fn exact_sum(operands: impl Iterator<Item = f64>) -> (f64, f64) {
     operands.fold((0.0, 0.0), |(sum, rest), x| {
         let next: f64 = sum + x;
@@ -100,7 +100,7 @@ fn exact_sum(operands: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// |y − exact sum / divisor|, as exactly as `f64` can say it.
+/// y − exact sum / divisor|, as exactly as `f64` allows.
 fn error_of(y: f64, (sum, rest): (f64, f64), divisor: f64) -> f64 {
     if divisor == 1.0 {
         ((y - sum) - rest).abs()
@@ -133,7 +133,7 @@ fn budget() -> impl Strategy<Value = ErrorBudget> {
         |(size, (exponent, offset), bound, is_average, pipeline, schedule, seed)| {
             let amplitude = 10f64.powf(exponent);
             let offset = 3.0 * offset * amplitude;
-            // An absolute bound in proportion, so that most are feasible.
+            // Scale absolute bounds, so that most are feasible.
             let bound = match bound {
                 Bound::Absolute(bound) => Bound::Absolute(bound * amplitude),
                 other => other,
@@ -143,8 +143,8 @@ fn budget() -> impl Strategy<Value = ErrorBudget> {
     )
 }
 
-/// Whether the call was accepted, and then every value within the bound; or refused for a good
-/// reason.
+/// Checks that every value is within the bound, or that the call was refused for a good reason.
+/// Returns whether the call was accepted.
 fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
     let ErrorBudget { size, amplitude, offset, bound, is_average, .. } = *budget;
     let inputs: Vec<Vec<T>> = (0..size as u64)
@@ -153,7 +153,7 @@ fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
             let value = |i: usize| {
                 let noise = random.unit() - 0.5;
                 let x = (i as f64 * 0.01 + rank as f64).sin() + 0.3 * noise;
-                // Outliers, which are beyond the lattice for small bounds.
+                // Outliers, which small bounds put beyond the lattice.
                 let x = if random.bits().is_multiple_of(97) { 5.0 * x } else { x };
                 T::from_f64(offset + amplitude * x)
             };
@@ -182,11 +182,12 @@ fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
     for result in results {
         let (y, report) = match result {
             Err(Error::Bound(foldwire::bound::BoundError::BelowPrecision { .. })) => {
-                // Refused only where rounding really can cost that much: (n + 4)·u·m.
+                // The call may be refused only if rounding can cost as much as the bound: (n +
+                // 4)·u·m.
                 let magnitude =
                     inputs.iter().flatten().fold(0.0f64, |m, x| m.max(x.to_f64().abs()));
                 let largest = if is_average { magnitude } else { size as f64 * magnitude };
-                // In 16 bits errors count among what is rounded, and underflow shows.
+                // In 16 bits, errors add to the values that are rounded, and underflow matters.
                 let (reach, underflow) = match T::BYTES {
                     2 => (largest + allowed, (2.0 * size as f64 + 2.0) * T::SMALLEST),
                     _ => (largest, 0.0),
@@ -210,8 +211,8 @@ fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
 }
 
 impl ErrorBudget {
-    /// The same of smaller data, whose sums fit every type, with a bound that is as much coarser in
-    /// their unit.
+    /// Scales the data down, so that sums fit every type, and makes the bound coarser relative to
+    /// them.
     fn scaled(self, by: f64, coarser: f64) -> Self {
         let bound = match self.bound {
             Bound::Absolute(bound) => Bound::Absolute(bound * by * coarser),
@@ -223,7 +224,7 @@ impl ErrorBudget {
     }
 }
 
-/// On 400 budgets, at least `least` of which can be kept.
+/// Checks 400 budgets. At least `least` of them must be accepted.
 fn budgets_hold<T: Float>(least: u32) {
     let accepted = Cell::new(0);
     let config =
@@ -243,7 +244,7 @@ fn budgets_hold<T: Float>(least: u32) {
 
 #[test]
 fn a_bound_on_the_result_holds_for_f32() {
-    // Bounds below 10⁻⁵ or so of the data are beyond `f32`.
+    // Bounds below about 10⁻⁵ of the data are too small for `f32`.
     budgets_hold::<f32>(200);
 }
 
@@ -254,7 +255,7 @@ fn a_bound_on_the_result_holds_for_f64() {
 
 #[test]
 fn a_bound_on_the_result_holds_in_sixteen_bits() {
-    // Bounds below 10⁻² or so of the data are beyond `f16`, and below 10⁻¹ beyond `bf16`.
+    // Bounds below about 10⁻² of the data are too small for `f16`, and below 10⁻¹ for `bf16`.
     budgets_hold::<f16>(40);
     budgets_hold::<bf16>(40);
 }
@@ -265,8 +266,8 @@ fn psnr(x: &[f64], y: &[f64], range: f64) -> f64 {
     20.0 * (range / (squares / x.len() as f64).sqrt()).log10()
 }
 
-/// Errors that fill their bins evenly have a mean square of Δ²/12, 4.9 dB below eb²; the worst
-/// data, half way between two codes everywhere, still keep the promise.
+/// Evenly distributed errors have a mean square of Δ²/12, 4.9 dB below eb². The worst data lie half
+/// way between two lattice points everywhere, and still keep the bound.
 #[test]
 fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
     const N: usize = 100_000;
@@ -276,7 +277,8 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
             let x = |i: usize| (i as f64 * 1e-4 + rank as f64).sin() + 0.3 * random.unit();
             (0..N).map(x).collect()
         };
-        // The even operands span −1…1.3; between them values at half codes of that range's lattice.
+        // The even operands span −1…1.3. The values at half codes of that range's lattice lie
+        // within this span.
         let value_range = ValueRange::of(&[even(0), even(1)].concat()).expect("finite");
         let step =
             Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(value_range)).expect("positive"))
@@ -288,7 +290,7 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
         let inputs = [even(0), even(1), worst];
         let plan = Plan::foldwire(Bound::Psnr(db));
         let results = Threads::default().run(3, |mut comm| {
-            // Gathering moves operands, so what arrives is each operand as it was encoded.
+            // An all-gather only moves operands, so each arrives as it was encoded.
             let rank = comm.rank().index();
             let mut all = vec![0.0f64; 3 * N];
             comm.all_gather(&inputs[rank], &mut all, &plan).map(|report| (all, report))
@@ -314,7 +316,7 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
 #[test]
 fn a_relative_bound_is_a_share_of_the_range_over_all_ranks() {
     for rel in [1e-2, 1e-4, 1e-6] {
-        // Rank r's values lie in 10·r…10·r + 1: the range is of all, 31 or so.
+        // The values of rank r lie in 10·r…10·r + 1, so the range over all ranks is about 31.
         let results = Threads::default().run(4, |mut comm| {
             let rank = comm.rank().index();
             let x: Vec<f64> =
@@ -335,7 +337,7 @@ fn a_relative_bound_is_a_share_of_the_range_over_all_ranks() {
     }
 }
 
-/// Errors of an all-reduce of `f64` data, where rounding does not count, and a report.
+/// Returns the errors of an all-reduce of `f64` data, where rounding is negligible, and a report.
 fn measure(
     size: usize,
     op: Operation,
@@ -388,7 +390,7 @@ fn no_error_is_above_the_worst_case_of_the_report() {
 
 #[test]
 fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
-    // The examples, in numbers, and then the table.
+    // First the examples of docs/guarantees.md, then its table.
     for (schedule, size, expected) in [
         (&Ring as &dyn Schedule, 8, 8),
         (&RecursiveDoubling, 8, 14),
@@ -408,9 +410,9 @@ fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
     }
 }
 
-/// An operand's error is uniform in ±Δ/2, so the sum of n has the standard deviation Δ·√(n/12), and
-/// 95 % of errors are within twice that: (2/√3)·(1 − 2⁻⁶)·√n·eb. (ZCCL's (2/3)·√n·eb supposes
-/// errors that are normal with σ = eb/3; uniform ones are within it in about 76 % of values.)
+/// An operand's error is uniform in ±Δ/2, so the sum of n errors has the standard deviation
+/// Δ·√(n/12). 95 % of errors are within twice that: (2/√3)·(1 − 2⁻⁶)·√n·eb. (ZCCL's (2/3)·√n·eb
+/// assumes normal errors with σ = eb/3; only about 76 % of uniform errors are within it.)
 #[test]
 fn ninety_five_percent_of_errors_of_a_sum_are_within_two_standard_deviations() {
     for size in [2, 3, 5, 8, 16] {
@@ -454,8 +456,8 @@ fn bound_by<T: Float>(op: Op<'static, T>, bound: f64) -> (f64, Option<f64>) {
     reports[0]
 }
 
-/// Operands of an average enter by a weight, here 1/8. Where the lattice's step by it is no normal
-/// number, processors differ in what they make of it.
+/// An average multiplies operands by a weight, here 1/8. If the weighted lattice step is not a
+/// normal number, processors handle it differently.
 #[test]
 fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
     for factor in [0.6, 1.0, 3.9] {
@@ -465,7 +467,7 @@ fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
         let sums = [bound_by::<f32>(Op::Sum, bounds[0]), bound_by::<f64>(Op::Sum, bounds[1])];
         assert!(sums.iter().all(|(bound, worst)| *bound > 0.0 && *worst > Some(0.0)), "{sums:?}");
     }
-    // A step is a little below twice the bound.
+    // A step is slightly less than twice the bound.
     let bound = 4.1 * f64::from(f32::MIN_POSITIVE);
     assert!(bound_by::<f32>(Op::Avg, bound).0 > 0.0);
 }

@@ -1,4 +1,4 @@
-//! `compress` and `decompress`: any values of any number, within the bound; and any bytes.
+//! `compress` and `decompress`: any number of any values within the bound, and any bytes.
 
 use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::DecodeError;
@@ -7,7 +7,7 @@ use foldwire::{Bound, DType, Float, Quantum, Spacing, bf16, compress, decompress
 use foldwire_tests::data::{self, Random};
 use proptest::prelude::*;
 
-/// Values of a segment.
+/// Number of values in a segment.
 const SEGMENT: usize = 1 << 20;
 
 fn is_within<T: Float>(bound: f64, x: &[T], y: &[T]) -> bool {
@@ -74,7 +74,7 @@ fn a_relative_bound_refers_to_the_range_of_the_slice_alone() {
     let values: Vec<f64> = (0..5000).map(|i| 100.0 + f64::from(i) / 5000.0).collect();
     let info = Info::read(&compress(&values, Bound::Relative(0.01)).expect("good")).expect("ours");
     assert!((info.bound - 0.01 * 4999.0 / 5000.0).abs() < 1e-12, "{info:?}");
-    // Constant, or nothing finite: every bit is kept.
+    // Constant values, or no finite ones: every bit is kept.
     for values in [vec![7.25; 100], vec![f64::NAN; 100], vec![f64::INFINITY, f64::NAN], vec![]] {
         let bytes = compress(&values, Bound::Relative(0.01)).expect("good");
         assert_eq!(Info::read(&bytes).map(|info| (info.step, info.bound)), Ok((0.0, 0.0)));
@@ -102,7 +102,7 @@ fn whole_numbers_on_a_lattice_of_a_power_of_two_are_exact() {
     assert!(bytes.len() < 3 * values.len());
 }
 
-/// Three chunks, the last short, with a verbatim block.
+/// Returns three chunks, the last of them short, with a verbatim block.
 fn example() -> Vec<u8> {
     let mut values: Vec<f32> = data::smooth(3, 2 * 4096 + 40);
     values[5000] = f32::NAN;
@@ -151,7 +151,7 @@ fn what_is_something_else_is_said_to_be() {
     assert_eq!(changed(bytes.len() - 100, 1), Err(DecompressError::Checksum));
 }
 
-/// No room is made for what is not there.
+/// No memory is allocated for values that are not there.
 #[test]
 fn a_count_beyond_the_bytes_is_refused_before_any_room_is_made() {
     for count in [1u64 << 40, u64::MAX, SEGMENT as u64 + 1, 2 * 4096 + 41, 2 * 4096 + 39, 0] {

@@ -1,4 +1,4 @@
-//! Every collective, schedule, pipeline, codec, operation and type, against the oracle.
+//! Compares every collective, schedule, pipeline, codec, operation and type with the oracle.
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::{self, Schedule, TwoLevels};
@@ -7,7 +7,7 @@ use foldwire_tests::case::{BOUNDS, CODECS, ROUTES};
 use foldwire_tests::{Backend, Case, Operation, Threads, all, pairwise};
 use std::collections::BTreeSet;
 
-/// Every pair of choices in each run. Small frames give many rounds and all lanes work.
+/// Covers every pair of choices. Small frames give many rounds, so that all lanes work.
 #[test]
 fn every_pair_of_choices_gives_the_right_result() {
     let cases = pairwise();
@@ -18,7 +18,7 @@ fn every_pair_of_choices_gives_the_right_result() {
     }
 }
 
-/// What means nothing in a case must not count as covered by it.
+/// A choice that has no effect in a case must not count as covered.
 #[test]
 fn the_pairs_are_of_choices_that_mean_something() {
     let cases = pairwise();
@@ -59,7 +59,7 @@ fn every_route_there_is_is_in_the_list() {
     let all = Collective::ALL
         .into_iter()
         .flat_map(|collective| schedule::ALL.iter().map(move |&schedule| (collective, schedule)));
-    // Two levels have tests of their own, among ranks that know their nodes.
+    // Two levels have their own tests, with ranks that know their nodes.
     let all = all.filter(|(collective, schedule)| {
         schedule.supports(*collective) && schedule.name() != TwoLevels.name()
     });
@@ -69,7 +69,7 @@ fn every_route_there_is_is_in_the_list() {
     assert_eq!(listed.len(), ROUTES.len(), "a route is listed twice");
 }
 
-/// The suite judges reports, it does not believe them.
+/// The suite checks reports instead of trusting them.
 #[test]
 fn a_report_that_promises_less_than_was_asked_for_is_refused() {
     for pipeline in [pipeline::COMPRESS_ONCE, pipeline::FUSED] {
@@ -96,7 +96,7 @@ fn a_report_that_promises_less_than_was_asked_for_is_refused() {
     }
 }
 
-/// The suite tries one codec of each kind; the others by each schedule here.
+/// The suite tests one codec of each kind. This tests the other codecs, with each schedule.
 #[test]
 fn every_codec_is_of_a_kind_that_is_tried_and_gives_the_right_result() {
     let kind = |id: CodecId| {
@@ -123,7 +123,7 @@ fn every_codec_is_of_a_kind_that_is_tried_and_gives_the_right_result() {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 
@@ -147,8 +147,8 @@ mod long {
     }
 }
 
-/// The full product, or a part of it:
-/// `FOLDWIRE_STRIDE=1000 cargo test --release -- --ignored product`.
+/// Runs the full product, or a part of it: `FOLDWIRE_STRIDE=1000 cargo test --release -- --ignored
+/// product`.
 #[test]
 #[ignore = "hours; on demand"]
 fn the_full_product_gives_the_right_result() {

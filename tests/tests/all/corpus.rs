@@ -1,7 +1,7 @@
-//! Every committed input of the fuzz targets, through the target's own function: what once failed
-//! does not fail again.
+//! Runs every committed input of the fuzz targets through the target's function, so that fixed
+//! failures stay fixed.
 //!
-//! No fuzzer and no nightly toolchain is needed: the bodies of the targets are plain functions
+//! This needs no fuzzer and no nightly toolchain: the functions of the targets are plain functions
 //! (`fuzz/src`).
 
 use foldwire_fuzz::TARGETS;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of an input that is kept.
+/// Most bytes of a committed input.
 const MAX_BYTES: usize = 4096;
-/// Most inputs of a target that are kept as a start for fuzzing, so that a clone stays small.
+/// Most inputs of a target, not counting regressions, so that a clone stays small.
 const MAX_SEEDS: usize = 30;
-/// What the names of those begin with that once failed; they are kept for ever.
+/// Prefix of inputs that once failed. They are always kept.
 const REGRESSION: &str = "regress-";
 
 fn fuzz() -> PathBuf {
@@ -37,14 +37,14 @@ fn no_committed_input_fails_again() {
         for name in inputs {
             let input = fs::read(folder.join(&name)).expect("an input can be read");
             assert!(input.len() <= MAX_BYTES, "{target}/{name} has {} bytes", input.len());
-            // The name of the input, should it fail.
+            // Shown if the input fails.
             println!("{target}/{name}");
             check(&input);
         }
     }
 }
 
-/// The functions, the programs and the folders of inputs are of the same targets.
+/// The functions, the binaries and the corpus folders must have the same targets.
 #[test]
 fn the_list_of_targets_is_one() {
     let listed: BTreeSet<_> = TARGETS.iter().map(|(target, _)| (*target).to_owned()).collect();

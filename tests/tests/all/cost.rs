@@ -1,7 +1,6 @@
-//! The engine does what the rules say, step by step, and the cost model counts its messages and
-//! bytes.
+//! The engine carries out the rules step by step, and the cost model counts its messages and bytes.
 //!
-//! Cases are those of the conformance suite, so that new collectives and schedules are covered.
+//! The cases are those of the conformance suite, so new collectives and schedules are covered.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,13 +20,13 @@ use foldwire_sim::cost::{self, ClusterModel, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Backend, Case, Threads, pairwise, with_type};
 
-/// Frames of the model and of the threads backend.
+/// Bytes of a frame, in the model and in the threads backend.
 const FRAME_BYTES: usize = 20_000;
 const LANES: usize = 4;
 const THREADS: Threads = Threads { frame_bytes: Some(FRAME_BYTES) };
 
-/// A clock that moves by a nanosecond whenever it is looked at, so that a report's times are
-/// counts: each piece of work that the engine times takes one.
+/// A clock that advances by a nanosecond each time it is read. So a report's times are counts: each
+/// piece of work that the engine times takes one nanosecond.
 #[derive(Default)]
 struct TickingClock(Cell<u64>);
 
@@ -38,7 +37,7 @@ impl Hooks for TickingClock {
     }
 }
 
-/// Each rank's report of a run by which times are counts.
+/// Runs the case with the counting clock. Returns each rank's report.
 fn run<T: Float>(case: &Case) -> Vec<Report> {
     THREADS.run_transports(case.size, |inner| {
         let ticking = Wrapped::new(inner, TickingClock::default());
@@ -65,7 +64,7 @@ fn model(case: &Case) -> cost::ModelCall {
     }
 }
 
-/// What the rules say that a rank computes, and of how many values.
+/// Returns the primitives that a rank must carry out by the rules, and their numbers of values.
 fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     let model = model(case);
     let call = ProgramSpec::new(case.collective, case.size, model.root);
@@ -92,7 +91,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
             let mut contents: SlotContents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
             let codec = case.coding();
-            // What is put beside what is held is of as many ranks' values.
+            // A block that is placed beside the held ones has the same number of operands.
             let operands = held.filter(|_| step.keep && !step.own).map_or(1, |held| held.operands);
             let received = step.from.map(|_| SlotContent::new(codec, operands, n_parts).received());
             contents[Slot::In.index()] = received;
@@ -111,10 +110,10 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     all
 }
 
-/// The engine does not look at its clock for steps on fewer values.
+/// The engine does not time steps with fewer values.
 const TIMED_FROM: usize = 1024;
 
-/// How often the engine looks at its clock for these: encoding, folding, decoding.
+/// Counts the timed primitives, by clock: encoding, folding, decoding.
 fn timed(primitives: &[(Primitive, usize)]) -> [u64; 3] {
     let mut sums = [0; 3];
     for (primitive, _) in primitives.iter().filter(|(_, n_values)| *n_values >= TIMED_FROM) {
@@ -127,7 +126,7 @@ fn timed(primitives: &[(Primitive, usize)]) -> [u64; 3] {
             Primitive::EncodeOwn { .. }
             | Primitive::EncodeStored { .. }
             | Primitive::Transcode { .. } => 0,
-            // No work of a codec.
+            // The codec does no work.
             Primitive::Copy { .. }
             | Primitive::Move { .. }
             | Primitive::Join { .. }
@@ -151,10 +150,10 @@ fn compare<T: Float>(case: &Case) {
 fn each_step_asks_the_codec_for_what_the_rules_say() {
     let mut n_lossy = 0;
     for case in pairwise() {
-        // A bound of this kind needs no exchange of extents, which would count.
+        // An absolute bound needs no exchange of value ranges, which would count.
         let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
-        // What becomes of a result by such a codec depends on how many ranks' values came in, which
-        // is not followed here.
+        // The path of a result with such a codec depends on the number of operands that have
+        // arrived, which this test does not follow.
         if !case.coding().is_stable() {
             continue;
         }
@@ -183,7 +182,7 @@ fn raw_messages_and_bytes_are_those_of_the_engine() {
     }
 }
 
-/// With presets nothing is fixed: the schedule is selected, and relative bounds exchange extents.
+/// Presets fix nothing: the schedule is selected, and relative bounds exchange value ranges.
 #[test]
 fn messages_are_those_of_the_engine_where_it_chooses_the_schedule() {
     for (size, count) in [(3, 1000), (8, 200_003), (4, 1 << 20)] {

@@ -1,5 +1,4 @@
-//! Calls whose ranks give counts: what ranks have for each other may differ much, and so may what
-//! ranks think of it.
+//! Calls with counts. The shares of ranks may differ much, and so may the counts that ranks give.
 
 use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Bruck, Pairwise};
@@ -9,8 +8,8 @@ use foldwire_sim::{End, Net, World};
 use foldwire_tests::deadline::{PATIENT, run};
 use std::time::Duration;
 
-/// What has nothing to send or receive in a round is passed over at once: time on a network moves
-/// only while ranks wait, and here none waits for anything but frames.
+/// A rank skips peers with nothing to send or receive in a round. Time on the simulated network
+/// advances only while ranks wait, and here they wait only for frames.
 #[test]
 fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
     const SIZE: usize = 9;
@@ -31,11 +30,11 @@ fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
         Ok::<_, Error>(())
     });
     assert!(run.ends.iter().all(|end| matches!(end, End::Returned(Ok(())))), "{:?}", run.ends);
-    // A hundred frames one after the other. Were ranks looked at in vain, time would jump.
+    // This is the time of a hundred frames. It would jump if ranks waited for nothing.
     assert!(run.time < Duration::from_millis(50), "{:?}", run.time);
 }
 
-/// By Bruck's exchange ranks pass on what they could not know the length of.
+/// In Bruck's exchange, ranks forward blocks whose lengths they would not know.
 #[test]
 fn what_passes_through_others_has_lengths_that_all_know() {
     let rows = select::parse("all-to-all:::bruck").expect("a row");
@@ -50,7 +49,7 @@ fn what_passes_through_others_has_lengths_that_all_know() {
         let unsupported =
             Error::Unsupported { schedule: "bruck", collective: Collective::AllToAll };
         assert_eq!(refused, Err(unsupported));
-        // Nor does a row of the caller's choose it; for equal shares it does.
+        // The caller's selection rules do not choose it either, except for equal shares.
         comm.config_mut().select = rows;
         let report = comm.all_to_all_v(&send, &[1; 5], &mut recv, &[1; 5], &Plan::raw())?;
         assert_eq!((report.n_messages, recv.as_slice()), (4, expected.as_slice()));
@@ -62,7 +61,8 @@ fn what_passes_through_others_has_lengths_that_all_know() {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// The same number of values in all, and in the message of several shares, but not of each.
+/// The total, and the message with several shares, have the same number of values, but the shares
+/// differ.
 #[test]
 fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
     for root_differs in [false, true] {
@@ -75,7 +75,7 @@ fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
             let plan = Plan::raw().with_schedule(&Binomial);
             comm.scatter_v(&counts, &send, &mut own, Rank(0), &plan).map(|_| ())
         });
-        // Rank 2 passes on what rank 3 is to get.
+        // Rank 2 forwards rank 3's share.
         let found = outcomes[2];
         let is_told =
             matches!(found, Err(Error::Mismatch { rank: Rank(0), field: Field::Segment, .. }));

@@ -1,8 +1,7 @@
-//! Damaged bytes never panic, never hang, and never pass for a result where there is a checksum.
+//! Damaged bytes never cause a panic or a hang. With a checksum, they never become a result.
 //!
-//! On the wire: a transport that harms what it delivers. In the codec: every prefix of valid
-//! frames, and 10⁵ random mutations of them through everything that reads one. All from fixed
-//! seeds.
+//! The messages are damaged by a transport. The codec reads every prefix of valid frames, and 10⁵
+//! random mutations of them, with every reading function. All seeds are fixed.
 
 use foldwire::codec::{Codec, CodecExt, FzLight, Values};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
@@ -24,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What a test does to messages.
+/// Damage that a test does to messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum DamageKind {
     Flip,
@@ -44,7 +43,7 @@ const KINDS: [DamageKind; 6] = [
     DamageKind::TooLong,
 ];
 
-/// Harms about one message in `every`, and counts those.
+/// Damages about one message in `every`, and counts the damaged ones.
 fn harm(kind: DamageKind, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
     let mut random = Random(seed);
     Box::new(move |frame, n_bytes| {
@@ -60,7 +59,7 @@ fn harm(kind: DamageKind, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Har
             DamageKind::Extend => return n_bytes + 1 + at % room,
             DamageKind::Zero => frame[..n_bytes].fill(0),
             DamageKind::Garbage => {
-                // Behind the header, for the codec to find.
+                // Damage the payload only, which the codec must detect.
                 let from = HEADER_BYTES.min(n_bytes);
                 frame[from..n_bytes].iter_mut().for_each(|byte| *byte = random.bits() as u8);
                 frame[0] ^= u8::from(from == n_bytes);
@@ -88,7 +87,8 @@ fn all_reduce<T: Float>(
             Some(kind) => harm(kind, 6, seed + rank as u64, Arc::clone(&harmed)),
             None => Box::new(|_, n_bytes| n_bytes),
         };
-        // With a checksum all harm is noticed at once; without, a rank may wait in vain.
+        // With a checksum, all damage is detected at once. Without one, a rank may wait for a lost
+        // frame.
         let timeout = Duration::from_millis(if checksum { 10_000 } else { 300 });
         let config = Config::default().with_timeout(timeout).with_checksum(checksum);
         let transport = tamper(endpoint, harm);
@@ -122,13 +122,13 @@ fn a_checksum_finds_all_harm<T: Float>() {
                         Ok(bytes) => {
                             assert!(*harmed == 0 && Ok(bytes) == right.as_ref(), "{}", context());
                         }
-                        // Longer than a frame: not damage but a broken transport.
+                        // A length beyond the frame is an error of the transport, not damage.
                         Err(Error::Transport { kind: TransportErrorKind::Misuse, .. }) => {
                             assert!(kind == DamageKind::TooLong, "{}", context());
                         }
                         Err(Error::Frame { .. }) => assert!(*harmed > 0, "{}", context()),
                         Err(Error::Aborted { .. } | Error::Transport { .. }) => {
-                            // A harmed notice of abort is as good as any.
+                            // A damaged abort notice still aborts the call.
                             assert!(*harmed == 0 || kind == DamageKind::TooLong, "{}", context());
                         }
                         Err(_) => panic!("{}", context()),
@@ -152,7 +152,7 @@ fn harm_without_checksum_is_survived<T: Float>() {
             for seed in 0..6 {
                 let outcomes = all_reduce::<T>(3, 12_000, &plan, false, Some(kind), 77 * seed);
                 for (result, harmed) in outcomes {
-                    // A length that does not fit is noticed with or without a checksum.
+                    // A wrong length is detected even without a checksum.
                     let lengths = [
                         DamageKind::Truncate,
                         DamageKind::Extend,
@@ -180,7 +180,8 @@ fn codec<T: Float>(level: Level) -> FzLight<T> {
     FzLight::with_level(Quantum::new::<T>(1e-3).expect("a bound"), N_OPERANDS, level)
 }
 
-/// Frames of every kind of chunk and block, small enough to be mutated often; the values of each.
+/// Returns frames with every kind of chunk and block, small enough for many mutations, and their
+/// values.
 fn frames<T: Float>() -> Vec<(Vec<u8>, Vec<T>)> {
     let of = |n: usize, f: &dyn Fn(usize) -> f64| -> Vec<T> {
         (0..n).map(|i| T::from_f64(f(i))).collect()
@@ -214,7 +215,8 @@ fn every_prefix_is_refused<T: Float>() {
             let mut decoded = values.clone();
             let mut dst = vec![0; codec.max_encoded_len(values.len()).expect("short")];
             for n_bytes in 0..frame.len() {
-                // In memory of exactly that length, so that a sanitizer or guard page would notice.
+                // Use memory of exactly that length, so that a sanitizer detects reads past its
+                // end.
                 let prefix = frame[..n_bytes].to_vec();
                 assert!(codec.n_values(&prefix).is_err(), "{n_bytes} of {}", frame.len());
                 assert!(codec.decode(&prefix, 1, &mut decoded).is_err());
@@ -238,7 +240,7 @@ fn every_prefix_of_a_frame_is_refused() {
     every_prefix_is_refused::<bf16>();
 }
 
-/// One to four random changes.
+/// Makes one to four random changes.
 fn mutate(random: &mut Random, frame: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..1 + random.bits() % 4 {
         let choice = random.bits() % 12;
@@ -251,9 +253,9 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>, other: &[u8]) {
             0..4 => frame[a % n] ^= 1 << (b % 8),
             4 => frame[a % n] = b as u8,
             5 => frame[a % n] = [0, 1, 0x7f, 0x80, 0xa0, 0xfd, 0xfe, 0xff][b % 8],
-            // The header and the index, where lengths are.
+            // In the header and the index, which hold lengths.
             6 | 7 => frame[a % n.min(36)] = b as u8,
-            // The last chunk's trailer, in front of the pad: first code, bitmap, widths.
+            // In the last chunk's trailer, before the padding: first code, bitmap, widths.
             8 => frame[n.saturating_sub(33 + a % 24).min(n - 1)] ^= b as u8,
             9 => frame.truncate(n - a % n.min(40)),
             10 => frame.resize(n + a % 40, b as u8),
@@ -275,7 +277,7 @@ fn mutations_are_survived<T: Float>(seed: u64) {
     let mut random = Random(seed);
     let (mut n_refused, mut n_decoded) = (0, 0);
     for i in 0..100_000 {
-        // The long frames, which are slow, less often.
+        // Use the long frames, which are slow, less often.
         let pick = random.bits() as usize;
         let pick =
             if i % 16 == 0 { frames.len() - 1 - pick % 2 } else { pick % (frames.len() - 2) };
@@ -286,7 +288,7 @@ fn mutations_are_survived<T: Float>(seed: u64) {
         let codec = codec::<T>(levels[i % levels.len()]);
         let op = [Op::Sum, Op::Min, Op::Max, Op::Prod][i / levels.len() % 4];
         let n = values.len();
-        // A number of values that was sent is no number to allocate by; this one is our own.
+        // Never allocate by a received number of values without a limit.
         let claimed = codec.n_values(&frame).ok().filter(|&claimed| claimed <= 20_000);
         for n in [Some(n), claimed].into_iter().flatten() {
             let mut decoded = vec![T::from_f64(0.0); n];
@@ -302,7 +304,7 @@ fn mutations_are_survived<T: Float>(seed: u64) {
         let stored = coding::fold_store(&codec, &op, &frame, values);
         assert_eq!(folded.is_ok(), stored.is_ok());
         if let (Ok(folded), Ok((frame, output))) = (&folded, &stored) {
-            // A foreign frame may be written in other bytes, but never as other values.
+            // Encoding a mutated frame again may give other bytes, but never other values.
             for frame in [folded, frame] {
                 let decoded = coding::decode(&codec, frame, n);
                 assert_eq!(data::bits(&decoded), data::bits(output));
@@ -315,7 +317,7 @@ fn mutations_are_survived<T: Float>(seed: u64) {
             coding::combine(&codec, &op, [&frame, &frame], n),
         ];
         for result in written.into_iter().flatten() {
-            // What was accepted and written is a valid frame again.
+            // The output for an accepted frame is a valid frame.
             let n = codec.n_values(&result).expect("what is written can be read");
             coding::decode(&codec, &result, n);
         }

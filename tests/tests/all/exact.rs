@@ -1,4 +1,4 @@
-//! What a lattice of a power of two keeps exactly: its own points, and their sums.
+//! A lattice whose step is a power of two keeps its points and their sums exactly.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
-/// Whole numbers: small, large, constant, and some that no code can have.
+/// Returns whole numbers: small, large, constant, and some beyond the codes.
 fn whole<T: Float>(rank: usize, count: usize, largest: f64) -> Vec<T> {
     let mut random = Random(9 + rank as u64);
     let some = largest.min(79.0);
@@ -37,7 +37,7 @@ fn sums<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T>,
 }
 
 fn whole_numbers_are_exact<T: Float>() {
-    // Sums of eight fit the mantissa; codes end at 2²¹ and 2⁵⁰.
+    // Sums of eight fit the mantissa. Codes end at 2²¹ and 2⁵⁰.
     let largest = match T::BYTES {
         2 => 1.0 / (8.0 * T::UNIT_ROUNDOFF),
         4 => 2f64.powi(21),
@@ -94,7 +94,7 @@ fn whole_numbers_and_their_sums_come_through_exactly() {
     whole_numbers_are_exact::<bf16>();
 }
 
-/// What the option is for.
+/// This shows what the option is for.
 #[test]
 fn the_widest_spacing_does_not_keep_whole_numbers() {
     let inputs = vec![vec![79.0f64; 100], vec![0.0; 100]];
@@ -120,7 +120,7 @@ fn ranks_of_different_spacings_are_told() {
     }
 }
 
-/// Every kind of bound, and a bound on the result, with errors of ordinary data.
+/// Tests every kind of bound, also on the result, with ordinary data.
 #[test]
 fn every_bound_holds_with_a_power_of_two() {
     let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
@@ -143,7 +143,7 @@ fn every_bound_holds_with_a_power_of_two() {
     }
 }
 
-/// Any bits, points of the lattice among them, and values half way between two.
+/// Any bits, lattice points, and values half way between two points.
 fn values<T: Float>(step: f64) -> impl Strategy<Value = Vec<T>> {
     let value = prop_oneof![
         4 => any::<i16>().prop_map(move |q| T::from_f64(step * f64::from(q))),
@@ -168,7 +168,7 @@ fn points_are_exact<T: Float>(bound: f64, x: &[T]) -> Result<(), TestCaseError> 
         let y = coding::decode(&codec, &frame, x.len());
         for (&x, &y) in x.iter().zip(&y) {
             let (exact, got) = (x.to_f64(), y.to_f64());
-            // A quotient that underflows is no whole number.
+            // A quotient that underflows is not a whole number.
             let quotient = exact / step;
             let is_point = step > 0.0 && quotient.fract() == 0.0 && quotient * step == exact;
             let same = data::bytes(&[x]) == data::bytes(&[y]) || exact == got;
@@ -187,7 +187,7 @@ fn bounds() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// The largest power of two that is at most this.
+/// Returns the largest power of two that is at most `x`.
 fn power_of_two_below(x: f64) -> f64 {
     2f64.powi(x.log2().floor() as i32)
 }
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// Half way between two points is within the bound, and must not cost a verbatim block.
+/// A value half way between two points is within the bound, and must not cost a verbatim block.
 #[test]
 fn values_half_way_between_points_are_codes() {
     let quantum = Quantum::with_spacing::<f32>(0.5, Spacing::PowerOfTwo).expect("positive");
@@ -238,7 +238,7 @@ fn values_half_way_between_points_are_codes() {
     assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() <= 0.5));
 }
 
-/// Arrays below the plan's threshold are summed as they are; the others as without it.
+/// Arrays below the plan's threshold are summed exactly. Longer arrays are summed as without it.
 #[test]
 fn short_arrays_may_travel_as_they_are() {
     let lossy = Plan::foldwire(Bound::Relative(1e-2));
@@ -258,7 +258,7 @@ fn short_arrays_may_travel_as_they_are() {
         assert!(data::bits(sum) == data::bits(&same) && report.bound > 0.0);
         assert_eq!((report.bound, report.n_messages), (of_same.bound, of_same.n_messages));
     }
-    // A group's arrays are short or not one by one, and whoever differs hears of it.
+    // The threshold applies to each array of a group. A rank with another threshold gets an error.
     let outcomes = Threads::default().run_transports(3, |transport| {
         let world = SharedCommunicator::new(transport, 2)?;
         let rank = world.rank().index();

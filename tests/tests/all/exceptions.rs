@@ -1,5 +1,5 @@
-//! Values beyond the lattice cost themselves and little more: a mask of NaN leaves the values
-//! beside it compressed as they were. And whatever is said about them in a frame is checked.
+//! Values beyond the lattice cost little more than their own bytes: a mask of NaN leaves the values
+//! beside it compressed as before. All fields of a frame that describe exceptions are checked.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecError, CodecExt, DecodeError, FzLight, fz_light};
@@ -12,7 +12,7 @@ use foldwire_tests::{coding, data};
 use super::real_fields::fields;
 use proptest::prelude::*;
 
-/// Every twentieth value on average is NaN, anywhere.
+/// Replaces one value in twenty, on average, by NaN, at random places.
 fn masked<T: Float>(values: &[T]) -> Vec<T> {
     let mut random = Random(5);
     let mut mask =
@@ -35,19 +35,19 @@ fn a_mask_costs_at_most_30_percent<T: Float>(name: &str, values: &[T]) {
     assert!(kept >= 0.7, "{name} keeps {kept} of its ratio");
 }
 
-/// Four of five blocks of 32 have a NaN then.
+/// Four of five blocks of 32 then have a NaN.
 #[test]
 fn scattered_nan_in_5_percent_of_a_field_cost_at_most_30_percent_of_its_ratio() {
     a_mask_costs_at_most_30_percent("smooth f32", &data::smooth::<f32>(0, 100_000));
     a_mask_costs_at_most_30_percent("smooth f64", &data::smooth::<f64>(0, 100_000));
-    // A mask costs so many bytes a block, so it weighs most where the ratio is high, as the 12 of
-    // egm96_geoid.
+    // A mask costs a number of bytes for each block. So it costs most where the ratio is high, such
+    // as 12 for egm96_geoid.
     for (name, values) in fields::<f32>() {
         a_mask_costs_at_most_30_percent(&name, &values);
     }
 }
 
-/// A land mask: nothing but NaN for long stretches, which end anywhere.
+/// A land mask: long stretches of NaN, which end anywhere.
 #[test]
 fn a_region_of_nan_costs_a_byte_a_block() {
     let mut x = data::smooth::<f32>(0, 65_536);
@@ -59,7 +59,7 @@ fn a_region_of_nan_costs_a_byte_a_block() {
     assert!((masked as f64) < 1.02 * (left + mask), "{masked} bytes of {whole}");
 }
 
-/// Any bits, or one of many ordinary values.
+/// Returns any bits, or an ordinary value.
 fn value<T: Float>((pick, bits): (u8, u64)) -> T {
     match pick {
         0..50 => data::from_bits(bits),
@@ -68,7 +68,8 @@ fn value<T: Float>((pick, bits): (u8, u64)) -> T {
     }
 }
 
-/// A value becomes what it would alone, and so do two that are combined.
+/// Asserts that the result for a value, or for two combined values, does not depend on other
+/// values.
 fn nobody_looks_beside<T: Float>(picks: &[[(u8, u64); 2]], bound: f64) {
     let quantum = Quantum::new::<T>(bound).expect("a bound");
     let codec = FzLight::<T>::new(quantum, 2);
@@ -124,7 +125,7 @@ fn payloads_of_other_versions_are_refused() {
     }
 }
 
-/// One that was written when payloads had version 1: a hundred times 300, within 32/63.
+/// An array with payloads of version 1: a hundred times 300, within 32/63.
 #[test]
 fn compressed_arrays_of_other_payloads_are_refused() {
     let mut array = vec![
@@ -139,8 +140,8 @@ fn compressed_arrays_of_other_payloads_are_refused() {
     assert_eq!(decompress::<f32>(&array), Err(refused));
 }
 
-/// Every byte of frames full of exceptions, replaced by every other: refused or decoded, the same
-/// at each level, and never beyond memory of exactly the frame's length.
+/// Replaces every byte of a frame full of exceptions by every other value. The frame is refused or
+/// decoded, with the same result at each level, and never read beyond its end.
 fn any_byte_may_be_another<T: Float>() {
     let kinds = [f64::NAN, 1e30, -0.25, 0.5, 0.25, f64::INFINITY, 0.125, 0.0];
     let mut random = Random(3);
@@ -159,7 +160,7 @@ fn any_byte_may_be_another<T: Float>() {
                 codec.decode(&other, 1, &mut values)?;
                 let sum = coding::fold(codec, &Op::Sum, &other, &x)?;
                 let least = coding::combine(codec, &Op::Min, [&frame, &other], x.len())?;
-                // What was written can be read.
+                // The output can be decoded.
                 coding::decode(codec, &sum, x.len());
                 coding::decode(codec, &least, x.len());
                 Ok::<_, CodecError>((data::bytes(&values), sum, least))
@@ -188,7 +189,7 @@ mod long {
     }
 }
 
-/// As the first rank's in a scan, and the second one's in an exclusive scan.
+/// Such a NaN is the first rank's value in a scan, and the second rank's in an exclusive scan.
 #[test]
 fn a_nan_that_is_combined_with_no_other_value_keeps_its_bits() {
     let (nan, canonical) = (f32::from_bits(0xffc0_1234), 0x7fc0_0000);

@@ -1,5 +1,5 @@
-//! Values at the ends of the element type: averages and sums of the largest, of infinities and of
-//! subnormals, in any order of combination.
+//! Extreme values of the element types: averages and sums of the largest values, infinities and
+//! subnormals, in any order.
 
 use foldwire::bound::{BoundError, rounding, underflow};
 use foldwire::codec::Loss;
@@ -13,7 +13,7 @@ use foldwire_tests::{Backend, Threads};
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 const SIZES: [usize; 6] = [2, 3, 4, 5, 7, 8];
 
-/// Every schedule × pipeline × codec, with a bound and without.
+/// Returns every schedule × pipeline × codec, with a bound and without.
 fn plans() -> Vec<Plan> {
     let mut plans = Vec::new();
     for schedule in SCHEDULES {
@@ -33,7 +33,7 @@ fn plans() -> Vec<Plan> {
 
 type AllReduceOutcome<T> = Result<(Vec<T>, Report), Error>;
 
-/// Every rank's outcomes of all-reduces of its input, one by each plan.
+/// Makes an all-reduce by each plan. Returns every rank's outcomes.
 fn all_reduces<T: Float>(
     inputs: &[Vec<T>],
     op: Op<'_, T>,
@@ -43,7 +43,7 @@ fn all_reduces<T: Float>(
         let mut one = |plan: &Plan| {
             let mut values = inputs[comm.rank().index()].clone();
             let report = comm.all_reduce(&mut values, op, plan)?;
-            // Whatever came of it, the communicator serves the next call.
+            // The communicator must stay usable, whatever the result.
             comm.all_reduce(&mut [T::from_f64(1.0)], Op::Sum, &Plan::raw())?;
             Ok((values, report))
         };
@@ -51,7 +51,7 @@ fn all_reduces<T: Float>(
     })
 }
 
-/// The results of all ranks, which hold the same bits, by each plan.
+/// Returns the result of each plan. All ranks must have the same bits.
 fn results<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plans: &[Plan]) -> Vec<(Vec<T>, Report)> {
     let mut of_ranks: Vec<_> =
         all_reduces(inputs, op, plans).into_iter().map(Vec::into_iter).collect();
@@ -68,7 +68,7 @@ fn results<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plans: &[Plan]) -> Vec<(V
     plans.iter().map(of_plan).collect()
 }
 
-/// Those by one plan.
+/// Returns the result of one plan.
 fn result<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>, Report) {
     results(inputs, op, &[*plan]).swap_remove(0)
 }
@@ -83,7 +83,7 @@ fn max<T: Float>() -> f64 {
     }
 }
 
-/// Values of either sign, many of them among the largest that there are.
+/// Returns values of either sign, many of them the largest of the type.
 fn large<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(77 + rank as u64);
     let mut value = |i: usize| match i % 100 {
@@ -98,7 +98,7 @@ fn large<T: Float>(rank: usize, count: usize) -> Vec<T> {
 }
 
 fn averages_of_the_largest<T: Float>() {
-    // Exact, and far from overflow.
+    // This scaling is exact, and avoids overflow.
     let small = |x: T| x.to_f64() * 2f64.powi(-20);
     for size in SIZES {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| large(rank, 1000)).collect();
@@ -157,7 +157,7 @@ fn the_largest_values_and_an_infinity_average_to_the_infinity() {
     averages_with_an_infinity::<bf16>();
 }
 
-/// Operands enter by a power of two, which must not show.
+/// Operands are scaled by a power of two, which must not change the result.
 fn averages_are_quotients<T: Float>() {
     for size in SIZES {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| data::smooth(rank, 3000)).collect();
@@ -179,7 +179,8 @@ fn an_average_is_the_sum_divided_by_the_number_of_ranks() {
     averages_are_quotients::<bf16>();
 }
 
-/// Multiples of η, from 0 to a little above the smallest normal number, as multiples and as values.
+/// Returns multiples of η from 0 to slightly above the smallest normal number, as integers and as
+/// values.
 fn subnormals<T: Float>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
     let mut random = Random(5 + rank as u64);
     let bits = -T::UNIT_ROUNDOFF.log2() as usize;
@@ -188,7 +189,7 @@ fn subnormals<T: Float>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
         if random.bits().is_multiple_of(2) { magnitude as i128 } else { -(magnitude as i128) }
     };
     let multiples: Vec<i128> = (0..count).map(&mut multiple).collect();
-    // In two steps: neither factor underflows.
+    // Multiply in two steps, so that neither factor underflows.
     let value = |&k: &i128| T::from_f64(k as f64 * 2f64.powi(60) * T::SMALLEST * 2f64.powi(-60));
     let values = multiples.iter().map(value).collect();
     (multiples, values)
@@ -226,9 +227,9 @@ fn averages_of_subnormals_are_within_rounding_and_underflow() {
     averages_of_subnormals::<bf16>();
 }
 
-/// All ranks are refused alike.
+/// Returns the error of a bound, which must be the same on all ranks.
 fn refusal<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<BoundError> {
-    // Without the call that follows, which ranks that are refused do not make.
+    // Do not use `all_reduces`: ranks with an error skip its second call.
     let errors = Threads::default().run(inputs.len(), |mut comm| {
         let mut values = inputs[comm.rank().index()].clone();
         let first = comm.all_reduce(&mut values, op, plan).err();
@@ -243,7 +244,7 @@ fn refusal<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<Bo
     }
 }
 
-/// Plans of every way that is lossy for the type, for a bound on the result.
+/// Returns all lossy plans for the type, with a bound on the result.
 fn plans_for<T: Float>(bound: Bound) -> Vec<Plan> {
     let is_lossy = |plan: &Plan| plan.for_values(T::DTYPE).codec.loss() == Loss::Bound;
     let mut plans = plans();
@@ -257,22 +258,22 @@ fn sums_beyond_the_type<T: Float>() {
     };
     let is_narrow = T::BYTES == 2;
     for plan in plans_for::<T>(Bound::Relative(if is_narrow { 0.1 } else { 1e-2 })) {
-        // Finite in the end, not on the way, whatever the order.
+        // Finite sums that overflow on the way, in any order.
         for parts in [&[0.6, 0.6, -0.6][..], &[-0.6, 0.6, 0.6], &[1.0; 2], &[-1.0; 3], &[0.3; 4]] {
             let mut inputs = filled(parts);
             let refused = refusal(&inputs, Op::Sum, &plan);
             assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");
-            // An infinity is no part of the extent, and would meet another.
+            // An infinity does not count in the value range, and could meet its opposite.
             inputs[0][3] = T::from_f64(f64::NEG_INFINITY);
             let refused = refusal(&inputs, Op::Sum, &plan);
             assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");
             assert_eq!(refusal(&inputs, Op::Avg, &plan), None, "{parts:?}, {plan:?}");
             assert_eq!(refusal(&inputs, Op::Max, &plan), None, "{parts:?}, {plan:?}");
         }
-        // One rank adds nothing.
+        // With one rank there is no addition.
         assert_eq!(refusal(&filled(&[1.0]), Op::Sum, &plan), None);
         let (parts, plan, allowed) = if is_narrow {
-            // In 16 bits such a sum is known to a few parts in a hundred.
+            // In 16 bits, the error of such a sum is a few percent.
             let bound = Bound::Absolute(0.05 * max::<T>());
             ([0.2, 0.22, 0.19], plan.with_bound(bound), 0.05)
         } else {

@@ -1,7 +1,8 @@
-//! Whatever a rank does wrong, every rank gets a typed error soon: no hang, no garbage, no panic.
+//! Whatever a rank does wrong, every rank soon gets a typed error: no hang, no wrong result, no
+//! panic.
 //!
-//! Ranks stay until all have their result, so that a silent rank cannot be told by its leaving,
-//! except where leaving is what is tested. Every run has a deadline of its own.
+//! Ranks stay until all have their result, so that the others cannot detect a silent rank by its
+//! leaving. Only the tests of leaving ranks differ. Every run has a deadline.
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
@@ -21,18 +22,18 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One call of the case on this rank, by its type; a hash of the result's bits.
+/// Makes one call of the case on this rank. Returns a hash of the result's bits.
 fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     Ok(with_type!(case.dtype, T => data::digest(&case.run_rank::<T, _>(comm)?.0)))
 }
 
-/// The call after one that other ranks gave up: of all ranks, so it must fail.
+/// Makes the next call of all ranks. It must fail after an aborted one.
 fn next_call(comm: &mut Comm) -> Result<(), Error> {
     comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).map(|_| ())
 }
 
-/// The errors of disagreeing ranks. A rank that only sends may have finished before anybody saw its
-/// call; its next call must then fail.
+/// Returns each rank's result, and whether its first or its next call failed. A rank that only
+/// sends may finish its call before another rank sees it; its next call must then fail.
 fn disagree(
     honest: Case,
     twist: fn(&mut Case),
@@ -52,7 +53,7 @@ fn is_mismatch(error: &Error) -> bool {
     matches!(error, Error::Mismatch { .. })
 }
 
-/// What ranks may see when some rank's arguments differ.
+/// Returns whether a rank may see this error when another rank's arguments differ.
 fn tells_of_a_mismatch(error: &Error) -> bool {
     let lost = TransportErrorKind::PeerLost;
     is_mismatch(error)
@@ -75,7 +76,7 @@ const TWISTS: [NamedTwist; 6] = [
     ("codec", |case| case.codec = CodecId::Raw),
 ];
 
-/// One rank learns the extent of the data first, the others do not.
+/// Changes after which one rank exchanges value ranges, and the others do not.
 const EXTENT_TWISTS: [NamedTwist; 2] = [
     ("scope, and so the quantum", |case| case.scope = Scope::Result),
     ("bound's kind", |case| case.bound = Bound::Relative(1e-3)),
@@ -134,7 +135,7 @@ fn ranks_that_disagree_on_needing_the_extent_need_not_wait_for_the_time_limit() 
     check_extent_twists(PATIENT, tells_of_a_mismatch);
 }
 
-/// Where both ranks think that they are the root, nobody sends, and only the time limit ends it.
+/// If both ranks consider themselves the root, no rank sends. Only the time limit ends the call.
 #[test]
 fn ranks_that_disagree_on_the_root_get_an_error_by_the_next_call() {
     for collective in
@@ -176,8 +177,8 @@ fn ranks_that_disagree_on_the_collective_get_an_error_on_every_rank() {
     }
 }
 
-/// Schedules have different peers, so a rank may wait for one that knows nothing of it: then only
-/// the time limit ends it.
+/// Schedules have different peers, so a rank may wait for a peer that does not send to it. Then
+/// only the time limit ends the call.
 #[test]
 fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
     for (ours, theirs) in
@@ -205,7 +206,7 @@ fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
     }
 }
 
-/// What a header says of the pipeline tells them apart, unless they do the same.
+/// The pipeline in the header tells the calls apart, unless both pipelines do the same.
 #[test]
 fn ranks_that_disagree_on_the_pipeline_get_an_error_unless_both_do_the_same() {
     for (collective, schedule) in ROUTES {
@@ -275,7 +276,7 @@ fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
                 let outcomes = within_deadline(move || {
                     World::new(size).frame_bytes(20_000).try_run(|mut comm| {
                         if comm.rank().index() == size / 2 {
-                            // Not through a panic's message: that would clutter the test's output.
+                            // Without a panic message, which would clutter the test's output.
                             if panics {
                                 std::panic::resume_unwind(Box::new("on purpose"));
                             }
@@ -317,7 +318,8 @@ fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
             (first, first.and_then(|_| next_call(comm)), start.elapsed())
         });
         let context = format!("{case:?}: {outcomes:?}");
-        // The late rank may find that all it needs was sent before the others gave up.
+        // The late rank may find all its messages, if they were sent before the other ranks gave
+        // up.
         let ((first, outcome, _), others) = outcomes.split_last().expect("ranks");
         assert!(outcome.is_err(), "{context}");
         assert!(collective != Collective::AllReduce || first.is_err(), "{context}");
@@ -382,7 +384,7 @@ fn after_an_error_every_call_says_poisoned_and_the_operation_finished() {
         let later = [
             comm.all_reduce(&mut others, Op::Sum, &plan()),
             comm.broadcast(&mut others, Rank(0), &Plan::raw()),
-            // Poisoned comes first, whatever else is wrong.
+            // `Poisoned` takes precedence over other errors.
             comm.broadcast(&mut others, Rank(99), &plan()),
         ];
         (first, again, later)

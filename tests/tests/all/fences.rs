@@ -1,5 +1,5 @@
-//! Where survivors agree and their fences never come, it ends all the same: after three attempts,
-//! with a rank that is missing.
+//! A shrink ends even if the survivors agree but their fences never arrive. After three attempts,
+//! it fails with the rank that is missing.
 
 use foldwire::frame::{Header, MessageKind};
 use foldwire::{Communicator, Config, Error, Rank};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Fences never arrive; from which attempts there were any.
+/// Discards all fences, and records their epochs.
 #[derive(Default)]
 struct FenceFilter {
     epochs: Rc<RefCell<BTreeSet<u16>>>,
@@ -30,8 +30,8 @@ impl Hooks for FenceFilter {
     }
 }
 
-/// How a rank's shrink ended: with these ranks, or an error; how long it took; attempts of which
-/// fences were lost.
+/// Result of a rank's shrink: the group's ranks or an error; its duration; the number of attempts
+/// that had fences.
 type ShrinkResult = (Result<Vec<Rank>, Error>, Duration, usize);
 
 async fn shrink(endpoint: Endpoint, clock: Clock) -> ShrinkResult {
@@ -77,8 +77,8 @@ fn fences_that_never_come_are_an_error_after_three_attempts() {
                 assert!((3 * PATIENCE..3 * PATIENCE + 4 * jump).contains(took), "{context}");
                 assert_eq!(*n_attempts, 3, "{context}");
             }
-            // Who stalled has left the others. Those that had not yet go on without; with whom, no
-            // fence has told.
+            // A stalled rank has left. The other ranks continue without it, each alone, since no
+            // fence has arrived to name its peers.
             for (rank, (outcome, ..)) in
                 ended.iter().enumerate().filter(|(r, _)| !stalled.contains(r))
             {

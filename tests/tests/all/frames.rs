@@ -1,6 +1,6 @@
-//! No frame is lost, whatever fails; and a rank that has too few of them says so.
+//! No failure loses a frame, and a rank with too few frames reports it.
 //!
-//! On the simulator, whose pool counts the frames that were dropped instead of given back.
+//! The tests run on the simulator. Its pool counts frames that were dropped instead of returned.
 
 use foldwire::error::Field;
 use foldwire::frame::HEADER_BYTES;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Where the header says that a message is a segment.
+/// Offset of the message kind in the header; 0 is a segment.
 const KIND_AT: usize = 3;
 
-/// Takes the last byte from the `nth` payload: without a checksum only the codec can notice.
-fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> FrameDamage {
+/// Removes the last byte of the `nth` payload. Without a checksum, only the codec can detect it.
+fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
     let mut left = nth;
     Box::new(move |frame, n_bytes| {
         let has_payload = frame[KIND_AT] == 0 && n_bytes > HEADER_BYTES;
@@ -37,8 +37,8 @@ fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> FrameDamage {
     })
 }
 
-/// The errors of all ranks, where `victim` receives a broken payload as its `nth`; `None` if it
-/// received fewer.
+/// Damages the `nth` payload that `victim` receives. Returns the errors of all ranks, or `None` if
+/// it received fewer.
 fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<Option<Error>>> {
     let has_struck = Arc::new(AtomicBool::new(false));
     let net = Net { frame_bytes: 1024, ..Net::default() };
@@ -50,7 +50,7 @@ fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<O
             Box::new(|_, n_bytes| n_bytes)
         };
         async move {
-            // A checksum would tell.
+            // A checksum would detect the damage first.
             let config = Config::default().with_lanes(2).with_checksum(false);
             let mut comm = Communicator::with_config(tamper(endpoint, harm), config)?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());
@@ -72,7 +72,7 @@ fn errors(run: FinishedRun<Result<(), Error>>) -> Vec<Option<Error>> {
 mod long {
     use super::*;
 
-    /// Whatever a step does with a frame, and whatever the lane holds then.
+    /// Tests every use of a frame in a step, and every state of the lane.
     #[test]
     fn a_broken_payload_costs_no_frame_anywhere() {
         let mut n_struck = 0;
@@ -95,7 +95,7 @@ mod long {
                             for victim in [0, size - 1] {
                                 let mut nth = 0;
                                 while let Some(errors) = with_a_broken_payload(&case, victim, nth) {
-                                    // The end of a bundle says how many segments it has.
+                                    // The end of a bundle holds its number of segments.
                                     let is_found = |e: &Error| match e {
                                         Error::Codec(_) => true,
                                         Error::Mismatch { field, .. } => *field == Field::Run,
@@ -115,8 +115,8 @@ mod long {
     }
 }
 
-/// Fewer frames than lanes can need are refused before anything is sent, with what to change; a
-/// rank that changes it goes on.
+/// A call that needs more frames than there are is refused before anything is sent. The error says
+/// what to change, and the rank can continue after the change.
 #[test]
 fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100_000) };
@@ -139,7 +139,7 @@ fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
     }
 }
 
-/// What a transport says of its pool.
+/// Reports this number of frames in the pool.
 struct ReportedFrames(Option<usize>);
 
 impl Hooks for ReportedFrames {
@@ -148,11 +148,11 @@ impl Hooks for ReportedFrames {
     }
 }
 
-/// A rank whose transport promises frames that it does not have names itself, and the step.
+/// A rank whose transport reports more frames than it has names itself and the step.
 #[test]
 fn who_has_too_few_frames_for_a_step_names_itself_and_the_step() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100) };
-    // A step needs a frame for what it writes. The only one is sent in step 0.
+    // A step needs a frame for its output. Step 0 sends the only frame.
     let (frames_per_rank, step) = (1, 1);
     let net = Net { frames_per_rank, ..Net::default() };
     let run = World::new(case.size, 1).net(net).run(|endpoint| async {

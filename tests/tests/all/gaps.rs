@@ -1,7 +1,7 @@
-//! Time in which a rank does something else than poll is nobody's silence: neither before the first
-//! poll nor between two.
+//! The time between two polls of a rank, or before its first poll, does not count as silence of its
+//! peers.
 //!
-//! One thread drives all ranks, so that it is known who has said what.
+//! One thread drives all ranks, so the order of their messages is known.
 
 use foldwire::schedule::Binomial;
 use foldwire::{Bound, Call, Communicator, Error, Plan, Rank, Shrink};
@@ -18,10 +18,10 @@ fn shrinks(size: usize) -> Vec<Shrink<Endpoint>> {
     comms.map(|comm| comm.start_shrink(LIMIT).expect("few ranks")).collect()
 }
 
-/// Polls all until each has its group.
+/// Polls all shrinks until each rank has its group.
 fn groups(mut shrinks: Vec<Shrink<Endpoint>>) -> Vec<Communicator<Endpoint>> {
     let mut groups = vec![];
-    // Whoever is done stays, as a rank that has ended would be left out.
+    // Keep finished groups: a rank that has ended would be left out.
     while !shrinks.is_empty() {
         shrinks.retain_mut(|shrink| match shrink.poll() {
             Poll::Pending => true,
@@ -55,8 +55,8 @@ fn a_rank_that_was_busy_between_two_polls_leaves_out_nobody_who_answers_then() {
     }
 }
 
-/// Rank 0 broadcasts to rank 1, which does something else for longer than its limit, after so many
-/// polls, and is polled just before rank 0.
+/// Broadcasts from rank 0 to rank 1. After `n_polls` polls, rank 1 is not polled for longer than
+/// its limit. Then it is polled just before rank 0.
 fn broadcast(n_polls: usize) -> Result<(), Error> {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Binomial);
     let [mut root, mut other] = World::new(2).communicators().try_into().expect("two ranks");

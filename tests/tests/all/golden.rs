@@ -1,11 +1,11 @@
-//! The bytes of the formats, written down: frames of every kind of chunk and block, and a message.
+//! The recorded bytes of the formats: frames with every kind of chunk and block, and a message.
 //!
-//! Ranks of different builds talk to each other. If a change of the library changes any of these
-//! bytes, it is a new format: raise `VERSION` in `codec/fz_light.rs` or `frame.rs`, and keep
-//! reading the old one or refuse it by its version. docs/format.md explains every byte.
+//! Ranks of different builds communicate. If a change of the library changes any of these bytes, it
+//! is a new format. Then increase `VERSION` in `codec/fz_light.rs` or `frame.rs`, and keep reading
+//! the old version or refuse it. docs/format.md explains every byte.
 //!
-//! The frames here were not printed by the library but by an encoder written anew from the format's
-//! description, in another language; only checksums are the library's own.
+//! The frames do not come from the library. An independent encoder in another language produced
+//! them from the format's description. Only the checksums come from the library.
 
 use foldwire::codec::{CodecExt, CodecId, FzLight, fz_light};
 use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
@@ -27,8 +27,8 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 64 zero bytes, at
-/// every level; decoding gives what decoding gave when the bytes were written down.
+/// Checks that `values` with bound 0.5 encode to `hex` (header, index and chunks) and 64 zero bytes
+/// at every level. Decoding must give `decoded`, which was recorded with the bytes.
 fn check<T: Float>(values: &[T], hex: &str, decoded: &[f64]) {
     let expected = [from_hex(hex), vec![0; 64]].concat();
     for level in Level::available() {
@@ -105,8 +105,8 @@ fn a_dense_chunk() {
 
 #[test]
 fn a_sparse_chunk_with_a_tail() {
-    // Blocks 0 and 2 constant, block 1 a step of 1000, block 3 eight values, the last one lower
-    // by 1.
+    // Blocks 0 and 2 are constant, block 1 has a step of 1000, block 3 has eight values and ends
+    // lower by 1.
     let x = codes((0..104).map(|i| {
         if i < 40 {
             0
@@ -136,7 +136,7 @@ fn a_sparse_chunk_with_a_tail() {
 
 #[test]
 fn exceptions_and_a_tail() {
-    // Block 0 a fill value, block 1 codes, block 2 (two values) an exception and a code.
+    // Block 0 has a fill value, block 1 codes, block 2 (two values) an exception and a code.
     let mut x = vec![1e30; 32];
     x.extend(codes(0..32));
     x.extend([f64::NAN, 0.25]);
@@ -165,8 +165,8 @@ fn exceptions_and_a_tail() {
 #[test]
 fn exceptions_that_repeat_are_stored_once() {
     let nan = f64::NAN;
-    // The canonical NaN before anything else; two values and all others like the second; some of
-    // each; more that repeat it beside codes; all different.
+    // The canonical NaN comes first. Then two values, and more like the second; some of each; more
+    // repetitions beside codes; all different.
     let mut x = vec![nan; 32];
     x.extend((0..32).map(|i| if i % 5 == 2 { nan } else { STEP * f64::from(i % 3) }));
     x.extend((0..32).map(|i| if i < 3 { 1e30 } else { -1e30 }));
@@ -211,11 +211,11 @@ fn exceptions_that_repeat_are_stored_once() {
     );
 }
 
-/// Types of 16 bits have codes of 32, and steps of powers of two: here 1.
+/// Types of 16 bits have codes of 32 bits, and steps that are powers of two: here 1.
 fn sixteen_bits<T: Float>([constant, mixed]: [&str; 2]) {
     check::<T>(&floats(&[7.0; 100]), constant, &[7.0; 100]);
-    // A repeated infinity, points and what lies half way between two, values that are no closer
-    // than points are, an exception.
+    // A repeated infinity; points and values half way between them; values whose spacing exceeds
+    // the step; an exception.
     let mut x = vec![f64::INFINITY; 32];
     x.extend((0..32).map(|i| 0.5 * f64::from(i)));
     x.extend((0..32).map(|i| 300.0 + 2.0 * f64::from(i % 3)));
@@ -430,7 +430,7 @@ fn the_compressed_array_of_the_documentation() {
     assert_eq!(foldwire::compress::VERSION, 1);
 }
 
-/// The codes of enumerations on the wire.
+/// The codes of enumerations in messages.
 #[test]
 fn codes_of_types_operations_codecs_and_collectives() {
     assert_eq!(DType::FLOATS.map(|x| x as u8), [1, 2, 3, 4]);

@@ -1,4 +1,5 @@
-//! The suite tells whether a transport says that its frames need their sender's attention.
+//! The suite detects a transport that does not report that its frames leave only while the sender
+//! polls.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,10 @@ use foldwire_threads::Endpoint;
 type InnerFrame = <Endpoint as Transport>::Frame;
 type InnerError = <Endpoint as Transport>::Error;
 
-/// How many frames wait at most.
+/// Most frames that wait to be sent.
 const DEPTH: usize = 16;
 
-/// Ranks as threads, whose frames leave only in [`Transport::progress`], one at a time.
+/// A threads transport whose frames leave only in [`Transport::progress`], one at a time.
 struct ProgressOnlyTransport {
     inner: Endpoint,
     waiting: VecDeque<(Rank, Tag, InnerFrame, usize)>,
@@ -29,7 +30,7 @@ impl ProgressOnlyTransport {
             return Ok(());
         }
         if let Some((to, tag, frame, n_bytes)) = self.waiting.pop_front() {
-            // That a rank has ended, to which a question goes, say, is no failure of the network.
+            // The receiver may have ended, which is not a failure of the network.
             let _ = self.inner.send(to, tag, frame, n_bytes);
         }
         Ok(())
@@ -133,7 +134,7 @@ impl Backend for ProgressOnlyThreads {
     }
 }
 
-/// Whether such a transport passes the check with these words in its name.
+/// Returns whether such a transport passes the check with these words in its name.
 fn passes(is_honest: bool, words: &str) -> bool {
     let make = |frame_bytes| ProgressOnlyThreads { inside: Threads { frame_bytes }, is_honest };
     let mut checks = suite::checks().into_iter().filter(|(name, _)| name.contains(words));

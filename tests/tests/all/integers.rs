@@ -1,4 +1,4 @@
-//! Integers: every type, every schedule; who disagrees; and frames that no encoder of theirs makes.
+//! Integers: every type, every schedule, disagreements, and frames that no integer encoder makes.
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
@@ -79,7 +79,7 @@ fn what_a_plan_says_of_a_bound_need_not_agree_for_integers() {
     assert_eq!(sums, [data::digest(&[u64::MAX - 2; 5000]); 3]);
 }
 
-/// A message of integers that says it was compressed within a bound.
+/// The message claims that it was compressed within a bound.
 #[test]
 fn a_compressed_message_of_integers_is_damaged() {
     let ends = World::new(2).run(|mut comm: Communicator<_>| {

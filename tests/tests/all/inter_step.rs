@@ -1,10 +1,10 @@
-//! Differences with the step before, through messages and collectives that move them.
+//! Differences from the previous step, sent by messages and by collectives that move them.
 
 use foldwire::codec::CodecId;
 use foldwire::{Error, Incoming, InterStep, Outgoing, Plan, Preset, Rank};
 use foldwire_threads::World;
 
-/// Values of a rank: a field that moves slowly, odd bits among it.
+/// Returns values of a rank: a field that moves slowly, with unusual bit patterns.
 fn field(rank: usize, step: usize, n_values: usize) -> Vec<f64> {
     let value = |i: usize| match (i + step) % 97 {
         0 => f64::NAN,
@@ -21,7 +21,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-/// What is left when bits are dropped; of NaN nothing but that it is one.
+/// Returns the bits that remain after dropping `n_bits`. All NaNs become 0.
 fn dropped(values: &[f64], n_bits: u32) -> Vec<u64> {
     let left = |x: &f64| if x.is_nan() { 0 } else { x.to_bits() >> n_bits << n_bits };
     values.iter().map(left).collect()
@@ -64,7 +64,7 @@ fn two_ranks_exchange_differences_and_have_the_values() {
         for wire in wire {
             let wire = wire.unwrap();
             if plan.codec == CodecId::Lz {
-                // The first step has nothing before it; of the others most digits are the same.
+                // The first step has no previous one. In later steps, most digits are the same.
                 let share = wire[5] as f64 / (8 * N_VALUES) as f64;
                 assert!(share < if n_dropped == 0 { 0.85 } else { 0.4 }, "{wire:?}");
                 assert!(wire[5] < wire[0], "{wire:?}");
@@ -73,7 +73,7 @@ fn two_ranks_exchange_differences_and_have_the_values() {
     }
 }
 
-/// Each rank has two sides: its own share, and all that it receives.
+/// Each rank has a sender for its share, and a receiver for all shares.
 #[test]
 fn an_all_gather_of_differences_gives_every_rank_all_values() {
     for size in [1, 2, 5] {

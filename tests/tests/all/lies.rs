@@ -1,8 +1,8 @@
-//! A transport that breaks its contract costs its users an error, never a panic, whatever it lies
-//! about and whenever.
+//! A transport that breaks its contract causes errors, never a panic, at any function and at any
+//! time.
 //!
-//! One rank of a simulated group lies; a panic in a poll is the end of its program, one while an
-//! operation is dropped after another would end this process.
+//! One rank of a simulated group has such a transport. A panic in a poll ends the rank's program. A
+//! panic in a drop after another panic would end this process.
 
 use crate::lies::TransportLie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
 use foldwire::schedule::{Binomial, Schedule};
@@ -19,37 +19,37 @@ const SIZE: usize = 4;
 const LIAR: usize = 1;
 const FRAME_BYTES: usize = 2048;
 
-/// What a lying transport does otherwise than it should.
+/// Ways in which the transport breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TransportLie {
-    /// Its empty frames are damaged.
+    /// Its empty frames have a defect.
     Frames(FrameDefect),
-    /// The frames that it receives are.
+    /// Its received frames have a defect.
     Messages(FrameDefect),
-    /// A message is said to be so long.
+    /// It reports this length for a message.
     Lengths(usize),
-    /// It says that it has so many ranks, and is this one.
+    /// It reports this size and rank.
     Size(usize, u32),
-    /// It says that frames have so many bytes.
+    /// It reports this frame capacity.
     Capacity(usize),
-    /// Its time leaps to and fro.
+    /// Its clock jumps back and forth.
     Clock,
-    /// It knows links of this rate.
+    /// It reports this link rate.
     Rate(f64),
     /// It fails, and names ranks that do not exist.
     Peers,
 }
 
-/// What is wrong with a frame.
+/// Defects of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FrameDefect {
-    /// It has so many bytes.
+    /// It has this many bytes.
     Short(usize),
-    /// It begins at such an offset, and has less than a frame's bytes by it.
+    /// It begins at this offset, and is shorter by the offset.
     Askew(usize),
-    /// It has all its bytes, though it begins at an offset.
+    /// It begins at this offset, and has its full length.
     Shifted(usize),
-    /// It is whole when it is first looked at so many times, and has so few bytes then.
+    /// It has its full length for the first accesses, and then only some bytes: (accesses, bytes).
     Shrinks(usize, usize),
 }
 
@@ -92,7 +92,7 @@ const LIES: &[TransportLie] = &[
     Peers,
 ];
 
-/// A frame that may not be what it should.
+/// A frame that may have a defect.
 struct LiarFrame<F> {
     inner: F,
     damage: Option<FrameDefect>,
@@ -100,13 +100,13 @@ struct LiarFrame<F> {
 }
 
 impl<F: AsRef<[u8]>> LiarFrame<F> {
-    /// Which bytes of the frame inside it shows.
+    /// Returns the range of bytes that this frame shows.
     fn range(&self) -> std::ops::Range<usize> {
         let len = self.inner.as_ref().len();
         self.n_looks.set(self.n_looks.get() + 1);
         match self.damage {
             Some(FrameDefect::Short(n)) => 0..n,
-            // The frames inside are longer than those that are promised.
+            // The inner frames are longer than the reported capacity.
             Some(FrameDefect::Askew(offset)) => offset..FRAME_BYTES,
             Some(FrameDefect::Shifted(offset)) => offset..FRAME_BYTES + offset,
             Some(FrameDefect::Shrinks(n_looks, n)) if self.n_looks.get() > n_looks => 0..n,
@@ -128,7 +128,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> AsMut<[u8]> for LiarFrame<F> {
     }
 }
 
-/// A transport that tells a lie after so many questions, and from then on.
+/// A transport that breaks its contract after `n_honest` honest answers.
 struct LyingTransport<X> {
     inner: X,
     lie: Option<TransportLie>,
@@ -136,7 +136,7 @@ struct LyingTransport<X> {
 }
 
 impl<X: Transport> LyingTransport<X> {
-    /// The lie, if it is time for it.
+    /// Returns the lie, once it is time for it.
     fn lie(&self) -> Option<TransportLie> {
         match self.n_honest.get() {
             0 => self.lie,
@@ -157,7 +157,7 @@ impl<X: Transport> LyingTransport<X> {
     }
 }
 
-/// An error, and whom it blames.
+/// An error, and the peer that it blames.
 #[derive(Debug)]
 struct LiarError(TransportErrorKind, Option<Rank>);
 
@@ -177,7 +177,7 @@ impl<X: Transport> LyingTransport<X> {
         LiarError(error.kind(), error.peer())
     }
 
-    /// Fails for no reason.
+    /// Fails without a reason.
     fn fails(&self) -> Result<(), LiarError> {
         match self.lie() {
             Some(Peers) => Err(LiarError(TransportErrorKind::PeerLost, Some(Rank(u32::MAX)))),
@@ -245,7 +245,8 @@ impl<X: Transport> Transport for LyingTransport<X> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        // Not for ever: that would be a transport that waits, which is its right.
+        // Lie only at every second call. A transport that always lies would make the rank wait
+        // forever, which the contract allows.
         match self.lie() {
             Some(Peers) if self.n_honest.replace(2).is_multiple_of(2) => Some(Rank(u32::MAX)),
             _ => self.inner.undelivered(),
@@ -281,12 +282,12 @@ impl<X: Transport> Transport for LyingTransport<X> {
     }
 }
 
-/// What the ranks do with their communicator.
+/// Actions of a rank on its communicator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RankAction {
-    /// Call twice, and shrink.
+    /// Makes two calls, and shrinks.
     Call,
-    /// Poll so often, drop, and shrink.
+    /// Polls this often, drops the call, and shrinks.
     Drop(usize),
 }
 
@@ -319,14 +320,15 @@ async fn perform<X: Transport>(transport: X, case: Case, action: RankAction) -> 
     outcome.and(shrunk.map(|_| ()))
 }
 
-/// Runs a case on four ranks, one of which lies from some question on; what it came to. No panic.
+/// Runs a case on four ranks, one of which lies from some question on. Returns its result. No rank
+/// may panic.
 fn outcome(
     case: &Case,
     action: RankAction,
     lie: TransportLie,
     n_honest: usize,
 ) -> Option<Result<(), Error>> {
-    // Room to show other bytes than those at the beginning.
+    // Leave space to show other bytes than the first.
     let net = Net {
         frame_bytes: FRAME_BYTES + 64,
         jump: Duration::from_millis(125),
@@ -345,7 +347,7 @@ fn outcome(
     assert_eq!(run.n_leaked(), 0, "{case:?}, {action:?}, {lie:?} after {n_honest}");
     match run.ends.into_iter().nth(LIAR) {
         Some(End::Returned(outcome)) => Some(outcome),
-        // Its clock stands still, or leaps back whenever it is looked at.
+        // Its clock stands still, or jumps back each time it is read.
         Some(End::Hung) if lie == Clock => None,
         other => panic!("{case:?}, {action:?}, {lie:?} after {n_honest}: {other:?}"),
     }
@@ -357,7 +359,7 @@ mod long {
     #[test]
     fn no_lie_of_a_transport_panics_in_any_collective_shrink_or_drop() {
         let (mut n_runs, mut n_refused) = (0, 0);
-        // Parts of the shorter array travel in runs.
+        // Parts of the shorter array travel in bundles.
         for ((collective, schedule), count) in ROUTES.map(|route| (route, 900)).into_iter().chain([
             ((Collective::Scatter, &Binomial as &dyn Schedule), 60),
             ((Collective::Gather, &Binomial), 60),
@@ -390,7 +392,7 @@ mod long {
     }
 }
 
-/// What cannot be is refused when the communicator is made, as misuse.
+/// An impossible rank or size is refused as misuse when the communicator is made.
 #[test]
 fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
     let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
@@ -403,7 +405,7 @@ fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
     assert!(matches!(found, Some(Err(Error::FrameTooSmall { need: 1024, have: 1000 }))));
 }
 
-/// A lie about frames is misuse where it is met, and the peers hear that the call was given up.
+/// A rank that finds a frame defect reports misuse, and its peers learn that the call was aborted.
 #[test]
 fn frames_that_are_none_are_misuse() {
     let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };

@@ -1,8 +1,7 @@
-//! How long a call may take, and giving one up: limits of one call, limits of the configuration,
-//! `cancel`.
+//! Time limits and cancellation: limits of one call, limits of the configuration, `cancel`.
 //!
-//! Limits are a rank's own. What is tested is that the rank that set them ends in time with an
-//! error that names whom it waited for, and that the others are told.
+//! Limits belong to one rank. The rank with the limit must end in time, with an error that names
+//! the rank it waited for. The other ranks must be notified.
 
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Call, Communicator, Config, Error, Op, Rank, Transport};
@@ -13,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_millis(120);
-/// When the late rank calls; far behind the limit.
+/// Delay of the late rank; far beyond the limit.
 const LATE: Duration = Duration::from_millis(800);
 
 fn told(error: &Error) -> bool {
@@ -22,7 +21,7 @@ fn told(error: &Error) -> bool {
         || matches!(error, Error::Transport { kind, .. } if *kind == lost)
 }
 
-/// Rank 0 has a limit, the last rank is late, the others are patient. Rank 0's error.
+/// Runs ranks, where rank 0 has a limit and the last rank is late. Returns rank 0's error.
 fn limited(
     size: usize,
     limit: fn(&mut foldwire_tests::deadline::Comm, &mut [f32]) -> Result<(), Error>,
@@ -43,7 +42,7 @@ fn limited(
         let context = format!("rank {rank} of {size}: {outcomes:?}");
         assert!(rank == 0 || outcome.as_ref().is_err_and(told), "{context}");
         assert!(rank == size - 1 || *took < LATE, "{context}");
-        // The others may have started later than rank 0.
+        // The other ranks may start later than rank 0.
         assert!(rank > 0 || *took >= LIMIT, "{context}");
     }
     outcomes[0].0.expect_err("nobody can finish without the late rank")
@@ -56,7 +55,7 @@ fn a_deadline_ends_a_call_that_waits_and_the_others_are_told() {
             let operation = comm.start(Call::all_reduce(values, Op::Sum), &plan())?;
             operation.with_deadline(LIMIT).wait().map(|_| ())
         });
-        // A ring: rank 0 waits for the last one.
+        // In a ring, rank 0 waits for the last rank.
         let last = Rank::new(size - 1);
         assert!(matches!(error, Error::Deadline { rank, .. } if rank == last), "{error:?}");
     }
@@ -82,7 +81,7 @@ fn a_stall_limit_can_be_set_for_one_call() {
 
 #[test]
 fn a_deadline_ends_a_call_that_moves_all_the_time() {
-    // 8 MB at 4 MB/s: two seconds and more, never still for long.
+    // 8 MB at 4 MB/s take two seconds or more, without long pauses.
     let outcomes = within_deadline(|| {
         World::new(2).frame_bytes(20_000).link_rate(4e6).run(|mut comm| {
             let mut values = vec![1.5f32; 2_000_000];
@@ -96,7 +95,7 @@ fn a_deadline_ends_a_call_that_moves_all_the_time() {
     });
     for (outcome, took) in &outcomes {
         let ended = matches!(outcome, Err(Error::Deadline { .. })) || {
-            // The other rank's deadline came a moment earlier.
+            // The other rank's deadline passed a moment earlier.
             outcome.as_ref().is_err_and(told)
         };
         assert!(ended && *took < Duration::from_secs(1), "{outcomes:?}");
@@ -128,7 +127,7 @@ fn cancelling_a_finished_operation_does_nothing() {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// Who never gives up waits for half a year, in a call and in a shrink; on virtual time.
+/// A rank without limits waits for half a year, in a call and in a shrink, on virtual time.
 #[test]
 fn who_never_gives_up_waits_for_the_late_rank_however_late() {
     let half_a_year = Duration::from_secs(180 * 24 * 3600);

@@ -1,5 +1,5 @@
-//! While a rank computes, its network is looked at, so that one that moves only when it is polled
-//! goes on.
+//! A rank polls its network while it computes. So a network that needs polls to move messages keeps
+//! moving.
 
 use std::cell::Cell;
 
@@ -12,16 +12,16 @@ use foldwire_tests::Backend;
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::Endpoint;
 
-/// Most values between two looks.
+/// Most values between two polls.
 const MOST: usize = 8192;
-/// Several rounds of frames of the usual size.
+/// Enough values for several rounds of frames.
 const COUNT: usize = 200_000;
 const SIZE: usize = 3;
 
 std::thread_local! {
-    /// Values that this rank has combined since its network was last looked at.
+    /// Number of values that this rank has combined since the last poll of its network.
     static PASSED: Cell<usize> = const { Cell::new(0) };
-    /// Looks while it computed.
+    /// Number of polls while computing.
     static N_LOOKS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -36,7 +36,7 @@ impl Hooks for PollCounter {
 
 type Comm = Communicator<Wrapped<Endpoint>>;
 
-/// Each rank's result of a call on its values: how often it looked while it computed.
+/// Makes a call on each rank's values. Returns each rank's number of polls while computing.
 fn run(call: impl Fn(&mut Comm, &mut [f32]) -> Result<(), Error> + Sync) -> Vec<usize> {
     foldwire_tests::Threads { frame_bytes: None }.run_transports(SIZE, |inner| {
         let rank = foldwire::Transport::rank(&inner).index();
@@ -50,7 +50,7 @@ fn run(call: impl Fn(&mut Comm, &mut [f32]) -> Result<(), Error> + Sync) -> Vec<
     })
 }
 
-/// Every codec of chunks, by every pipeline that compresses.
+/// Returns every codec that works in chunks, with every pipeline that compresses.
 fn plans() -> impl Iterator<Item = Plan> {
     let codecs = CodecId::ALL.iter().filter(|id| **id != CodecId::Raw && id.is_for(DType::F32));
     codecs.flat_map(|&codec| {
@@ -83,8 +83,9 @@ fn no_more_than_8192_values_are_combined_between_two_looks() {
     }
 }
 
-/// Sums of codes and what is only moved have no operation to count values by, but each of them is
-/// encoded or decoded somewhere, and takes a look in 8192, but for the last in a frame.
+/// Sums of codes and moved values call no operation that could count values. But each value is
+/// encoded or decoded on some rank, with a poll for every 8192 values, except the last ones of a
+/// frame.
 #[test]
 fn ranks_look_while_they_encode_decode_and_add_codes() {
     let least = COUNT / MOST / 2;
