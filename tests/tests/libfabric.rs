@@ -1,5 +1,5 @@
-//! The suite over libfabric: 1, 2, 3 and 5 processes over its providers `tcp` and `shm`. A provider
-//! that this libfabric has not is skipped, saying so.
+//! The suite over libfabric: 1, 2, 3 and 5 processes over the providers `tcp` and `shm`. The tests
+//! report and skip a provider that this libfabric does not have.
 #![cfg(feature = "libfabric")]
 
 use foldwire_tests::processes::session::{self, text};
@@ -10,23 +10,24 @@ use std::fs;
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
-/// Suites wait half of their time and may run beside each other; a test that looks at the clock has
-/// the machine for itself.
+/// Suites wait half of their time, so they may run at the same time. A test that measures time runs
+/// alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Runs `suite libfabric` with some words as `n` processes; their outputs in rank order.
+/// Runs `suite libfabric` with these arguments as `n` processes. Returns their outputs in rank
+/// order.
 fn launch(n: usize, words: &[&str]) -> Vec<(u32, Output)> {
     let words = [&["libfabric"], words].concat();
     let outputs = session::launch(env!("CARGO_BIN_EXE_suite"), &words, n);
     for (process, _) in &outputs {
-        // What a killed rank leaves there is in the way of a process that gets its number.
+        // Remove the killed rank's leftover, which would disturb a process with the same ID.
         let _ = fs::remove_file(format!("/dev/shm/{process}:0:0"));
     }
     outputs
 }
 
-/// Whether there is a provider here, which says so if not. libfabric's own program decides: a
-/// provider that it finds must be one that can be used.
+/// Returns whether a provider is usable here, and reports if it is not. A provider that libfabric's
+/// own program finds must be usable.
 fn is_here(name: &str) -> bool {
     let providers = foldwire_libfabric::providers(&foldwire_libfabric::Settings::default());
     let is_usable = providers.iter().any(|found| found.offer.is_ok() && found.name == name);
@@ -35,7 +36,7 @@ fn is_here(name: &str) -> bool {
             assert!(is_usable, "fi_info finds {name}, and {providers:?}");
         }
         Ok(_) => {}
-        Err(error) => skip(&format!("whether {name} must be there: fi_info: {error}")),
+        Err(error) => skip(&format!("check of provider {name} against fi_info: {error}")),
     }
     if !is_usable {
         skip(&format!("this libfabric has no provider {name}"));

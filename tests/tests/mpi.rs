@@ -1,6 +1,5 @@
-//! The suite over MPI: 1, 2, 3 and 5 processes started by the library's `mpirun`, which
-//! `FOLDWIRE_MPIRUN` names with its options (`mpirun` unless set). `cargo xtask test` runs this
-//! once for each MPI library that it finds.
+//! The suite over MPI: 1, 2, 3 and 5 processes. `FOLDWIRE_MPIRUN` names the launcher with its
+//! options (default: `mpirun`). `cargo xtask` runs this once for each MPI library that it finds.
 #![cfg(feature = "mpi")]
 
 use foldwire_tests::processes::sizes;
@@ -11,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 /// One job at a time: MPI libraries spin while they wait.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Runs `program`, its words last, on `n` ranks.
+/// Runs `program` with its arguments on `n` ranks.
 fn mpirun(n: usize, launcher_words: &[&str], program: &[&str]) -> Output {
     let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let launcher = std::env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
     let mut launcher = launcher.split_whitespace();
     let mut command = Command::new(launcher.next().expect("a launcher"));
     command.args(launcher).args(launcher_words).args(["-n", &n.to_string()]).args(program);
-    // Ranks outnumber cores, and root is who runs containers.
+    // Ranks outnumber cores, and containers run as root.
     let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
     command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    // MPICH's ranks share cores better when they offer them at once.
+    // MPICH's ranks share cores better if they yield early.
     command.env("MPIR_CVAR_POLLS_BEFORE_YIELD", "1").env("RUST_BACKTRACE", "0");
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; set FOLDWIRE_MPIRUN"))
 }
@@ -46,8 +45,8 @@ fn up_to_five_ranks_do_what_every_backend_must() {
 
 #[test]
 fn a_killed_rank_ends_every_other_ones_call_and_the_others_go_on() {
-    // By default launchers kill all ranks when one is lost; here the others must tell. MPICH's
-    // launcher must not even notice, so a shell outlives the rank.
+    // By default, launchers kill all ranks when one is lost; here the other ranks must continue.
+    // MPICH's launcher must not notice the loss, so a shell outlives the rank.
     let version = mpi::environment::library_version().unwrap_or_default();
     let output = if version.contains("Open MPI") {
         mpirun(4, &["--enable-recovery"], &[SUITE, "mpi", "--lose-a-rank"])

@@ -1,6 +1,6 @@
-//! The suite over TCP: 1, 2, 3 and 5 ranks, threads of this process with sockets between them.
-//! Groups take turns at how they are connected: by one connection and several, in the open and
-//! encrypted. What only processes can do, processes do.
+//! The suite over TCP: 1, 2, 3 and 5 ranks as threads of this process, connected by sockets. Groups
+//! alternate between one connection and several, with and without encryption. Tests that need
+//! processes start processes.
 #![cfg(feature = "tcp")]
 
 use foldwire_tcp::Settings;
@@ -46,6 +46,6 @@ fn a_killed_rank_ends_every_other_ones_call_and_the_others_go_on() {
     let text = text(&outputs);
     let survivors = |how: &str| text.lines().filter(|line| line.starts_with(how)).count();
     assert_eq!((survivors("survivor "), survivors("goes on ")), (3, 3), "{text}");
-    // Who is killed is lost at once, not by a limit of time.
+    // A killed rank is detected at once, not by a time limit.
     assert!(text.contains("PeerLost") && !text.contains("Stalled"), "{text}");
 }

@@ -1,6 +1,6 @@
-//! All tests that need nothing but Rust, as one program: what they share (engine, codecs and suite
-//! for every type and transport) is compiled once, which is most of the time that testing takes. A
-//! file of its own for each claim; `cargo test -p foldwire-tests --test all shrink::` runs one.
+//! All tests that need only Rust, as one program. It compiles their shared code (engine, codecs and
+//! suite for every type and transport) once, which is most of the time that testing takes. Each
+//! file is for one claim; `cargo test -p foldwire-tests --test all shrink::` runs one file.
 
 mod again;
 mod at_once;

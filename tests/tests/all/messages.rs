@@ -1,4 +1,4 @@
-//! Messages between two ranks where something is wrong, or long.
+//! Messages between two ranks, with errors or long data.
 
 use foldwire::error::{AbortReason, Field, Value};
 use foldwire::{
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 type Comm = Communicator<Endpoint>;
 
-/// Runs ranks whose calls give up after a while.
+/// Runs ranks whose calls have a time limit.
 fn run<R: Send>(size: usize, rank: impl Fn(&mut Comm) -> R + Sync) -> Vec<R> {
     World::new(size).run(|mut comm| {
         comm.config_mut().timeout = Duration::from_secs(20);
@@ -23,7 +23,7 @@ fn value(value: Value) -> String {
     value.to_string()
 }
 
-/// The rank, what it disagrees on, and the words of both sides.
+/// Returns the other rank, the field of the disagreement, and the values on both sides.
 fn disagreement(result: Result<(), Error>) -> (Rank, Field, String, String) {
     match result {
         Err(Error::Mismatch { rank, field, ours, theirs }) => {
@@ -59,7 +59,7 @@ fn a_message_that_is_not_the_one_awaited_is_told_in_words() {
         assert_eq!(disagreement(ends[1]), words);
         for end in [ends[0], ends[2]] {
             let told = matches!(end, Err(Error::Aborted { culprit: Rank(0), .. }));
-            // Whoever makes another call than a third one hears that.
+            // A rank whose call differs from another rank's call gets a mismatch instead.
             assert!(told || matches!(end, Err(Error::Mismatch { .. })), "{field}: {end:?}");
         }
     }
@@ -68,7 +68,7 @@ fn a_message_that_is_not_the_one_awaited_is_told_in_words() {
 #[test]
 fn who_waits_for_a_message_of_a_rank_that_waits_in_a_call_hears_so_before_the_limit() {
     type Call = fn(&mut Comm) -> Result<(), Error>;
-    // Rank 0 sends something in the first, and only waits in the second.
+    // Rank 0 sends something in the first call, and only waits in the second.
     let barrier: Call = |comm| comm.barrier().map(|_| ());
     let broadcast: Call =
         |comm| comm.broadcast(&mut [0.0_f32; 4], Rank(1), &Plan::raw()).map(|_| ());
@@ -148,7 +148,7 @@ fn neighbours_that_send_each_other_long_arrays_do_not_wait_in_a_circle() {
     for report in reports {
         assert_eq!(report.raw_bytes, 2 * 4 * COUNT as u64);
         assert!(report.ratio() > 3.0, "{report}");
-        // A bound relative to the sender's own range, about 1.
+        // The bound is relative to the sender's own value range, about 1.
         assert!((5e-5..2e-4).contains(&report.bound), "{report:?}");
     }
 }
@@ -169,7 +169,7 @@ fn short_messages_are_one_frame_each() {
     }
 }
 
-/// The next call of a shared communicator and a message have the same channel.
+/// The message and the next call of a shared communicator use the same channel.
 #[test]
 fn a_message_and_a_call_of_a_shared_communicator_that_meet_are_told_apart() {
     let ends = World::new(2).run_endpoints(|endpoint| {
@@ -190,7 +190,7 @@ fn a_message_and_a_call_of_a_shared_communicator_that_meet_are_told_apart() {
     assert_eq!(disagreement(ends[0]), words);
     assert!(ends[1].is_err(), "{:?}", ends[1]);
 
-    // No channel is left for a message: that is an error of use.
+    // Without a channel for messages, sending one is a usage error.
     World::new(2).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1).expect("a channel");
         let sum = world
@@ -208,7 +208,7 @@ fn survivors_of_a_message_that_failed_go_on() {
         comm.config_mut().timeout = Duration::from_secs(20);
         let outcome = match comm.rank() {
             Rank(0) => {
-                // Half of it is still on its way when the receiver gives up.
+                // Half of the message is still in flight when the receiver fails.
                 let data = data::smooth::<f32>(0, 2_000_000);
                 let sent = comm.send(&data, Rank(1), 1, &Plan::raw());
                 sent.and_then(|_| comm.barrier())
@@ -230,8 +230,8 @@ fn survivors_of_a_message_that_failed_go_on() {
     assert_eq!(sums, [3.0; 3]);
 }
 
-/// Halos along a ring, and then a sum, on a network where something goes wrong with one frame.
-/// Copies are left out: only the transport tells a message from its copy.
+/// Sends halos along a ring, and then a sum, while one frame is damaged. Copies of frames are left
+/// out: only the transport can tell a message from its copy.
 #[test]
 fn harmed_messages_are_errors_or_do_no_harm() {
     const COUNT: usize = 700;
@@ -252,7 +252,8 @@ fn harmed_messages_are_errors_or_do_no_harm() {
                         let own = data::smooth::<f32>(rank, COUNT);
                         let [mut a, mut b] = [vec![0.0; COUNT], vec![0.0; COUNT]];
                         let (before, after) = (next(size - 1), next(1));
-                        // The same tag for all, but where both neighbours are one rank.
+                        // The same tag for all messages. With two ranks, both neighbors are one
+                        // rank, and the tags differ.
                         let tag = u32::from(size == 2);
                         comm.start_exchange(
                             &mut [Outgoing::new(before, 0, &own), Outgoing::new(after, tag, &own)],

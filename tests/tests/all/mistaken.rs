@@ -1,7 +1,7 @@
-//! No frame is taken for another: not one that comes late or twice, and not one of a rank that has
+//! No frame is mistaken for another one: neither a late frame, a copy, nor a frame of a rank with
 //! another plan.
 //!
-//! On the simulator, which repeats any frame behind any number of others.
+//! The tests run on the simulator, which can repeat any frame after any number of others.
 
 use foldwire::error::Field;
 use foldwire::layout::Division;
@@ -15,7 +15,7 @@ use foldwire_tests::case::{Choice, ROUTES, needs_all};
 use foldwire_tests::{Case, Operation, with_type};
 use std::time::Duration;
 
-/// One lane, so that a link's frames are one program's.
+/// Uses one lane, so that a link carries the frames of one program.
 fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
     let mut comm = Communicator::new(endpoint).expect("frames are large enough");
     comm.config_mut().lanes = 1;
@@ -38,8 +38,8 @@ fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> Run<Ca
     })
 }
 
-/// A part passes each rank of a ring twice: as a partial sum, and finished. The copy of the first
-/// must not be taken for the second, wherever it comes.
+/// Each part passes each rank of a ring twice: as a partial sum, and as the result. A copy of the
+/// partial sum must not be mistaken for the result, whenever it arrives.
 #[test]
 fn a_late_copy_of_a_partial_sum_is_not_taken_for_the_sum() {
     let mut n_repeated = 0;
@@ -71,13 +71,13 @@ fn a_late_copy_of_a_partial_sum_is_not_taken_for_the_sum() {
     assert!(n_repeated > 100, "{n_repeated}");
 }
 
-/// A sample and a full look at the data are two all-reduces of one call.
+/// The scan of a sample and the scan of all data are two all-reduces of one call.
 #[test]
 fn a_copy_of_a_look_at_a_sample_is_not_taken_for_the_look_at_all_data() {
     let case = Case {
         bound: Bound::Relative(1e-3),
         sampling: Sampling::Always,
-        // Few values: the halves of the sample see nothing, and all ranks look at everything.
+        // With few values, the halves of the sample are empty, and all ranks scan all data.
         ..Case::all_reduce(2, 20)
     };
     let undisturbed = run(|_| case, 2, &[]);
@@ -92,7 +92,8 @@ fn a_copy_of_a_look_at_a_sample_is_not_taken_for_the_look_at_all_data() {
     assert!(is_told_by_its_number, "{outcome:?}");
 }
 
-/// Ranks that follow other trees send to other ranks, and some send to nobody who listens.
+/// Ranks with another tree send to other ranks, and some of their frames go to ranks that do not
+/// listen.
 #[test]
 fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
     let schedules: [&'static dyn Schedule; 2] = [&Binomial, &Chain];
@@ -108,7 +109,7 @@ fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
                 let run = run(|rank| if rank == odd { twisted } else { honest }, size, &[]);
                 let End::Returned(outcome) = &run.ends[0] else { panic!("{:?}", run.ends[0]) };
                 if let Ok((values, report)) = outcome {
-                    // The two may agree where this rank stands.
+                    // Both schedules may do the same on this rank.
                     let verdict = honest.verify(0, values, report, &honest.inputs());
                     verdict.unwrap_or_else(|wrong| {
                         panic!("{honest:?}, rank {odd} has another schedule: {wrong}")
@@ -121,8 +122,8 @@ fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
 
 type FieldTwist = (Field, fn(&mut Case));
 
-/// What one rank may do otherwise where all look at the extent of their data first, and on what
-/// they then differ.
+/// Changes of one rank's call, where all ranks first exchange value ranges; and the field that they
+/// must report.
 const TWISTS: [FieldTwist; 12] = [
     (Field::Count, |case| case.count += 1),
     (Field::Op, |case| case.op = Operation::Max),
@@ -130,7 +131,7 @@ const TWISTS: [FieldTwist; 12] = [
     (Field::Division, |case| case.division = Division::Blocks),
     (Field::Collective, |case| case.collective = Collective::ReduceScatter),
     (Field::Quantum, |case| case.bound = Bound::Relative(2e-3)),
-    // Below what floats can hold: this rank alone cannot use its bound.
+    // Below the precision of floats, so this rank alone cannot use its bound.
     (Field::Quantum, |case| case.bound = Bound::Relative(1e-12)),
     (Field::Bound, |case| case.bound = Bound::Absolute(1e-12)),
     (Field::Bound, |case| case.bound = Bound::Absolute(1e-3)),
@@ -141,7 +142,7 @@ const TWISTS: [FieldTwist; 12] = [
     }),
 ];
 
-/// The look says what call it is for, so nobody waits for a rank that is done with it and has
+/// The exchange of value ranges names its call. So no rank waits for a peer that has left it with
 /// another result.
 #[test]
 fn ranks_that_differ_find_out_on_what_while_they_look_at_their_data() {
@@ -166,14 +167,14 @@ fn ranks_that_differ_find_out_on_what_while_they_look_at_their_data() {
                         _ => panic!("{context}"),
                     }
                 }
-                // And in no time: nobody waited for a limit.
+                // At once: no rank waited for a time limit.
                 assert!(run.time < Duration::from_secs(1), "{context}");
             }
         }
     }
 }
 
-/// All looks are the same, and so is what is wrong.
+/// All ranks have the same value range, and so the same error.
 #[test]
 fn a_bound_that_nobody_can_use_is_an_error_of_use_on_every_rank() {
     for size in [2, 3, 5] {
@@ -185,7 +186,7 @@ fn a_bound_that_nobody_can_use_is_an_error_of_use_on_every_rank() {
     }
 }
 
-/// A frame of one rank's that comes from another: same call, same part, same round.
+/// Frames arrive from the wrong sender, with the same call, part and round.
 #[test]
 fn an_intact_frame_on_a_wrong_link_is_not_taken_for_the_one_awaited() {
     let mut n_struck = 0;
@@ -214,13 +215,9 @@ fn an_intact_frame_on_a_wrong_link_is_not_taken_for_the_one_awaited() {
     assert!(n_struck > 1000, "{n_struck}");
 }
 
-/// What the ranks of a group find if each makes its own call, and then one that all make.
-fn run_calls(
-    case_of: impl Fn(usize) -> Case,
-    size: usize,
-    seed: u64,
-) -> FinishedRun<Result<(), Error>> {
-    // Ranks that wait look every millisecond.
+/// Runs the case of each rank, and then a call that all ranks make. Returns each rank's result.
+fn run_calls(case_of: impl Fn(usize) -> Case, size: usize, seed: u64) -> Run<Result<(), Error>> {
+    // Waiting ranks poll every millisecond.
     let net = Net { frame_bytes: 1024, jump: Duration::from_millis(1), ..Net::default() };
     World::new(size, seed).net(net).run(|endpoint| {
         let mut comm = comm(endpoint);
@@ -236,7 +233,7 @@ fn run_calls(
     })
 }
 
-/// Nobody's message shows the difference: all wait for one that the other does not send.
+/// No message shows the difference: all ranks wait for a message that is not sent.
 #[test]
 fn ranks_that_wait_for_each_other_in_a_circle_hear_on_what_they_differ() {
     for collective in [Collective::Broadcast, Collective::Scatter, Collective::Reduce] {
@@ -259,7 +256,7 @@ fn ranks_that_wait_for_each_other_in_a_circle_hear_on_what_they_differ() {
     }
 }
 
-/// Whatever they differ in, they hear it in no time, and each says with whom it disagrees.
+/// Ranks learn of any difference at once, and each error names a rank that disagrees.
 #[test]
 fn of_two_different_calls_every_rank_hears_on_what_they_differ() {
     let mut fields = std::collections::BTreeSet::new();
@@ -278,12 +275,12 @@ fn of_two_different_calls_every_rank_hears_on_what_they_differ() {
             continue;
         }
         if run.ends.iter().any(refused) {
-            // Some made no call, and left.
+            // Some ranks made no call, and left.
             continue;
         }
         for end in &run.ends {
             match end {
-                // Its part in both was done before it could hear of anything.
+                // This rank completed both calls before it could learn of the difference.
                 End::Returned(Ok(())) => {}
                 End::Returned(Err(Error::Mismatch { field, .. })) => {
                     fields.insert(field.to_string());

@@ -1,5 +1,4 @@
-//! Calls that are wrong by themselves are refused with an error that says so, and the communicator
-//! serves the next call as if nothing had happened.
+//! Invalid calls are refused with a specific error. The communicator stays usable.
 
 use foldwire::bound::BoundError;
 use foldwire::error::{AbortReason, Buffer, Field};
@@ -11,10 +10,10 @@ use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
 use foldwire_threads::World;
 
-/// A wrong call, and the error that it must give.
+/// Name of an invalid call, the call, and a check of its error.
 type MisuseCase = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
 
-/// The error of a call that is wrong.
+/// Returns the error of an invalid call.
 fn failed<R>(result: Result<R, Error>) -> Error {
     result.err().expect("the call is wrong and must be refused")
 }
@@ -27,7 +26,8 @@ const MISUSES: [MisuseCase; 20] = [
     (
         "send buffer of a rank without a share",
         |comm| {
-            // One value is rank 0's share; a gather to rank 0 takes nothing from the others.
+            // Rank 0's share is one value, so a gather to rank 0 takes nothing from the other
+            // ranks.
             let (extra, mut all) = ([1.5f32; 2], [0.0; 1]);
             failed(comm.gather(1, &extra, &mut all, Rank(0), &plan().with_schedule(&Binomial)))
         },
@@ -159,7 +159,7 @@ const MISUSES: [MisuseCase; 20] = [
     ),
 ];
 
-/// The wrong calls of [`MISUSES`] that are refused before anything is sent.
+/// Number of calls in [`MISUSES`] that are refused before anything is sent.
 const N_REFUSED_AT_ONCE: usize = MISUSES.len() - 1;
 
 fn check_misuses(misuses: &[MisuseCase]) {
@@ -193,8 +193,8 @@ fn errors_of_use_that_depend_on_the_extent_leave_the_communicator_usable() {
     check_misuses(&MISUSES[N_REFUSED_AT_ONCE..]);
 }
 
-/// Arguments that are wrong whatever the data are refused before anything is sent, so one rank may
-/// correct its call while the others wait.
+/// Arguments that are invalid for any data are refused before anything is sent. So one rank may
+/// correct its call while the other ranks wait.
 #[test]
 fn one_rank_may_correct_its_call() {
     for (name, misuse, expected) in MISUSES.into_iter().take(N_REFUSED_AT_ONCE) {
@@ -209,7 +209,7 @@ fn one_rank_may_correct_its_call() {
     }
 }
 
-/// What the extent of the data decides needs all ranks; still, no rank may hang or be left alone.
+/// An error that depends on the value range needs all ranks. No rank may hang or be left alone.
 #[test]
 fn a_bound_that_only_some_ranks_find_wrong_is_an_error_on_every_rank() {
     let outcomes = run(3, PATIENT, |comm| {
@@ -261,7 +261,7 @@ fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_i
         );
         assert!(told, "{outcome:?}");
     }
-    // Threads tell of no link unless they are told of one.
+    // The threads backend reports links only if they are configured.
     static UNKNOWN: &[SelectionRule] =
         &[SelectionRule::new(Collective::AllReduce, &Pairwise).with_links(LinkFilter::Unknown)];
     static SLOW: &[SelectionRule] = &[SelectionRule::new(Collective::AllReduce, &Pairwise)
@@ -278,7 +278,7 @@ fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_i
     assert_eq!(over(1e9, SLOW), [6; 4]);
     assert_eq!(over(2e9, SLOW), [2; 4]);
     assert_eq!(over(1e9, UNKNOWN), [2; 4]);
-    // What a row names must be able to do it.
+    // A rule must name a schedule that supports the collective.
     static WRONG: &[SelectionRule] = &[SelectionRule::new(Collective::Broadcast, &Ring)];
     let refused = run(2, PATIENT, |comm| {
         comm.config_mut().select = WRONG;

@@ -1,5 +1,5 @@
-//! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send,
-//! and by no call too early.
+//! All ranks learn of a failure: ranks that wait for a third rank, and ranks that only send. No
+//! call learns of it too early.
 
 use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Ring};
@@ -18,7 +18,7 @@ fn plan() -> Plan {
     Plan::foldwire(Bound::Absolute(1e-3))
 }
 
-/// What is heard of a rank whose caller dropped the operation.
+/// Returns the error of a call that `rank` dropped.
 const fn dropped_by(rank: Rank) -> Result<(), Error> {
     Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped })
 }
@@ -29,7 +29,7 @@ fn who_waits_for_a_late_rank_hears_at_once_that_another_gave_up() {
         let outcomes = run(size, PATIENT, move |comm| {
             let (mut values, ring) = (vec![1.5f32; 50_000], plan().with_schedule(&Ring));
             let start = Instant::now();
-            // In a ring rank 1 waits for rank 0, which knows of nothing yet.
+            // In a ring, rank 1 waits for rank 0, which does not know of the failure yet.
             match comm.rank().index() {
                 0 => thread::sleep(LATE),
                 last if last == size - 1 => {
@@ -58,7 +58,7 @@ fn a_rank_that_only_sends_hears_of_it_within_a_few_calls() {
             comm.start(Call::broadcast(&mut values, Rank(0)), &tree)?.cancel();
         }
         gave_up.wait();
-        // Links hold four frames, so credit alone would stop the root in its fifth call.
+        // Links hold four frames, so flow control alone would stop the root only in its fifth call.
         (0..4).try_for_each(|_| comm.broadcast(&mut values, Rank(0), &tree).map(|_| ()))
     });
     assert!(matches!(outcomes[0], Err(Error::Aborted { .. })), "{outcomes:?}");
@@ -75,8 +75,8 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
             gave_up.wait();
         }
         if rank == Rank(1) {
-            // Rank 1 only sends: it can be done with the first call, and give up the second, before
-            // rank 2 comes.
+            // Rank 1 only sends. So it can complete the first call and cancel the second before
+            // rank 2 makes a call.
             let first = comm.reduce(&send, &mut recv, Op::Sum, Rank(0), &tree).map(|_| ());
             comm.start(Call::all_reduce(&mut recv, Op::Sum), &plan())?.cancel();
             gave_up.wait();
@@ -84,7 +84,7 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
         }
         let mut first = comm.start(Call::reduce(&send, &mut recv, Op::Sum, Rank(0)), &tree)?;
         if rank == Rank(0) {
-            // Begun before, finished after.
+            // This call begins before the cancellation, and ends after it.
             let _ = first.poll();
             gave_up.wait();
         }
@@ -102,8 +102,8 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
     }
 }
 
-/// Once rank 0 has found nothing of rank 1 on either of two lanes, it waits until rank 1 has sent
-/// its messages and a notice.
+/// After rank 0 has found no message of rank 1 on two lanes, waits until rank 1 has sent its
+/// messages and an abort notice.
 struct NoticeRace {
     sent: Option<Arc<Barrier>>,
 }
@@ -131,7 +131,7 @@ fn what_came_just_before_a_notice_is_not_missed() {
         scope.spawn(|| {
             let (mut comm, mut values) = (sender, [2.0f32; 300]);
             *comm.config_mut() = config;
-            // Not before rank 0 has looked for it.
+            // Send after rank 0 has looked for messages.
             sent.wait();
             comm.broadcast(&mut values, Rank(1), &plan).expect("only sends");
             comm.start(Call::broadcast(&mut values, Rank(1)), &plan)
@@ -174,7 +174,7 @@ fn of_two_calls_that_were_given_up_the_earlier_one_ends() {
                 outcomes.extend([gather(comm), gather(comm)]);
                 sent.wait();
                 sent.wait();
-                // Here it hears of rank 0, and gives up a later call than that.
+                // Rank 1 learns of rank 0's notice here, and aborts a later call than that.
                 outcomes.push(gather(comm));
             }
             _ => {}
@@ -199,7 +199,7 @@ fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up
         let mut recv = vec![0.0f32; if rank == Rank(2) { 300 } else { 0 }];
         let mut outcome = Ok(());
         if rank == Rank(1) {
-            // Rank 2 gets nothing of these calls, in which rank 1 only sends.
+            // Rank 2 takes no part in these calls, in which rank 1 only sends.
             let mut sum = |_| comm.reduce(&send, &mut [], Op::Sum, Rank(0), &tree).map(|_| ());
             outcome = (0..2).try_for_each(&mut sum);
             comm.start(Call::gather(300, &send, &mut [], Rank(2)), &tree)?.cancel();
@@ -212,7 +212,7 @@ fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up
         }
         gave_up.wait();
         if rank == Rank(2) {
-            // It hears that rank 0 gave up call 2, and rank 1 call 3.
+            // Rank 2 learns that rank 0 cancelled call 2, and rank 1 call 3.
             outcome = comm.gather(300, &send, &mut recv, Rank(2), &tree).map(|_| ());
         }
         outcome
@@ -220,7 +220,7 @@ fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up
     assert_eq!(outcomes, [Ok(()), Ok(()), dropped_by(Rank(1))]);
 }
 
-/// Ranks that leave as soon as they have an error, one of which wanted something else.
+/// Ranks leave as soon as they have an error. One of them makes a different call.
 #[test]
 fn who_leaves_after_a_disagreement_has_said_on_what() {
     for round in 0..200 {
@@ -244,7 +244,7 @@ fn who_leaves_after_a_disagreement_has_said_on_what() {
     }
 }
 
-/// The first culprit is named, and what happened to it, however many ranks passed the news on.
+/// Errors name the first culprit and its reason, however many ranks forward the notice.
 #[test]
 fn who_hears_of_a_failure_hears_of_the_first_culprit_and_the_reason() {
     for size in [3, 5, 9] {

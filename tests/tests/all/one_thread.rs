@@ -1,5 +1,4 @@
-//! One thread can drive all ranks, and then everything is the same every time: for debuggers and
-//! tests.
+//! One thread can drive all ranks. Then every run is the same, which helps debuggers and tests.
 
 use foldwire::{
     Bound, Call, Communicator, Error, Float, Op, Operation, Plan, Rank, Report, Transport,
@@ -24,7 +23,7 @@ type StartCall<X, T> = for<'a> fn(
     &Plan,
 ) -> Result<Operation<'a, X, T>, Error>;
 
-/// Every call that a communicator has.
+/// Returns every call of a communicator.
 fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 11] {
     [
         ("all_reduce", |comm, b, plan| comm.start(Call::all_reduce(&mut b.send, Op::Sum), plan)),
@@ -63,7 +62,7 @@ fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 11] {
     ]
 }
 
-/// A report without its times.
+/// Returns a report without its times.
 fn untimed(mut report: Report) -> Report {
     let zero = Duration::ZERO;
     (report.encode, report.fold, report.decode, report.total) = (zero, zero, zero, zero);
@@ -80,7 +79,7 @@ fn fresh<T: Float>() -> Vec<RankBuffers<T>> {
 
 type DrivenOutcome = (Vec<Report>, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// Every call once, on one set of communicators.
+/// Makes every call once, on one set of communicators.
 fn all_calls<T: Float>(plan: &Plan) -> Vec<DrivenOutcome> {
     let mut comms = World::new(SIZE).frame_bytes(9_000).communicators();
     let outcome = |(name, start): (&str, StartCall<_, T>)| {
@@ -116,7 +115,7 @@ fn every_collective_driven_twice_gives_the_same_bits_and_reports() {
     twice_is_the_same::<f64>();
 }
 
-/// Threads change when things happen, and nothing else.
+/// Threads change only the timing.
 #[test]
 fn one_thread_gives_the_bits_and_reports_of_many() {
     for plan in plans() {

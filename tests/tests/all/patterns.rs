@@ -1,5 +1,5 @@
-//! A slice of all patterns of `f32` through every codec that promises something of them; `cargo
-//! xtask patterns` takes all of them.
+//! Puts a slice of all patterns of `f32` through every codec with a guarantee. `cargo xtask
+//! patterns` takes all patterns.
 
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
@@ -7,10 +7,10 @@ use foldwire_tests::patterns::{
     BATCH, N_PATTERNS, PatternCase, PatternOrder, PatternTally, Requirement, Trial,
 };
 
-/// Binades of both signs.
+/// Number of binades, of both signs.
 const N_BINADES: u32 = 512;
 
-/// Batches that begin half a batch before a binade. In their own order those are all: every
+/// Tries batches that begin half a batch before each binade. In consecutive order they cover every
 /// exponent, the ends of all binades, zeros, subnormals, infinities and NaN.
 fn slice(case: &PatternCase, order: PatternOrder) -> PatternTally {
     let levels: Vec<Level> = Level::available().collect();
@@ -26,7 +26,7 @@ fn slice(case: &PatternCase, order: PatternOrder) -> PatternTally {
     tally
 }
 
-/// Tries the slice of all cases of the codecs in question.
+/// Tries the slice on all cases of the selected codecs.
 fn try_codecs(is_asked: impl Fn(CodecId) -> bool) {
     for case in PatternCase::all().iter().filter(|case| is_asked(case.codec)) {
         let mut all = PatternTally::default();
@@ -41,7 +41,8 @@ fn try_codecs(is_asked: impl Fn(CodecId) -> bool) {
     }
 }
 
-/// Whether no value may change: nothing is allowed, or no lattice is that fine.
+/// Returns whether every value must keep its bits: the case requires it, or the bound has no
+/// lattice.
 fn is_exact(case: &PatternCase) -> bool {
     matches!(case.requirement, Requirement::Exact)
         || matches!(case.requirement, Requirement::Within(bound, _) if bound < 1e-39)
@@ -57,7 +58,7 @@ fn other_codecs_keep_their_bound_or_every_bit() {
     try_codecs(|codec| codec != CodecId::FzLight);
 }
 
-/// The orders show what they are for.
+/// Shows that the orders produce the blocks that they are meant to.
 #[test]
 fn exceptions_are_alone_in_their_blocks_and_among_others() {
     let case = PatternCase::all().into_iter().find(|case| case.to_string() == "fz-light abs:1e-3");
@@ -70,17 +71,17 @@ fn exceptions_are_alone_in_their_blocks_and_among_others() {
     let in_a_block = |tally: PatternTally| tally.n_exceptions as f64 / tally.n_blocks as f64;
     assert!(in_a_block(consecutive) > 30.0 && in_a_block(scattered) < 20.0);
     assert!((20.0..32.0).contains(&in_a_block(mixed)), "{mixed:?}");
-    // Differences of what is far apart take more bits.
+    // Differences between distant values take more bits.
     let bytes = |tally: PatternTally| tally.n_bytes as f64 / tally.n_values as f64;
     assert!(bytes(consecutive) < bytes(mixed) && bytes(mixed) < bytes(scattered));
 }
 
-/// If a pattern came twice, another one would be missing.
+/// If a pattern occurred twice, another one would be missing.
 #[test]
 fn every_order_is_a_permutation() {
     let places = || (0..N_PATTERNS).step_by(65_521).map(|place| place as u32);
     assert!(places().all(|place| PatternOrder::Consecutive.pattern(place) == place));
-    // Moves bits: each to a place of its own.
+    // Mixed moves each bit to a position of its own.
     let mixed = |place| PatternOrder::Mixed.pattern(place);
     let of_bits: Vec<u32> = (0..32).map(|bit| mixed(1 << bit)).collect();
     assert!(of_bits.iter().all(|pattern| pattern.is_power_of_two()));
@@ -89,7 +90,7 @@ fn every_order_is_a_permutation() {
         let bits = (0..32).filter(|bit| place >> bit & 1 == 1);
         assert_eq!(bits.fold(0, |all, bit| all | of_bits[bit as usize]), mixed(place));
     }
-    // Multiplies by an odd number, which has an inverse modulo 2³².
+    // Scattered multiplies by an odd number, which has an inverse modulo 2³².
     let factor = PatternOrder::Scattered.pattern(1);
     assert_eq!(factor % 2, 1);
     assert!(

@@ -1,5 +1,5 @@
-//! None of the faults found in the published fZ-light and hZCCL code is possible here: one test a
-//! fault.
+//! The faults found in the published fZ-light and hZCCL code cannot occur here. Each fault has a
+//! test.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, DecodeError, FzLight};
 use foldwire::kernel::Level;
@@ -17,7 +17,7 @@ fn round_trip<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<T> {
     coding::decode(codec, &coding::encode(codec, values), values.len())
 }
 
-/// Within the bound in `f64` arithmetic, or the same bits.
+/// Asserts that values are within the bound in `f64` arithmetic, or have the same bits.
 fn assert_within<T: Float>(values: &[T], decoded: &[T], bound: f64) {
     for (&x, &y) in values.iter().zip(decoded) {
         let close = (x.to_f64() - y.to_f64()).abs() <= bound;
@@ -25,7 +25,7 @@ fn assert_within<T: Float>(values: &[T], decoded: &[T], bound: f64) {
     }
 }
 
-/// A smooth curve with noise of many bounds, of this amplitude.
+/// Returns a smooth curve of this amplitude, with noise of many bounds.
 fn noisy<T: Float>(seed: u64, n: usize, amplitude: f64) -> Vec<T> {
     let mut random = Random(seed);
     let phase = random.unit();
@@ -59,7 +59,8 @@ fn no_bias<T: Float>() {
     assert!(of_operands.abs() < 0.02 * EB, "a mean error of {} eb", of_operands / EB);
     let sum = coding::decode(&codec, &sum.expect("operands"), N);
     let of_sum = sum.iter().zip(&exact).map(|(y, x)| y.to_f64() - x).sum::<f64>() / N as f64;
-    // Published: −0.5 eb an operand, −32 eb here. Chance alone gives 0.57·√64/√100000 = 0.015 eb.
+    // The published code has −0.5 eb for each operand, so −32 eb here. Chance alone gives
+    // 0.57·√64/√100000 = 0.015 eb.
     assert!(of_sum.abs() < 0.1 * EB, "a mean error of {} eb in the sum", of_sum / EB);
 }
 
@@ -92,7 +93,7 @@ fn huge_values_and_tiny_bounds_do_not_overflow() {
             assert_within(&x, &round_trip(&codec(bound, 1), &x), bound);
         }
     }
-    // A ramp from the lattice's middle through its edge and far beyond.
+    // A ramp from the lattice's middle to its edge and far beyond.
     for operands in [1, 2, 1000, u32::MAX] {
         let x: Vec<f32> = (0..50_000).map(|i| 1.0005f32.powi(i) * 1e-3).collect();
         assert_within(&x, &round_trip(&codec(1e-3, operands), &x), 1e-3);
@@ -130,7 +131,7 @@ fn incompressible<T: Float>() {
             let other = coding::encode(&codec, &y);
             coding::combine(&codec, &Op::Max, [&frame, &other], n).expect("it fits");
             coding::decode(&codec, &sum, n);
-            // One byte less is refused, not overrun.
+            // A destination that is one byte too short is refused.
             let need = codec.max_encoded_len(n).expect("short");
             assert!(codec.encode(&x, &mut vec![0; need - 1]).is_err());
         }
@@ -161,13 +162,14 @@ fn fewer_values_than_ranks_are_reduced_and_moved() {
     }
 }
 
-/// The published decoder needs the encoder's thread count; here the frame says all.
+/// The published decoder needs the encoder's thread count. Here, the frame holds all that is
+/// needed.
 #[test]
 fn a_frame_is_decoded_without_knowing_how_it_was_made() {
     let x: Vec<f32> = data::rough(1, 20_000);
     let frame = coding::encode(&codec(1e-3, 64), &x);
     let theirs = coding::decode(&codec::<f32>(1e-3, 64), &frame, x.len());
-    // Another bound, another group size, another instruction set.
+    // Decode with another bound, group size and instruction set.
     let other =
         FzLight::<f32>::with_level(Quantum::new::<f32>(7.0).expect("a bound"), 3, Level::Scalar);
     assert_eq!(data::bytes(&coding::decode(&other, &frame, x.len())), data::bytes(&theirs));
@@ -179,7 +181,7 @@ fn damaged_streams_are_refused() {
     let codec = codec(1e-3, 4);
     let frame = coding::encode(&codec, &x);
     let mut decoded = x.clone();
-    // Every entry of the index, pointing far away.
+    // Make every entry of the index point far away.
     for entry in 0..x.len().div_ceil(4096) {
         for value in [0u32, 1, 5_000, 1 << 20, u32::MAX] {
             let mut damaged = frame.clone();
@@ -230,8 +232,7 @@ fn more_operands_than_there_is_head_room_for_are_an_error() {
 fn sums_at_the_limit_of_codes<T: Float>() {
     for operands in [2u32, 3, 7, 64, 1000] {
         let codec = codec::<T>(0.5, operands);
-        // Values around the largest that are still codes, of both signs, so that residuals are
-        // widest.
+        // Values around the largest codes, with alternating signs, so that residuals are widest.
         let limit = if T::BYTES == 4 { 2f64.powi(21) } else { 2f64.powi(50) };
         let head_room = 2f64.powi(8 * T::BYTES as i32 - 2) / f64::from(operands);
         let edge = limit.min(head_room) * codec.quantum().step();

@@ -1,8 +1,8 @@
-//! On real fields no value leaves the bound, NaNs stay bit-exact, and sizes beat the published
-//! codec's.
+//! Real fields: every value is within the bound, NaNs keep their bits, and sizes are smaller than
+//! the published codec's.
 //!
-//! The fields lie outside the project, in `../shared/data` beside it; without them the tests say
-//! that they skip. Sizes do not depend on the machine, so comparing them with stored ones is fair.
+//! The fields are not part of the repository. Without `../shared/data`, the tests report that they
+//! skip. Sizes do not depend on the machine, so stored sizes can be compared.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::FzLight;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 const RELATIVE: [f64; 3] = [1e-2, 1e-3, 1e-4];
 
-/// A folder beside the project, if it is there.
+/// Returns a folder next to the project, if it exists.
 fn shared(folder: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(folder);
     if !path.is_dir() {
@@ -24,7 +24,7 @@ fn shared(folder: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Name and values of every field of this type; none if the folder is not there.
+/// Returns name and values of every field of this type; none if the folder does not exist.
 pub(crate) fn fields<T: Float>() -> Vec<(String, Vec<T>)> {
     let Some(folder) = shared("data") else { return Vec::new() };
     let extension = if T::BYTES == 4 { ".f32" } else { ".f64" };
@@ -130,7 +130,8 @@ fn the_sum_of_two_fields_is_within_two_bounds_folded_or_combined() {
     }
 }
 
-/// Bytes of the published codec by field and relative bound; none if the folder is not there.
+/// Returns the published codec's sizes by field and relative bound; none if the folder does not
+/// exist.
 fn published(peer: &str) -> Vec<(String, f64, f64)> {
     let Some(folder) = shared("reference") else { return Vec::new() };
     let table = fs::read_to_string(folder.join("peers.csv")).expect("readable");

@@ -1,4 +1,4 @@
-//! A report's numbers are what can be counted by hand.
+//! The figures of a report equal hand-made counts.
 
 use foldwire::codec::BlockStats;
 use foldwire::frame::HEADER_BYTES;
@@ -9,7 +9,7 @@ use foldwire_tests::{Backend, Threads, data};
 use std::time::Duration;
 
 const COUNT: usize = 24_000;
-/// Whole parts fit a frame: one round.
+/// A frame holds a whole part, so there is one round.
 const THREADS: Threads = Threads { frame_bytes: None };
 
 fn all_reduce(size: usize, plan: &Plan) -> Vec<Report> {
@@ -83,7 +83,7 @@ fn smooth_data_are_sent_in_fewer_bytes() {
     }
 }
 
-/// The exchange of the data's extent is a call of its own before the call, and counts.
+/// The exchange of value ranges is an all-reduce of its own before the call, and counts.
 #[test]
 fn a_relative_bound_costs_two_more_messages_on_four_ranks() {
     let reports = |bound| all_reduce(4, &Plan::foldwire(bound).with_schedule(&Ring));
@@ -118,7 +118,8 @@ fn blocks_with_exceptions_are_counted_and_exceptions_too() {
     let reports = THREADS.run(2, |mut comm| {
         let mut x = vec![1.0f32; COUNT];
         if comm.rank() == Rank(0) {
-            // Two blocks of the part that rank 0 encodes first, part 1, and one that rank 1 does.
+            // Two blocks of part 1, which rank 0 encodes first, and one block of the part that rank
+            // 1 encodes first.
             x[COUNT / 2 + 5..COUNT / 2 + 9].fill(f32::NAN);
             x[COUNT / 2 + 70] = f32::INFINITY;
         } else {
@@ -127,7 +128,7 @@ fn blocks_with_exceptions_are_counted_and_exceptions_too() {
         let plan = Plan::raw().compressed(FUSED, Bound::Absolute(1e-3)).with_schedule(&Ring);
         comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")
     });
-    // Each is met twice: where it is encoded, and where the frame with it is folded.
+    // Each block counts twice: when it is encoded, and when its frame is folded.
     assert_eq!(reports[0].blocks.verbatim, 2 + 1);
     assert_eq!(reports[1].blocks.verbatim, 1 + 2);
     assert_eq!(reports[0].blocks.exceptions, 5 + 1);
@@ -137,7 +138,7 @@ fn blocks_with_exceptions_are_counted_and_exceptions_too() {
 #[test]
 fn the_four_paths_of_combine_add_up_to_all_blocks() {
     let reports = THREADS.run(2, |mut comm| {
-        // A quarter of each kind: both noisy, left, right, neither.
+        // A quarter of each kind: both noisy, only the left, only the right, neither.
         let rank = comm.rank().index();
         let noisy = |i: usize| [i < COUNT / 2, i % (COUNT / 2) < COUNT / 4][rank];
         let value = |i: usize| if noisy(i) { 0.1 * (i % 7) as f32 } else { 0.0 };

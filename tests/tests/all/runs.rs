@@ -1,5 +1,5 @@
-//! Short parts of a scatter or gather travel in runs: ⌈log₂ n⌉ messages at the root, the same
-//! results as part by part, and a typed error for a bundle that lies.
+//! Short parts of a scatter or gather share messages: ⌈log₂ n⌉ messages at the root, and the same
+//! results as part by part. An inconsistent bundle gives a typed error.
 
 use crate::runs::RootedCall::{Gather, Scatter};
 use foldwire::bundle;
@@ -21,7 +21,7 @@ enum RootedCall {
     Gather,
 }
 
-/// What a call is made of.
+/// Parameters of a call.
 #[derive(Clone, Copy, Debug)]
 struct RunCase {
     kind: RootedCall,
@@ -53,13 +53,13 @@ impl RunCase {
         Ok((recv, report))
     }
 
-    /// Each rank's result and report.
+    /// Runs the call. Returns each rank's result and report.
     fn run(&self) -> Vec<(Vec<f32>, Report)> {
         let world = World::new(self.size).frame_bytes(self.frame_bytes);
         world.run(|mut comm| self.call(&mut comm).expect("the call"))
     }
 
-    /// Each rank's messages.
+    /// Runs the call. Returns each rank's number of messages.
     fn n_messages(&self) -> Vec<u64> {
         self.run().iter().map(|(_, report)| report.n_messages).collect()
     }
@@ -90,7 +90,7 @@ fn the_root_has_as_many_messages_as_the_tree_has_levels() {
                 let n_messages = case.n_messages();
                 assert_eq!(n_messages[root], ceil_log2(size), "{case:?}");
                 assert_eq!(n_messages.iter().sum::<u64>(), size as u64 - 1, "{case:?}");
-                // Every rank has its parent to send to, and sends once.
+                // Every rank but the root sends once, to its parent.
                 let n_messages = RunCase { kind: Gather, ..case }.n_messages();
                 let sends = |rank| u64::from(rank != root);
                 assert!((0..size).all(|rank| n_messages[rank] == sends(rank)), "{case:?}");
@@ -144,8 +144,8 @@ fn results_do_not_depend_on_how_many_parts_a_message_carries() {
     }
 }
 
-/// Each rank's result where messages of several parts are changed on their way to `victim`; how
-/// many were.
+/// Runs the call with changes to messages of several parts on their way to `victim`. Returns each
+/// rank's result, and the number of changed messages.
 fn tampered(
     case: &RunCase,
     victim: usize,
@@ -169,7 +169,7 @@ fn tampered(
             n_changed.fetch_add(1, Ordering::Relaxed);
             change(frame, n_bytes, n_parts)
         });
-        // No checksum: it would find the lie before anybody could believe it.
+        // A checksum would detect the change first.
         let config = Config::default().with_timeout(Duration::from_secs(10)).with_checksum(false);
         let transport = tamper(endpoint, harm);
         let mut comm = Communicator::with_config(transport, config).expect("large frames");
@@ -187,7 +187,7 @@ fn a_bundle_that_lies_gives_a_typed_error() {
             let (results, n) = tampered(&case, 4, |_, n_bytes, _| n_bytes);
             assert!(n == 1 && results.iter().all(Result::is_ok), "{case:?}");
 
-            // Each entry of the index, and the number of parts.
+            // Change each entry of the index, and the number of parts.
             for entry in 0..5 {
                 for value in [0_u32, 1, 63, 64, 65, 1 << 12, 1 << 20, 1 << 31, u32::MAX] {
                     let lie = move |frame: &mut [u8], n_bytes: usize, n_parts: usize| {
@@ -209,14 +209,14 @@ fn a_bundle_that_lies_gives_a_typed_error() {
     }
 }
 
-/// The victim finds the lie, and the others hear of it or are done.
+/// Asserts that the victim detects the change. The other ranks learn of it, or are done.
 fn is_refused(results: &[Result<Vec<f32>, Error>], case: &RunCase, lie: &str) {
     for (rank, result) in results.iter().enumerate() {
         let is_right = match result {
             Ok(_) => rank != 4,
             Err(Error::Aborted { .. }) => rank != 4,
             Err(Error::Mismatch { field: Field::Run, .. } | Error::Codec(_)) => rank == 4,
-            // As many values in all, which a rank with other counts may mean.
+            // The total is right, so the victim takes it for a disagreement on counts.
             Err(Error::Mismatch { field: Field::Segment, .. }) => rank == 4,
             Err(_) => false,
         };
@@ -226,7 +226,7 @@ fn is_refused(results: &[Result<Vec<f32>, Error>], case: &RunCase, lie: &str) {
 
 #[test]
 fn ranks_that_pack_differently_hear_of_it() {
-    // The victim gets a bundle of 4 parts that says it has 3.
+    // The victim gets a bundle of 4 parts that claims to have 3.
     let case = RunCase {
         kind: Scatter,
         size: 8,
@@ -245,7 +245,7 @@ fn ranks_that_pack_differently_hear_of_it() {
     let words = "rank 0 disagrees on the number of parts in a message (frame capacity): 3 there, \
                  4 here";
     assert_eq!(error.to_string(), words);
-    // One that contradicts itself is damaged.
+    // An inconsistent bundle is damaged.
     let (results, _) = tampered(&case, 4, |frame, n_bytes, _| {
         frame[n_bytes - 8] ^= 64;
         n_bytes

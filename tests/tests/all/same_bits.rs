@@ -1,8 +1,8 @@
-//! Every rank holds the same bits; and so does every way of computing them, but for sums of values
-//! that are beyond the lattice.
+//! Every rank has the same bits. Every way to compute the result gives the same bits too, except
+//! for sums of values beyond the lattice.
 //!
-//! With `Homomorphic` and `Fused` a sum is a sum of integers, so neither schedule, division, lanes,
-//! frame size nor instruction set may show in the result. The oracle is that integer sum, written
+//! With `Homomorphic` and `Fused`, a sum is a sum of integers. So schedule, division, lanes, frame
+//! size and instruction set must not change the result. The oracle is the same integer sum, written
 //! out.
 
 use foldwire::codec::CodecId;
@@ -26,7 +26,7 @@ fn plan(pipeline: Pipeline, schedule: &'static dyn Schedule, division: Division)
     plan
 }
 
-/// The bytes of every rank's result, and the blocks with exceptions that were met on the way.
+/// Returns the bytes of every rank's result, and the number of blocks with exceptions on the way.
 fn all_reduce<T: Float>(
     threads: Threads,
     inputs: &[Vec<T>],
@@ -50,11 +50,11 @@ fn inputs<T: Float>(size: usize, count: usize) -> Vec<Vec<T>> {
     (0..size).map(|rank| data::smooth(rank, count)).collect()
 }
 
-/// What integer arithmetic on the lattice gives: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
+/// Computes the result in integers on the lattice: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
 fn on_the_lattice<T: Float>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
     let quantum = Quantum::new::<T>(BOUND).expect("a bound");
     let step = quantum.step();
-    // Types of 16 bits are computed with as `f32`.
+    // Types of 16 bits are computed in `f32`.
     let compute = |x: f64| if T::BYTES == 8 { x } else { f64::from(x as f32) };
     let inverse = compute(1.0 / step);
     let code = |x: &T| compute(x.to_f64() * inverse).round_ties_even() as i64;
@@ -87,7 +87,7 @@ fn every_way_gives_the_same_bits<T: Float>(counts: &[usize]) {
                     for pipeline in [HOMOMORPHIC, FUSED] {
                         for division in [Division::Blocks, Division::Interleaved] {
                             let plan = plan(pipeline, schedule, division);
-                            // One round or several for long arrays.
+                            // Long arrays take one round or several.
                             let threads = Threads { frame_bytes: Some([100_000, 50_000][i % 2]) };
                             let (results, verbatim) =
                                 all_reduce(threads, &inputs, op, &plan, |_, _| ());
@@ -111,7 +111,7 @@ fn schedules_pipelines_and_divisions_give_the_same_bits_in_f32() {
     every_way_gives_the_same_bits::<f32>(&[1, 4097, 100_003]);
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 
@@ -134,7 +134,8 @@ mod long {
     }
 }
 
-/// These write the same codes in another way, and each rank by the shape that it knows of.
+/// These codecs write the same codes in another form, which depends on the shape that each rank
+/// gives.
 fn predicted_are_sums_of_integers_too<T: Float>(codec: CodecId) {
     const SHAPES: [&[usize]; 4] = [&[7, 80, 90], &[], &[100, 500], &[3, 2, 5]];
     let inputs = inputs::<T>(SHAPES.len(), 50_003);
@@ -177,7 +178,7 @@ fn assert_all_equal(results: &[Vec<u8>], context: &str) {
 fn rough<T: Float>(size: usize, count: usize) -> Vec<Vec<T>> {
     let mut inputs: Vec<Vec<T>> = (0..size).map(|rank| data::rough(rank, count)).collect();
     for (rank, input) in inputs.iter_mut().enumerate() {
-        // A fill value everywhere but on one rank, zeros of both signs, subnormals.
+        // A fill value on one rank at each place; zeros of both signs; subnormals.
         let place = 300 * rank;
         input[place..place + 200].fill(T::from_f64(9.96921e36));
         input[place + 200..place + 240].fill(T::from_f64(-0.0));
@@ -222,8 +223,8 @@ fn rough_data_give_every_rank_the_same_bits_in_sixteen_bits() {
     rough_data_give_every_rank_the_same_bits::<bf16>();
 }
 
-/// Values beside exceptions are integers like all others, and so are masks of NaN, and minima and
-/// maxima of whatever there is.
+/// Values beside exceptions stay integers. NaN masks, and minima and maxima of any values, do not
+/// depend on the schedule either.
 fn exceptions_leave_the_values_beside_them_the_same_bits<T: Float>() {
     const COUNT: usize = 9_001;
     for size in [2, 3, 5, 8] {
@@ -287,7 +288,7 @@ fn values_beside_exceptions_are_the_same_bits_by_every_way_in_f32() {
     exceptions_leave_the_values_beside_them_the_same_bits::<f32>();
 }
 
-/// The three choices of a pipeline in all combinations, also those that nobody has named.
+/// Returns all combinations of a pipeline's three choices, also unnamed ones.
 fn every_combination() -> impl Iterator<Item = Pipeline> {
     let choices = |of: [Pipeline; 2]| of.into_iter();
     choices([PER_HOP, FUSED]).flat_map(move |Pipeline { passing, .. }| {
@@ -302,7 +303,8 @@ fn every_combination() -> impl Iterator<Item = Pipeline> {
     })
 }
 
-/// Each operand is on the lattice and their sum too, but not as one operand.
+/// Each operand is on the lattice, and so is the sum of codes, but the result could not be encoded
+/// as one operand.
 #[test]
 fn sums_that_leave_the_lattice_are_the_same_bits_with_every_combination() {
     assert_eq!(every_combination().count(), 8);
@@ -415,8 +417,8 @@ fn lanes_and_frame_sizes_do_not_show_in_the_bits() {
     lanes_and_frames_do_not_show::<bf16>();
 }
 
-/// User operations that ignore part of their operands still meet every rank in the same order or in
-/// one that the operation's commutativity makes the same.
+/// A user operation may ignore part of an operand. The ranks' values still meet in the same order,
+/// or in one that commutativity makes equal.
 #[test]
 fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
     let larger_magnitude = |a: f32, b: f32| if (a.abs(), a) > (b.abs(), b) { a } else { b };
@@ -437,7 +439,7 @@ fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
     }
 }
 
-/// Whoever computes: some ranks on several threads, others alone.
+/// Some ranks compute on several threads, others on one.
 #[test]
 fn threads_of_a_rank_do_not_show() {
     let inputs = inputs::<f32>(3, 400_000);
@@ -463,7 +465,7 @@ fn threads_of_a_rank_do_not_show() {
     }
 }
 
-/// Without the promise of the same bits results are within what reports say, and say so.
+/// Without the guarantee of the same bits, results are within the worst case, and reports say so.
 #[test]
 fn as_published_results_are_within_the_worst_case_on_every_rank() {
     let (size, count) = (5, 20_011);
@@ -481,7 +483,7 @@ fn as_published_results_are_within_the_worst_case_on_every_rank() {
                 });
                 for (values, report) in &results {
                     assert!(report.as_published, "{plan:?}");
-                    // What keeps no bound is the conformance suite's.
+                    // The conformance suite checks codecs without a bound.
                     let Some(worst_case) = report.worst_case else { continue };
                     for (i, y) in values.iter().enumerate() {
                         let exact = match op {
@@ -500,7 +502,7 @@ fn as_published_results_are_within_the_worst_case_on_every_rank() {
     assert!(n_other > 0, "somewhere the promise costs something");
 }
 
-/// By a codec that changes what it decoded, a value moves at each hop, as published.
+/// With a codec that changes decoded values, each hop moves a value, as in the published algorithm.
 #[test]
 fn as_published_movement_is_within_the_worst_case_of_all_hops() {
     let (size, count) = (6, 9_001);
@@ -521,7 +523,7 @@ fn as_published_movement_is_within_the_worst_case_of_all_hops() {
     }
 }
 
-/// A sum's last holder sends it round, and each rank that passes it on encodes it anew.
+/// The last holder of a sum sends it around the ring, and each rank encodes it again to forward it.
 #[test]
 fn as_published_sums_count_the_errors_of_all_hops() {
     let (size, count) = (4, 9_001);

@@ -1,9 +1,7 @@
-//! After a failure the survivors make a communicator of their own, and its results are right bit by
-//! bit.
+//! After a failure, the survivors make a new communicator, and its results are bit-exact.
 //!
-//! What the survivors compute is compared with what a world of that many ranks computes from the
-//! same values: frames of the failed call that were left, or a contribution of a lost rank, would
-//! show.
+//! The results are compared with those of a group of the same size and the same values. So leftover
+//! frames of the failed call, or a contribution of a lost rank, would be detected.
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
@@ -20,19 +18,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const COUNT: usize = 30_011;
-/// Waited for once in tests with silent ranks; far above what a busy machine takes for an answer.
+/// Patience in tests with silent ranks; far longer than a busy machine takes to answer.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 fn plan() -> Plan {
     Plan::foldwire(Bound::Absolute(1e-3))
 }
 
-/// What rank `who` of the first group contributes.
+/// Returns the contribution of rank `who` of the first group.
 fn own(who: usize) -> Vec<f32> {
     data::rough(who, COUNT)
 }
 
-/// What a group of just these ranks gets.
+/// Returns the result of a group of exactly these ranks.
 fn expected(members: &[usize]) -> Vec<u8> {
     let members = members.to_vec();
     let mut results = World::new(members.len()).frame_bytes(20_000).run(move |mut comm| {
@@ -43,7 +41,7 @@ fn expected(members: &[usize]) -> Vec<u8> {
     results.pop().expect("a rank")
 }
 
-/// The sum of the ranks of `comm`, each of which contributes what it did at first.
+/// Sums the ranks' original contributions on `comm`.
 fn sum(comm: &mut Comm) -> Result<Vec<u8>, Error> {
     let who = comm.transport_rank(comm.rank()).expect("this rank is one");
     let mut values = own(who.index());
@@ -51,7 +49,7 @@ fn sum(comm: &mut Comm) -> Result<Vec<u8>, Error> {
     Ok(data::bytes(&values))
 }
 
-/// What a survivor reports: the ranks of its group, as they were at first, and the sum.
+/// Ranks of a survivor's group, by their first numbers, and the sum.
 type SurvivorGroup = (Vec<usize>, Vec<u8>);
 
 fn group(mut comm: Comm) -> Result<SurvivorGroup, Error> {
@@ -61,7 +59,7 @@ fn group(mut comm: Comm) -> Result<SurvivorGroup, Error> {
     Ok((ranks, sum(&mut comm)?))
 }
 
-/// Makes the communicator fail where it has to wait for a rank that does not come.
+/// Makes a call that fails, since a rank is missing.
 fn fail(comm: &mut Comm, schedule: &'static dyn Schedule) -> Result<(), Error> {
     let mut values = vec![1.5f32; 50_000];
     comm.all_reduce(&mut values, Op::Sum, &plan().with_schedule(schedule)).map(|_| ())
@@ -77,7 +75,7 @@ fn check(groups: &[(usize, Result<SurvivorGroup, Error>)], members: &[usize], co
     assert!(groups.iter().map(|group| &group.0).eq(members), "{context}: {:?}", groups.len());
 }
 
-/// Ranks in `lost` panic or leave in the middle of a call; the others shrink.
+/// Makes the ranks in `lost` panic or leave during a call; the other ranks shrink.
 fn survivors(
     size: usize,
     lost: &'static [usize],
@@ -101,7 +99,7 @@ fn survivors(
                 return None;
             }
             assert!(fail(&mut comm, schedule).is_err(), "a rank is missing");
-            // Nobody is silent here: whoever is lost is told by the transport.
+            // No rank is silent here: the transport reports lost ranks.
             let comm = comm.shrink(PATIENT);
             Some((rank, comm.and_then(group)))
         })
@@ -161,8 +159,8 @@ fn numbered<T>(outcomes: Vec<T>) -> Vec<(usize, T)> {
     outcomes.into_iter().enumerate().collect()
 }
 
-/// Runs `body` with every rank's communicator; ranks wait for each other before they end, but their
-/// endpoints may close.
+/// Runs `body` with every rank's communicator. Ranks wait for each other before they end, but their
+/// endpoints may close earlier.
 fn run_owned<R: Send + 'static>(
     size: usize,
     body: impl Fn(Comm) -> R + Send + Sync + 'static,
@@ -189,7 +187,7 @@ fn after_a_cancel_all_come_back_also_those_that_had_finished() {
             comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?.cancel();
         }
         gave_up.wait();
-        // Whoever goes on learns of it by its next call, and may shrink then.
+        // A rank that continues learns of the abort in its next call, and may then shrink.
         let next = comm.all_reduce(&mut values, Op::Sum, &plan());
         assert!(matches!(next, Err(Error::Aborted { .. } | Error::Poisoned)), "{next:?}");
         group(comm.shrink(PATIENT)?)
@@ -247,7 +245,7 @@ fn a_rank_that_comes_late_but_within_the_patience_is_a_member() {
             assert!(fail(&mut comm, &Ring).is_err(), "rank 2 is late");
         }
         comm.config_mut().timeout = PATIENT;
-        // The late one has not seen the failure: its call tells it.
+        // The late rank learns of the failure by its call.
         if comm.rank() == Rank(2) {
             assert!(fail(&mut comm, &Ring).is_err(), "the others gave up");
         }
@@ -284,8 +282,8 @@ fn a_rank_that_dies_or_leaves_while_the_others_shrink_is_left_out() {
                             drop((shrink, done));
                             return None;
                         }
-                        // Once the group is formed with it, the next call fails, and the group
-                        // shrinks again.
+                        // If the group still contains the lost rank, the next call fails, and the
+                        // group shrinks again.
                         let mut comm = comm.shrink(PATIENT).expect("the others are there");
                         while let Err(error) = sum(&mut comm) {
                             assert!(!error.is_usage(), "{error}");
@@ -310,7 +308,7 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
         World::new(size).frame_bytes(20_000).run(|mut comm| {
             let me = comm.rank().index();
             let mut seen = Vec::new();
-            // In each round the rank that is first leaves.
+            // In each round, the first of the remaining ranks leaves.
             for first in 0..size {
                 let members: Vec<usize> = (first..size).collect();
                 seen.push((members, sum(&mut comm).expect("all that are left")));
@@ -338,7 +336,7 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
     }
 }
 
-/// Messages say 16 bits of an epoch; there is no end to groups.
+/// Messages carry 16 bits of the epoch, but the number of groups is unlimited.
 #[test]
 fn epochs_wrap_and_groups_are_told_from_those_before() {
     let mut comms = World::new(2).communicators();
@@ -375,7 +373,7 @@ fn one_thread_can_drive_all_that_shrink() {
     }
 }
 
-/// The least that a link may hold is enough.
+/// One frame is the smallest capacity of a link.
 #[test]
 fn links_of_one_frame_suffice() {
     let outcomes = within_deadline(|| {
@@ -390,7 +388,7 @@ fn links_of_one_frame_suffice() {
     check(&numbered(outcomes.into_iter().flatten().collect()), &[0, 1, 2], "links of one frame");
 }
 
-/// As over MPI: nobody is told of a rank that ends.
+/// Reports no lost peers, like MPI.
 struct SilentLoss;
 
 impl Hooks for SilentLoss {

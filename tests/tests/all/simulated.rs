@@ -1,7 +1,7 @@
-//! The conformance suite on simulated networks: timing shows in nothing but the time.
+//! The conformance suite on simulated networks: timing does not change results.
 //!
-//! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot;
-//! here the same cases are started and polled.
+//! The suite of backends (`suite.rs`) blocks in each rank. Simulated ranks share a thread, so here
+//! the same cases are started and polled.
 
 use foldwire::error::Field;
 use foldwire::schedule::{Chain, Ring};
@@ -10,7 +10,7 @@ use foldwire_sim::{End, Fault, Net, World};
 use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
 
-/// Two networks that are as different as they can be.
+/// Returns two very different networks.
 fn nets() -> [Net; 2] {
     let slow = Net {
         latency: Duration::from_micros(50),
@@ -26,7 +26,7 @@ fn nets() -> [Net; 2] {
     [Net::default(), slow]
 }
 
-/// A word of each rank's result and promise.
+/// Returns a digest of each rank's result and report.
 fn words<T: Float>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
     let run = World::new(case.size, seed).net(net).run(|endpoint| async {
         let mut comm = Communicator::new(endpoint)?;
@@ -43,7 +43,7 @@ fn words<T: Float>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
     words.collect()
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 
@@ -60,8 +60,8 @@ mod long {
     }
 }
 
-/// In a ring rank 0 waits for the last rank, which never calls, and does not believe those that are
-/// quicker to give up.
+/// In a ring, rank 0 waits for the last rank, which never calls. It must name that rank, not the
+/// ranks that give up earlier.
 #[test]
 fn who_waits_for_a_silent_rank_names_it() {
     const LIMIT: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ fn who_waits_for_a_silent_rank_names_it() {
                     Communicator::with_config(endpoint, config).expect("frames are large enough");
                 let mut buffers = case.buffers::<f32>(rank);
                 let outcome = case.start(&mut comm, &mut buffers).expect("a sound call").await;
-                // Who leaves at once may be missed before it is heard.
+                // If a rank left at once, its notice might be missed.
                 clock.sleep(10 * LIMIT).await;
                 Some(outcome)
             });
@@ -106,8 +106,8 @@ fn who_waits_for_a_silent_rank_names_it() {
     }
 }
 
-/// The frames that show it are still on their way when the rank that sent them is found gone, by a
-/// lane that it never sent anything.
+/// A rank has left, but the frames that show the disagreement are still in flight. Another rank
+/// detects the loss on a lane without frames.
 #[test]
 fn a_rank_that_is_gone_has_said_on_what_it_disagreed() {
     let late = |nth| Fault::Delay { rank: Rank(0), nth, by: Duration::from_millis(1) };
@@ -117,7 +117,7 @@ fn a_rank_that_is_gone_has_said_on_what_it_disagreed() {
         let config = Config::default().with_lanes(lanes);
         let mut comm = Communicator::with_config(endpoint, config)?;
         let plan = Plan::raw().with_schedule(&Chain);
-        // Rank 0 leaves as soon as it has sent all.
+        // Rank 0 leaves as soon as it has sent all frames.
         comm.start(Call::broadcast(&mut [1.5f32; 1000], Rank(0)), &plan)?.await
     });
     let [End::Returned(Ok(_)), End::Returned(Err(error))] = &run.ends[..] else {

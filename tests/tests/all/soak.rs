@@ -4,10 +4,10 @@ use foldwire_sim::Harm;
 use foldwire_tests::soak::{SoakTally, replay, run};
 use std::ops::Range;
 
-/// In each run of the tests; `cargo xtask deep` goes on from there.
+/// Number of seeds in each run of the tests. `cargo xtask deep` continues from there.
 const N_SEEDS: u64 = 4000;
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 
@@ -31,11 +31,11 @@ mod long {
     }
 }
 
-/// If a kind of trouble never struck, the soak would not show what it claims to show.
+/// Every kind of trouble must occur, or the soak would not test it.
 fn everything_was_seen(tally: &SoakTally) {
     let kinds: Vec<_> = tally.troubles.keys().collect();
     let n_struck: u64 = tally.troubles.values().sum();
-    // Those of frames; six of ranks and links, five of calls.
+    // The kinds of frame damage; six kinds for ranks and links, five for calls.
     assert_eq!(kinds.len(), Harm::ALL.len() + 6 + 5, "{kinds:?}");
     assert!(tally.troubles.values().all(|&n| n > n_struck / 200), "{:?}", tally.troubles);
     assert!(tally.n_messages > 10_000, "{}", tally.n_messages);
@@ -57,7 +57,7 @@ fn everything_was_seen(tally: &SoakTally) {
     }
 }
 
-/// To the last event, whether it is watched or not.
+/// Runs are equal to the last event, with or without a trace.
 fn replays_exactly(seeds: Range<u64>) {
     for seed in seeds {
         let (first, second, third) = (run(seed), replay(seed), replay(seed));

@@ -1,5 +1,5 @@
-//! Communicators made and dropped without end: channels and epochs are given back, and nothing that
-//! one left is taken for what another gets.
+//! Communicators are made and dropped without limit. Channels and epochs are reused, and leftover
+//! messages of one communicator do not reach another.
 
 use foldwire::error::AbortReason;
 use foldwire::transport::FRAMES_PER_LANE;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 type Comm = SharedCommunicator<'static, Endpoint>;
 
-/// Numbers of epochs in messages, of which the rest is not said.
+/// Number of epochs that messages can distinguish.
 const WRAP: u64 = 1 << 16;
 
 fn raw() -> Plan {
@@ -24,20 +24,20 @@ fn config() -> Config {
     Config::default().with_timeout(Duration::from_secs(20)).with_lanes(1)
 }
 
-/// A communicator made of `comm`, and none where a rank has no color.
+/// Splits `comm` by color and key.
 async fn split(comm: &Comm, color: u32, key: i32) -> Comm {
     let made = comm.start_split(Some(color), key, 1).expect("there is no end").await;
     made.expect("there is no end").expect("it has a color")
 }
 
-/// The sum over the ranks of `comm` of their numbers in the transport.
+/// Sums the transport ranks of the members.
 async fn sum(comm: &Comm) -> u32 {
     let own = comm.transport_rank(comm.rank()).expect("a member").0;
     let sum = comm.start(Call::all_reduce(vec![own], Op::Sum), &raw()).expect("it begins").await;
     sum.into_result().expect("nothing is wrong").0[0]
 }
 
-/// What the ranks of `world` do, all on this thread.
+/// Runs `body` on all ranks of `world`, on this thread.
 fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
     let ranks = world
         .endpoints()
@@ -46,8 +46,8 @@ fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
     join_all(ranks.map(body));
 }
 
-/// Of several that are alive, some of them made of others, and dropped in another order on each
-/// rank.
+/// Several communicators are alive at once, some made from others. Each rank drops them in another
+/// order.
 #[test]
 fn communicators_are_made_and_dropped_without_end() {
     const N: usize = 40_000;
@@ -55,10 +55,10 @@ fn communicators_are_made_and_dropped_without_end() {
         let own = world.rank();
         let mut alive: Vec<Comm> = Vec::new();
         for at in 0..N {
-            // Every fourth time one rank is apart from the others.
+            // Every fourth time, one rank has its own color.
             let apart = (at / 4 % 3) as u32;
             let is_apart = at % 4 == 1 && own.0 == apart;
-            // Every fourth time the first is split, which is of all ranks on all ranks.
+            // Every fourth time, split the first one. It contains all ranks on all ranks.
             let parent = alive.first().filter(|_| at % 4 == 2).unwrap_or(&world);
             let made = split(parent, u32::from(is_apart), own.0 as i32).await;
             if at % 16 < 2 {
@@ -76,9 +76,9 @@ fn communicators_are_made_and_dropped_without_end() {
     });
 }
 
-/// A message that nobody receives, and a segment of a root whose call nobody else makes, are left
-/// behind. They are none of a communicator's so many epochs later that their numbers are the same,
-/// or seem to be those of one to come.
+/// Leaves an unreceived message, and a segment of a broadcast that only the root calls. A later
+/// communicator must not receive them, even if its epoch has the same number in messages, or they
+/// seem to belong to a future epoch.
 #[test]
 fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
     run(World::new(2), &config().with_messages(), async |world| {
@@ -108,7 +108,7 @@ fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
     });
 }
 
-/// With channels for two communicators only, of which one is that of all.
+/// There are channels for two communicators only, and the first one holds one of them.
 #[test]
 fn channels_on_which_calls_have_failed_are_used_again() {
     World::new(3).frame_limit(3 * 2 * 2 * FRAMES_PER_LANE).run_endpoints(|endpoint| {
@@ -152,8 +152,8 @@ const NET: Net = Net {
     patience: Duration::from_secs(3600),
 };
 
-/// Splits the communicator of all, has a call on the new one fail, and splits again, a few times:
-/// each time but the first the one channel that is left must be flushed.
+/// Splits the first communicator, makes a call on the new one fail, and repeats this a few times.
+/// Each split but the first must flush the one remaining channel.
 async fn fail_and_split(endpoint: SimEndpoint) -> Result<(), Error> {
     let clock = endpoint.clock();
     let config = config().with_timeout(Duration::from_secs(1));
@@ -162,13 +162,13 @@ async fn fail_and_split(endpoint: SimEndpoint) -> Result<(), Error> {
         let twin = world.start_split(Some(0), 0, 1)?.await?.ok_or(Error::Internal)?;
         let sum = twin.start(Call::all_reduce([1_u32], Op::Sum), &raw())?.await.into_result()?.0;
         assert_eq!(sum, [world.size() as u32]);
-        // A notice that overtook the sum's last frames would end it, too.
+        // An abort notice that overtakes the sum's last frames would end the sum too.
         clock.sleep(Duration::from_millis(20)).await;
         let mut long = twin.start(Call::all_reduce(vec![1.0_f32; 2000], Op::Sum), &raw())?;
         for _ in 0..(world.rank().index() + 1) * 7 * round {
             let _ = long.poll();
         }
-        // All give it up, each at another moment.
+        // Each rank drops the call at another moment.
         drop(long);
         assert!(twin.is_poisoned() || world.size() == 1);
     }
@@ -188,8 +188,8 @@ fn channels_are_flushed_on_any_network() {
     }
 }
 
-/// Whatever becomes of a rank or a frame, in a flush and before it: all end, with an error or as if
-/// nothing were wrong.
+/// A rank or a frame fails during a flush or before it. All ranks must end, with an error or
+/// normally.
 #[test]
 fn a_flush_that_fails_leaves_nobody_waiting() {
     let (mut n_struck, mut n_failed) = (0, 0);
@@ -219,8 +219,8 @@ fn a_flush_that_fails_leaves_nobody_waiting() {
     assert!(n_struck > 300 && n_failed > 100, "{n_struck}, {n_failed}");
 }
 
-/// Who drops a split while it flushes gives up the communicator that is being made, of which the
-/// others hear; not the one that is split.
+/// A rank that drops a split during its flush aborts the new communicator, and the other ranks
+/// learn of it. The split communicator stays usable.
 #[test]
 fn a_split_that_is_dropped_while_it_flushes_ends_the_new_communicator_only() {
     let [mut n_before, mut n_meanwhile] = [0, 0];
@@ -254,7 +254,7 @@ fn a_split_that_is_dropped_while_it_flushes_ends_the_new_communicator_only() {
         let ends: Vec<_> = ends.collect();
         let (Some(Err(told)), (None, lives)) = (ends[0].0, ends[2]) else { continue };
         if !lives {
-            // It was the communicator that is split, in the exchange.
+            // This drop came during the exchange, and ended the split communicator.
             n_before += 1;
             continue;
         }

@@ -1,12 +1,12 @@
 //! A call takes no more stack than the documentation of `foldwire` says.
 //!
-//! A stack that overflows ends the process, so each check is a process of its own: this program
-//! again, told by its environment how large the stacks of its ranks are. In it every collective
-//! goes through every schedule, pipeline, codec and operation; ranks fail, and the survivors
-//! shrink; and the codecs read and write bytes that are not aligned. To find the least that is
-//! enough, run a child by hand: `FOLDWIRE_STACK=f64:80000 cargo test -p foldwire-tests --test all
-//! stack::a_call`. With `empty` in place of the elements a child takes 64 KiB and nothing else,
-//! which tells what the thread takes.
+//! A stack overflow ends the process, so each check runs in a child process: this program again,
+//! with the stack size of its ranks in the environment. The child runs every collective with every
+//! schedule, pipeline, codec and operation. Ranks fail, and the survivors shrink. The codecs read
+//! and write unaligned bytes. To find the smallest sufficient stack, run a child by hand:
+//! `FOLDWIRE_STACK=f64:80000 cargo test -p foldwire-tests --test all stack::a_call`. With `empty`
+//! as the element type, a child takes 64 KiB and nothing else, which shows the need of the thread
+//! itself.
 
 use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, FzLight, Raw};
 use foldwire::{
@@ -20,21 +20,21 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, thread};
 
-/// Tells a child its elements and the bytes of a rank's stack: `f32:65536`.
+/// Gives a child its element type and the bytes of a rank's stack: `f32:65536`.
 const VARIABLE: &str = "FOLDWIRE_STACK";
-/// What a thread takes of its stack before the ranks' code begins; where tests are built without
-/// all optimisation, also what that costs.
+/// Stack of a thread before the ranks' code begins. Without full optimization, it includes the cost
+/// of that.
 const ALLOWANCE: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 8 * 1024 };
 
 const SIZE: usize = 3;
-/// More than a chunk, and no whole number of them.
+/// More than a chunk, and not a multiple of one.
 const COUNT: usize = 5001;
 const ROOT: Rank = Rank(1);
 
 type Comm = Communicator<Endpoint>;
 type CallFn<T> = fn(&mut Comm, &mut [T], &mut [T], Op<'_, T>, &Plan) -> Result<Report, Error>;
 
-/// Every reduction that a communicator has.
+/// Returns every reduction of a communicator.
 fn reductions<T: Float>() -> [CallFn<T>; 6] {
     [
         |comm, a, _, op, plan| comm.all_reduce(a, op, plan),
@@ -49,7 +49,7 @@ fn reductions<T: Float>() -> [CallFn<T>; 6] {
     ]
 }
 
-/// Every call that only moves values.
+/// Returns every call that only moves values.
 fn moves<T: Float>() -> [CallFn<T>; 5] {
     [
         |comm, a, b, _, plan| {
@@ -77,13 +77,14 @@ fn ops<T: Float>() -> [Op<'static, T>; 6] {
     [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)]
 }
 
-/// Schedule × pipeline × these codecs. The bound needs a survey, which is a call within the call.
+/// Returns plans with every schedule and pipeline and these codecs. The bound needs a scan, which
+/// adds a call within the call.
 fn plans(codecs: impl Fn(CodecId) -> bool) -> impl Iterator<Item = Plan> {
     let plan = |schedule, pipeline, codec| {
         let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(schedule);
         plan.with_pipeline(pipeline).with_codec(codec)
     };
-    // What a codec takes does not depend on the pipeline, but that one encodes anew.
+    // A codec's stack does not depend on the pipeline, except that one pipeline encodes again.
     let of = |codec: CodecId| match codec {
         CodecId::Raw | CodecId::FzLight | CodecId::Dense | CodecId::FzNd => &pipeline::ALL[..],
         _ => &[pipeline::PER_HOP],
@@ -99,8 +100,8 @@ fn fill<T: Float>(values: &mut [T], rank: Rank) {
     }
 }
 
-/// All calls of one rank. Buffers and communicator lie on the heap, as what they take is the
-/// caller's to choose.
+/// Makes all calls of one rank. Buffers and communicator are on the heap, since the caller chooses
+/// their place.
 fn all_calls<T: Float>(comm: &mut Comm, codecs: fn(CodecId) -> bool) {
     let (mut a, mut b) = (vec![T::ZERO; COUNT], vec![T::ZERO; COUNT]);
     for plan in plans(codecs) {
@@ -116,7 +117,7 @@ fn all_calls<T: Float>(comm: &mut Comm, codecs: fn(CodecId) -> bool) {
     }
 }
 
-/// The last rank leaves; the others hear of it and go on without it.
+/// The last rank leaves. The other ranks detect it and continue without it.
 fn shrinks<T: Float>(mut comm: Box<Comm>) {
     if comm.rank().index() == SIZE - 1 {
         return;
@@ -129,7 +130,7 @@ fn shrinks<T: Float>(mut comm: Box<Comm>) {
     comm.all_reduce(&mut values, Op::Prod, &plan).expect("both are there");
 }
 
-/// Whatever a codec can be asked, of bytes that are not aligned.
+/// Calls every function of a codec, on unaligned bytes.
 fn codes<T: Float>(codec: &dyn Codec<T>) {
     let mut values = vec![T::ZERO; COUNT];
     fill(&mut values, ROOT);
@@ -158,7 +159,7 @@ fn codes<T: Float>(codec: &dyn Codec<T>) {
     }
 }
 
-/// Those that keep codes of chunks before.
+/// Codecs that keep codes of earlier chunks.
 const PREDICTED: [CodecId; 2] = [CodecId::Dense, CodecId::FzNd];
 
 fn rank<T: Float>(mut comm: Box<Comm>) {
@@ -180,12 +181,12 @@ fn rank_with_dense<T: Float>(mut comm: Box<Comm>) {
             codes::<T>(codec.instance::<T>(&params).as_dyn());
         }
         comm.config_mut().level = level;
-        // The other takes the same room in calls.
+        // The other codec takes the same stack in calls.
         all_calls::<T>(&mut comm, |codec| codec == CodecId::Dense);
     }
 }
 
-/// Does all of it on stacks of `n_bytes`.
+/// Runs `body` for each rank on a stack of `n_bytes`.
 fn on_stacks(n_bytes: usize, body: fn(Box<Comm>)) {
     let comms = World::new(SIZE).frame_bytes(50_000).communicators();
     let threads: Vec<_> = comms
@@ -217,7 +218,7 @@ fn child(task: &str) {
     }
 }
 
-/// What takes longest, and fails seldom without others.
+/// Slow tests that seldom fail alone.
 mod long {
     use super::*;
 

@@ -1,13 +1,17 @@
-//! Worlds of threads one after another: random calls, lanes, frames and links; ranks that end or
+//! Groups of threads one after another, with random calls, lanes, frames and links. Ranks end or
 //! panic at any call.
 //!
-//! What must hold, whatever happens: a call that succeeds has the oracle's result, the same bits on
-//! all ranks where all get it; before a rank goes every call succeeds on every rank; after one call
-//! has failed on a rank the next does too; nobody waits for a rank that is gone until a time limit
-//! ends it; and no world hangs.
+//! These guarantees must hold:
 //!
-//! Two seconds in an ordinary run; `cargo xtask stress --time 1h` for longer. A failure names the
-//! seed of its world, which `--seed` starts from.
+//! - A call that succeeds has the oracle's result, with the same bits on all ranks where all get
+//!   it.
+//! - Before a rank goes, every call succeeds on every rank.
+//! - After a call has failed on a rank, its next call fails too.
+//! - No rank waits for a rank that is gone until a time limit ends it.
+//! - No group hangs.
+//!
+//! An ordinary run takes two seconds; `cargo xtask stress --time 1h` takes longer. A failure names
+//! the seed of its group, from which `--seed` starts.
 
 use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES, TransportErrorKind};
 use foldwire::{Error, Float};
@@ -21,17 +25,17 @@ use std::time::{Duration, Instant};
 
 const MAX_SIZE: usize = 9;
 const MAX_CALLS: usize = 8;
-/// Shorter than a world's deadline, longer than any call takes.
+/// Shorter than the deadline of a run, longer than any call takes.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// How a rank goes before its time.
+/// Way in which a rank goes early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RankExit {
     Returns,
     Panics,
 }
 
-/// One world.
+/// One group of ranks, and its calls.
 #[derive(Clone, Debug)]
 struct StressWorld {
     seed: u64,
@@ -40,11 +44,11 @@ struct StressWorld {
     frame_bytes: usize,
     link_depth: usize,
     calls: Vec<Case>,
-    /// Which rank goes before which call, and how.
+    /// The rank that goes, the call before which it goes, and the way.
     gone: Option<(usize, usize, RankExit)>,
 }
 
-/// What a rank's calls came to: a digest of each result, and the error that ended them.
+/// Results of a rank's calls: a digest of each, and the error that ended them.
 #[derive(Debug)]
 struct RankResult {
     digests: Vec<u64>,
@@ -64,7 +68,7 @@ fn random_worlds_do_as_the_oracle_says_or_fail_soon() {
     while start.elapsed() < time {
         let story = StressWorld::new(first + n_worlds);
         let told = story.clone();
-        // The seed, should it hang or panic.
+        // Report the seed if the run hangs or panics.
         let ended = panic::catch_unwind(AssertUnwindSafe(|| within_deadline(move || told.run())));
         let ended = ended.unwrap_or_else(|_| panic!("seed {}: {story:?}", story.seed));
         n_worlds += 1;
@@ -122,7 +126,7 @@ impl StressWorld {
         ended
     }
 
-    /// One rank's part.
+    /// Runs one rank.
     fn rank(&self, comm: &mut Comm) -> RankResult {
         comm.config_mut().lanes = self.lanes;
         comm.config_mut().timeout = TIME_LIMIT;
@@ -156,7 +160,7 @@ impl StressWorld {
             let n_done = outcome.digests.len();
             assert!(panicked || n_done >= least, "rank {rank} of {self:?}: {outcome:?}");
             assert!(self.gone.is_some() || outcome.error.is_none());
-            // The loss is told, not waited for, and nobody sees anything else.
+            // Ranks are notified of the loss instead of waiting, and see no other error.
             let is_told = matches!(
                 outcome.error,
                 None | Some(
@@ -179,7 +183,7 @@ impl StressWorld {
     }
 }
 
-/// Makes the call and checks what comes out; a digest of it.
+/// Makes the call and checks its result. Returns a digest.
 fn call<T: Float>(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     let (result, report) = case.run_rank::<T, _>(comm)?;
     let verdict = case.verify(comm.rank().index(), &result, &report, &case.inputs());

@@ -1,5 +1,6 @@
-//! The suite for all backends, on ranks as threads. (On processes: `mpi.rs`, `libfabric.rs`. Every
-//! pair of choices, whose results the suite compares with those of threads: `conformance.rs`.)
+//! The suite for all backends, with ranks as threads. `mpi.rs` and `libfabric.rs` run it with
+//! processes. `conformance.rs` has every pair of choices; the suite compares other backends with
+//! those results.
 
 use foldwire_tests::deadline::at_once;
 use foldwire_tests::{Threads, suite};

@@ -1,5 +1,4 @@
-//! What trainings need of a compressed reduction: rounding without bias, errors that are carried
-//! on, a bound for each tensor.
+//! Reductions for training: rounding without bias, error feedback, and a bound for each tensor.
 
 use foldwire::bound::rounding;
 use foldwire::codec::CodecId;
@@ -118,7 +117,7 @@ fn values_on_no_lattice_are_reduced_as_they_are_and_others_stay_within_the_bound
     check::<bf16>();
 }
 
-/// Rounding to nearest would leave 0 of all of them.
+/// Rounding to nearest would give 0 for all values.
 #[test]
 fn the_mean_over_seeds_is_the_exact_average() {
     const N: u64 = 500;
@@ -133,7 +132,8 @@ fn the_mean_over_seeds_is_the_exact_average() {
         }
         sum
     });
-    // A step is 0.197, and x a part p of it, so the deviation of a mean is step·√(p(1 − p)/3N).
+    // A step is 0.197, and x is a part p of it, so the deviation of the mean is step·√(p(1 −
+    // p)/3N).
     for (i, mean) in means[0].iter().enumerate() {
         let exact = 0.001 * (1 + i % 40) as f64;
         let deviation = (0.197 * exact / (3 * N) as f64).sqrt();
@@ -166,7 +166,7 @@ fn levels_and_threads_change_no_bit() {
     }
 }
 
-/// In place, apart, started, as a future of a shared communicator, or a share of it.
+/// In place, with a separate result, started, as a future of a shared communicator, or as a share.
 #[test]
 fn every_way_to_call_rounds_alike() {
     World::new(4).run_endpoints(|endpoint| {
@@ -233,7 +233,7 @@ fn started_calls_round_as_blocking_ones_do() {
             comm.start(Call::all_reduce(&mut started, Op::Sum).with_feedback(&mut left), &plan);
         call.expect("a start").wait().expect("it");
         assert_eq!((&blocking, &kept), (&started, &left));
-        // The first call's result on each rank, so that the inputs are those of the second.
+        // Sum again, so that the inputs equal those of the second call.
         comm.all_reduce(&mut scattered, Op::Sum, &plan).expect("again");
         let call = comm.start(
             Call::reduce_scatter_to_front(&mut scattered, Op::Sum).with_feedback(&mut of_share),
@@ -305,7 +305,7 @@ fn calls_that_cannot_round_first_say_so_before_anything_is_sent() {
             comm.run(Call::all_reduce(&mut data, Op::Sum).with_feedback(&mut kept[1..]), &plan);
         assert!(matches!(short, Err(Error::Length { need: 8, have: 7, .. })), "{short:?}");
         assert!(no_room.is_err_and(|error| error.is_usage()));
-        // Where nothing is lost, there is nothing to round.
+        // Without loss, there is nothing to round.
         let exact = Plan::raw().with_rounding(Rounding::unbiased(4));
         comm.broadcast(&mut data, Rank(0), &exact).expect("raw");
         comm.scan(&mut data, Op::Sum, &plan.with_exact_below(1 << 10)).expect("short");
@@ -339,7 +339,7 @@ fn ranks_that_round_otherwise_than_each_other_are_a_mismatch() {
             |error: &Error| matches!(error, Error::Mismatch { .. } | Error::Aborted { .. });
         assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_told)));
     }
-    // Seeds may differ.
+    // Seeds may differ between ranks.
     let outcomes = Threads::default().run(2, |mut comm| {
         let plan = unbiased(Bound::Absolute(0.1), comm.rank().0.into());
         comm.all_reduce(&mut [1.0_f32, 2.0, 3.5], Op::Sum, &plan)
@@ -347,7 +347,7 @@ fn ranks_that_round_otherwise_than_each_other_are_a_mismatch() {
     assert!(outcomes.iter().all(Result::is_ok));
 }
 
-/// In nodes own values are added as floats: they are points before.
+/// Inside nodes, values are added as floats, after each operand was rounded to a lattice point.
 #[test]
 fn two_levels_round_each_operand_within_the_bound() {
     let results = World::new(6).ranks_per_node(3).run_endpoints(|endpoint| {
@@ -368,7 +368,8 @@ fn two_levels_round_each_operand_within_the_bound() {
     assert!(results.iter().all(|(values, _)| values == first));
 }
 
-/// Sums over steps of what a rank put in and of what came out, and the largest bound there was.
+/// Compares the sums over steps of the exact inputs and of the results, with the largest bound as
+/// the limit.
 fn over_steps<T: Float>(
     size: usize,
     plan: impl Fn(u64) -> Plan + Sync,
@@ -404,7 +405,7 @@ fn over_steps<T: Float>(
             exact.iter_mut().zip(input(rank, step)).for_each(|(sum, x)| *sum += x.to_f64());
         }
     }
-    // Each step rounds its sum to the type once.
+    // Each step rounds its sum to the element type once.
     let slack = 60.0 * rounding::<T>(size, 0.05 * size as f64 + most);
     for (sum, exact) in sums.iter().zip(&exact) {
         let error = (sum - exact).abs();
@@ -433,7 +434,7 @@ fn with_feedback_sums_over_steps_stay_within_one_bound_of_the_exact_ones() {
     check::<bf16>();
 }
 
-/// The sum of all steps through a reduce-scatter and an all-gather of its shares.
+/// Combines a reduce-scatter with an all-gather of its shares.
 #[test]
 fn a_reduce_scatter_carries_errors_as_an_all_reduce_does() {
     let call = |comm: &mut Communicator<_>, x: &mut [f32], e: &mut [f32], plan: &Plan| {
@@ -449,7 +450,7 @@ fn a_reduce_scatter_carries_errors_as_an_all_reduce_does() {
     over_steps(3, |step| unbiased(Bound::Absolute(0.05), step), call);
 }
 
-/// The owner of a share never encodes its own operand, but has rounded it.
+/// The owner of a share does not encode its own operand, but rounds it.
 #[test]
 fn each_operand_of_a_share_that_is_rounded_first_counts_in_the_worst_case() {
     for (size, pipeline) in [2, 3, 5].into_iter().flat_map(|n| pipeline::ALL.map(|p| (n, p))) {
@@ -503,7 +504,7 @@ fn slices(arrays: &mut [Vec<f32>]) -> Vec<&mut [f32]> {
     arrays.iter_mut().map(|array| &mut array[..]).collect()
 }
 
-/// Also where short ones share frames. Twice, so that there is something to carry.
+/// Short arrays share frames. Run twice, so that there are errors to carry over.
 #[test]
 fn a_group_rounds_each_array_as_a_call_of_its_own_does() {
     for (rounding, n) in

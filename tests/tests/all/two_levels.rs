@@ -1,5 +1,5 @@
-//! Collectives among ranks that know their nodes: reductions are exact inside them, and compressed
-//! between them.
+//! Collectives among ranks that know their nodes. Reductions are exact inside nodes, and compressed
+//! between nodes.
 
 use foldwire::codec::CodecId;
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 static NO_COUNTS: Counts = Counts::NONE;
 
-/// Of each rank: result and report, of nodes of so many ranks.
+/// Runs an all-reduce on nodes of `per_node` ranks. Returns each rank's result and report.
 fn run<T: Float>(
     size: usize,
     per_node: usize,
@@ -35,7 +35,7 @@ fn run<T: Float>(
     })
 }
 
-/// All ranks have the same bits, within what the report promises, rounding apart.
+/// Asserts that all ranks have the same bits, within the reported worst case plus rounding.
 fn expect_right(
     outcomes: Vec<Result<(Vec<f32>, Report), Error>>,
     op: Op<'static, f32>,
@@ -90,7 +90,7 @@ fn results_are_within_the_bound_and_the_same_on_all_ranks() {
     }
 }
 
-/// Whatever the schedule, sums that are not complete are floats inside a node.
+/// With any schedule, partial sums inside a node are floats.
 #[test]
 fn every_schedule_and_pipeline_knows_nodes() {
     let schedules: [&'static dyn Schedule; 4] = [&TwoLevels, &Ring, &RecursiveDoubling, &Pairwise];
@@ -143,7 +143,7 @@ fn constant_data_values_that_are_not_numbers_and_bounds_on_the_result_are_borne(
     }
 }
 
-/// All that two levels can do.
+/// Returns the collectives that two levels support.
 fn collectives() -> impl Iterator<Item = Collective> {
     Collective::ALL.into_iter().filter(|&collective| TwoLevels.supports(collective))
 }
@@ -163,8 +163,8 @@ fn run_case(case: Case, per_node: usize) -> Vec<(Vec<f32>, Report)> {
 mod long {
     use super::*;
 
-    /// Collectives by every pipeline, operation and bound in turn, in place and not, from any root,
-    /// of counts that do and do not divide, with values that are not numbers.
+    /// Tests each collective with all pipelines, operations and bounds in turn: in place or not,
+    /// with any root, with counts that divide evenly or not, and with NaN.
     #[test]
     fn every_collective_is_within_what_it_promises() {
         let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
@@ -212,7 +212,7 @@ mod long {
     }
 }
 
-/// Where nothing is combined, nodes change no bit.
+/// Without a reduction, nodes change no bit.
 #[test]
 fn what_is_only_moved_has_the_bits_of_any_schedule() {
     for collective in collectives().filter(|collective| !collective.reduces()) {
@@ -234,7 +234,8 @@ fn what_is_only_moved_has_the_bits_of_any_schedule() {
     }
 }
 
-/// Of two nodes of two ranks: floats inside, and two parts of four for a rank between.
+/// With two nodes of two ranks: floats inside a node, and two of four parts for each rank between
+/// nodes.
 #[test]
 fn what_is_sent_inside_a_node_is_not_encoded_and_between_them_it_is() {
     let count = 400_000;
@@ -247,7 +248,7 @@ fn what_is_sent_inside_a_node_is_not_encoded_and_between_them_it_is() {
         levels.all_reduce(&mut values, Op::Sum, &plan).unwrap()
     });
     for report in reports {
-        // Two parts as floats, two to the other node and two results encoded.
+        // Two parts as floats; two encoded parts to the other node, and two encoded results.
         let part = 4 * count as u64 / 4;
         assert_eq!(report.raw_bytes, 6 * part);
         assert!(report.wire_bytes > 2 * part && report.wire_bytes < 3 * part, "{report}");
@@ -259,7 +260,7 @@ fn what_is_sent_inside_a_node_is_not_encoded_and_between_them_it_is() {
 fn ranks_that_are_dealt_out_among_nodes_are_put_in_their_order() {
     let found = World::new(6).ranks_per_node(3).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1).unwrap();
-        // 0, 3, 1, 4, 2, 5: the nodes take turns.
+        // 0, 3, 1, 4, 2, 5: the nodes alternate.
         let rank = world.rank().0;
         let dealt = world.split(Some(0), (rank % 3 * 2 + rank / 3) as i32, 1).unwrap().unwrap();
         let levels = dealt.two_levels(2).unwrap();
@@ -275,7 +276,7 @@ fn ranks_that_are_dealt_out_among_nodes_are_put_in_their_order() {
     expect_right(outcomes, Op::Sum, "dealt out");
 }
 
-/// It shows before anything is sent, or levels that are done would be done again.
+/// The plan is refused before anything is sent. Otherwise, completed levels would run again.
 #[test]
 fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
     World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {
@@ -291,11 +292,11 @@ fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
     });
 }
 
-/// Of each rank on a simulated network of 1 Gbit/s, where computing takes no time: its result; and
-/// when all had theirs.
+/// Runs on a simulated network of 1 Gbit/s, where computing takes no time. Returns each rank's
+/// result, and the time when all ranks are done.
 fn simulated(size: usize, per_node: usize, levels: bool) -> (Vec<Vec<f32>>, Duration) {
     let ranks_per_node = per_node;
-    // Who adds which floats of a node first depends on what fits a frame.
+    // The frame size decides the order in which a node's floats are added.
     let frame_bytes = 256 * 1024 + 4096;
     let net =
         Net { bandwidth: 0.125e9, channels: 2, frame_bytes, ranks_per_node, ..Net::default() };

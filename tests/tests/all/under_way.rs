@@ -1,4 +1,4 @@
-//! Messages under way where something is wrong, late, or one too many.
+//! Started messages: errors, late messages, and limits.
 
 use foldwire::error::{AbortReason, Field};
 use foldwire::{
@@ -20,7 +20,7 @@ fn raw() -> Plan {
     Plan::raw()
 }
 
-/// Runs ranks that make up to two calls at once.
+/// Runs ranks that may make two calls at once.
 fn run<R: Send>(
     size: usize,
     rank: impl Fn(SharedCommunicator<'static, foldwire_threads::Endpoint>) -> R + Sync,
@@ -39,7 +39,7 @@ fn what_cannot_be_started_leaves_the_communicator_usable() {
         let bad = Plan::foldwire(Bound::Absolute(-1.0));
         let refused = world.start_send([0.0_f32], own, 0, &bad).map(drop);
         assert!(matches!(refused, Err(Error::Bound(_))), "{refused:?}");
-        // Nothing was started, so this is the first.
+        // No message was started before, so this is the first.
         let sent = world.start_send([3_u8], own, 0, &raw()).unwrap();
         assert_eq!(world.start_recv([0_u8], own, 0).unwrap().wait().into_result().unwrap().0, [3]);
         assert_eq!(sent.wait().into_result().unwrap().0, [3]);
@@ -64,12 +64,12 @@ fn there_are_so_many_messages_at_once_and_no_more() {
             (0..MAX).map(|at| world.start_recv([0_u32], other, at as u32).unwrap()).collect();
         let one_more = world.start_recv([0_u32], other, 0).map(drop);
         assert_eq!(one_more, Err(Error::TooManyMessages { max: MAX }));
-        // The other way around, so each comes before those that were started before it.
+        // In reverse order, so that each message arrives before those that were started before it.
         let mut sent: Vec<_> = (1..MAX)
             .rev()
             .map(|at| world.start_send(value(at), other, at as u32, &raw()).unwrap())
             .collect();
-        // Those that are started together have room together.
+        // Two messages that start together need space together.
         let (one, own_one) = ([7_u32], [8_u32]);
         let mut two = [(other, &one), (other, &one)].map(|(to, it)| Outgoing::new(to, 0, it));
         let full = Err(Error::TooManyMessages { max: MAX });
@@ -81,7 +81,7 @@ fn there_are_so_many_messages_at_once_and_no_more() {
             assert_eq!(come.wait().into_result().unwrap().0, [at as u32 * 2 + other.0]);
         }
         sent.into_iter().for_each(|sent| assert!(sent.wait().outcome.is_ok()));
-        // To itself: all are held, and none is under way.
+        // Messages of a rank to itself are stored, and none is in flight.
         for at in 0..MAX {
             let sent = world.start_send(value(at), own, 1, &raw()).unwrap();
             assert!(sent.wait().outcome.is_ok(), "{at}");
@@ -123,7 +123,7 @@ fn messages_that_nobody_asked_for_are_held_up_to_a_limit() {
                 panic!("{:?}", ends[1])
             };
             assert_eq!([ours, theirs].map(|tag| tag.to_string()), ["2", "1"]);
-            // The link still holds the last one of few.
+            // The link still holds the last of a few messages.
             let is_told = ends[0].is_err_and(|error| matches!(error, Error::Aborted { .. }));
             assert!(is_told || n_before == MAX + 1, "{:?}", ends[0]);
         }
@@ -138,7 +138,7 @@ fn a_message_of_another_type_or_length_is_told() {
         |world| world.start_recv([0.0_f64; 9], Rank(0), 3)?.wait().into_result().map(drop);
     let of_count: Wants =
         |world| world.start_recv([0.0_f32; 8], Rank(0), 3)?.wait().into_result().map(drop);
-    // One that comes by way of memory.
+    // This message is stored before it is received.
     let held: Wants = |world| {
         world.start_recv([0.0_f32; 1], Rank(0), 4)?.wait().into_result()?;
         world.start_recv([0.0_f32; 8], Rank(0), 3)?.wait().into_result().map(drop)
@@ -184,7 +184,7 @@ fn a_message_that_is_dropped_ends_the_others_who_go_on_without_it() {
             let refused = world.start_send([0.0_f32; 4], Rank(1), 0, &raw()).map(drop);
             assert_eq!(refused, Err(Error::Poisoned));
         } else {
-            // One waits for a message, the other in a call.
+            // One rank waits for a message, the other one in a call.
             let told = match world.rank() {
                 Rank(1) => {
                     let other = world.start_recv([0_u8; 2], Rank(2), 8).unwrap();
@@ -247,7 +247,7 @@ fn who_waits_for_a_message_of_a_rank_that_has_ended_hears_so() {
     assert!(start.elapsed() < Duration::from_secs(10), "no time limit has passed");
 }
 
-/// On a communicator with a channel for messages, blocking ones are as those under way.
+/// On a communicator with a channel for messages, blocking messages match started ones.
 #[test]
 fn blocking_messages_match_with_those_under_way() {
     run(2, |world| {
@@ -255,7 +255,7 @@ fn blocking_messages_match_with_those_under_way() {
         let matrix: Vec<u32> = (0..60_000).collect();
         let columns = Rows { n_rows: 20_000, n_columns: 2, stride: 3 };
         let want: Vec<u32> = (0..60_000).filter(|at| at % 3 < 2).collect();
-        // All calls are under way that there may be.
+        // Start as many calls as there may be.
         let sums =
             [0, 1].map(|_| world.start(Call::all_reduce([1_u8; 9], Op::Sum), &raw()).unwrap());
         if own == Rank(0) {
@@ -281,7 +281,7 @@ fn blocking_messages_match_with_those_under_way() {
             world.recv(&mut room, other, 3).expect("it was the first");
             assert_eq!(room, [8]);
         }
-        // To itself.
+        // Messages to this rank itself.
         let (mut room, to_itself) = ([0_u8], Err(Error::ToItself { tag: 0 }));
         assert_eq!(world.recv(&mut room, own, 0).map(drop), to_itself);
         assert_eq!(world.send(&room, own, 0, &raw()).map(drop), to_itself);
@@ -305,7 +305,7 @@ fn channels_are_for_calls_and_for_messages() {
     World::new(2).frame_limit(2 * frames).run_endpoints(|endpoint| {
         let world = SharedCommunicator::with_config(endpoint, config().with_lanes(2), 1).unwrap();
         for _ in 0..4 {
-            // Of the three that are left one is for messages, and then for messages again.
+            // Of the three remaining channels, one is for messages, each time.
             let twin = world.duplicate(2).unwrap();
             assert_eq!(twin.n_calls(), 2);
             let refused = world.duplicate(1).map(drop);
@@ -327,15 +327,15 @@ fn endpoint_rank(endpoint: &foldwire_threads::Endpoint) -> usize {
     endpoint.rank().index()
 }
 
-/// One rank's part of a program on a network where anything may happen: messages to both
-/// neighbours in orders that differ from rank to rank, and a sum.
+/// Runs one rank's program on a network with faults: messages to both neighbors, in an order that
+/// differs between ranks, and a sum.
 async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Result<(), Error> {
     let (clock, config) = (endpoint.clock(), config().with_timeout(limit).with_lanes(1));
     let world = SharedCommunicator::with_config(endpoint, config, 1)?;
     let (rank, size) = (world.rank().index(), world.size());
     let next = |by: usize| Rank::new((rank + by) % size);
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
-    // The second one with a tag is another than the first.
+    // The second message with a tag has other values than the first.
     let values = |rank: usize, nth: usize| {
         let values = data::smooth::<f32>(rank, n_values).into_iter();
         values.map(|x| x + nth as f32).collect::<Vec<_>>()
@@ -401,12 +401,12 @@ fn messages_come_on_any_network() {
     }
 }
 
-/// A copy of a message is told from another one, too, since messages have numbers.
+/// Messages are numbered, so a copy can be told from another message too.
 #[test]
 fn harmed_messages_under_way_are_errors_or_do_no_harm() {
     let mut n_struck = 0;
     for harm in Harm::ALL {
-        // Of one segment, and of several.
+        // Messages of one segment and of several.
         for (size, n_values) in [(2, 100), (2, 700), (3, 100), (3, 700)] {
             for nth in 0..12 {
                 let fault = Fault::Harm { rank: Rank(1), nth, harm };
@@ -426,7 +426,7 @@ fn harmed_messages_under_way_are_errors_or_do_no_harm() {
     assert!(n_struck > 100, "{n_struck}");
 }
 
-/// A rank dies, falls silent, is late, or is cut off, at any moment: the others end.
+/// A rank dies, falls silent, is late, or is cut off at any moment. The other ranks must end.
 #[test]
 fn ranks_that_fail_leave_nobody_waiting() {
     let mut n_struck = 0;
@@ -461,11 +461,11 @@ fn ranks_that_fail_leave_nobody_waiting() {
     assert!(n_struck > 50, "{n_struck}");
 }
 
-/// Two ranks disagree in a call and leave at once. A third, which makes none, is told on what they
-/// disagree, also where it finds one of them gone before what that has told.
+/// Two ranks disagree in a call and leave at once. A third rank, which makes no call, learns of the
+/// disagreement, even if it first detects that a rank has left.
 #[test]
 fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
-    // There is room for what a rank tells when it leaves.
+    // Leave space for the notice of a rank that leaves.
     let net = Net { refusal: 0, ..NET };
     for seed in 0..400 {
         let run = SimWorld::new(3, seed).net(net).run(|endpoint| async {
@@ -491,7 +491,7 @@ fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
     }
 }
 
-/// Time counts while a rank waits for a message, and not while it goes about other things.
+/// The time limit counts only while the rank waits for a message.
 #[test]
 fn a_receive_may_be_started_long_before_its_send() {
     let run = SimWorld::new(2, 3).net(NET).run(|endpoint| async {
