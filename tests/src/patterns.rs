@@ -4,11 +4,11 @@
 //! with a bound. A [`Trial`] puts batches of patterns through it at several kernel levels. It
 //! checks what docs/guarantees.md guarantees for one operand:
 //!
-//! - a finite value stays finite, and its error is at most the bound, in exact arithmetic;
-//! - NaN and infinities keep their bits; without a bound, every value does;
-//! - with the lattice codecs, each value becomes exactly what the documented quantizer gives;
-//! - a stable codec does not change values that it has decoded;
-//! - all levels give the same bytes and values.
+//! - A finite value stays finite, and its error is at most the bound, in exact arithmetic.
+//! - NaN and infinities keep their bits. Without a bound, every value does.
+//! - With the lattice codecs, each value becomes exactly what the documented quantizer gives.
+//! - A stable codec does not change values that it has decoded.
+//! - All levels give the same bytes and values.
 //!
 //! The result for a value must not depend on its neighbors. So the patterns come in three
 //! [`PatternOrder`]s, from neighbors that differ little to blocks that mix small values with NaN.

@@ -1,8 +1,8 @@
 //! The soak test: whatever fails, every rank gets the right result or a typed error, in time.
 //!
 //! A seed draws a [`Scenario`]: a group, a network, calls, messages, and troubles (what goes
-//! wrong). The calls come from the suite's tables. They divide arrays evenly, or by counts, many of
-//! which are 0. They run one after the other, at once, or as arrays of one group call. The first
+//! wrong). The calls come from the suite's tables. They divide arrays evenly, or by counts that
+//! are often 0. They run one after the other, at once, or as arrays of one group call. The first
 //! call is often made four times. Messages between neighbors come before the calls or run beside
 //! them. The scenario runs on the simulator, and a judge checks every rank against the library's
 //! guarantees:

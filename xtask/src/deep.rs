@@ -63,8 +63,8 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the other parts, which take as long as fuzzing and the sanitizer. What users call comes
-/// first.
+/// Runs the other parts, which take as long as fuzzing and the sanitizer. The parts that users
+/// call come first.
 fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> {
     // All other tests build the command with all of its features.
     if steps.has_time_for("command, as first built") {

@@ -28,7 +28,7 @@ struct Cli {
     #[arg(long, value_delimiter = ',', value_name = "NAME",
         value_parser = one_of(&PatternOrder::ALL, PatternOrder::name))]
     order: Vec<PatternOrder>,
-    /// Kernel levels, all of which must agree [default: all that the machine has]
+    /// Kernel levels, which must agree [default: all levels of this machine]
     #[arg(long, value_delimiter = ',', value_name = "NAME",
         value_parser = one_of(&Level::ALL, Level::name))]
     level: Vec<Level>,

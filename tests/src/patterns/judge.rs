@@ -1,4 +1,4 @@
-//! What docs/guarantees.md allows a value to become. Nothing here calls the library's code.
+//! Results that docs/guarantees.md allows for a value. Nothing here calls the library's code.
 
 use foldwire::{Quantum, Spacing};
 

@@ -221,7 +221,7 @@ impl OccurredTroubles<'_> {
     }
 
     /// Returns whether abort notices leave the rank. There must be space for them at the first
-    /// attempt. Where frames leave only while the sender polls, the rank must continue to poll.
+    /// attempt. If frames leave only while the sender polls, the rank must poll on.
     const fn notices_leave(&self) -> bool {
         let Scenario { net, leaves, shrinks, .. } = self.scenario;
         net.refusal == 0 && (!net.attended || *leaves || *shrinks)

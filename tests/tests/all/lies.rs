@@ -320,8 +320,8 @@ async fn perform<X: Transport>(transport: X, case: Case, action: RankAction) -> 
     outcome.and(shrunk.map(|_| ()))
 }
 
-/// Runs a case on four ranks, one of which lies from some question on. Returns its result. No rank
-/// may panic.
+/// Runs a case on four ranks, where one rank lies after `n_honest` honest answers. Returns that
+/// rank's result. No rank may panic.
 fn outcome(
     case: &Case,
     action: RankAction,

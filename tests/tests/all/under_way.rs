@@ -305,7 +305,7 @@ fn channels_are_for_calls_and_for_messages() {
     World::new(2).frame_limit(2 * frames).run_endpoints(|endpoint| {
         let world = SharedCommunicator::with_config(endpoint, config().with_lanes(2), 1).unwrap();
         for _ in 0..4 {
-            // Of the three remaining channels, one is for messages, each time.
+            // One of the three remaining channels is for messages, each time.
             let twin = world.duplicate(2).unwrap();
             assert_eq!(twin.n_calls(), 2);
             let refused = world.duplicate(1).map(drop);

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* Of UCX: starts to flush and close a connection; NULL says that it is done. */
+/* Replaces UCX's function, which starts to flush and close a connection. NULL means done. */
 void *ucp_disconnect_nb(void *ep)
 {
     (void)ep;

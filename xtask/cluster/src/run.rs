@@ -35,7 +35,8 @@ pub(super) struct Args {
     /// Start the ranks with this MPI's mpirun, over TCP
     #[arg(long, value_enum)]
     mpi: Option<MpiChoice>,
-    /// Folder of that MPI's installation, such as target/current-mpi/openmpi [default: the system's]
+    /// Folder of that MPI's installation, such as target/current-mpi/openmpi [default: the
+    /// system's]
     #[arg(long, value_name = "DIR", requires = "mpi")]
     mpi_home: Option<PathBuf>,
     /// More arguments for mpirun, split at spaces
