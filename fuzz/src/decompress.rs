@@ -38,7 +38,8 @@ fn read<T: FuzzValue, U: FuzzValue>(bytes: &[u8]) {
     let info = Info::read(bytes).expect("it has been read");
     assert!(info.n_values == values.len() as u64 && info.dtype == T::DTYPE);
     assert!(decompress::<U>(bytes).is_err(), "of another type");
-    let again = decompress::<T>(&compress_with(&values, Quantum::LOSSLESS)).expect("ours");
+    let again =
+        decompress::<T>(&compress_with(&values, Quantum::LOSSLESS)).expect("our own output");
     let bits = |values: &[T]| values.iter().map(|x| x.raw()).collect::<Vec<_>>();
     assert_eq!(bits(&values), bits(&again));
 }

@@ -65,7 +65,7 @@ fn end_within_deadline(body: Box<dyn FnOnce() + Send>) {
 ///
 /// # Panics
 /// If `test` panics on a case.
-pub fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
+pub fn in_parallel<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
     let cases: Vec<C> = cases.into_iter().collect();
     let cases = Mutex::new(cases.into_iter());
     let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).next();

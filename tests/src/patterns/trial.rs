@@ -166,7 +166,7 @@ impl<'a> Trial<'a> {
                 rms == 0.0 || 20.0 * (range() / rms).log10() >= db
             }
             Requirement::OfData(_) => {
-                return Err(format!("nobody knows what {} is", self.case.requirement));
+                return Err(format!("the bound {} is of an unknown kind", self.case.requirement));
             }
         };
         if is_kept {

@@ -24,11 +24,15 @@ impl Backend for MpiWorld<'_> {
         if let Some(bytes) = self.frame_bytes {
             options.frame_bytes = bytes;
         }
-        let endpoint = foldwire_mpi::join_with(self.world, options).expect("a duplicate");
+        let endpoint = foldwire_mpi::join_with(self.world, options)
+            .expect("the communicator can be duplicated");
         // Otherwise the suite would test only the path over MPI messages.
         let mut others = (0..size).map(Rank::new).filter(|&rank| rank != endpoint.rank());
         let copies = others.any(|rank| endpoint.distance(rank) == Distance::Node);
-        assert!(!copies || cfg!(not(target_os = "linux")), "ranks of a node hand frames over");
+        assert!(
+            !copies || cfg!(not(target_os = "linux")),
+            "ranks of a node must pass frames through shared memory"
+        );
         vec![body(endpoint)]
     }
 

@@ -34,7 +34,7 @@ pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), Strin
     for (rank, early_error) in record.early_errors.iter().enumerate() {
         if let Some((error, after)) = early_error {
             judge_error(scenario, record, rank, error, *after)
-                .map_err(|wrong| format!("rank {rank} did not come to a call: {error}: {wrong}"))?;
+                .map_err(|wrong| format!("rank {rank} failed before a call: {error}: {wrong}"))?;
         }
     }
     for call in 0..scenario.calls.len() {
@@ -44,7 +44,7 @@ pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), Strin
     judge_groups(scenario, record)?;
     match record.n_leaked {
         0 => Ok(()),
-        n => Err(format!("{n} frames are missing in the end")),
+        n => Err(format!("{n} frames are missing at the end")),
     }
 }
 
@@ -78,14 +78,14 @@ fn judge_groups(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
                 if members.iter().copied().eq(0..scenario.size));
             if !is_back {
                 return Err(format!(
-                    "a call was given up, and rank {rank} is not back: {regrouped:?}"
+                    "a call was aborted, and rank {rank} is not in the new group: {regrouped:?}"
                 ));
             }
         }
         match regrouped {
             None => {}
             Some(_) if all_is_well => {
-                return Err(format!("rank {rank} shrank, and nothing had happened"));
+                return Err(format!("rank {rank} shrank, but nothing had happened"));
             }
             Some(ShrinkOutcome::Out(error)) if error.is_usage() => {
                 return Err(format!("rank {rank} is in no group: {error}"));
@@ -94,7 +94,7 @@ fn judge_groups(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
             Some(ShrinkOutcome::In { members, summed }) => {
                 let context = format!("rank {rank}, in a group of {members:?}");
                 if !members.contains(&rank) {
-                    return Err(format!("{context}: not itself"));
+                    return Err(format!("{context}: the rank itself is missing"));
                 }
                 match summed {
                     Ok(present) if present == members => formed.push((rank, members)),
@@ -300,11 +300,11 @@ fn judge_error(
 ) -> Result<(), String> {
     let struck = OccurredTroubles { scenario, record };
     if struck.nothing_but(|_| false) {
-        return Err("but nothing had happened that a call must not bear".into());
+        return Err("but nothing happened that may make a call fail".into());
     }
     let named = match *error {
         _ if struck.is_disagreement() && !tells_of_it(error) => {
-            return Err("but ranks disagreed, and each can know on what".into());
+            return Err("but ranks disagreed, and the error does not say on what".into());
         }
         // A late message may be mistaken for a missing one once its sender is in its next call.
         Error::Mismatch { rank, ours, .. }
@@ -316,15 +316,15 @@ fn judge_error(
             Some(rank)
         }
         Error::Mismatch { .. } | Error::Frame { .. } if !struck.in_frames() => {
-            return Err("but no frame was touched and no rank differed".into());
+            return Err("but no frame was damaged and no rank made a different call".into());
         }
         Error::Stalled { .. } if struck.nothing_but(is_drop) && struck.notices_leave() => {
-            return Err("but who gave a call up has told the others".into());
+            return Err("but the rank that aborted the call has notified the others".into());
         }
         Error::Transport { kind: TransportErrorKind::PeerLost, .. }
             if !struck.may_lose_a_peer() =>
         {
-            return Err("but nobody left".into());
+            return Err("but no rank left".into());
         }
         // A failed message of this rank can end its calls and messages; the error names the
         // culprit.
@@ -337,7 +337,7 @@ fn judge_error(
         Error::Poisoned if scenario.messages.is_some() && struck.dropped(rank) => return Ok(()),
         // A damaged frame may look like an abort notice.
         Error::Aborted { rank, .. } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
-            return Err("but it did not give up".into());
+            return Err("but that rank did not abort a call".into());
         }
         Error::Mismatch { rank, .. }
         | Error::Frame { rank, .. }
@@ -345,7 +345,7 @@ fn judge_error(
         | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
         Error::Codec(CodecError::Decode(_)) if struck.is_unprotected() => return Ok(()),
-        _ => return Err("is not what a rank should see of it".into()),
+        _ => return Err("this error must not occur here".into()),
     };
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {
         return Err("names no other rank".into());

@@ -371,7 +371,7 @@ fn no_error_is_above_the_worst_case_of_the_report() {
             for pipeline in [PER_HOP, COMPRESS_ONCE, HOMOMORPHIC, FUSED] {
                 for schedule in SCHEDULES {
                     let (errors, report) = measure(size, op, pipeline, schedule);
-                    let worst = report.worst_case.expect("sums and extrema have one");
+                    let worst = report.worst_case.expect("sums and extrema have a worst case");
                     let largest = errors.iter().copied().fold(0.0, f64::max);
                     let context =
                         format!("{op:?} on {size} ranks, {}, {}", pipeline.name, schedule.name());
@@ -380,7 +380,8 @@ fn no_error_is_above_the_worst_case_of_the_report() {
                         "{context}: {largest:e}, {worst:e}"
                     );
                     let case = Case { schedule, pipeline, op, ..Case::all_reduce(size, 20_000) };
-                    let terms = oracle::error_terms(&case).expect("sums and extrema have them");
+                    let terms =
+                        oracle::error_terms(&case).expect("sums and extrema have error terms");
                     assert!((worst - terms * 1e-3).abs() < 1e-12, "{context}: {worst:e}");
                 }
             }

@@ -72,7 +72,8 @@ proptest! {
 #[test]
 fn a_relative_bound_refers_to_the_range_of_the_slice_alone() {
     let values: Vec<f64> = (0..5000).map(|i| 100.0 + f64::from(i) / 5000.0).collect();
-    let info = Info::read(&compress(&values, Bound::Relative(0.01)).expect("good")).expect("ours");
+    let info = Info::read(&compress(&values, Bound::Relative(0.01)).expect("good"))
+        .expect("our own output");
     assert!((info.bound - 0.01 * 4999.0 / 5000.0).abs() < 1e-12, "{info:?}");
     // Constant values, or no finite ones: every bit is kept.
     for values in [vec![7.25; 100], vec![f64::NAN; 100], vec![f64::INFINITY, f64::NAN], vec![]] {

@@ -99,8 +99,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
             contents[Slot::Held.index()] = held;
             let n_values = layout.run(&step, round).n_values();
             for primitive in rules.primitives(&step, held, links) {
-                contents =
-                    primitive.after(contents, n_parts).expect("a list that can be carried out");
+                contents = primitive.after(contents, n_parts).expect("a valid list of primitives");
                 all.push((primitive, n_values));
             }
             held = held_after(&step, &contents);

@@ -250,7 +250,7 @@ fn short_arrays_may_travel_as_they_are() {
     {
         assert!(data::bits(sum) == data::bits(&raw));
         assert_eq!((report.bound, report.worst_case), (0.0, Some(0.0)));
-        assert_eq!(report.n_messages, of_raw.n_messages, "no look");
+        assert_eq!(report.n_messages, of_raw.n_messages, "no scan");
     }
     for ((sum, report), (same, of_same)) in
         sums(&at, Op::Sum, &plan).iter().zip(sums(&at, Op::Sum, &lossy))

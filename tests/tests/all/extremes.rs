@@ -105,7 +105,7 @@ fn averages_of_the_largest<T: Float>() {
         let plans = plans();
         for (plan, (averages, report)) in plans.iter().zip(results(&inputs, Op::Avg, &plans)) {
             let Some(lossy) = report.worst_case else {
-                assert_eq!(plan.codec.loss(), Loss::Setting, "averages have one");
+                assert_eq!(plan.codec.loss(), Loss::Setting, "averages have a worst case");
                 assert!(averages.iter().all(|y| y.to_f64().is_finite()), "{plan:?}");
                 continue;
             };
@@ -233,7 +233,7 @@ fn refusal<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<Bo
     let errors = Threads::default().run(inputs.len(), |mut comm| {
         let mut values = inputs[comm.rank().index()].clone();
         let first = comm.all_reduce(&mut values, op, plan).err();
-        comm.all_reduce(&mut values, Op::Max, &Plan::raw()).expect("it is still of use");
+        comm.all_reduce(&mut values, Op::Max, &Plan::raw()).expect("it is still usable");
         first
     });
     assert!(errors.iter().all(|error| *error == errors[0]), "{plan:?}: {errors:?}");

@@ -11,7 +11,7 @@ use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Collective, DType, Error, Op, Plan, Rank, Scope};
-use foldwire_tests::deadline::{Comm, PATIENT, at_once, plan, run, within_deadline};
+use foldwire_tests::deadline::{Comm, PATIENT, in_parallel, plan, run, within_deadline};
 use foldwire_tests::{
     Case, Operation,
     case::{ROUTES, needs_all},
@@ -305,7 +305,7 @@ fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
 #[test]
 fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
     let cases = ROUTES.into_iter().flat_map(|route| [(route, 2), (route, 5)]);
-    at_once(cases, |((collective, schedule), size)| {
+    in_parallel(cases, |((collective, schedule), size)| {
         let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
         let timeout = Duration::from_millis(150);
         let late = Duration::from_millis(600);

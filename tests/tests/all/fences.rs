@@ -40,7 +40,7 @@ async fn shrink(endpoint: Endpoint, clock: Clock) -> ShrinkResult {
     let config = Config::default().with_lanes(2);
     let comm = Communicator::with_config(Wrapped::new(endpoint, hooks), config).expect("frames");
     let start = clock.now();
-    let shrunk = comm.start_shrink(PATIENCE).expect("few ranks").await;
+    let shrunk = comm.start_shrink(PATIENCE).expect("a small group").await;
     let members = shrunk.map(|comm| {
         let ranks = (0..comm.size()).map(Rank::new);
         ranks.filter_map(|rank| comm.transport_rank(rank)).collect()

@@ -45,7 +45,7 @@ fn limited(
         // The other ranks may start later than rank 0.
         assert!(rank > 0 || *took >= LIMIT, "{context}");
     }
-    outcomes[0].0.expect_err("nobody can finish without the late rank")
+    outcomes[0].0.expect_err("no rank can finish without the late rank")
 }
 
 #[test]

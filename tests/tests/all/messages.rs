@@ -122,7 +122,7 @@ fn what_cannot_be_sent_leaves_the_communicator_usable() {
         assert!(matches!(result, Err(Error::Length { need: 3, have: 2, .. })), "{result:?}");
         let bad = Plan::foldwire(Bound::Absolute(-1.0));
         assert!(matches!(comm.send(&[1.0_f32], Rank(0), 0, &bad), Err(Error::Bound(_))));
-        comm.barrier().expect("nothing was under way");
+        comm.barrier().expect("no call was running");
     });
 }
 
@@ -137,7 +137,7 @@ fn neighbours_that_send_each_other_long_arrays_do_not_wait_in_a_circle() {
         let [mut a, mut b] = [vec![0.0; COUNT], vec![0.0; COUNT]];
         let sends = &mut [Outgoing::new(before, 0, &data), Outgoing::new(after, 1, &data)];
         let recvs = &mut [Incoming::new(before, 1, &mut a), Incoming::new(after, 0, &mut b)];
-        let report = comm.exchange(sends, recvs, &plan).expect("they are neighbours");
+        let report = comm.exchange(sends, recvs, &plan).expect("the exchange");
         for (from, got) in [(before, &a), (after, &b)] {
             let want = data::smooth::<f32>(from.index(), COUNT);
             let worst = got.iter().zip(&want).map(|(x, y)| f64::from((x - y).abs()));
@@ -223,9 +223,10 @@ fn survivors_of_a_message_that_failed_go_on() {
         let (to, from) = (Rank::new((rank + 1) % size), Rank::new((rank + size - 1) % size));
         let sent = [rank as f32; 3];
         let send = Outgoing::new(to, 2, &sent);
-        comm.send_recv(send, Incoming::new(from, 2, &mut data), &Plan::raw()).expect("all is new");
+        comm.send_recv(send, Incoming::new(from, 2, &mut data), &Plan::raw())
+            .expect("the new group works");
         assert_eq!(data, [from.index() as f32; 3]);
-        comm.all_reduce_scalar(1.0_f32, Op::Sum).expect("all is new")
+        comm.all_reduce_scalar(1.0_f32, Op::Sum).expect("the new group works")
     });
     assert_eq!(sums, [3.0; 3]);
 }

@@ -91,7 +91,7 @@ fn every_way_gives_the_same_bits<T: Float>(counts: &[usize]) {
                             let threads = Threads { frame_bytes: Some([100_000, 50_000][i % 2]) };
                             let (results, verbatim) =
                                 all_reduce(threads, &inputs, op, &plan, |_, _| ());
-                            assert_eq!(verbatim, 0, "the data are to be on the lattice");
+                            assert_eq!(verbatim, 0, "the data must be on the lattice");
                             for (rank, result) in results.iter().enumerate() {
                                 assert!(
                                     *result == expected,
@@ -151,7 +151,7 @@ fn predicted_are_sums_of_integers_too<T: Float>(codec: CodecId) {
                 let mut values = inputs[rank].clone();
                 let report = comm.all_reduce(&mut values, op.op(), &plan.with_shape(SHAPES[rank]));
                 let report = report.unwrap_or_else(|error| panic!("{plan:?}: {error}"));
-                assert_eq!(report.blocks.verbatim, 0, "the data are to be on the lattice");
+                assert_eq!(report.blocks.verbatim, 0, "the data must be on the lattice");
                 data::bytes(&values)
             });
             for (rank, result) in results.iter().enumerate() {
@@ -499,7 +499,7 @@ fn as_published_results_are_within_the_worst_case_on_every_rank() {
             }
         }
     }
-    assert!(n_other > 0, "somewhere the promise costs something");
+    assert!(n_other > 0, "results must differ somewhere without the guarantee");
 }
 
 /// With a codec that changes decoded values, each hop moves a value, as in the published algorithm.

@@ -7,7 +7,7 @@ use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
-use foldwire_tests::deadline::{Comm, PATIENT, at_once, within_deadline};
+use foldwire_tests::deadline::{Comm, PATIENT, in_parallel, within_deadline};
 use foldwire_tests::join_all::join_all;
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::{Endpoint, World};
@@ -198,7 +198,7 @@ fn after_a_cancel_all_come_back_also_those_that_had_finished() {
 #[test]
 fn a_silent_rank_is_left_out_after_the_patience_and_learns_it() {
     let cases = [2, 3, 5].into_iter().flat_map(|size| [(size, 0), (size, size - 1)]);
-    at_once(cases, |(size, silent)| {
+    in_parallel(cases, |(size, silent)| {
         let outcomes = run_owned(size, move |mut comm| {
             let rank = comm.rank().index();
             comm.config_mut().timeout = Duration::from_millis(100);
@@ -274,7 +274,7 @@ fn a_rank_that_dies_or_leaves_while_the_others_shrink_is_left_out() {
                     World::new(size).frame_bytes(20_000).try_run(move |comm| {
                         let rank = comm.rank().index();
                         if rank == size / 2 {
-                            let mut shrink = comm.start_shrink(PATIENT).expect("small");
+                            let mut shrink = comm.start_shrink(PATIENT).expect("a small group");
                             let done = poll_some(&mut shrink, n_polls);
                             if panics {
                                 resume_unwind(Box::new("on purpose"));
@@ -311,7 +311,7 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
             // In each round, the first of the remaining ranks leaves.
             for first in 0..size {
                 let members: Vec<usize> = (first..size).collect();
-                seen.push((members, sum(&mut comm).expect("all that are left")));
+                seen.push((members, sum(&mut comm).expect("the remaining ranks")));
                 if first == me {
                     break;
                 }
@@ -341,7 +341,8 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
 fn epochs_wrap_and_groups_are_told_from_those_before() {
     let mut comms = World::new(2).communicators();
     for n in 1..=(1 << 16) + 10_u32 {
-        let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("small"));
+        let shrinks =
+            comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("a small group"));
         let shrunk = join_all(shrinks).into_iter().map(|comm| comm.expect("both are there"));
         comms = shrunk.collect();
         assert!(comms.iter().all(|comm| (comm.epoch(), comm.size()) == (n as u16, 2)), "{n}");
@@ -359,7 +360,7 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
 fn one_thread_can_drive_all_that_shrink() {
     let mut comms = World::new(4).frame_bytes(20_000).communicators();
     drop(comms.remove(1));
-    let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("small"));
+    let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("a small group"));
     let mut shrinks: Vec<_> = shrinks.map(|shrink| (shrink, None)).collect();
     for _ in 0..1000 {
         for (shrink, done) in shrinks.iter_mut().filter(|(_, done)| done.is_none()) {
@@ -404,7 +405,8 @@ fn a_rank_that_leaves_when_the_others_are_done_is_not_waited_for() {
         let config = Config::default().with_timeout(PATIENT);
         Communicator::with_config(transport, config).expect("frames as before")
     });
-    let shrinks: Vec<_> = comms.map(|comm| comm.start_shrink(PATIENT).expect("small")).collect();
+    let shrinks: Vec<_> =
+        comms.map(|comm| comm.start_shrink(PATIENT).expect("a small group")).collect();
     let mut shrinks: [_; 3] = shrinks.try_into().expect("three ranks");
     // Rank 2 is the first to send its fences, and is not polled again.
     while !format!("{:?}", shrinks[2]).contains("fencing") {

@@ -83,7 +83,7 @@ fn who_waits_for_a_silent_rank_names_it() {
                 let mut comm =
                     Communicator::with_config(endpoint, config).expect("frames are large enough");
                 let mut buffers = case.buffers::<f32>(rank);
-                let outcome = case.start(&mut comm, &mut buffers).expect("a sound call").await;
+                let outcome = case.start(&mut comm, &mut buffers).expect("a valid call").await;
                 // If a rank left at once, its notice might be missed.
                 clock.sleep(10 * LIMIT).await;
                 Some(outcome)

@@ -26,14 +26,15 @@ fn config() -> Config {
 
 /// Splits `comm` by color and key.
 async fn split(comm: &Comm, color: u32, key: i32) -> Comm {
-    let made = comm.start_split(Some(color), key, 1).expect("there is no end").await;
-    made.expect("there is no end").expect("it has a color")
+    let made = comm.start_split(Some(color), key, 1).expect("epochs do not run out").await;
+    made.expect("epochs do not run out").expect("it has a color")
 }
 
 /// Sums the transport ranks of the members.
 async fn sum(comm: &Comm) -> u32 {
     let own = comm.transport_rank(comm.rank()).expect("a member").0;
-    let sum = comm.start(Call::all_reduce(vec![own], Op::Sum), &raw()).expect("it begins").await;
+    let sum =
+        comm.start(Call::all_reduce(vec![own], Op::Sum), &raw()).expect("the call starts").await;
     sum.into_result().expect("nothing is wrong").0[0]
 }
 
@@ -87,7 +88,7 @@ fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
             let twin = split(&world, 0, 0).await;
             drop(twin.start_send([1_u8], other, 7, &raw()).expect("there is room").await);
             if own == Rank(0) {
-                twin.broadcast(&mut [1_u8], own, &raw()).expect("a root needs nobody");
+                twin.broadcast(&mut [1_u8], own, &raw()).expect("a root waits for no rank");
             }
             drop(twin);
             for _ in 0..n_between {
@@ -96,13 +97,13 @@ fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
             let twin = split(&world, 0, 0).await;
             let come = twin.start_recv([0_u8], other, 7).expect("there is room");
             let sent = twin.start_send([2_u8], other, 7, &raw()).expect("there is room");
-            let (come, _) = come.await.into_result().expect("the message of this one");
+            let (come, _) = come.await.into_result().expect("the message of this communicator");
             assert_eq!(come, [2], "rank {own}, after {n_between}");
             sent.await.into_result().expect("it was received");
             let value = [2 * u8::from(own == Rank(0))];
             let value =
-                twin.start(Call::broadcast(value, Rank(0)), &raw()).expect("it begins").await;
-            let (value, _) = value.into_result().expect("the segment of this one");
+                twin.start(Call::broadcast(value, Rank(0)), &raw()).expect("the call starts").await;
+            let (value, _) = value.into_result().expect("the segment of this communicator");
             assert_eq!(value, [2], "rank {own}, after {n_between}");
         }
     });
@@ -119,7 +120,7 @@ fn channels_on_which_calls_have_failed_are_used_again() {
             assert_eq!(twin.all_reduce_scalar(1_u32, Op::Sum), Ok(3));
             let mut call = twin
                 .start(Call::all_reduce(vec![1.0_f32; 100_000], Op::Sum), &raw())
-                .expect("it begins");
+                .expect("the call starts");
             for _ in 0..round {
                 let _ = call.poll();
             }

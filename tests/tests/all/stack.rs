@@ -150,7 +150,7 @@ fn codes<T: Float>(codec: &dyn Codec<T>) {
         fill(&mut values, ROOT);
         codec.fold(&op, right, &values, out).expect("there is room");
         codec.refold(&op, right, &values, out).expect("there is room");
-        let homomorphic = codec.homomorphic().expect("both are");
+        let homomorphic = codec.homomorphic().expect("both codecs are homomorphic");
         homomorphic.combine(&op, &left[..n_bytes], right, out).expect("there is room");
         if let Some(outcome) = homomorphic.fold_in_place(&op, &mut left[..n_bytes], &values) {
             outcome.expect("valid");
@@ -237,7 +237,7 @@ mod long {
         ]
         .map(|(element, kib)| (element, kib * 1024))
         {
-            let this = env::current_exe().expect("this program has a file");
+            let this = env::current_exe().expect("the path of this program");
             let child = Command::new(this)
                 .args(["--exact", "stack::long::a_call_takes_no_more_stack_than_is_said"])
                 .env(VARIABLE, format!("{element}:{}", need + ALLOWANCE))

@@ -2,13 +2,13 @@
 //! processes. `conformance.rs` has every pair of choices; the suite compares other backends with
 //! those results.
 
-use foldwire_tests::deadline::at_once;
+use foldwire_tests::deadline::in_parallel;
 use foldwire_tests::{Threads, suite};
 
 #[test]
 fn threads_do_what_every_backend_must() {
     let make = |frame_bytes| Threads { frame_bytes };
-    at_once(1..=5, |size| {
+    in_parallel(1..=5, |size| {
         for (name, check) in &suite::checks()[1..] {
             println!("{name}, {size} ranks");
             check(&make, size);

@@ -154,7 +154,7 @@ fn levels_and_threads_change_no_bit() {
             let plan = unbiased(Bound::Relative(0.03), 5);
             comm.all_reduce(&mut values, Op::Sum, &plan).expect("without feedback");
             comm.run(Call::all_reduce(&mut values, Op::Sum).with_feedback(&mut kept), &plan)
-                .expect("with it");
+                .expect("with feedback");
             values
         })
     };
@@ -225,13 +225,13 @@ fn started_calls_round_as_blocking_ones_do() {
         comm.start(Call::all_reduce(&mut started, Op::Sum), &plan)
             .expect("a start")
             .wait()
-            .expect("it");
+            .expect("the call");
         assert_eq!(blocking, started);
         comm.run(Call::all_reduce(&mut blocking, Op::Sum).with_feedback(&mut kept), &plan)
             .expect("blocking");
         let call =
             comm.start(Call::all_reduce(&mut started, Op::Sum).with_feedback(&mut left), &plan);
-        call.expect("a start").wait().expect("it");
+        call.expect("a start").wait().expect("the call");
         assert_eq!((&blocking, &kept), (&started, &left));
         // Sum again, so that the inputs equal those of the second call.
         comm.all_reduce(&mut scattered, Op::Sum, &plan).expect("again");
@@ -239,7 +239,7 @@ fn started_calls_round_as_blocking_ones_do() {
             Call::reduce_scatter_to_front(&mut scattered, Op::Sum).with_feedback(&mut of_share),
             &plan,
         );
-        call.expect("a start").wait().expect("it");
+        call.expect("a start").wait().expect("the call");
         let share = comm.share(3000);
         assert_eq!((&scattered[..share.len()], &of_share), (&blocking[share], &kept));
     });

@@ -15,7 +15,7 @@ const GAP: Duration = Duration::from_millis(150);
 
 fn shrinks(size: usize) -> Vec<Shrink<Endpoint>> {
     let comms = World::new(size).communicators().into_iter();
-    comms.map(|comm| comm.start_shrink(LIMIT).expect("few ranks")).collect()
+    comms.map(|comm| comm.start_shrink(LIMIT).expect("a small group")).collect()
 }
 
 /// Polls all shrinks until each rank has its group.
@@ -26,7 +26,7 @@ fn groups(mut shrinks: Vec<Shrink<Endpoint>>) -> Vec<Communicator<Endpoint>> {
         shrinks.retain_mut(|shrink| match shrink.poll() {
             Poll::Pending => true,
             Poll::Ready(group) => {
-                groups.push(group.expect("nobody is excluded"));
+                groups.push(group.expect("no rank is excluded"));
                 false
             }
         });

@@ -262,23 +262,24 @@ fn blocking_messages_match_with_those_under_way() {
             let come = world.start_recv(vec![0; want.len()], other, 1).unwrap();
             world
                 .exchange(&mut [Outgoing::of_rows(other, 2, &matrix, columns)], &mut [], &raw())
-                .expect("rows leave");
+                .expect("the rows are sent");
             assert_eq!(come.wait().into_result().unwrap().0, want);
-            world.send(&[8_u8], other, 3, &raw()).expect("it is held meanwhile");
-            world.send(&[7_u8], other, 4, &raw()).expect("as this one is");
+            world.send(&[8_u8], other, 3, &raw()).expect("the receiver stores it");
+            world.send(&[7_u8], other, 4, &raw()).expect("it is stored too");
         } else {
             let sent = world.start_send(want.clone(), other, 1, &raw()).unwrap();
             let mut room = vec![0; 60_000];
             let recv = Incoming::of_rows(other, 2, &mut room, columns);
-            let report = world.exchange(&mut [], &mut [recv], &raw()).expect("rows come");
+            let report =
+                world.exchange(&mut [], &mut [recv], &raw()).expect("the rows are received");
             assert_eq!(report.bound, 0.0);
             let is_right = |(at, &x): (usize, &u32)| x as usize == if at % 3 < 2 { at } else { 0 };
             assert!(room.iter().enumerate().all(is_right));
             sent.wait().into_result().unwrap();
             let mut room = [0_u8];
-            world.recv(&mut room, other, 4).expect("it is the second");
+            world.recv(&mut room, other, 4).expect("the second message");
             assert_eq!(room, [7]);
-            world.recv(&mut room, other, 3).expect("it was the first");
+            world.recv(&mut room, other, 3).expect("the first message");
             assert_eq!(room, [8]);
         }
         // Messages to this rank itself.
@@ -287,10 +288,10 @@ fn blocking_messages_match_with_those_under_way() {
         assert_eq!(world.send(&room, own, 0, &raw()).map(drop), to_itself);
         world.start_send([5_u8], own, 0, &raw()).unwrap().wait().into_result().unwrap();
         let send = Outgoing::new(own, 0, &[6_u8]);
-        world.send_recv(send, Incoming::new(own, 0, &mut room), &raw()).expect("the first comes");
+        world.send_recv(send, Incoming::new(own, 0, &mut room), &raw()).expect("the first message");
         assert_eq!(room, [5]);
         assert_eq!(world.send(&room, own, 0, &raw()).map(drop), to_itself);
-        world.recv(&mut room, own, 0).expect("and then the second");
+        world.recv(&mut room, own, 0).expect("the second message");
         assert_eq!(room, [6]);
         assert_eq!(world.recv(&mut room, own, 0).map(drop), to_itself);
         for sum in sums {
@@ -513,7 +514,7 @@ fn a_receive_may_be_started_long_before_its_send() {
         assert_eq!(come.await.into_result()?.0, [9; 2]);
         let before = clock.now();
         let end = none.await.outcome;
-        assert!(clock.now() - before > limit, "only now does time count");
+        assert!(clock.now() - before > limit, "the time limit counts only from here on");
         Ok::<_, Error>(Some(end))
     });
     assert!(matches!(run.ends[0], End::Returned(Ok(None))), "{:?}", run.ends[0]);

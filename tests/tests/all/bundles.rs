@@ -1,7 +1,7 @@
 //! Short parts of a scatter or gather share messages: ⌈log₂ n⌉ messages at the root, and the same
 //! results as part by part. An inconsistent bundle gives a typed error.
 
-use crate::runs::RootedCall::{Gather, Scatter};
+use crate::bundles::RootedCall::{Gather, Scatter};
 use foldwire::bundle;
 use foldwire::codec::DecodeError;
 use foldwire::error::Field;

@@ -69,7 +69,7 @@ mod long {
     fn calls_at_once_are_right_among_any_number_of_ranks() {
         let checks = suite::checks();
         let check = checks.into_iter().find(|(name, _)| name.starts_with("calls at once"));
-        let (_, check) = check.expect("the suite has it");
+        let (_, check) = check.expect("the suite has this check");
         for size in SIZES.into_iter().filter(|size| !suite::SIZES.contains(size)) {
             check(&|frame_bytes| Threads { frame_bytes }, size);
         }

@@ -4,7 +4,7 @@
 //! One rank of a simulated group has such a transport. A panic in a poll ends the rank's program. A
 //! panic in a drop after another panic would end this process.
 
-use crate::lies::TransportLie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
+use crate::faulty_transport::TransportLie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
 use foldwire::schedule::{Binomial, Schedule};
 use foldwire::transport::{MAX_SIZE, TransportErrorKind};
 use foldwire::{Collective, Communicator, Config, DType, Error, Rank, Tag, Transport};
