@@ -156,7 +156,7 @@ impl PatternCase {
         for &codec in CodecId::ALL.iter().filter(|&&codec| codec != CodecId::FzLight) {
             match codec.loss() {
                 Loss::Bound => {
-                    cases.extend(FOR_ALL.map(|requirement| Self::new(codec, requirement)))
+                    cases.extend(FOR_ALL.map(|requirement| Self::new(codec, requirement)));
                 }
                 Loss::None => {
                     cases.push(Self::new(codec, Requirement::Exact));
