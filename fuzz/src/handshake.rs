@@ -149,7 +149,8 @@ fn arrive(
 
 /// A stranger connects to rank 0. Rank 2 is a member already.
 fn stranger(script: HandshakeScript<'_>, piece: usize) {
-    let (place, mut admission, mut inbox) = (place(0), Admission::default(), Inbox::default());
+    let (place, mut admission, mut inbox) =
+        (place(0), Admission::default(), ReceiveBuffer::default());
     let mut greeted = None;
     let mut challenge: Option<Message<'static>> = None;
     let mut has_proven = false;
@@ -175,7 +176,7 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
                 let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
                 let Ok(verdict) = admission.receive(received, &place, draw, |rank| rank == Rank(2));
                 match verdict {
-                    Verdict::Challenge { nonce, proof } => {
+                    AdmissionVerdict::Challenge { nonce, proof } => {
                         assert!(challenge.is_none(), "a rank is challenged twice");
                         assert!(
                             greeted.is_some_and(|rank| rank < 0x80),
@@ -183,7 +184,7 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
                         );
                         challenge = Some(Message::Challenge { nonce, proof });
                     }
-                    Verdict::Admit(rank) => {
+                    AdmissionVerdict::Admit(rank) => {
                         assert!(has_proven, "rank {rank} was admitted without a proof");
                         assert!((1..SIZE).contains(&rank.index()) && rank != Rank(2));
                         return false;
@@ -205,8 +206,8 @@ fn stranger(script: HandshakeScript<'_>, piece: usize) {
 
 /// An impostor listens in place of rank 0.
 fn impostor(script: HandshakeScript<'_>, piece: usize) {
-    let (place, mut inbox) = (place(1), Inbox::default());
-    let knock = Knock::new(&place, [3; NONCE_BYTES]);
+    let (place, mut inbox) = (place(1), ReceiveBuffer::default());
+    let join_request = JoinRequest::new(&place, [3; NONCE_BYTES]);
     let mut is_honest = false;
     for act in script {
         let bytes = act.into_bytes(|| {
@@ -239,8 +240,8 @@ fn impostor(script: HandshakeScript<'_>, piece: usize) {
 }
 
 /// A member sends anything to rank 0.
-fn guest(script: HandshakeScript<'_>, piece: usize) {
-    let (mut guest, mut inbox) = (Guest::default(), Inbox::default());
+fn member(script: HandshakeScript<'_>, piece: usize) {
+    let (mut member_state, mut inbox) = (MemberState::default(), ReceiveBuffer::default());
     for act in script {
         let gives = matches!(act, HandshakeAct::Prove);
         let bytes = act.into_bytes(|| Some(Message::Give(&[5; 700])));
@@ -265,7 +266,7 @@ fn guest(script: HandshakeScript<'_>, piece: usize) {
 
 /// Rank 0 sends anything to a member.
 fn root(script: HandshakeScript<'_>, piece: usize) {
-    let (mut membership, mut inbox) = (Membership::new(SIZE), Inbox::default());
+    let (mut membership, mut inbox) = (Membership::new(SIZE), ReceiveBuffer::default());
     let (mut next, mut n_news) = (0, 0);
     for act in script {
         let takes = matches!(act, HandshakeAct::Prove);
@@ -289,7 +290,7 @@ fn root(script: HandshakeScript<'_>, piece: usize) {
             n_news += 1;
             assert!(rank.index() < SIZE && n_news <= SIZE, "a rank is lost twice");
         }
-        assert!(goes_on || membership.broken().is_some(), "the membership ended without a reason");
+        assert!(goes_on || membership.failure().is_some(), "the membership ended without a reason");
         if !goes_on {
             return;
         }

@@ -36,16 +36,16 @@ pub fn check(input: &[u8]) {
 }
 
 fn bytes(bytes: &[u8]) {
-    if let Some(offer) = Offered::decode(bytes) {
+    if let Some(offer) = OpaqueOffer::decode(bytes) {
         assert_eq!(offer.encode(), bytes, "an offer has two encodings");
     }
-    if let Some(again) = hello_again(bytes) {
+    if let Some(again) = reencode_hello(bytes) {
         assert!(bytes.starts_with(&again), "a hello has two encodings");
     }
 }
 
 /// Makes an honest offer. The bits select one of two nodes, two addresses and four settings.
-fn honest(bits: u8, rank: usize) -> Offered {
+fn honest(bits: u8, rank: usize) -> OpaqueOffer {
     let node = if bits & 1 == 0 { "" } else { "another node" };
     let address = if bits & 2 == 0 { ([127, 0, 0, 1], 7) } else { ([10, 0, 0, 1], 7) };
     let n_streams = 1 + usize::from(bits >> 2 & 1);
@@ -68,9 +68,9 @@ fn offers(script: &[u8]) {
         );
         match answer {
             Ok(offers) => {
-                let again: Vec<_> = offers.iter().map(Offered::encode).collect();
+                let again: Vec<_> = offers.iter().map(OpaqueOffer::encode).collect();
                 assert_eq!(again, all, "ranks agreed on other offers");
-                assert!(offers.iter().all(|offer| offer.has_terms_of(mine)));
+                assert!(offers.iter().all(|offer| offer.has_same_settings(mine)));
                 let is_one_node = offers.iter().all(|offer| offer.node() == mine.node());
                 assert!(is_one_node || !offers.iter().any(OpaqueOffer::is_on_loopback));
             }
@@ -82,7 +82,7 @@ fn offers(script: &[u8]) {
 }
 
 /// Makes a rank's offer, and adds honest ones to `ours`.
-fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<Offered>) -> Vec<u8> {
+fn offer(script: &mut &[u8], rank: usize, ours: &mut Vec<OpaqueOffer>) -> Vec<u8> {
     let mut take = |n_bytes: usize| {
         let (taken, rest) = script.split_at(n_bytes.min(script.len()));
         *script = rest;

@@ -35,7 +35,7 @@ pub fn check(input: &[u8]) {
     let [piece, room, script @ ..] = input else { return };
     let piece = usize::from(*piece) * 83 + 1;
     let room = usize::from(*room) * 57 + 1;
-    let [writer, mut reader] = Sealed::pair();
+    let [writer, mut reader] = EncryptedEnd::pair();
     let mut sender = RecordSender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
     let came = come(script, &mut sender, &mut reader);
     let (plain, end) = expected(&sender.records, &came);
@@ -65,7 +65,7 @@ enum ReadEnd {
 
 /// The sealing side of the connection.
 struct RecordSender {
-    sealed: Sealed,
+    sealed: EncryptedEnd,
     piece: usize,
     /// Records and their plaintext.
     records: Vec<(Vec<u8>, Vec<u8>)>,
@@ -102,7 +102,7 @@ fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
 }
 
 /// Seals one record. Returns it, and the number of plaintext bytes in it.
-fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
+fn seal(by: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
     let mut to = PiecewiseWriter { bytes: Vec::new(), piece, is_pause: false };
     let (one, two) = plain.split_at(piece.min(plain.len()));
     let n_taken = by.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
@@ -115,7 +115,7 @@ fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
 }
 
 /// Returns the bytes that arrive by the script.
-fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Vec<u8> {
+fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut EncryptedEnd) -> Vec<u8> {
     let mut came = Vec::new();
     while sender.n_sealed.max(came.len()) < MAX_BYTES
         && let Some(bytes) = next(&mut script, sender, reader)
@@ -125,7 +125,11 @@ fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Ve
     came
 }
 
-fn next(script: &mut &[u8], sender: &mut RecordSender, reader: &mut Sealed) -> Option<Vec<u8>> {
+fn next(
+    script: &mut &[u8],
+    sender: &mut RecordSender,
+    reader: &mut EncryptedEnd,
+) -> Option<Vec<u8>> {
     let mut byte = || {
         let (&byte, rest) = script.split_first()?;
         *script = rest;
@@ -180,7 +184,7 @@ fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, ReadEnd) {
 
 /// Reads to the end.
 fn read_on(
-    by: &mut Sealed,
+    by: &mut EncryptedEnd,
     from: &mut PiecewiseReader<'_>,
     room: usize,
     read: &mut Vec<u8>,

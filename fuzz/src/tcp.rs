@@ -41,7 +41,7 @@ pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool)
     // In the order in which they speak.
     let mut sides = [true, false].map(|connects| HandshakeEnd::new(connects, encrypts, &token));
     let mut is_honest = true;
-    let mut said = sides[0].hear(&[]).expect("the connector speaks first");
+    let mut said = sides[0].receive(&[]).expect("the connector speaks first");
     for listener in [1, 0, 1] {
         let n_needed = sides[listener].n_needed().expect("the listener expects a message");
         assert_eq!(said.len(), n_needed, "a message has another length than its receiver expects");
@@ -72,7 +72,7 @@ pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool)
             None => break,
         }
     }
-    let [connector, other] = sides.each_mut().map(Side::trusts);
+    let [connector, other] = sides.each_mut().map(HandshakeEnd::trusts);
     assert!(!is_honest || connector && other, "honest sides do not trust each other");
     // The connector trusts before it sends its last message. So a change of that message affects
     // the other side only.
@@ -124,8 +124,8 @@ fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, PeerAct<'a>)> {
 /// Result of a peer's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct StreamOutcome {
-    heard: Vec<Heard>,
-    loss: Option<Loss>,
+    heard: Vec<PeerEvent>,
+    loss: Option<PeerLoss>,
 }
 
 fn stream(script: &[u8], piece: usize) {
@@ -139,7 +139,7 @@ fn stream(script: &[u8], piece: usize) {
 }
 
 fn outcome(mut script: &[u8], piece: usize) -> StreamOutcome {
-    let mut hearing = Hearing::new(2, FRAME_BYTES, LINK_DEPTH);
+    let mut hearing = PeerInput::new(2, FRAME_BYTES, LINK_DEPTH);
     let mut outcome = StreamOutcome { heard: Vec::new(), loss: None };
     while let (Some((on, act)), None) = (next_act(&mut script), outcome.loss) {
         let bytes = match act {
@@ -166,7 +166,7 @@ fn outcome(mut script: &[u8], piece: usize) -> StreamOutcome {
 
 /// Returns what the rank must receive from a peer that keeps to the protocol; `None` if the peer
 /// does not.
-fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
+fn expected(mut script: &[u8]) -> Option<Vec<PeerEvent>> {
     let mut heard = Vec::new();
     // By tag: posted receives, the number of the next message to take, and the messages that have
     // arrived.

@@ -9,12 +9,12 @@ use std::rc::Rc;
 
 /// A bootstrap session that outlives the endpoint that it sets up.
 #[derive(Clone)]
-pub struct SharedSession(Rc<RefCell<Party>>);
+pub struct SharedSession(Rc<RefCell<Session>>);
 
 impl SharedSession {
     /// Shares a session.
     #[must_use]
-    pub fn new(session: Party) -> Self {
+    pub fn new(session: Session) -> Self {
         Self(Rc::new(RefCell::new(session)))
     }
 }

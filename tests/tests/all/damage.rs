@@ -44,7 +44,7 @@ const KINDS: [DamageKind; 6] = [
 ];
 
 /// Damages about one message in `every`, and counts the damaged ones.
-fn harm(kind: DamageKind, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
+fn harm(kind: DamageKind, every: u64, seed: u64, count: Arc<AtomicUsize>) -> FrameDamage {
     let mut random = Random(seed);
     Box::new(move |frame, n_bytes| {
         let room = frame.len() - n_bytes;

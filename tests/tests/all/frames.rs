@@ -21,7 +21,7 @@ use std::time::Duration;
 const KIND_AT: usize = 3;
 
 /// Removes the last byte of the `nth` payload. Without a checksum, only the codec can detect it.
-fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
+fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> FrameDamage {
     let mut left = nth;
     Box::new(move |frame, n_bytes| {
         let has_payload = frame[KIND_AT] == 0 && n_bytes > HEADER_BYTES;

@@ -24,7 +24,7 @@ fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
 
 type CaseOutcome = Result<(Vec<f32>, Report), Error>;
 
-fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> Run<CaseOutcome> {
+fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> FinishedRun<CaseOutcome> {
     let net = Net { frame_bytes: 1024, ..Net::default() };
     World::new(size, 1).net(net).faults(faults.iter().copied()).run(|endpoint| {
         let mut comm = comm(endpoint);
@@ -216,7 +216,11 @@ fn an_intact_frame_on_a_wrong_link_is_not_taken_for_the_one_awaited() {
 }
 
 /// Runs the case of each rank, and then a call that all ranks make. Returns each rank's result.
-fn run_calls(case_of: impl Fn(usize) -> Case, size: usize, seed: u64) -> Run<Result<(), Error>> {
+fn run_calls(
+    case_of: impl Fn(usize) -> Case,
+    size: usize,
+    seed: u64,
+) -> FinishedRun<Result<(), Error>> {
     // Waiting ranks poll every millisecond.
     let net = Net { frame_bytes: 1024, jump: Duration::from_millis(1), ..Net::default() };
     World::new(size, seed).net(net).run(|endpoint| {
