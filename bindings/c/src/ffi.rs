@@ -10,13 +10,13 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "comments of a C header, with arrays in them")]
 #![allow(non_camel_case_types, non_snake_case, reason = "names of a C header")]
 
+pub(crate) mod assert_send;
 pub(crate) mod call;
 pub mod codec;
 pub mod collectives;
 pub mod communicators;
 pub(crate) mod memory;
 pub(crate) mod messages;
-pub(crate) mod movable;
 pub mod operations;
 pub(crate) mod process;
 pub mod requests;

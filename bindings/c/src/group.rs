@@ -26,41 +26,41 @@ use std::time::Duration;
 use foldwire::op::OpCode;
 use foldwire::{Bound, DType, Element, Error, Report};
 
-use crate::border::{self, Fault};
-use crate::family::{Family, Inside};
-use crate::ffi::call::{Call, Comm, Running, with_type};
-use crate::ffi::memory::RequestPlace;
-use crate::ffi::messages::{self, Message};
+use crate::endpoint::{EndpointGuard, SharedEndpoint};
+use crate::errors::{self, ApiError};
+use crate::ffi::call::{CheckedCollective, CoreCommunicator, DynCall, with_type};
+use crate::ffi::memory::RequestOut;
+use crate::ffi::messages::{self, CheckedMessage};
 use crate::ffi::operations::operation;
 use crate::ffi::types::{fwRequest_t, fwResult};
-pub(crate) use join::{Joining, limit_of};
+pub(crate) use join::{PendingJoin, limit_of};
 
 /// Longest rest while nothing moves: limits of time are seen then.
-const REST: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A call of this thread's, which belongs to a communicator.
-pub(crate) struct Submitted {
-    pub(crate) family: Arc<Family>,
+pub(crate) struct Submission {
+    pub(crate) endpoint: Arc<SharedEndpoint>,
     /// The communicator's handle.
     pub(crate) comm: usize,
-    pub(crate) what: What,
+    pub(crate) call: SubmittedCall,
 }
 
 /// What is to be done.
-pub(crate) enum What {
+pub(crate) enum SubmittedCall {
     /// A collective, and where its request goes; a blocking one has none.
-    Collective(Box<Call>, Option<RequestPlace>),
+    Collective(Box<CheckedCollective>, Option<RequestOut>),
     /// Sends and receives, side by side.
-    Messages(Vec<Message>),
+    Messages(Vec<CheckedMessage>),
     /// A send or receive, and where its request goes.
-    Message(Box<Message>, RequestPlace),
+    Message(Box<CheckedMessage>, RequestOut),
 }
 
-impl What {
+impl SubmittedCall {
     /// The place for its request.
     fn place(&self) -> Option<usize> {
         match self {
-            Self::Collective(_, place) => place.as_ref().map(RequestPlace::address),
+            Self::Collective(_, place) => place.as_ref().map(RequestOut::address),
             Self::Message(_, place) => Some(place.address()),
             Self::Messages(_) => None,
         }
@@ -68,35 +68,35 @@ impl What {
 }
 
 /// A group's calls on one communicator: the place of its family, its handle, the calls.
-type Line = (usize, usize, Vec<What>);
+type CommBatch = (usize, usize, Vec<SubmittedCall>);
 /// A collective of a group.
-type Asked = (Box<Call>, Option<RequestPlace>);
+type GroupedCollective = (Box<CheckedCollective>, Option<RequestOut>);
 /// What all-reduces of one group call have in common.
-type Common = (DType, OpCode);
+type GroupKey = (DType, OpCode);
 
 #[derive(Default)]
-struct Group {
+struct OpenGroup {
     depth: usize,
-    queue: Vec<Submitted>,
-    joins: Vec<Joining>,
+    queue: Vec<Submission>,
+    joins: Vec<PendingJoin>,
     /// Why a call of it was refused.
-    refusal: Option<Fault>,
+    refusal: Option<ApiError>,
 }
 
 thread_local! {
-    static GROUP: RefCell<Group> = RefCell::default();
+    static GROUP: RefCell<OpenGroup> = RefCell::default();
 }
 
-fn with_group<R>(then: impl FnOnce(&mut Group) -> R) -> Result<R, Fault> {
-    let ending = |_| Fault::usage("this thread is ending");
+fn with_group<R>(then: impl FnOnce(&mut OpenGroup) -> R) -> Result<R, ApiError> {
+    let ending = |_| ApiError::usage("this thread is ending");
     GROUP.try_with(|group| then(&mut group.borrow_mut())).map_err(ending)
 }
 
 /// Runs the inside of a function that makes a call: one that is refused in a group refuses the
 /// group.
-pub(crate) fn run_call(inside: impl FnOnce() -> Result<(), Fault>) -> fwResult {
-    border::run(|| {
-        inside().inspect_err(|fault| {
+pub(crate) fn catch_call_errors(guard: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
+    errors::catch_errors(|| {
+        guard().inspect_err(|fault| {
             // A thread that is ending is in no group.
             let _ = with_group(|group| {
                 if group.depth > 0 {
@@ -108,41 +108,41 @@ pub(crate) fn run_call(inside: impl FnOnce() -> Result<(), Fault>) -> fwResult {
 }
 
 /// Begins a group, or one within it.
-pub(crate) fn start() -> Result<(), Fault> {
+pub(crate) fn start() -> Result<(), ApiError> {
     with_group(|group| group.depth += 1)
 }
 
 /// Ends a group; the outermost one makes its calls.
-pub(crate) fn end() -> Result<(), Fault> {
+pub(crate) fn end() -> Result<(), ApiError> {
     let ended = with_group(|group| {
         group.depth = group.depth.checked_sub(1)?;
-        Some(if group.depth == 0 { mem::take(group) } else { Group::default() })
+        Some(if group.depth == 0 { mem::take(group) } else { OpenGroup::default() })
     })?;
-    let none = || Fault::usage("there is no group to end: fwGroupStart begins one");
+    let none = || ApiError::usage("there is no group to end: fwGroupStart begins one");
     match ended.ok_or_else(none)? {
-        Group { refusal: Some(fault), .. } => Err(whole(fault)),
-        Group { queue, joins, .. } if joins.is_empty() => run(queue),
-        Group { queue, joins, .. } if queue.is_empty() => join::all(joins),
-        _ => Err(Fault::usage("a group with fwCommInitRank has nothing else")),
+        OpenGroup { refusal: Some(fault), .. } => Err(refuse_group(fault)),
+        OpenGroup { queue, joins, .. } if joins.is_empty() => run(queue),
+        OpenGroup { queue, joins, .. } if queue.is_empty() => join::all(joins),
+        _ => Err(ApiError::usage("a group with fwCommInitRank has nothing else")),
     }
 }
 
 /// A fault that refuses a group.
-fn whole(fault: Fault) -> Fault {
+fn refuse_group(fault: ApiError) -> ApiError {
     let message =
         format!("nothing of the group was sent, as a call was refused: {}", fault.message);
-    Fault { message, ..fault }
+    ApiError { message, ..fault }
 }
 
 /// Makes a rank, now or when the group ends.
-pub(crate) fn join(joining: Joining) -> Result<(), Fault> {
+pub(crate) fn join(joining: PendingJoin) -> Result<(), ApiError> {
     let now = with_group(|group| {
         if group.depth == 0 {
             return Ok(Some(joining));
         }
         let place = joining.place.address();
         if group.joins.iter().any(|other| other.place.address() == place) {
-            return Err(Fault::argument("a group has two communicators for one place"));
+            return Err(ApiError::argument("a group has two communicators for one place"));
         }
         group.joins.push(joining);
         Ok(None)
@@ -151,114 +151,116 @@ pub(crate) fn join(joining: Joining) -> Result<(), Fault> {
 }
 
 /// An error inside a group.
-pub(crate) fn refuse(what: &str) -> Result<(), Fault> {
+pub(crate) fn refuse(what: &str) -> Result<(), ApiError> {
     if with_group(|group| group.depth)? == 0 {
         return Ok(());
     }
-    Err(Fault::usage(format!("{what} cannot be in a group; end the group first")))
+    Err(ApiError::usage(format!("{what} cannot be in a group; end the group first")))
 }
 
 /// An error if a call that this thread's group has collected will put its request there: it has not
 /// begun, and so cannot be waited for.
-pub(crate) fn refuse_collected(request: &fwRequest_t) -> Result<(), Fault> {
+pub(crate) fn refuse_collected(request: &fwRequest_t) -> Result<(), ApiError> {
     let place = (&raw const *request).addr();
     let is_collected = with_group(|group| {
-        group.queue.iter().filter_map(|other| other.what.place()).any(|other| other == place)
+        group.queue.iter().filter_map(|other| other.call.place()).any(|other| other == place)
     })?;
     if is_collected {
         let message = "this request's call is in a group; end the group, and wait then";
-        return Err(Fault::usage(message));
+        return Err(ApiError::usage(message));
     }
     Ok(())
 }
 
 /// Makes a call, now or when the group ends.
-pub(crate) fn submit(submitted: Submitted) -> Result<(), Fault> {
+pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
     let now = with_group(|group| {
         if group.depth == 0 {
             return Ok(Some(submitted));
         }
-        let place = submitted.what.place();
-        if place.is_some() && group.queue.iter().any(|other| other.what.place() == place) {
-            return Err(Fault::argument("two calls of a group have one place for their requests"));
+        let place = submitted.call.place();
+        if place.is_some() && group.queue.iter().any(|other| other.call.place() == place) {
+            return Err(ApiError::argument(
+                "two calls of a group have one place for their requests",
+            ));
         }
         group.queue.push(submitted);
         Ok(None)
     })??;
-    let Some(Submitted { family, comm, what }) = now else { return Ok(()) };
-    let mut inside = family.enter()?;
-    let member = &inside.member(comm)?.comm;
-    match what {
-        What::Collective(call, None) => {
-            let report = call.start(member).and_then(|call| Ok(call.wait()?));
-            inside.note(comm, report)
+    let Some(Submission { endpoint, comm, call }) = now else { return Ok(()) };
+    let mut guard = endpoint.enter()?;
+    let entry = &guard.entry(comm)?.comm;
+    match call {
+        SubmittedCall::Collective(call, None) => {
+            let report = call.start(entry).and_then(|call| Ok(call.wait()?));
+            guard.record(comm, report)
         }
-        What::Collective(call, Some(mut place)) => {
-            let running = call.start(member)?;
-            place.put(inside.keep(&family, comm, running)?);
+        SubmittedCall::Collective(call, Some(mut place)) => {
+            let running = call.start(entry)?;
+            place.put(guard.add_request(&endpoint, comm, running)?);
             Ok(())
         }
-        What::Messages(messages) => {
-            let report = messages::exchange(member, &messages);
-            inside.note(comm, report)
+        SubmittedCall::Messages(messages) => {
+            let report = messages::exchange(entry, &messages);
+            guard.record(comm, report)
         }
-        What::Message(message, mut place) => {
-            let running = messages::start(member, &message)?;
-            place.put(inside.keep(&family, comm, running)?);
+        SubmittedCall::Message(message, mut place) => {
+            let running = messages::start(entry, &message)?;
+            place.put(guard.add_request(&endpoint, comm, running)?);
             Ok(())
         }
     }
 }
 
 /// What one communicator's calls in a group come to.
-struct Outcome {
-    family: usize,
+struct BatchOutcome {
+    endpoint: usize,
     comm: usize,
-    kept: Vec<(Box<dyn Running>, RequestPlace)>,
-    result: Result<Report, Fault>,
+    kept: Vec<(Box<dyn DynCall>, RequestOut)>,
+    result: Result<Report, ApiError>,
 }
 
-fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
-    let mut families: Vec<Arc<Family>> = Vec::new();
+fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
+    let mut endpoints: Vec<Arc<SharedEndpoint>> = Vec::new();
     // Of each communicator: its family and its calls.
-    let mut lines: Vec<Line> = Vec::new();
-    for Submitted { family, comm, what } in queue {
-        let known = families.iter().position(|known| Arc::ptr_eq(known, &family));
+    let mut batches: Vec<CommBatch> = Vec::new();
+    for Submission { endpoint, comm, call } in queue {
+        let known = endpoints.iter().position(|known| Arc::ptr_eq(known, &endpoint));
         let at = known.unwrap_or_else(|| {
-            families.push(family);
-            families.len() - 1
+            endpoints.push(endpoint);
+            endpoints.len() - 1
         });
-        match lines.iter_mut().find(|line| line.1 == comm) {
-            Some(line) => line.2.push(what),
-            None => lines.push((at, comm, vec![what])),
+        match batches.iter_mut().find(|run_batch| run_batch.1 == comm) {
+            Some(run_batch) => run_batch.2.push(call),
+            None => batches.push((at, comm, vec![call])),
         }
     }
-    let insides = families.iter().map(|family| family.enter());
-    let mut insides = insides.collect::<Result<Vec<Inside<'_>>, Fault>>()?;
-    check::all(&lines, &mut insides).map_err(whole)?;
-    let is_message = |what: &What| !matches!(what, What::Collective(..));
-    if lines.iter().any(|line| line.2.iter().any(is_message)) {
-        return exchange(&families, &mut insides, lines);
+    let guards = endpoints.iter().map(|endpoint| endpoint.enter());
+    let mut guards = guards.collect::<Result<Vec<EndpointGuard<'_>>, ApiError>>()?;
+    check::all(&batches, &mut guards).map_err(refuse_group)?;
+    let is_message = |call: &SubmittedCall| !matches!(call, SubmittedCall::Collective(..));
+    if batches.iter().any(|run_batch| run_batch.2.iter().any(is_message)) {
+        return exchange(&endpoints, &mut guards, batches);
     }
-    let futures = lines.into_iter().map(|(family, comm, calls)| {
-        let calls = calls.into_iter().filter_map(|what| match what {
-            What::Collective(call, place) => Some((call, place)),
-            What::Messages(_) | What::Message(..) => None,
+    let futures = batches.into_iter().map(|(endpoint, comm, calls)| {
+        let calls = calls.into_iter().filter_map(|call| match call {
+            SubmittedCall::Collective(call, place) => Some((call, place)),
+            SubmittedCall::Messages(_) | SubmittedCall::Message(..) => None,
         });
-        let member = insides[family].comms.get(&comm).map(|member| &member.comm);
-        Box::pin(line(family, comm, member, calls.collect()))
+        let entry = guards[endpoint].comms.get(&comm).map(|entry| &entry.comm);
+        Box::pin(run_batch(endpoint, comm, entry, calls.collect()))
     });
     // Calls with requests of a rank whose others are done go on: ranks of this thread may wait for
     // them.
-    let beside = || insides.iter().filter(|inside| inside.progress()).count() > 0;
+    let beside = || guards.iter().filter(|guard| guard.progress()).count() > 0;
     let outcomes = block_on(futures.collect(), beside);
     let mut result = Ok(());
-    for Outcome { family, comm, kept, result: of_line } in outcomes {
+    for BatchOutcome { endpoint, comm, kept, result: of_batch } in outcomes {
         for (running, mut place) in kept {
-            let handle = insides[family].keep(&families[family], comm, running);
+            let handle = guards[endpoint].add_request(&endpoints[endpoint], comm, running);
             result = result.and(handle.map(|handle| place.put(handle)));
         }
-        let noted = insides[family].note(comm, of_line);
+        let noted = guards[endpoint].record(comm, of_batch);
         result = result.and(noted);
     }
     result
@@ -266,40 +268,45 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
 
 /// The messages of a group, of one communicator.
 fn exchange(
-    families: &[Arc<Family>],
-    insides: &mut [Inside<'_>],
-    lines: Vec<Line>,
-) -> Result<(), Fault> {
-    for (family, comm, what) in lines {
-        let (family, inside) = (&families[family], &mut insides[family]);
+    endpoints: &[Arc<SharedEndpoint>],
+    guards: &mut [EndpointGuard<'_>],
+    batches: Vec<CommBatch>,
+) -> Result<(), ApiError> {
+    for (endpoint, comm, calls) in batches {
+        let (endpoint, guard) = (&endpoints[endpoint], &mut guards[endpoint]);
         let mut all = Vec::new();
-        for what in what {
-            match what {
-                What::Messages(messages) => all.extend(messages),
-                What::Message(message, mut place) => {
-                    let running = messages::start(&inside.member(comm)?.comm, &message)?;
-                    place.put(inside.keep(family, comm, running)?);
+        for call in calls {
+            match call {
+                SubmittedCall::Messages(messages) => all.extend(messages),
+                SubmittedCall::Message(message, mut place) => {
+                    let running = messages::start(&guard.entry(comm)?.comm, &message)?;
+                    place.put(guard.add_request(endpoint, comm, running)?);
                 }
                 // Refused by `check`.
-                What::Collective(..) => {}
+                SubmittedCall::Collective(..) => {}
             }
         }
         if !all.is_empty() {
-            let report = messages::exchange(&inside.member(comm)?.comm, &all);
-            inside.note(comm, report)?;
+            let report = messages::exchange(&guard.entry(comm)?.comm, &all);
+            guard.record(comm, report)?;
         }
     }
     Ok(())
 }
 
 /// The calls of one communicator.
-async fn line(family: usize, handle: usize, comm: Option<&Comm>, calls: Vec<Asked>) -> Outcome {
+async fn run_batch(
+    endpoint: usize,
+    handle: usize,
+    comm: Option<&CoreCommunicator>,
+    calls: Vec<GroupedCollective>,
+) -> BatchOutcome {
     let mut outcome =
-        Outcome { family, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
+        BatchOutcome { endpoint, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
     outcome.result = match comm {
         // Refused by `check`.
         None => Ok(Report::default()),
-        Some(comm) => match together(&calls) {
+        Some(comm) => match group_key(&calls) {
             Some(common) => all_reduce(comm, calls, common).await,
             None => one_by_one(comm, calls, &mut outcome.kept).await,
         },
@@ -308,24 +315,29 @@ async fn line(family: usize, handle: usize, comm: Option<&Comm>, calls: Vec<Aske
 }
 
 /// Whether these calls are one group call of core's.
-fn together(calls: &[Asked]) -> Option<Common> {
+fn group_key(calls: &[GroupedCollective]) -> Option<GroupKey> {
     if calls.len() < 2 || calls.iter().any(|(_, place)| place.is_some()) {
         return None;
     }
     let (_, first) = calls[0].0.in_group()?;
-    let is_alike = |(call, _): &Asked| call.in_group().is_some_and(|(_, key)| key == first);
+    let is_alike =
+        |(call, _): &GroupedCollective| call.in_group().is_some_and(|(_, key)| key == first);
     calls.iter().all(is_alike).then_some((first.0, first.1))
 }
 
-async fn all_reduce(comm: &Comm, calls: Vec<Asked>, (dtype, op): Common) -> Result<Report, Fault> {
+async fn all_reduce(
+    comm: &CoreCommunicator,
+    calls: Vec<GroupedCollective>,
+    (dtype, op): GroupKey,
+) -> Result<Report, ApiError> {
     with_type!(dtype, T => all_reduce_typed::<T>(comm, &calls, op).await)
 }
 
 async fn all_reduce_typed<T: Element>(
-    comm: &Comm,
-    calls: &[Asked],
+    comm: &CoreCommunicator,
+    calls: &[GroupedCollective],
     op: OpCode,
-) -> Result<Report, Fault> {
+) -> Result<Report, ApiError> {
     let mut values = Vec::new();
     for (call, _) in calls {
         values.push(call.gathered::<T>()?);
@@ -343,7 +355,7 @@ async fn all_reduce_typed<T: Element>(
         }
         // Requests of the caller's take all places.
         comm.progress();
-        once_more().await;
+        yield_once().await;
     };
     let add = |mut sum: Report, report: Report| {
         sum += report;
@@ -354,16 +366,16 @@ async fn all_reduce_typed<T: Element>(
 
 /// Starts as many as there may be at once, and waits for those without a request.
 async fn one_by_one(
-    comm: &Comm,
-    calls: Vec<Asked>,
-    kept: &mut Vec<(Box<dyn Running>, RequestPlace)>,
-) -> Result<Report, Fault> {
+    comm: &CoreCommunicator,
+    calls: Vec<GroupedCollective>,
+    kept: &mut Vec<(Box<dyn DynCall>, RequestOut)>,
+) -> Result<Report, ApiError> {
     let mut waiting = calls.into_iter().peekable();
-    let mut running = VecDeque::<Box<dyn Running>>::new();
+    let mut running = VecDeque::<Box<dyn DynCall>>::new();
     let mut result = Ok(Report::default());
     let mut add = |report: Result<Report, Error>| match (&mut result, report) {
         (Ok(sum), Ok(report)) => *sum += report,
-        (Ok(_), Err(error)) => result = Err(Fault::from(error)),
+        (Ok(_), Err(error)) => result = Err(ApiError::from(error)),
         (Err(_), _) => {}
     };
     while let Some((call, _)) = waiting.peek() {
@@ -376,7 +388,7 @@ async fn one_by_one(
                 Some(first) => add(first.await),
                 None => {
                     comm.progress();
-                    once_more().await;
+                    yield_once().await;
                 }
             },
             Err(fault) => {
@@ -396,7 +408,7 @@ async fn one_by_one(
 }
 
 /// Pending once, and ready to go on at once.
-async fn once_more() {
+async fn yield_once() {
     let mut has_waited = false;
     poll_fn(|context| {
         if mem::replace(&mut has_waited, true) {
@@ -409,12 +421,12 @@ async fn once_more() {
 }
 
 /// Wakes the thread that drives futures.
-struct Unpark {
+struct ParkWaker {
     thread: Thread,
     is_woken: AtomicBool,
 }
 
-impl Wake for Unpark {
+impl Wake for ParkWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -431,7 +443,7 @@ pub(crate) fn block_on<F: Future>(
     mut futures: Vec<Pin<Box<F>>>,
     beside: impl Fn() -> bool,
 ) -> Vec<F::Output> {
-    let unpark = Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) };
+    let unpark = ParkWaker { thread: thread::current(), is_woken: AtomicBool::new(false) };
     let unpark = Arc::new(unpark);
     let waker = Waker::from(Arc::clone(&unpark));
     let mut context = Context::from_waker(&waker);
@@ -449,7 +461,7 @@ pub(crate) fn block_on<F: Future>(
             return outputs.into_iter().flatten().collect();
         }
         if !beside() && !unpark.is_woken.load(Ordering::Acquire) {
-            thread::park_timeout(REST);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 }

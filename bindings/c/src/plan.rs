@@ -9,7 +9,7 @@ use foldwire::codec::{CodecId, Loss};
 use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, Plan, Rounding, Scope};
 
-use crate::border::Fault;
+use crate::errors::ApiError;
 use crate::ffi::types::*;
 
 /// The plan that is exact, and of which no member says anything.
@@ -29,15 +29,15 @@ pub(crate) const EXACT: fwPlan = fwPlan {
 };
 
 /// A name in the room that structs have for one.
-pub(crate) fn name_in_room(name: &str) -> [c_char; FW_NAME_BYTES] {
-    let mut room = [0; FW_NAME_BYTES];
+pub(crate) fn c_name(name: &str) -> [c_char; FW_NAME_BYTES] {
+    let mut buffer = [0; FW_NAME_BYTES];
     let end = FW_NAME_BYTES - 1;
-    room[..end].iter_mut().zip(name.bytes()).for_each(|(room, byte)| *room = byte as c_char);
-    room
+    buffer[..end].iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte as c_char);
+    buffer
 }
 
-fn name_of(room: &[c_char]) -> String {
-    room.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).map(char::from).collect()
+fn name_of(buffer: &[c_char]) -> String {
+    buffer.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).map(char::from).collect()
 }
 
 /// The one of these names.
@@ -46,40 +46,40 @@ fn named<X: Copy>(
     name: &str,
     all: &[X],
     name_of: impl Fn(X) -> &'static str,
-) -> Result<X, Fault> {
+) -> Result<X, ApiError> {
     let found = all.iter().copied().find(|&one| name_of(one) == name);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|&one| name_of(one)).collect();
-        Fault::argument(format!("there is no {what} `{name}`, but {}", names.join(", ")))
+        ApiError::argument(format!("there is no {what} `{name}`, but {}", names.join(", ")))
     })
 }
 
-fn codec(name: &str) -> Result<CodecId, Fault> {
+fn codec(name: &str) -> Result<CodecId, ApiError> {
     named("codec", name, CodecId::ALL, CodecId::name)
 }
 
-fn schedule(name: &str) -> Result<&'static dyn Schedule, Fault> {
+fn schedule(name: &str) -> Result<&'static dyn Schedule, ApiError> {
     named("schedule", name, schedule::ALL, Schedule::name)
 }
 
 /// The bound of a plan.
-pub(crate) fn bound_of(plan: &fwPlan) -> Result<Option<Bound>, Fault> {
+pub(crate) fn bound_of(plan: &fwPlan) -> Result<Option<Bound>, ApiError> {
     let bound = match plan.bound_kind {
         FW_NO_BOUND if plan.bound == 0.0 => return Ok(None),
-        FW_NO_BOUND => return Err(Fault::argument("a bound without a kind: set bound_kind")),
+        FW_NO_BOUND => return Err(ApiError::argument("a bound without a kind: set bound_kind")),
         FW_ABSOLUTE => Bound::Absolute(plan.bound),
         FW_RELATIVE => Bound::Relative(plan.bound),
         FW_PSNR => Bound::Psnr(plan.bound),
-        kind => return Err(Fault::argument(format!("{kind} is no kind of a bound"))),
+        kind => return Err(ApiError::argument(format!("{kind} is no kind of a bound"))),
     };
     Ok(Some(bound))
 }
 
 /// Core's plan.
-pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, Fault> {
+pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
     let (bound, name) = (bound_of(plan)?, name_of(&plan.codec));
     let codec = if name.is_empty() { None } else { Some(codec(&name)?) };
-    let needs = |what: &str| Err(Fault::argument(format!("this plan {what}")));
+    let needs = |what: &str| Err(ApiError::argument(format!("this plan {what}")));
     let mut made = match (plan.mode, bound, codec) {
         (FW_EXACT | FW_LOSSLESS, Some(_), _) => {
             return needs("loses nothing and has a bound; set its mode to FW_COMPRESS or FW_AUTO");
@@ -110,14 +110,14 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, Fault> {
         (FW_AUTO, Some(bound), None) => Plan::auto(bound),
         (FW_AUTO, _, Some(_)) => return needs("chooses its codec itself; name none"),
         (FW_COMPRESS | FW_AUTO, None, _) => return needs("needs a bound, as `rel:1e-4`"),
-        (mode, ..) => return Err(Fault::argument(format!("{mode} is no mode of a plan"))),
+        (mode, ..) => return Err(ApiError::argument(format!("{mode} is no mode of a plan"))),
     };
     made.setting = u16::try_from(plan.setting)
-        .map_err(|_| Fault::argument(format!("no codec has a setting {}", plan.setting)))?;
+        .map_err(|_| ApiError::argument(format!("no codec has a setting {}", plan.setting)))?;
     made.scope = match plan.scope {
         FW_EACH_OPERAND => Scope::PerOperand,
         FW_RESULT => Scope::Result,
-        scope => return Err(Fault::argument(format!("{scope} is no scope of a bound"))),
+        scope => return Err(ApiError::argument(format!("{scope} is no scope of a bound"))),
     };
     let name = name_of(&plan.schedule);
     if !name.is_empty() {
@@ -136,15 +136,15 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, Fault> {
 /// (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`, `schedule:ring`,
 /// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`. The mode is what the rest needs
 /// unless it is said.
-pub(crate) fn parse(text: &str) -> Result<fwPlan, Fault> {
+pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
     let mut plan = EXACT;
-    let (mut mode, mut said) = (None, Vec::new());
+    let (mut mode, mut seen) = (None, Vec::new());
     for word in text.split(',').map(str::trim) {
         let (key, value) = word.split_once(':').unwrap_or((word, ""));
-        if said.contains(&key) {
-            return Err(Fault::argument(format!("`{key}` is said twice")));
+        if seen.contains(&key) {
+            return Err(ApiError::argument(format!("`{key}` is said twice")));
         }
-        said.push(key);
+        seen.push(key);
         match key {
             "exact" | "raw" | "lossless" | "compress" | "auto" if word == key => {
                 let new = match key {
@@ -154,38 +154,43 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, Fault> {
                     _ => FW_EXACT,
                 };
                 if mode.replace(new).is_some() {
-                    return Err(Fault::argument(format!("`{word}` beside another mode")));
+                    return Err(ApiError::argument(format!("`{word}` beside another mode")));
                 }
             }
             "abs" | "rel" | "psnr" => {
-                let bound: Bound =
-                    word.parse().map_err(|error| Fault::argument(format!("`{word}`: {error}")))?;
+                let bound: Bound = word
+                    .parse()
+                    .map_err(|error| ApiError::argument(format!("`{word}`: {error}")))?;
                 if plan.bound_kind != FW_NO_BOUND {
-                    return Err(Fault::argument(format!("`{word}` beside another bound")));
+                    return Err(ApiError::argument(format!("`{word}` beside another bound")));
                 }
                 (plan.bound_kind, plan.bound) = match bound {
                     Bound::Relative(bound) => (FW_RELATIVE, bound),
                     Bound::Psnr(bound) => (FW_PSNR, bound),
                     Bound::Absolute(bound) => (FW_ABSOLUTE, bound),
-                    _ => return Err(Fault::argument(format!("`{word}` is of no known kind"))),
+                    _ => return Err(ApiError::argument(format!("`{word}` is of no known kind"))),
                 };
             }
             "codec" => {
                 let (name, setting) = value.split_once(':').unwrap_or((value, "0"));
-                (plan.codec, plan.setting) = (name_in_room(codec(name)?.name()), number(setting)?);
+                (plan.codec, plan.setting) = (c_name(codec(name)?.name()), number(setting)?);
             }
-            "schedule" => plan.schedule = name_in_room(schedule(value)?.name()),
+            "schedule" => plan.schedule = c_name(schedule(value)?.name()),
             "scope" => {
                 plan.scope = match value {
                     "operand" => FW_EACH_OPERAND,
                     "result" => FW_RESULT,
-                    _ => return Err(Fault::argument("a scope is `operand` or `result`")),
+                    _ => return Err(ApiError::argument("a scope is `operand` or `result`")),
                 };
             }
             "below" => plan.exact_below = number(value)?,
             "shape" => plan.shape = shape(value)?,
             "unbiased" => (plan.is_unbiased, plan.seed) = (1, number(value)?),
-            _ => return Err(Fault::argument(format!("`{word}` says nothing to a plan: {FORMS}"))),
+            _ => {
+                return Err(ApiError::argument(format!(
+                    "`{word}` says nothing to a plan: {FORMS}"
+                )));
+            }
         }
     }
     let needs_codec = plan.bound_kind != FW_NO_BOUND || plan.codec[0] != 0;
@@ -199,15 +204,15 @@ const FORMS: &str = "write exact, lossless, compress or auto; abs:X, rel:X or ps
                      codec:NAME[:SETTING], schedule:NAME, scope:result, below:BYTES, \
                      shape:110x64x128, unbiased:SEED";
 
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, Fault> {
-    text.parse().map_err(|_| Fault::argument(format!("`{text}` is no whole number that fits")))
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, ApiError> {
+    text.parse().map_err(|_| ApiError::argument(format!("`{text}` is no whole number that fits")))
 }
 
 /// The last three dimensions, the first ones of fewer being 1.
-fn shape(text: &str) -> Result<[usize; 3], Fault> {
-    let dimensions = text.split('x').map(number).collect::<Result<Vec<usize>, Fault>>()?;
+fn shape(text: &str) -> Result<[usize; 3], ApiError> {
+    let dimensions = text.split('x').map(number).collect::<Result<Vec<usize>, ApiError>>()?;
     let mut shape = [1; 3];
     let last = &dimensions[dimensions.len().saturating_sub(3)..];
     shape[3 - last.len()..].copy_from_slice(last);
-    if shape.contains(&0) { Err(Fault::argument("a dimension is 0")) } else { Ok(shape) }
+    if shape.contains(&0) { Err(ApiError::argument("a dimension is 0")) } else { Ok(shape) }
 }

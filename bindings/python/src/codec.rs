@@ -3,7 +3,7 @@
 use foldwire::bound::ValueRange;
 use foldwire::compress::{self as array_bytes, DecompressError, Info};
 use foldwire::{Bound as ErrorBound, DType, Float, Quantum, bf16, f16};
-use foldwire_c::border::Fault;
+use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::types::{FW_DAMAGED, FW_INVALID_ARGUMENT, FW_UNSUPPORTED};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -24,23 +24,23 @@ macro_rules! with_float {
             })*
             other => {
                 let message = format!("{other} is not compressed; floats are");
-                Err(Fault::new(FW_UNSUPPORTED, message))
+                Err(ApiError::new(FW_UNSUPPORTED, message))
             }
         }
     };
 }
 
-fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, Fault> {
+fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, ApiError> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
     let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
     let checked = bound.check_on_operands().and_then(|()| bound.absolute(extent));
     checked
         .and_then(Quantum::new::<T>)
-        .map_err(|error| Fault::new(FW_INVALID_ARGUMENT, error.to_string()))
+        .map_err(|error| ApiError::new(FW_INVALID_ARGUMENT, error.to_string()))
 }
 
-fn unreadable(error: DecompressError) -> Fault {
-    Fault::new(FW_DAMAGED, error.to_string())
+fn unreadable(error: DecompressError) -> ApiError {
+    ApiError::new(FW_DAMAGED, error.to_string())
 }
 
 /// Compresses an array of floats within a bound, or with every bit.
@@ -57,7 +57,7 @@ pub(crate) fn compress<'py>(
         None => None,
         Some(Ok(bound)) => Some(bound),
         Some(Err(error)) => {
-            return Err(raise(py, &Fault::new(FW_INVALID_ARGUMENT, error.to_string())));
+            return Err(raise(py, &ApiError::new(FW_INVALID_ARGUMENT, error.to_string())));
         }
     };
     let bytes = py.detach(|| {
@@ -93,7 +93,7 @@ pub(crate) fn decompress<'py>(
             bytemuck::cast_slice(self)
         }
     }
-    let values = py.detach(|| -> Result<Box<dyn Bytes>, Fault> {
+    let values = py.detach(|| -> Result<Box<dyn Bytes>, ApiError> {
         lent::<u8, _>(bytes, |bytes| {
             let info = Info::read(bytes).map_err(unreadable)?;
             with_float!(info.dtype, T => {

@@ -9,27 +9,28 @@ use std::time::Duration;
 
 use foldwire::op::OpCode;
 use foldwire::{Config, DType, Report};
-use foldwire_c::border::Fault;
+use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    self, Array, Collective, Lengths, Letter, Link, Member, PlanText, collective,
+    self, CollectiveArgs, CountArgs, ErasedCommunicator, MessageArgs, ParsedPlan, RankEndpoint,
+    RawArray, collective,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::endpoint::{LockedEndpoint, LockedState, ObjectId};
 use crate::failure::raise;
-use crate::family::{Family, Place, State};
-use crate::ffi::{self, Running};
+use crate::ffi::{self, CallWithArrays};
 use crate::report::dict;
 
 /// Seconds beyond which a limit of time is none.
 const FOREVER: f64 = 1e9;
 
-fn argument(message: impl Into<String>) -> Fault {
-    Fault::new(FW_INVALID_ARGUMENT, message)
+fn argument(message: impl Into<String>) -> ApiError {
+    ApiError::new(FW_INVALID_ARGUMENT, message)
 }
 
-fn seconds(value: f64, what: &str) -> Result<Duration, Fault> {
+fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
@@ -43,7 +44,7 @@ pub(crate) fn config(
     deadline: Option<f64>,
     lanes: Option<usize>,
     link_rate: Option<f64>,
-) -> Result<Config, Fault> {
+) -> Result<Config, ApiError> {
     let mut config = Config::default();
     if let Some(timeout) = timeout {
         config.timeout = seconds(timeout, "timeout")?;
@@ -59,22 +60,22 @@ pub(crate) fn config(
 }
 
 /// A plan that was read.
-#[pyclass(frozen, module = "foldwire._native")]
-pub(crate) struct Plan(PlanText);
+#[pyclass(frozen, name = "Plan", module = "foldwire._native")]
+pub(crate) struct PyPlan(ParsedPlan);
 
 #[pymethods]
-impl Plan {
+impl PyPlan {
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
-        Ok(Self(PlanText::parse(text).map_err(|fault| raise(py, &fault))?))
+        Ok(Self(ParsedPlan::parse(text).map_err(|fault| raise(py, &fault))?))
     }
 }
 
 /// A rank of a communicator.
-#[pyclass(frozen, module = "foldwire._native")]
-pub(crate) struct Comm {
-    family: Arc<Family>,
-    place: Place,
+#[pyclass(frozen, name = "Comm", module = "foldwire._native")]
+pub(crate) struct PyCommunicator {
+    endpoint: Arc<LockedEndpoint>,
+    id: ObjectId,
     #[pyo3(get)]
     rank: usize,
     #[pyo3(get)]
@@ -83,60 +84,64 @@ pub(crate) struct Comm {
     n_calls: usize,
 }
 
-impl Comm {
+impl PyCommunicator {
     /// The communicator of all ranks of a network.
-    pub(crate) fn found(link: Link, config: Config, n_calls: usize) -> Result<Self, Fault> {
-        let (family, place) = Family::found(link, config, n_calls)?;
-        let (rank, size, n_calls) = family.enter(|state| Ok(numbers(state.member(place)?)))?;
-        Ok(Self { family: Arc::new(family), place, rank, size, n_calls })
+    pub(crate) fn create(
+        rank_endpoint: RankEndpoint,
+        config: Config,
+        n_calls: usize,
+    ) -> Result<Self, ApiError> {
+        let (endpoint, id) = LockedEndpoint::create(rank_endpoint, config, n_calls)?;
+        let (rank, size, n_calls) = endpoint.enter(|state| Ok(properties(state.comm(id)?)))?;
+        Ok(Self { endpoint: Arc::new(endpoint), id, rank, size, n_calls })
     }
 
     /// The request of what `start` starts.
     fn request(
         &self,
         py: Python<'_>,
-        start: impl FnOnce(&Member) -> Result<Running, Fault> + Send,
-    ) -> PyResult<Request> {
-        let place = py.detach(|| {
-            self.family.enter(|state| {
-                let running = start(state.member(self.place)?)?;
-                Ok(state.keep(running))
+        start: impl FnOnce(&ErasedCommunicator) -> Result<CallWithArrays, ApiError> + Send,
+    ) -> PyResult<PyRequest> {
+        let id = py.detach(|| {
+            self.endpoint.enter(|state| {
+                let running = start(state.comm(self.id)?)?;
+                Ok(state.add_call(running))
             })
         });
-        let place = place.map_err(|fault| self.family.raise(py, &fault))?;
-        let family = Arc::clone(&self.family);
-        Ok(Request { family, place, outcome: Mutex::new(None) })
+        let id = id.map_err(|fault| self.endpoint.raise(py, &fault))?;
+        let endpoint = Arc::clone(&self.endpoint);
+        Ok(PyRequest { endpoint, id, outcome: Mutex::new(None) })
     }
 
-    fn of(&self, (place, (rank, size, n_calls)): (Place, (usize, usize, usize))) -> Self {
-        Self { family: Arc::clone(&self.family), place, rank, size, n_calls }
+    fn derived(&self, (id, (rank, size, n_calls)): (ObjectId, (usize, usize, usize))) -> Self {
+        Self { endpoint: Arc::clone(&self.endpoint), id, rank, size, n_calls }
     }
 }
 
 /// Array, type, peer, tag, and of what is sent the plan.
-type Message<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, Plan>>);
+type MessageTuple<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, PyPlan>>);
 
 /// A message as it goes over.
-fn letter(message: &Message<'_>) -> PyResult<Letter> {
+fn message_args(message: &MessageTuple<'_>) -> PyResult<MessageArgs> {
     let (array, dtype, peer, tag, plan) = message;
     let dtype = ffi::dtype(array.py(), *dtype)?;
     let array = ffi::array(Some(array), dtype, plan.is_none())?;
     let plan = plan.as_ref().map(|plan| plan.get().0);
-    Ok(Letter { array, dtype, peer: *peer, tag: *tag, plan })
+    Ok(MessageArgs { array, dtype, peer: *peer, tag: *tag, plan })
 }
 
 /// Where an array lies.
-fn range(array: Array, dtype: DType) -> Range<usize> {
+fn range(array: RawArray, dtype: DType) -> Range<usize> {
     array.address..array.address + array.n_values * dtype.n_bytes()
 }
 
-fn numbers(member: &Member) -> (usize, usize, usize) {
-    (member.rank(), member.size(), member.n_calls())
+fn properties(comm: &ErasedCommunicator) -> (usize, usize, usize) {
+    (comm.rank(), comm.size(), comm.n_calls())
 }
 
-impl Drop for Comm {
+impl Drop for PyCommunicator {
     fn drop(&mut self) {
-        self.family.let_go(self.place);
+        self.endpoint.release(self.id);
     }
 }
 
@@ -151,11 +156,13 @@ pub(crate) fn threads(
     deadline: Option<f64>,
     lanes: Option<usize>,
     n_calls: usize,
-) -> PyResult<Vec<Comm>> {
-    let all = || -> Result<Vec<Comm>, Fault> {
+) -> PyResult<Vec<PyCommunicator>> {
+    let all = || -> Result<Vec<PyCommunicator>, ApiError> {
         let config = config(timeout, deadline, lanes, None)?;
-        let links = Link::threads(n_ranks, rate)?.into_iter();
-        links.map(|link| Comm::found(link, config, n_calls)).collect()
+        let rank_endpoints = RankEndpoint::threads(n_ranks, rate)?.into_iter();
+        rank_endpoints
+            .map(|rank_endpoint| PyCommunicator::create(rank_endpoint, config, n_calls))
+            .collect()
     };
     all().map_err(|fault| raise(py, &fault))
 }
@@ -184,22 +191,22 @@ pub(crate) fn join(
     lanes: Option<usize>,
     link_rate: Option<f64>,
     n_calls: usize,
-) -> PyResult<Comm> {
+) -> PyResult<PyCommunicator> {
     let made = py.detach(|| {
         let (config, limit) =
             (config(timeout, deadline, lanes, link_rate)?, seconds(limit, "limit")?);
-        let link = match id {
-            Some(id) => Link::join(&id, n_ranks, rank, limit)?,
-            None => Link::from_env(limit)?,
+        let rank_endpoint = match id {
+            Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit)?,
+            None => RankEndpoint::from_env(limit)?,
         };
-        Comm::found(link, config, n_calls)
+        PyCommunicator::create(rank_endpoint, config, n_calls)
     });
     made.map_err(|fault| raise(py, &fault))
 }
 
 /// A call by its name: its arrays, how long they are, and what is done with them.
 #[derive(FromPyObject)]
-struct Call<'py> {
+struct CallArgs<'py> {
     name: String,
     send: Option<Bound<'py, PyAny>>,
     recv: Option<Bound<'py, PyAny>>,
@@ -211,13 +218,13 @@ struct Call<'py> {
     counts: Option<Vec<usize>>,
     /// Of what comes from each rank.
     recv_counts: Option<Vec<usize>>,
-    plan: Bound<'py, Plan>,
+    plan: Bound<'py, PyPlan>,
     /// Seconds; of the communicator for none.
     timeout: Option<f64>,
 }
 
-impl Call<'_> {
-    fn to_collective(&self, py: Python<'_>) -> PyResult<Collective> {
+impl CallArgs<'_> {
+    fn to_collective(&self, py: Python<'_>) -> PyResult<CollectiveArgs> {
         let fault = |message: String| raise(py, &argument(message));
         let name = collective(&self.name)
             .ok_or_else(|| fault(format!("there is no collective {}", self.name)))?;
@@ -225,14 +232,14 @@ impl Call<'_> {
         let op = OpCode::from_code(self.op).filter(|&op| op != OpCode::User);
         let op = op.ok_or_else(|| fault(format!("{} is no operation", self.op)))?;
         let lengths = match (&self.counts, &self.recv_counts) {
-            (None, _) => Lengths::Same(self.count),
-            (Some(counts), None) => Lengths::Given(counts.clone()),
-            (Some(to), Some(from)) => Lengths::Exchanged(to.clone(), from.clone()),
+            (None, _) => CountArgs::Same(self.count),
+            (Some(counts), None) => CountArgs::Given(counts.clone()),
+            (Some(to), Some(from)) => CountArgs::Exchanged(to.clone(), from.clone()),
         };
         let send = ffi::array(self.send.as_ref(), dtype, false)?;
         let recv = ffi::array(self.recv.as_ref(), dtype, true)?;
         let (root, plan) = (self.root, self.plan.get().0);
-        Ok(Collective { name, lengths, send, recv, dtype, op, root, plan })
+        Ok(CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan })
     }
 
     fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
@@ -247,33 +254,33 @@ impl Call<'_> {
 }
 
 #[pymethods]
-impl Comm {
+impl PyCommunicator {
     /// Makes a call; what it did.
-    fn call<'py>(&self, py: Python<'py>, call: Call<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn call<'py>(&self, py: Python<'py>, call: CallArgs<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
         let report = py.detach(|| {
-            self.family.enter(|state| {
-                let running = Running::start(state.member(self.place)?, &collective, arrays)?;
+            self.endpoint.enter(|state| {
+                let running = CallWithArrays::start(state.comm(self.id)?, &collective, arrays)?;
                 Ok(running.with_timeout(timeout).wait()?)
             })
         });
-        dict(py, &report.map_err(|fault| self.family.raise(py, &fault))?)
+        dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
     }
 
     /// Starts a call.
-    fn start(&self, py: Python<'_>, call: Call<'_>) -> PyResult<Request> {
+    fn start(&self, py: Python<'_>, call: CallArgs<'_>) -> PyResult<PyRequest> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
-        self.request(py, |member| {
-            Ok(Running::start(member, &collective, arrays)?.with_timeout(timeout))
+        self.request(py, |comm| {
+            Ok(CallWithArrays::start(comm, &collective, arrays)?.with_timeout(timeout))
         })
     }
 
     /// Starts to send or receive: an array, its type, peer, tag, and if it is sent the plan.
-    fn start_message(&self, py: Python<'_>, message: Message<'_>) -> PyResult<Request> {
-        let (letter, array) = (letter(&message)?, message.0.unbind());
-        self.request(py, |member| Running::start_letter(member, &letter, array))
+    fn start_message(&self, py: Python<'_>, message: MessageTuple<'_>) -> PyResult<PyRequest> {
+        let (message_args, array) = (message_args(&message)?, message.0.unbind());
+        self.request(py, |comm| CallWithArrays::start_message(comm, &message_args, array))
     }
 
     /// Sends and receives side by side: of each its array, type, peer, tag, and of what is sent the
@@ -281,13 +288,12 @@ impl Comm {
     fn exchange<'py>(
         &self,
         py: Python<'py>,
-        letters: Vec<Message<'py>>,
+        messages: Vec<MessageTuple<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let letters = letters.iter().map(letter).collect::<PyResult<Vec<_>>>()?;
-        let report = py.detach(|| {
-            self.family.enter(|state| ffi::exchange(state.member(self.place)?, &letters))
-        });
-        dict(py, &report.map_err(|fault| self.family.raise(py, &fault))?)
+        let messages = messages.iter().map(message_args).collect::<PyResult<Vec<_>>>()?;
+        let report = py
+            .detach(|| self.endpoint.enter(|state| ffi::exchange(state.comm(self.id)?, &messages)));
+        dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
     }
 
     /// All-reduces of several arrays of floats in place as one call, each within a bound of its own
@@ -303,7 +309,7 @@ impl Comm {
         dtype: u8,
         residue: u8,
         op: u8,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let fault = |message: String| raise(py, &argument(message));
         let op = OpCode::from_code(op).ok_or_else(|| fault(format!("{op} is no operation")))?;
@@ -327,12 +333,12 @@ impl Comm {
         }
         let plan = plan.get().0;
         let reports = py.detach(|| {
-            self.family.enter(|state| {
-                let member = state.member(self.place)?;
-                ffi::all_reduce_group(member, &lent, residues.as_deref(), dtype, op, plan)
+            self.endpoint.enter(|state| {
+                let comm = state.comm(self.id)?;
+                ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
             })
         });
-        let reports = reports.map_err(|fault| self.family.raise(py, &fault))?;
+        let reports = reports.map_err(|fault| self.endpoint.raise(py, &fault))?;
         let sum = reports.into_iter().reduce(|mut sum, report| {
             sum += report;
             sum
@@ -349,87 +355,87 @@ impl Comm {
         n_calls: usize,
     ) -> PyResult<Option<Self>> {
         let made = py.detach(|| {
-            self.family.enter(|state| {
-                let made = state.member(self.place)?.split(color, key, n_calls)?;
-                Ok(made.map(|member| {
-                    let numbers = numbers(&member);
-                    (state.add(member), numbers)
+            self.endpoint.enter(|state| {
+                let made = state.comm(self.id)?.split(color, key, n_calls)?;
+                Ok(made.map(|comm| {
+                    let properties = properties(&comm);
+                    (state.add_comm(comm), properties)
                 }))
             })
         });
-        Ok(made.map_err(|fault| self.family.raise(py, &fault))?.map(|made| self.of(made)))
+        Ok(made.map_err(|fault| self.endpoint.raise(py, &fault))?.map(|made| self.derived(made)))
     }
 
     /// The communicator of the ranks that call this.
     fn shrink(&self, py: Python<'_>, patience: f64) -> PyResult<Self> {
         let made = py.detach(|| {
             let patience = seconds(patience, "patience")?;
-            self.family.enter(|state| {
-                let member = state.take(self.place)?.shrink(patience)?;
-                let numbers = numbers(&member);
-                Ok((state.add(member), numbers))
+            self.endpoint.enter(|state| {
+                let comm = state.take_comm(self.id)?.shrink(patience)?;
+                let properties = properties(&comm);
+                Ok((state.add_comm(comm), properties))
             })
         });
-        Ok(self.of(made.map_err(|fault| self.family.raise(py, &fault))?))
+        Ok(self.derived(made.map_err(|fault| self.endpoint.raise(py, &fault))?))
     }
 
     /// Where this rank's share of so many values begins and ends.
     fn share(&self, py: Python<'_>, n_values: usize) -> PyResult<(usize, usize)> {
         let share = py
-            .detach(|| self.family.enter(|state| Ok(state.member(self.place)?.share(n_values))))
-            .map_err(|fault| self.family.raise(py, &fault))?;
+            .detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.share(n_values))))
+            .map_err(|fault| self.endpoint.raise(py, &fault))?;
         Ok((share.start, share.end))
     }
 
     /// Whether an earlier call has failed.
     fn is_poisoned(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| self.family.enter(|state| Ok(state.member(self.place)?.is_poisoned())))
-            .map_err(|fault| self.family.raise(py, &fault))
+        py.detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.is_poisoned())))
+            .map_err(|fault| self.endpoint.raise(py, &fault))
     }
 
     /// Advances all calls under way.
     fn progress(&self, py: Python<'_>) -> PyResult<()> {
         let moved = py.detach(|| {
-            self.family.enter(|state| {
+            self.endpoint.enter(|state| {
                 state.progress();
                 Ok(())
             })
         });
-        moved.map_err(|fault| self.family.raise(py, &fault))
+        moved.map_err(|fault| self.endpoint.raise(py, &fault))
     }
 
     /// Ends the calls that threads wait in, and all that come.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
-        self.family.check().map_err(|fault| raise(py, &fault))?;
-        self.family.interrupt();
+        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
+        self.endpoint.interrupt();
         Ok(())
     }
 
     /// Ends this rank, with all communicators that came of the same link.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.family.close());
+        py.detach(|| self.endpoint.close());
     }
 }
 
 /// A call under way.
-#[pyclass(frozen, module = "foldwire._native")]
-pub(crate) struct Request {
-    family: Arc<Family>,
-    place: Place,
+#[pyclass(frozen, name = "Request", module = "foldwire._native")]
+pub(crate) struct PyRequest {
+    endpoint: Arc<LockedEndpoint>,
+    id: ObjectId,
     /// Once it is done.
-    outcome: Mutex<Option<Result<Report, Fault>>>,
+    outcome: Mutex<Option<Result<Report, ApiError>>>,
 }
 
-impl Drop for Request {
+impl Drop for PyRequest {
     fn drop(&mut self) {
-        self.family.let_go(self.place);
+        self.endpoint.release(self.id);
     }
 }
 
 /// Calls a function of Python's, once.
-struct Callback(Mutex<Option<Py<PyAny>>>);
+struct WakeCallback(Mutex<Option<Py<PyAny>>>);
 
-impl Wake for Callback {
+impl Wake for WakeCallback {
     fn wake(self: Arc<Self>) {
         let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(function) = function {
@@ -440,8 +446,8 @@ impl Wake for Callback {
     }
 }
 
-impl Request {
-    fn outcome(&self) -> MutexGuard<'_, Option<Result<Report, Fault>>> {
+impl PyRequest {
+    fn outcome(&self) -> MutexGuard<'_, Option<Result<Report, ApiError>>> {
         // Never locked while the GIL or a family is waited for.
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -450,34 +456,34 @@ impl Request {
     fn settle(
         &self,
         py: Python<'_>,
-        by: impl FnOnce(&mut State) -> Option<Result<Report, Fault>> + Send,
-    ) -> Option<Result<Report, Fault>> {
+        by: impl FnOnce(&mut LockedState) -> Option<Result<Report, ApiError>> + Send,
+    ) -> Option<Result<Report, ApiError>> {
         let known = self.outcome().clone();
         known.or_else(|| {
-            let found = py.detach(|| {
-                self.family.enter(|state| {
+            let outcome = py.detach(|| {
+                self.endpoint.enter(|state| {
                     let known = self.outcome().clone();
-                    let found = known.or_else(|| by(state));
-                    self.outcome().clone_from(&found);
-                    Ok(found)
+                    let outcome = known.or_else(|| by(state));
+                    self.outcome().clone_from(&outcome);
+                    Ok(outcome)
                 })
             });
-            found.unwrap_or_else(|fault| Some(Err(fault)))
+            outcome.unwrap_or_else(|fault| Some(Err(fault)))
         })
     }
 
     fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        self.family.check().map_err(|fault| raise(py, &fault))?;
+        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {
-            let running = match state.request(self.place) {
+            let running = match state.request(self.id) {
                 Ok(running) => running,
                 Err(fault) => return Some(Err(fault)),
             };
             match Pin::new(running.call()).poll(&mut Context::from_waker(waker)) {
                 Poll::Pending => None,
                 Poll::Ready(report) => {
-                    state.forget(self.place);
-                    Some(report.map_err(Fault::from))
+                    state.forget(self.id);
+                    Some(report.map_err(ApiError::from))
                 }
             }
         });
@@ -486,7 +492,7 @@ impl Request {
 }
 
 #[pymethods]
-impl Request {
+impl PyRequest {
     /// Whether it is done, after all calls have been advanced.
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
         self.poll_with(py, Waker::noop())
@@ -495,15 +501,15 @@ impl Request {
     /// Whether it is done; if not, the function is called, by any thread, when that may have
     /// changed.
     fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
-        self.poll_with(py, &Waker::from(Arc::new(Callback(Mutex::new(Some(wake))))))
+        self.poll_with(py, &Waker::from(Arc::new(WakeCallback(Mutex::new(Some(wake))))))
     }
 
     /// Waits until it is done; what it did.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.family.check().map_err(|fault| raise(py, &fault))?;
-        match self.settle(py, |state| Some(state.finish(self.place))) {
+        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
+        match self.settle(py, |state| Some(state.finish(self.id))) {
             Some(Ok(report)) => dict(py, &report),
-            Some(Err(fault)) => Err(self.family.raise(py, &fault)),
+            Some(Err(fault)) => Err(self.endpoint.raise(py, &fault)),
             None => unreachable!("it was finished"),
         }
     }

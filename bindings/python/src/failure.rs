@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use foldwire::Error;
 use foldwire::error::AbortReason;
 use foldwire::transport::TransportErrorKind;
-use foldwire_c::border::Fault;
+use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::types::*;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyType};
 static ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The kind of a failure; `foldwire.Error` lists them.
-const fn kind(fault: &Fault) -> &'static str {
+const fn kind(fault: &ApiError) -> &'static str {
     if matches!(fault.error, Some(Error::TooManyCalls { .. } | Error::TooManyMessages { .. })) {
         return "too_many_calls";
     }
@@ -65,7 +65,7 @@ const NAMES: [(&str, &str); 6] = [
 ];
 
 /// What to change, in the words of the package around.
-fn words(fault: &Fault) -> Cow<'_, str> {
+fn words(fault: &ApiError) -> Cow<'_, str> {
     match fault.error {
         Some(Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) }) => {
             let rank = rank.index();
@@ -89,46 +89,46 @@ fn words(fault: &Fault) -> Cow<'_, str> {
         _ => NAMES
             .iter()
             .filter(|(theirs, _)| fault.message.contains(theirs))
-            .fold(Cow::Borrowed(&*fault.message), |said, (theirs, ours)| {
-                said.replace(theirs, ours).into()
+            .fold(Cow::Borrowed(&*fault.message), |message, (theirs, ours)| {
+                message.replace(theirs, ours).into()
             }),
     }
 }
 
 /// The exception of a failure.
-pub(crate) fn raise(py: Python<'_>, fault: &Fault) -> PyErr {
-    made(py, fault, kind(fault)).unwrap_or_else(|error| error)
+pub(crate) fn raise(py: Python<'_>, fault: &ApiError) -> PyErr {
+    exception(py, fault, kind(fault)).unwrap_or_else(|error| error)
 }
 
 /// The exception of a call that another thread has ended.
 pub(crate) fn interrupted(py: Python<'_>) -> PyErr {
-    let fault = Fault::new(FW_ABORTED, "the call was interrupted, and its communicator with it");
-    made(py, &fault, "interrupted").unwrap_or_else(|error| error)
+    let fault = ApiError::new(FW_ABORTED, "the call was interrupted, and its communicator with it");
+    exception(py, &fault, "interrupted").unwrap_or_else(|error| error)
 }
 
-fn made(py: Python<'_>, fault: &Fault, kind: &str) -> PyResult<PyErr> {
+fn exception(py: Python<'_>, fault: &ApiError, kind: &str) -> PyResult<PyErr> {
     let class = ERROR.import(py, "foldwire._errors", "Error")?;
-    let said = PyDict::new(py);
-    said.set_item("kind", kind)?;
+    let fields = PyDict::new(py);
+    fields.set_item("kind", kind)?;
     if let Some(error) = fault.error {
-        said.set_item("rank", rank(&error))?;
+        fields.set_item("rank", rank(&error))?;
         match error {
             Error::Mismatch { field, ours, theirs, .. } => {
-                said.set_item("field", field.to_string())?;
-                said.set_item("ours", ours.to_string())?;
-                said.set_item("theirs", theirs.to_string())?;
+                fields.set_item("field", field.to_string())?;
+                fields.set_item("ours", ours.to_string())?;
+                fields.set_item("theirs", theirs.to_string())?;
             }
-            Error::Length { buffer, .. } => said.set_item("field", format!("{buffer} array"))?,
-            Error::Bound(_) | Error::NoBound { .. } => said.set_item("field", "bound")?,
-            Error::Root { .. } => said.set_item("field", "root")?,
+            Error::Length { buffer, .. } => fields.set_item("field", format!("{buffer} array"))?,
+            Error::Bound(_) | Error::NoBound { .. } => fields.set_item("field", "bound")?,
+            Error::Root { .. } => fields.set_item("field", "root")?,
             Error::Aborted { culprit, reason, .. } => {
-                said.set_item("culprit", culprit.index())?;
+                fields.set_item("culprit", culprit.index())?;
                 if let AbortReason::Mismatch(field) = reason {
-                    said.set_item("field", field.to_string())?;
+                    fields.set_item("field", field.to_string())?;
                 }
             }
             _ => {}
         }
     }
-    Ok(PyErr::from_value(class.call((words(fault),), Some(&said))?))
+    Ok(PyErr::from_value(class.call((words(fault),), Some(&fields))?))
 }

@@ -7,7 +7,7 @@
 //! *What every block rests on.* Only `numpy.ndarray` is believed. Numpy promises that an array's
 //! memory stays where it is as long as somebody refers to it. Who calls a function with arrays here
 //! is called from Python with them, and so they are referred to until it returns; what is under way
-//! longer, [`Running`], refers to them itself. That no thread writes an array meanwhile, nor reads
+//! longer, [`CallWithArrays`], refers to them itself. That no thread writes an array meanwhile, nor reads
 //! one that is written to, is the user's part, as with every library that lets the GIL go while it
 //! works on arrays; the package's documentation says so.
 #![allow(unsafe_code, reason = "numpy's memory")]
@@ -16,20 +16,22 @@ use std::time::Duration;
 
 use foldwire::op::OpCode;
 use foldwire::{Bound as ErrorBound, DType, Element, Error, Report};
-use foldwire_c::border::Fault;
-use foldwire_c::ffi::rust::{self, Array, Collective, Letter, Member, PlanText, UnderWay};
+use foldwire_c::errors::ApiError;
+use foldwire_c::ffi::rust::{
+    self, CollectiveArgs, ErasedCall, ErasedCommunicator, MessageArgs, ParsedPlan, RawArray,
+};
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
+use crate::endpoint::LockedState;
 use crate::failure::raise;
-use crate::family::State;
 
 static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 fn refuse(py: Python<'_>, message: impl Into<String>) -> PyErr {
-    raise(py, &Fault::new(FW_INVALID_ARGUMENT, message))
+    raise(py, &ApiError::new(FW_INVALID_ARGUMENT, message))
 }
 
 /// The memory of an array of `dtype`; of no values for `None`.
@@ -37,8 +39,8 @@ pub(crate) fn array(
     values: Option<&Bound<'_, PyAny>>,
     dtype: DType,
     is_written: bool,
-) -> PyResult<Array> {
-    let Some(values) = values else { return Ok(Array::default()) };
+) -> PyResult<RawArray> {
+    let Some(values) = values else { return Ok(RawArray::default()) };
     let py = values.py();
     let ndarray = NDARRAY.import(py, "numpy", "ndarray")?;
     if !values.is_instance(ndarray)? {
@@ -66,7 +68,7 @@ pub(crate) fn array(
     if n_values > 0 && address % dtype.n_bytes() != 0 {
         return Err(refuse(py, "an array that is not aligned"));
     }
-    Ok(Array { address, n_values })
+    Ok(RawArray { address, n_values })
 }
 
 /// The type with this code.
@@ -76,40 +78,40 @@ pub(crate) fn dtype(py: Python<'_>, code: u8) -> PyResult<DType> {
 
 /// Lends the values of an array to a function.
 pub(crate) fn lent<T: Element, R>(
-    values: Array,
-    then: impl FnOnce(&[T]) -> Result<R, Fault>,
-) -> Result<R, Fault> {
+    values: RawArray,
+    then: impl FnOnce(&[T]) -> Result<R, ApiError>,
+) -> Result<R, ApiError> {
     // SAFETY: the head of this file.
     unsafe { rust::lent(values, then) }
 }
 
 /// A call under way, and the arrays that it needs.
-pub(crate) struct Running {
+pub(crate) struct CallWithArrays {
     /// Above the arrays, and so dropped before them.
-    call: UnderWay,
+    call: ErasedCall,
     _arrays: Vec<Py<PyAny>>,
 }
 
-impl Running {
+impl CallWithArrays {
     /// Starts a call, whose arrays are `arrays`.
     pub(crate) fn start(
-        member: &Member,
-        call: &Collective,
+        comm: &ErasedCommunicator,
+        call: &CollectiveArgs,
         arrays: Vec<Py<PyAny>>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ApiError> {
         // SAFETY: the head of this file; the arrays are referred to as long as the call is there.
-        let call = unsafe { member.start(call) }?;
+        let call = unsafe { comm.start(call) }?;
         Ok(Self { call, _arrays: arrays })
     }
 
     /// Starts to send or receive an array.
-    pub(crate) fn start_letter(
-        member: &Member,
-        letter: &Letter,
+    pub(crate) fn start_message(
+        comm: &ErasedCommunicator,
+        args: &MessageArgs,
         array: Py<PyAny>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ApiError> {
         // SAFETY: as of `start`.
-        let call = unsafe { member.start_letter(letter) }?;
+        let call = unsafe { comm.start_message(args) }?;
         Ok(Self { call, _arrays: vec![array] })
     }
 
@@ -124,7 +126,7 @@ impl Running {
     }
 
     /// The call, to be polled.
-    pub(crate) const fn call(&mut self) -> &mut UnderWay {
+    pub(crate) const fn call(&mut self) -> &mut ErasedCall {
         &mut self.call
     }
 
@@ -136,26 +138,29 @@ impl Running {
 }
 
 /// Sends and receives all of these side by side.
-pub(crate) fn exchange(member: &Member, letters: &[Letter]) -> Result<Report, Fault> {
+pub(crate) fn exchange(
+    comm: &ErasedCommunicator,
+    messages: &[MessageArgs],
+) -> Result<Report, ApiError> {
     // SAFETY: the head of this file.
-    unsafe { member.exchange(letters) }
+    unsafe { comm.exchange(messages) }
 }
 
-/// As [`Member::all_reduce_group`], on arrays that do not overlap.
+/// As [`ErasedCommunicator::all_reduce_group`], on arrays that do not overlap.
 pub(crate) fn all_reduce_group(
-    member: &Member,
-    arrays: &[(Array, Option<ErrorBound>)],
-    feedback: Option<&[Array]>,
+    comm: &ErasedCommunicator,
+    arrays: &[(RawArray, Option<ErrorBound>)],
+    feedback: Option<&[RawArray]>,
     dtype: DType,
     op: OpCode,
-    plan: PlanText,
-) -> Result<Vec<Report>, Fault> {
+    plan: ParsedPlan,
+) -> Result<Vec<Report>, ApiError> {
     // SAFETY: the head of this file.
-    unsafe { member.all_reduce_group(arrays, feedback, dtype, op, plan) }
+    unsafe { comm.all_reduce_group(arrays, feedback, dtype, op, plan) }
 }
 
 /// A value that counts references to its parts without atomics, and so is not `Send` by itself.
-pub(crate) struct Movable<V>(pub(crate) V);
+pub(crate) struct SendWrapper<V>(pub(crate) V);
 
 // SAFETY: what a state has in common with others are counted references to one node. All of them
 // are in the state: communicators are put there when they are made, and those that are taken out
@@ -163,4 +168,4 @@ pub(crate) struct Movable<V>(pub(crate) V);
 // counts are changed by one thread at a time, and each sees what the one before it wrote. Nothing
 // in there is bound to a thread: endpoints and references to Python's objects are `Send`, and
 // arrays of numpy's may be used by any thread.
-unsafe impl Send for Movable<State> {}
+unsafe impl Send for SendWrapper<LockedState> {}

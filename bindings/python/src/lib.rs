@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `ffi` | numpy's arrays: where they lie, what they hold; all `unsafe` code |
 //! | `codec` | arrays as bytes |
-//! | `communicator` | `Comm` and `Request`: calls, blocking and not |
-//! | `family` | all communicators of one link, behind a lock that is waited for without the GIL |
+//! | `communicator` | `PyCommunicator` and `PyRequest`: calls, blocking and not |
+//! | `endpoint` | all communicators of one link, behind a lock that is waited for without the GIL |
 //! | `failure` | what Rust returns, as `foldwire.Error` |
 //! | `report` | what a call did, as a dict |
 //!
@@ -19,8 +19,8 @@
 
 mod codec;
 mod communicator;
+mod endpoint;
 mod failure;
-mod family;
 mod ffi;
 mod report;
 
@@ -36,9 +36,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .collect();
     module.add("DTYPES", codes)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<communicator::Comm>()?;
-    module.add_class::<communicator::Request>()?;
-    module.add_class::<communicator::Plan>()?;
+    module.add_class::<communicator::PyCommunicator>()?;
+    module.add_class::<communicator::PyRequest>()?;
+    module.add_class::<communicator::PyPlan>()?;
     module.add_function(wrap_pyfunction!(communicator::threads, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::join, module)?)?;

@@ -8,9 +8,9 @@ use foldwire::compress::{self, Info};
 use foldwire::{Float, Quantum};
 
 use super::call::dtype;
-use super::memory::{Values, lent_bytes, place, places, read};
+use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
 use super::types::*;
-use crate::border::{Fault, run};
+use crate::errors::{ApiError, catch_errors};
 use crate::plan::{self, EXACT};
 
 /// Longest text of a plan.
@@ -37,7 +37,7 @@ macro_rules! with_float {
                 $body
             }
             other => {
-                Err(Fault::new(FW_UNSUPPORTED, format!("{other} is not compressed; floats are")))
+                Err(ApiError::new(FW_UNSUPPORTED, format!("{other} is not compressed; floats are")))
             }
         }
     };
@@ -49,34 +49,34 @@ macro_rules! with_float {
 /// no FW_PLAN_INIT before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let plan = unsafe { place(plan, "plan") }?;
+        let plan = unsafe { out_value(plan, "plan") }?;
         *plan = EXACT;
         if text.is_null() {
-            return Err(Fault::argument("the text of the plan is NULL"));
+            return Err(ApiError::argument("the text of the plan is NULL"));
         }
         // SAFETY: not null; the caller's promise is that it ends with a 0.
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().ok().filter(|text| text.len() <= MAX_TEXT);
-        let wrong = || Fault::argument(format!("a plan is text of up to {MAX_TEXT} bytes"));
+        let wrong = || ApiError::argument(format!("a plan is text of up to {MAX_TEXT} bytes"));
         *plan = plan::parse(text.ok_or_else(wrong)?)?;
         Ok(())
     })
 }
 
 /// The quantum for these values.
-fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, Fault> {
+fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
     // What else a plan says, and whether it goes together.
     let core = plan::to_core(plan)?;
     let is_ours = plan.codec[0] == 0 || core.codec == CodecId::FzLight;
     if !is_ours || plan.scope != FW_EACH_OPERAND || plan.is_unbiased != 0 {
         let message = "arrays are compressed by fz-light, within a bound on each value";
-        return Err(Fault::new(FW_UNSUPPORTED, message));
+        return Err(ApiError::new(FW_UNSUPPORTED, message));
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
     let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
-    bound.quantum::<T>(extent).map_err(|error| Fault::argument(error.to_string()))
+    bound.quantum::<T>(extent).map_err(|error| ApiError::argument(error.to_string()))
 }
 
 /// The most bytes that fwCompress may need for count floats.
@@ -86,11 +86,12 @@ pub unsafe extern "C" fn fwCompressMaxSize(
     data_type: fwDataType,
     max_bytes: *mut usize,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let max_bytes = unsafe { place(max_bytes, "size") }?;
+        let max_bytes = unsafe { out_value(max_bytes, "size") }?;
         let most = with_float!(data_type, T => Ok(compress::max_compressed_len::<T>(count)));
-        let overflow = || Fault::argument(format!("{count} values are more than memory can hold"));
+        let overflow =
+            || ApiError::argument(format!("{count} values are more than memory can hold"));
         *max_bytes = most?.ok_or_else(overflow)?;
         Ok(())
     })
@@ -109,9 +110,9 @@ pub unsafe extern "C" fn fwCompress(
     capacity: usize,
     n_bytes: *mut usize,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let n_bytes = unsafe { place(n_bytes, "size") }?;
+        let n_bytes = unsafe { out_value(n_bytes, "size") }?;
         *n_bytes = 0;
         let plan = if plan.is_null() {
             EXACT
@@ -121,25 +122,25 @@ pub unsafe extern "C" fn fwCompress(
         };
         let bytes = with_float!(data_type, T => {
             // SAFETY: the caller's promise.
-            let values = unsafe { Values::<T>::lend(values, count) }?;
+            let values = unsafe { LentArray::<T>::lend(values, count) }?;
             let values: &[T] = values.as_ref();
             Ok(compress::compress_with(values, quantum(&plan, values)?))
         })?;
         *n_bytes = bytes.len();
         // SAFETY: the caller's promise.
-        let room = unsafe { places(compressed.cast::<u8>(), capacity) }?;
+        let room = unsafe { out_values(compressed.cast::<u8>(), capacity) }?;
         let room = room.get_mut(..bytes.len()).ok_or_else(|| no_room(bytes.len(), capacity))?;
         room.copy_from_slice(&bytes);
         Ok(())
     })
 }
 
-fn no_room(need: usize, have: usize) -> Fault {
-    Fault::new(FW_NO_ROOM, format!("{need} are needed, there is room for {have}"))
+fn no_room(need: usize, have: usize) -> ApiError {
+    ApiError::new(FW_NO_ROOM, format!("{need} are needed, there is room for {have}"))
 }
 
-fn unreadable(error: compress::DecompressError) -> Fault {
-    Fault::new(FW_DAMAGED, error.to_string())
+fn unreadable(error: compress::DecompressError) -> ApiError {
+    ApiError::new(FW_DAMAGED, error.to_string())
 }
 
 /// What compressed bytes say of themselves: the type, how many values, and the bound that they are
@@ -152,20 +153,20 @@ pub unsafe extern "C" fn fwCompressedInfo(
     count: *mut u64,
     bound: *mut f64,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
         let info = Info::read(unsafe { lent_bytes(compressed, n_bytes) }?).map_err(unreadable)?;
         if !data_type.is_null() {
             // SAFETY: the caller's promise.
-            *unsafe { place(data_type, "type") }? = info.dtype as fwDataType;
+            *unsafe { out_value(data_type, "type") }? = info.dtype as fwDataType;
         }
         if !count.is_null() {
             // SAFETY: the caller's promise.
-            *unsafe { place(count, "count") }? = info.n_values;
+            *unsafe { out_value(count, "count") }? = info.n_values;
         }
         if !bound.is_null() {
             // SAFETY: the caller's promise.
-            *unsafe { place(bound, "bound") }? = info.bound;
+            *unsafe { out_value(bound, "bound") }? = info.bound;
         }
         Ok(())
     })
@@ -182,9 +183,10 @@ pub unsafe extern "C" fn fwDecompress(
     capacity: usize,
     count: *mut usize,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let (bytes, count) = unsafe { (lent_bytes(compressed, n_bytes)?, place(count, "count")?) };
+        let (bytes, count) =
+            unsafe { (lent_bytes(compressed, n_bytes)?, out_value(count, "count")?) };
         *count = 0;
         with_float!(data_type, T => {
             let info = Info::read(bytes).map_err(unreadable)?;
@@ -194,7 +196,7 @@ pub unsafe extern "C" fn fwDecompress(
             }
             let decoded: Vec<T> = compress::decompress(bytes).map_err(unreadable)?;
             // SAFETY: the caller's promise.
-            let mut room = unsafe { Values::<T>::lend(values, decoded.len()) }?;
+            let mut room = unsafe { LentArray::<T>::lend(values, decoded.len()) }?;
             room.as_mut().copy_from_slice(&decoded);
             *count = decoded.len();
             Ok(())

@@ -7,27 +7,27 @@ use std::ffi::c_void;
 
 use foldwire::op::OpCode;
 
-use super::call::{Call, Counts, Kind, dtype};
-use super::memory::{RequestPlace, counts, read};
-use super::messages::Message;
-use super::operations::Operation;
+use super::call::{CheckedCollective, CollectiveKind, ValueCounts, dtype};
+use super::memory::{RequestOut, counts, read};
+use super::messages::CheckedMessage;
+use super::operations::ReduceOperation;
 use super::types::*;
-use crate::border::Fault;
-use crate::group::{Submitted, What, run_call};
+use crate::errors::ApiError;
+use crate::group::{Submission, SubmittedCall, catch_call_errors};
 use crate::plan::EXACT;
-use crate::{group, handles};
+use crate::{group, handle_table};
 
 /// How the caller says how long arrays are.
-enum Said {
+enum RawCounts {
     Same(usize),
     Given(*const usize),
     Exchanged(*const usize, *const usize),
 }
 
 /// The arguments of a collective.
-struct Arguments {
-    kind: Kind,
-    said: Said,
+struct RawArguments {
+    kind: CollectiveKind,
+    counts_arg: RawCounts,
     send: *const c_void,
     recv: *mut c_void,
     data_type: fwDataType,
@@ -40,7 +40,7 @@ struct Arguments {
 
 /// # Safety
 /// As [`read`], but that null is exact.
-unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, Fault> {
+unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, ApiError> {
     if plan.is_null() {
         return Ok(EXACT);
     }
@@ -50,29 +50,49 @@ unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, Fault> {
 
 /// # Safety
 /// The head of foldwire.h: what pointers point to is there, the arrays until the call is over.
-unsafe fn collective(arguments: Arguments) -> fwResult {
-    let Arguments { kind, said, send, recv, data_type, op: code, root, plan, comm, request } =
-        arguments;
-    run_call(|| {
+unsafe fn collective(arguments: RawArguments) -> fwResult {
+    let RawArguments {
+        kind,
+        counts_arg,
+        send,
+        recv,
+        data_type,
+        op: code,
+        root,
+        plan,
+        comm,
+        request,
+    } = arguments;
+    catch_call_errors(|| {
         // SAFETY: by the caller's promise.
-        let place = unsafe { RequestPlace::optional(request) }?;
-        let (family, rank, size) = handles::comm(comm.addr())?;
+        let place = unsafe { RequestOut::optional(request) }?;
+        let (endpoint, rank, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
-        let op = code.map_or(Ok(Operation::Known(OpCode::None)), Operation::of)?;
+        let op = code.map_or(Ok(ReduceOperation::Known(OpCode::None)), ReduceOperation::of)?;
         // SAFETY: by the caller's promise, there is a count for each rank.
         let call = unsafe {
-            let said = match said {
-                Said::Same(count) => Counts::Same(count),
-                Said::Given(given) => Counts::Given(counts(given, size)?),
-                Said::Exchanged(to, from) => {
-                    Counts::Exchanged(counts(to, size)?, counts(from, size)?)
+            let counts_arg = match counts_arg {
+                RawCounts::Same(count) => ValueCounts::Same(count),
+                RawCounts::Given(given) => ValueCounts::Given(counts(given, size)?),
+                RawCounts::Exchanged(to, from) => {
+                    ValueCounts::Exchanged(counts(to, size)?, counts(from, size)?)
                 }
             };
             let plan = plan_of(plan)?;
-            Call::new(kind, said, send, recv, dtype, op, root, plan, (rank, size))?
+            CheckedCollective::new(
+                kind,
+                counts_arg,
+                send,
+                recv,
+                dtype,
+                op,
+                root,
+                plan,
+                (rank, size),
+            )?
         };
-        let what = What::Collective(Box::new(call), place);
-        group::submit(Submitted { family, comm: comm.addr(), what })
+        let call = SubmittedCall::Collective(Box::new(call), place);
+        group::submit(Submission { endpoint, comm: comm.addr(), call })
     })
 }
 
@@ -89,24 +109,24 @@ unsafe fn messages<const N: usize>(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    run_call(|| {
+    catch_call_errors(|| {
         // SAFETY: by the caller's promise.
-        let place = unsafe { RequestPlace::optional(request) }?;
-        let (family, _, size) = handles::comm(comm.addr())?;
+        let place = unsafe { RequestOut::optional(request) }?;
+        let (endpoint, _, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         // SAFETY: by the caller's promise.
         let plan = unsafe { plan_of(plan) }?;
         let made = all.into_iter().map(|(is_sent, start, count, peer)| {
             let plan = is_sent.then_some(plan);
             // SAFETY: by the caller's promise.
-            unsafe { Message::new(start, count, dtype, peer, tag, plan, size) }
+            unsafe { CheckedMessage::new(start, count, dtype, peer, tag, plan, size) }
         });
-        let mut made = made.collect::<Result<Vec<_>, Fault>>()?;
-        let what = match place.and_then(|place| Some((made.pop()?, place))) {
-            Some((message, place)) => What::Message(Box::new(message), place),
-            None => What::Messages(made),
+        let mut made = made.collect::<Result<Vec<_>, ApiError>>()?;
+        let call = match place.and_then(|place| Some((made.pop()?, place))) {
+            Some((message, place)) => SubmittedCall::Message(Box::new(message), place),
+            None => SubmittedCall::Messages(made),
         };
-        group::submit(Submitted { family, comm: comm.addr(), what })
+        group::submit(Submission { endpoint, comm: comm.addr(), call })
     })
 }
 
@@ -123,11 +143,22 @@ pub unsafe extern "C" fn fwAllReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::AllReduce, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::AllReduce, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -144,11 +175,22 @@ pub unsafe extern "C" fn fwBroadcast(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Broadcast, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::Broadcast, RawCounts::Same(count));
     let (op, root) = (None, root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -166,11 +208,22 @@ pub unsafe extern "C" fn fwReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Reduce, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::Reduce, RawCounts::Same(count));
     let (op, root) = (Some(op), root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -188,11 +241,22 @@ pub unsafe extern "C" fn fwReduceScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::ReduceScatter, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -209,11 +273,22 @@ pub unsafe extern "C" fn fwReduceScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::ReduceScatter, Said::Given(counts));
+    let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Given(counts));
     let (op, root) = (Some(op), 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -229,11 +304,22 @@ pub unsafe extern "C" fn fwAllGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::AllGather, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Same(count));
     let (op, root) = (None, 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -249,11 +335,22 @@ pub unsafe extern "C" fn fwAllGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::AllGather, Said::Given(counts));
+    let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Given(counts));
     let (op, root) = (None, 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -271,11 +368,22 @@ pub unsafe extern "C" fn fwGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Gather, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Same(count));
     let (op, root) = (None, root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -292,11 +400,22 @@ pub unsafe extern "C" fn fwGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Gather, Said::Given(counts));
+    let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Given(counts));
     let (op, root) = (None, root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -314,11 +433,22 @@ pub unsafe extern "C" fn fwScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Scatter, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Same(count));
     let (op, root) = (None, root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -335,11 +465,22 @@ pub unsafe extern "C" fn fwScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Scatter, Said::Given(counts));
+    let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Given(counts));
     let (op, root) = (None, root);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -355,11 +496,22 @@ pub unsafe extern "C" fn fwAllToAll(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::AllToAll, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::AllToAll, RawCounts::Same(count));
     let (op, root) = (None, 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -376,11 +528,23 @@ pub unsafe extern "C" fn fwAllToAllV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::AllToAll, Said::Exchanged(send_counts, recv_counts));
+    let (kind, counts_arg) =
+        (CollectiveKind::AllToAll, RawCounts::Exchanged(send_counts, recv_counts));
     let (op, root) = (None, 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -397,11 +561,22 @@ pub unsafe extern "C" fn fwScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::Scan, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::Scan, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
@@ -418,23 +593,45 @@ pub unsafe extern "C" fn fwExclusiveScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, said) = (Kind::ExclusiveScan, Said::Same(count));
+    let (kind, counts_arg) = (CollectiveKind::ExclusiveScan, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 
 /// Is over when all ranks have called it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) -> fwResult {
-    let (kind, said, data_type) = (Kind::Barrier, Said::Same(0), FW_FLOAT32);
+    let (kind, counts_arg, data_type) = (CollectiveKind::Barrier, RawCounts::Same(0), FW_FLOAT32);
     let (op, root, send, recv) = (None, 0, std::ptr::null(), std::ptr::null_mut());
     let plan = std::ptr::null();
     // SAFETY: the caller's promise.
     unsafe {
-        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+        collective(RawArguments {
+            kind,
+            counts_arg,
+            send,
+            recv,
+            data_type,
+            op,
+            root,
+            plan,
+            comm,
+            request,
+        })
     }
 }
 

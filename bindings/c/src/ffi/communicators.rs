@@ -6,13 +6,13 @@ use std::time::Duration;
 use foldwire::Config;
 use foldwire::transport::MAX_LANES;
 
-use super::memory::{CommPlace, place, places, read, write};
+use super::memory::{CommOut, out_value, out_values, read, write};
 use super::types::*;
-use crate::border::{Fault, run};
-use crate::family::Family;
-use crate::group::{Joining, run_call};
-use crate::plan::name_in_room;
-use crate::{group, handles, wire};
+use crate::endpoint::SharedEndpoint;
+use crate::errors::{ApiError, catch_errors};
+use crate::group::{PendingJoin, catch_call_errors};
+use crate::plan::c_name;
+use crate::{group, handle_table, transport};
 
 /// Calls at once, unless a configuration says how many.
 const N_CALLS: u32 = 8;
@@ -35,39 +35,39 @@ const DEFAULT: fwConfig = fwConfig {
 
 /// # Safety
 /// As [`read`], but that null is the default.
-unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, Fault> {
+unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
     if config.is_null() {
         return Ok(DEFAULT);
     }
     // SAFETY: by the caller's promise.
     let config = unsafe { read(config, DEFAULT, "fwConfig") }?;
     if config.reserved != 0 {
-        return Err(Fault::argument("fwConfig.reserved is not 0"));
+        return Err(ApiError::argument("fwConfig.reserved is not 0"));
     }
     Ok(config)
 }
 
-fn seconds(value: f64, what: &str) -> Result<Duration, Fault> {
+fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
-    let wrong = |_| Fault::argument(format!("{value} is no number of seconds for the {what}"));
+    let wrong = |_| ApiError::argument(format!("{value} is no number of seconds for the {what}"));
     Duration::try_from_secs_f64(value).map_err(wrong)
 }
 
-fn calls(config: &fwConfig, default: u32) -> Result<usize, Fault> {
+fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
     let calls = if config.calls == 0 { default } else { config.calls };
     if calls > MAX_CALLS {
-        return Err(Fault::argument(format!("{calls} calls at once; {MAX_CALLS} is the most")));
+        return Err(ApiError::argument(format!("{calls} calls at once; {MAX_CALLS} is the most")));
     }
     Ok(calls as usize)
 }
 
 /// Core's configuration, and how many calls there may be at once.
-fn to_core(config: &fwConfig) -> Result<(Config, usize), Fault> {
+fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     let mut made = Config::default();
     if config.lanes as usize > MAX_LANES {
-        return Err(Fault::argument(format!("{} lanes; {MAX_LANES} is the most", config.lanes)));
+        return Err(ApiError::argument(format!("{} lanes; {MAX_LANES} is the most", config.lanes)));
     }
     if config.lanes > 0 {
         made.lanes = config.lanes as usize;
@@ -80,7 +80,7 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), Fault> {
     }
     if config.link_rate != 0.0 {
         if !(config.link_rate > 0.0 && config.link_rate.is_finite()) {
-            return Err(Fault::argument(format!("{} is no rate of a link", config.link_rate)));
+            return Err(ApiError::argument(format!("{} is no rate of a link", config.link_rate)));
         }
         made.link_rate = Some(config.link_rate);
     }
@@ -88,14 +88,14 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), Fault> {
         FW_CHECKSUM_AS_NEEDED => None,
         FW_CHECKSUM_ALWAYS => Some(true),
         FW_CHECKSUM_NEVER => Some(false),
-        other => return Err(Fault::argument(format!("{other} says nothing of checksums"))),
+        other => return Err(ApiError::argument(format!("{other} says nothing of checksums"))),
     };
     Ok((made, calls(config, N_CALLS)?))
 }
 
 /// A number of ranks, or of a rank, as C has them.
-fn index(number: i32, what: &str) -> Result<usize, Fault> {
-    usize::try_from(number).map_err(|_| Fault::argument(format!("{number} is no {what}")))
+fn index(number: i32, what: &str) -> Result<usize, ApiError> {
+    usize::try_from(number).map_err(|_| ApiError::argument(format!("{number} is no {what}")))
 }
 
 fn comm_of(handle: usize) -> fwComm_t {
@@ -105,10 +105,10 @@ fn comm_of(handle: usize) -> fwComm_t {
 /// The version of this library, as 10000 · major + 100 · minor + patch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetVersion(version: *mut i32) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         let number = FW_VERSION_MAJOR * 10_000 + FW_VERSION_MINOR * 100 + FW_VERSION_PATCH;
         // SAFETY: the caller's promise.
-        *unsafe { place(version, "version") }? = number as i32;
+        *unsafe { out_value(version, "version") }? = number as i32;
         Ok(())
     })
 }
@@ -116,14 +116,14 @@ pub unsafe extern "C" fn fwGetVersion(version: *mut i32) -> fwResult {
 /// What a result means. The text is there for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGetErrorString(result: fwResult) -> *const std::ffi::c_char {
-    crate::border::words(result).as_ptr()
+    crate::errors::words(result).as_ptr()
 }
 
 /// What this thread's last failure was, in numbers and with what to change; empty if none. The text
 /// is there until the thread's next failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGetLastError() -> *const std::ffi::c_char {
-    crate::border::last_error()
+    crate::errors::last_error()
 }
 
 /// Makes all ranks of a group of threads: comms has room for n_ranks handles, of rank 0, 1, … Each
@@ -134,17 +134,17 @@ pub unsafe extern "C" fn fwCommInitAll(
     n_ranks: i32,
     config: *const fwConfig,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         let n_ranks = index(n_ranks, "number of ranks")?;
         // SAFETY: the caller's promise.
-        let (comms, config) = unsafe { (places(comms, n_ranks)?, config_of(config)?) };
+        let (comms, config) = unsafe { (out_values(comms, n_ranks)?, config_of(config)?) };
         let (config, n_calls) = to_core(&config)?;
         let mut made = Vec::new();
-        for wire in wire::all(n_ranks)? {
-            match Family::found(wire, config, n_calls) {
+        for transport in transport::threads(n_ranks)? {
+            match SharedEndpoint::create(transport, config, n_calls) {
                 Ok(handle) => made.push(handle),
                 Err(fault) => {
-                    made.into_iter().for_each(handles::remove);
+                    made.into_iter().for_each(handle_table::remove);
                     return Err(fault);
                 }
             }
@@ -162,10 +162,10 @@ pub unsafe extern "C" fn fwCommInitAll(
 /// FOLDWIRE_IFACE, as eth0, or FOLDWIRE_ADDRESS, on all ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
-    run_call(|| {
+    catch_call_errors(|| {
         // SAFETY: the caller's promise.
-        let id = unsafe { place(id, "unique id") }?;
-        id.internal = wire::token()?;
+        let id = unsafe { out_value(id, "unique id") }?;
+        id.internal = transport::new_unique_id()?;
         Ok(())
     })
 }
@@ -186,13 +186,13 @@ pub unsafe extern "C" fn fwCommInitRank(
     rank: i32,
     config: *const fwConfig,
 ) -> fwResult {
-    run_call(|| {
+    catch_call_errors(|| {
         // SAFETY: the caller's promise.
-        let place = unsafe { CommPlace::new(comm, "communicator") }?;
+        let place = unsafe { CommOut::new(comm, "communicator") }?;
         // SAFETY: the caller's promise.
         let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
         let (n_ranks, rank) = (index(n_ranks, "number of ranks")?, index(rank, "rank")?);
-        group::join(Joining { token: id.internal, n_ranks, rank, config, n_calls, place })
+        group::join(PendingJoin { unique_id: id.internal, n_ranks, rank, config, n_calls, place })
     })
 }
 
@@ -203,14 +203,14 @@ pub unsafe extern "C" fn fwCommInitRank(
 /// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwConfig) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let mut place = unsafe { CommPlace::new(comm, "communicator") }?;
+        let mut place = unsafe { CommOut::new(comm, "communicator") }?;
         group::refuse("fwCommInitEnv")?;
         // SAFETY: the caller's promise.
         let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
-        let wire = wire::join_env(group::limit_of(&config))?;
-        place.put(Family::found(wire, config, n_calls)?);
+        let transport = transport::join_env(group::limit_of(&config))?;
+        place.put(SharedEndpoint::create(transport, config, n_calls)?);
         Ok(())
     })
 }
@@ -218,9 +218,9 @@ pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwCon
 /// The number of ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommCount(comm: fwComm_t, count: *mut i32) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        *unsafe { place(count, "count") }? = handles::comm(comm.addr())?.2 as i32;
+        *unsafe { out_value(count, "count") }? = handle_table::comm(comm.addr())?.2 as i32;
         Ok(())
     })
 }
@@ -228,9 +228,9 @@ pub unsafe extern "C" fn fwCommCount(comm: fwComm_t, count: *mut i32) -> fwResul
 /// This rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommUserRank(comm: fwComm_t, rank: *mut i32) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        *unsafe { place(rank, "rank") }? = handles::comm(comm.addr())?.1 as i32;
+        *unsafe { out_value(rank, "rank") }? = handle_table::comm(comm.addr())?.1 as i32;
         Ok(())
     })
 }
@@ -239,9 +239,9 @@ pub unsafe extern "C" fn fwCommUserRank(comm: fwComm_t, rank: *mut i32) -> fwRes
 /// calls together. Begin with FW_REPORT_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> fwResult {
-    run(|| {
-        let (family, ..) = handles::comm(comm.addr())?;
-        let did = family.enter()?.member(comm.addr())?.report;
+    catch_errors(|| {
+        let (endpoint, ..) = handle_table::comm(comm.addr())?;
+        let did = endpoint.enter()?.entry(comm.addr())?.report;
         let value = fwReport {
             size: size_of::<fwReport>(),
             seconds: did.total.as_secs_f64(),
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
             raw_bytes: did.raw_bytes,
             wire_bytes: did.wire_bytes,
             n_messages: did.n_messages,
-            codec: name_in_room(did.codec.name()),
-            schedule: name_in_room(did.schedule),
+            codec: c_name(did.codec.name()),
+            schedule: c_name(did.schedule),
         };
         // SAFETY: the caller's promise.
         unsafe { write(report, value, "fwReport") }
@@ -276,25 +276,26 @@ pub unsafe extern "C" fn fwCommSplit(
     new_comm: *mut fwComm_t,
     config: *const fwConfig,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let (new_comm, config) = unsafe { (place(new_comm, "communicator")?, config_of(config)?) };
+        let (new_comm, config) =
+            unsafe { (out_value(new_comm, "communicator")?, config_of(config)?) };
         *new_comm = ptr::null_mut();
         group::refuse("fwCommSplit")?;
         let color = match color {
             FW_SPLIT_NOCOLOR => None,
             color => Some(u32::try_from(color).map_err(|_| {
-                Fault::argument(format!("{color} is no color: 0 or more, or FW_SPLIT_NOCOLOR"))
+                ApiError::argument(format!("{color} is no color: 0 or more, or FW_SPLIT_NOCOLOR"))
             })?),
         };
-        let (family, ..) = handles::comm(comm.addr())?;
-        let mut inside = family.enter()?;
-        let member = inside.member(comm.addr())?;
-        let n_calls = calls(&config, member.comm.n_calls() as u32)?;
-        match member.comm.split(color, key, n_calls) {
-            Ok(Some(made)) => *new_comm = comm_of(inside.add(&family, made)?),
+        let (endpoint, ..) = handle_table::comm(comm.addr())?;
+        let mut guard = endpoint.enter()?;
+        let entry = guard.entry(comm.addr())?;
+        let n_calls = calls(&config, entry.comm.n_calls() as u32)?;
+        match entry.comm.split(color, key, n_calls) {
+            Ok(Some(made)) => *new_comm = comm_of(guard.add_comm(&endpoint, made)?),
             Ok(None) => {}
-            Err(error) => return inside.note(comm.addr(), Err(error.into())),
+            Err(error) => return guard.record(comm.addr(), Err(error.into())),
         }
         Ok(())
     })
@@ -309,19 +310,19 @@ pub unsafe extern "C" fn fwCommShrink(
     patience: f64,
     new_comm: *mut fwComm_t,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let new_comm = unsafe { place(new_comm, "communicator") }?;
+        let new_comm = unsafe { out_value(new_comm, "communicator") }?;
         *new_comm = ptr::null_mut();
         group::refuse("fwCommShrink")?;
         let patience = seconds(patience, "patience")?;
-        let (family, ..) = handles::comm(comm.addr())?;
-        let mut inside = family.enter()?;
-        let n_calls = inside.member(comm.addr())?.comm.n_calls();
-        handles::remove(comm.addr());
-        if let Some(member) = inside.comms.remove(&comm.addr()) {
-            let survivors = member.comm.shrink(patience, n_calls)?;
-            *new_comm = comm_of(inside.add(&family, survivors)?);
+        let (endpoint, ..) = handle_table::comm(comm.addr())?;
+        let mut guard = endpoint.enter()?;
+        let n_calls = guard.entry(comm.addr())?.comm.n_calls();
+        handle_table::remove(comm.addr());
+        if let Some(entry) = guard.comms.remove(&comm.addr()) {
+            let survivors = entry.comm.shrink(patience, n_calls)?;
+            *new_comm = comm_of(guard.add_comm(&endpoint, survivors)?);
         }
         Ok(())
     })
@@ -333,29 +334,29 @@ pub unsafe extern "C" fn fwCommShrink(
 /// was sent has arrived, or after the timeout, or a minute.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
-    run(|| destroy(comm.addr()))
+    catch_errors(|| destroy(comm.addr()))
 }
 
-fn destroy(comm: usize) -> Result<(), Fault> {
+fn destroy(comm: usize) -> Result<(), ApiError> {
     group::refuse("fwCommDestroy")?;
-    let (family, ..) = handles::comm(comm)?;
-    match family.enter() {
-        Ok(mut inside) => {
-            let under_way = inside.requests_of(comm);
+    let (endpoint, ..) = handle_table::comm(comm)?;
+    match endpoint.enter() {
+        Ok(mut guard) => {
+            let under_way = guard.requests_of(comm);
             if !under_way.is_empty() {
                 let message = format!(
                     "{} requests are under way: wait for them, or use fwCommAbort",
                     under_way.len()
                 );
-                return Err(Fault::new(FW_IN_USE, message));
+                return Err(ApiError::new(FW_IN_USE, message));
             }
-            inside.end(comm);
+            guard.remove_comm(comm);
         }
         Err(fault) if fault.code != FW_INTERNAL_ERROR => return Err(fault),
         // A panic was here. What it left goes with the family's last handle.
         Err(_) => {}
     }
-    handles::remove(comm);
+    handle_table::remove(comm);
     Ok(())
 }
 
@@ -366,13 +367,13 @@ fn destroy(comm: usize) -> Result<(), Fault> {
 /// for nothing, so messages that ranks have not taken yet may be lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         group::refuse("fwCommAbort")?;
-        let (family, signals) = handles::signals(comm.addr())?;
+        let (endpoint, signals) = handle_table::signals(comm.addr())?;
         signals.stop();
         // Two threads may abort it; one is late.
-        if handles::take(comm.addr()) {
-            family.doom(comm.addr());
+        if handle_table::take(comm.addr()) {
+            endpoint.drop_aborted(comm.addr());
         }
         Ok(())
     })
@@ -388,15 +389,15 @@ pub unsafe extern "C" fn fwCommGetAsyncError(
     comm: fwComm_t,
     async_error: *mut fwResult,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let async_error = unsafe { place(async_error, "result") }?;
+        let async_error = unsafe { out_value(async_error, "result") }?;
         *async_error = FW_SUCCESS;
-        let (family, signals) = handles::signals(comm.addr())?;
-        match family.enter() {
-            Ok(inside) => {
-                inside.progress();
-                inside.observe(comm.addr());
+        let (endpoint, signals) = handle_table::signals(comm.addr())?;
+        match endpoint.enter() {
+            Ok(guard) => {
+                guard.progress();
+                guard.publish_failure(comm.addr());
             }
             Err(fault) if fault.code == FW_IN_USE => {}
             Err(fault) => {

@@ -14,7 +14,7 @@ use std::slice;
 
 use foldwire::Element;
 
-use crate::border::Fault;
+use crate::errors::ApiError;
 use crate::ffi::types::{fwComm, fwConfig, fwPlan, fwReport, fwRequest, fwRequest_t};
 
 /// Longest struct of a later version that is looked at.
@@ -22,20 +22,20 @@ const MAX_STRUCT_BYTES: usize = 4096;
 
 /// An array of the caller's, lent until the call that has it is over.
 #[derive(Debug)]
-pub(crate) struct Values<T> {
+pub(crate) struct LentArray<T> {
     start: NonNull<T>,
     count: usize,
     lent: PhantomData<*mut T>,
 }
 
-impl<T: Element> Values<T> {
+impl<T: Element> LentArray<T> {
     /// # Errors
     /// A fault if there can be no such array; none of no values is at any address.
     ///
     /// # Safety
     /// Unless it is of no values, there must be as many at `start` until this is dropped. If it is
     /// written to, nobody else may read or write them meanwhile; else nobody may write them.
-    pub(crate) unsafe fn lend(start: *const c_void, count: usize) -> Result<Self, Fault> {
+    pub(crate) unsafe fn lend(start: *const c_void, count: usize) -> Result<Self, ApiError> {
         let lent = PhantomData;
         if count == 0 {
             return Ok(Self { start: NonNull::dangling(), count, lent });
@@ -43,14 +43,14 @@ impl<T: Element> Values<T> {
         let range = bytes(start, count, T::BYTES)?;
         if range.start % align_of::<T>() != 0 {
             let message = format!("an array of {} at {start:p} is not aligned", T::DTYPE);
-            return Err(Fault::argument(message));
+            return Err(ApiError::argument(message));
         }
         let start = NonNull::new(start.cast::<T>().cast_mut()).ok_or_else(null)?;
         Ok(Self { start, count, lent })
     }
 }
 
-impl<T> AsRef<[T]> for Values<T> {
+impl<T> AsRef<[T]> for LentArray<T> {
     fn as_ref(&self) -> &[T] {
         // SAFETY: `lend` has checked null, alignment and length; its caller promised that the
         // values are there and that nobody writes them. Any bits are a value of these types.
@@ -58,7 +58,7 @@ impl<T> AsRef<[T]> for Values<T> {
     }
 }
 
-impl<T> AsMut<[T]> for Values<T> {
+impl<T> AsMut<[T]> for LentArray<T> {
     fn as_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `as_ref`; nobody else reads or writes what is written to.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
@@ -67,12 +67,12 @@ impl<T> AsMut<[T]> for Values<T> {
 
 /// What a call sends: the caller's array, or a copy where the caller has the result overlap it.
 #[derive(Debug)]
-pub(crate) enum Source<T> {
-    Lent(Values<T>),
+pub(crate) enum SendBuffer<T> {
+    Lent(LentArray<T>),
     Copied(Vec<T>),
 }
 
-impl<T> AsRef<[T]> for Source<T> {
+impl<T> AsRef<[T]> for SendBuffer<T> {
     fn as_ref(&self) -> &[T] {
         match self {
             Self::Lent(values) => values.as_ref(),
@@ -81,8 +81,8 @@ impl<T> AsRef<[T]> for Source<T> {
     }
 }
 
-fn null() -> Fault {
-    Fault::argument("an array is NULL")
+fn null() -> ApiError {
+    ApiError::argument("an array is NULL")
 }
 
 /// The addresses of an array; none if it has no values.
@@ -90,7 +90,7 @@ pub(crate) fn bytes(
     start: *const c_void,
     count: usize,
     n_bytes: usize,
-) -> Result<Range<usize>, Fault> {
+) -> Result<Range<usize>, ApiError> {
     if count == 0 {
         return Ok(0..0);
     }
@@ -100,7 +100,7 @@ pub(crate) fn bytes(
     }
     let length = count.checked_mul(n_bytes).filter(|&length| isize::try_from(length).is_ok());
     let end = length.and_then(|length| at.checked_add(length));
-    let overflow = || Fault::argument(format!("{count} values are more than memory can hold"));
+    let overflow = || ApiError::argument(format!("{count} values are more than memory can hold"));
     Ok(at..end.ok_or_else(overflow)?)
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn bytes(
 ///
 /// # Safety
 /// As many must be there, and nobody may write them meanwhile.
-pub(crate) unsafe fn lent_bytes<'a>(start: *const c_void, n: usize) -> Result<&'a [u8], Fault> {
+pub(crate) unsafe fn lent_bytes<'a>(start: *const c_void, n: usize) -> Result<&'a [u8], ApiError> {
     bytes(start, n, 1)?;
     if n == 0 {
         return Ok(&[]);
@@ -121,26 +121,26 @@ pub(crate) unsafe fn lent_bytes<'a>(start: *const c_void, n: usize) -> Result<&'
 ///
 /// # Safety
 /// Unless it is null, a `V` must be there (of any bits), which nobody else uses meanwhile.
-pub(crate) unsafe fn place<'a, V>(pointer: *mut V, what: &str) -> Result<&'a mut V, Fault> {
+pub(crate) unsafe fn out_value<'a, V>(pointer: *mut V, what: &str) -> Result<&'a mut V, ApiError> {
     if !pointer.is_aligned() {
-        return Err(Fault::argument(format!("the place for the {what} is not aligned")));
+        return Err(ApiError::argument(format!("the place for the {what} is not aligned")));
     }
     // SAFETY: aligned; null is an error; the rest is the caller's promise.
     unsafe { pointer.as_mut() }
-        .ok_or_else(|| Fault::argument(format!("the place for the {what} is NULL")))
+        .ok_or_else(|| ApiError::argument(format!("the place for the {what} is NULL")))
 }
 
 /// As many things in a row, to read and write.
 ///
 /// # Safety
 /// Unless there are none, as many must be there, which nobody else uses meanwhile.
-pub(crate) unsafe fn places<'a, V>(start: *mut V, n: usize) -> Result<&'a mut [V], Fault> {
+pub(crate) unsafe fn out_values<'a, V>(start: *mut V, n: usize) -> Result<&'a mut [V], ApiError> {
     bytes(start.cast(), n, size_of::<V>())?;
     if n == 0 {
         return Ok(&mut []);
     }
     if !start.is_aligned() {
-        return Err(Fault::argument("an array is not aligned"));
+        return Err(ApiError::argument("an array is not aligned"));
     }
     // SAFETY: not null, aligned and not longer than memory; the rest is the caller's promise.
     Ok(unsafe { slice::from_raw_parts_mut(start, n) })
@@ -148,14 +148,14 @@ pub(crate) unsafe fn places<'a, V>(start: *mut V, n: usize) -> Result<&'a mut [V
 
 /// Where a handle goes, once there is one.
 #[derive(Debug)]
-pub(crate) struct HandlePlace<H>(NonNull<*mut H>);
+pub(crate) struct HandleOut<H>(NonNull<*mut H>);
 
 /// Of a request.
-pub(crate) type RequestPlace = HandlePlace<fwRequest>;
+pub(crate) type RequestOut = HandleOut<fwRequest>;
 /// Of a communicator.
-pub(crate) type CommPlace = HandlePlace<fwComm>;
+pub(crate) type CommOut = HandleOut<fwComm>;
 
-impl<H> HandlePlace<H> {
+impl<H> HandleOut<H> {
     /// The place, with no handle in it.
     ///
     /// # Errors
@@ -163,9 +163,9 @@ impl<H> HandlePlace<H> {
     ///
     /// # Safety
     /// Unless it is null, a handle must be there, which nobody else uses until this is dropped.
-    pub(crate) unsafe fn new(pointer: *mut *mut H, what: &str) -> Result<Self, Fault> {
+    pub(crate) unsafe fn new(pointer: *mut *mut H, what: &str) -> Result<Self, ApiError> {
         // SAFETY: by the caller's promise.
-        let place = unsafe { place(pointer, what) }?;
+        let place = unsafe { out_value(pointer, what) }?;
         *place = ptr::null_mut();
         Ok(Self(NonNull::from(place)))
     }
@@ -182,12 +182,12 @@ impl<H> HandlePlace<H> {
     }
 }
 
-impl RequestPlace {
+impl RequestOut {
     /// As [`new`](Self::new); `None` if it is null, for a call that blocks.
     ///
     /// # Safety
     /// As of `new`.
-    pub(crate) unsafe fn optional(pointer: *mut fwRequest_t) -> Result<Option<Self>, Fault> {
+    pub(crate) unsafe fn optional(pointer: *mut fwRequest_t) -> Result<Option<Self>, ApiError> {
         // SAFETY: by the caller's promise.
         let place = || unsafe { Self::new(pointer, "request") };
         if pointer.is_null() { Ok(None) } else { place().map(Some) }
@@ -198,10 +198,10 @@ impl RequestPlace {
 ///
 /// # Safety
 /// As many must be there, and nobody may write them meanwhile.
-pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>, Fault> {
+pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>, ApiError> {
     bytes(start.cast(), n, size_of::<usize>())?;
     if start.is_null() || !start.is_aligned() {
-        return Err(Fault::argument("the counts are NULL or not aligned"));
+        return Err(ApiError::argument("the counts are NULL or not aligned"));
     }
     // SAFETY: not null, aligned and not longer than memory; the rest is the caller's promise.
     Ok(Rc::from(unsafe { slice::from_raw_parts(start, n) }))
@@ -230,9 +230,9 @@ const _: () = assert!(
 );
 
 /// The size that a struct says it has.
-unsafe fn size_said<V: Versioned>(pointer: *const V, what: &str) -> Result<usize, Fault> {
+unsafe fn declared_size<V: Versioned>(pointer: *const V, what: &str) -> Result<usize, ApiError> {
     if pointer.is_null() || !pointer.is_aligned() {
-        return Err(Fault::argument(format!("the {what} is NULL or not aligned")));
+        return Err(ApiError::argument(format!("the {what} is NULL or not aligned")));
     }
     // SAFETY: not null, aligned, and by the caller's promise it begins with its size.
     let size = unsafe { pointer.cast::<usize>().read() };
@@ -242,7 +242,7 @@ unsafe fn size_said<V: Versioned>(pointer: *const V, what: &str) -> Result<usize
              with the _INIT of foldwire.h",
             V::FIRST_BYTES
         );
-        return Err(Fault::argument(message));
+        return Err(ApiError::argument(message));
     }
     Ok(size)
 }
@@ -259,15 +259,15 @@ pub(crate) unsafe fn read<V: Versioned>(
     pointer: *const V,
     default: V,
     what: &str,
-) -> Result<V, Fault> {
+) -> Result<V, ApiError> {
     // SAFETY: by the caller's promise.
-    let size = unsafe { size_said(pointer, what) }?;
+    let size = unsafe { declared_size(pointer, what) }?;
     let known = size.min(size_of::<V>());
     // SAFETY: so many bytes are there.
     let more = unsafe { lent_bytes(pointer.cast::<u8>().add(known).cast(), size - known) }?;
     if more.iter().any(|&byte| byte != 0) {
         let message = format!("the {what} is of a later version and says what this one cannot do");
-        return Err(Fault::argument(message));
+        return Err(ApiError::argument(message));
     }
     let mut copy = default;
     // SAFETY: both have so many bytes; any bits are a value of `V`, which is made of numbers.
@@ -286,9 +286,9 @@ pub(crate) unsafe fn write<V: Versioned>(
     pointer: *mut V,
     value: V,
     what: &str,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     // SAFETY: by the caller's promise.
-    let size = unsafe { size_said(pointer, what) }?;
+    let size = unsafe { declared_size(pointer, what) }?;
     let (skip, n) = (size_of::<usize>(), size.min(size_of::<V>()));
     // SAFETY: both have `n` bytes, at least `skip` of them.
     unsafe {

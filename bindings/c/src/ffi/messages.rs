@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use foldwire::{DType, Element, Incoming, Outgoing, Plan, Rank, Report};
 
-use super::call::{Comm, Running, running, with_type};
-use super::memory::{Values, bytes};
-use crate::border::Fault;
+use super::call::{CoreCommunicator, DynCall, running, with_type};
+use super::memory::{LentArray, bytes};
+use crate::errors::ApiError;
 use crate::ffi::types::fwPlan;
 use crate::plan::{self, EXACT};
 
 /// An array that goes to a rank, or comes from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub(crate) struct CheckedMessage {
     is_sent: bool,
     start: *const c_void,
     count: usize,
@@ -22,11 +22,11 @@ pub(crate) struct Message {
     peer: Rank,
     tag: u32,
     /// Of what is sent.
-    said: fwPlan,
+    c_plan: fwPlan,
     plan: Plan,
 }
 
-impl Message {
+impl CheckedMessage {
     /// A message to `peer`, or from it if there is no plan.
     ///
     /// # Errors
@@ -41,19 +41,19 @@ impl Message {
         dtype: DType,
         peer: i32,
         tag: u32,
-        said: Option<fwPlan>,
+        c_plan: Option<fwPlan>,
         size: usize,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ApiError> {
         let rank = usize::try_from(peer).ok().filter(|&peer| peer < size).ok_or_else(|| {
-            Fault::argument(format!("rank {peer} does not exist; there are {size} ranks"))
+            ApiError::argument(format!("rank {peer} does not exist; there are {size} ranks"))
         })?;
         let bytes = bytes(start, count, dtype.n_bytes())?;
         if bytes.start % dtype.n_bytes() != 0 {
-            return Err(Fault::argument(format!("an array of {dtype} is not aligned")));
+            return Err(ApiError::argument(format!("an array of {dtype} is not aligned")));
         }
-        let (is_sent, said, peer) = (said.is_some(), said.unwrap_or(EXACT), Rank::new(rank));
-        let plan = plan::to_core(&said)?;
-        Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, said, plan })
+        let (is_sent, c_plan, peer) = (c_plan.is_some(), c_plan.unwrap_or(EXACT), Rank::new(rank));
+        let plan = plan::to_core(&c_plan)?;
+        Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, c_plan, plan })
     }
 
     /// Its addresses, and whether they are written.
@@ -76,14 +76,20 @@ impl Message {
 ///
 /// # Errors
 /// A fault if there are as many as there may be, or core refuses it.
-pub(crate) fn start(comm: &Comm, message: &Message) -> Result<Box<dyn Running>, Fault> {
+pub(crate) fn start(
+    comm: &CoreCommunicator,
+    message: &CheckedMessage,
+) -> Result<Box<dyn DynCall>, ApiError> {
     with_type!(message.dtype, T => start_typed::<T>(comm, message))
 }
 
-fn start_typed<T: Element>(comm: &Comm, message: &Message) -> Result<Box<dyn Running>, Fault> {
-    let &Message { is_sent, start, count, peer, tag, ref plan, .. } = message;
-    // SAFETY: by the promise of `Message::new`.
-    let values = unsafe { Values::<T>::lend(start, count) }?;
+fn start_typed<T: Element>(
+    comm: &CoreCommunicator,
+    message: &CheckedMessage,
+) -> Result<Box<dyn DynCall>, ApiError> {
+    let &CheckedMessage { is_sent, start, count, peer, tag, ref plan, .. } = message;
+    // SAFETY: by the promise of `CheckedMessage::new`.
+    let values = unsafe { LentArray::<T>::lend(start, count) }?;
     Ok(running::<T>(if is_sent {
         comm.start_send(values, peer, tag, plan)?
     } else {
@@ -95,26 +101,31 @@ fn start_typed<T: Element>(comm: &Comm, message: &Message) -> Result<Box<dyn Run
 ///
 /// # Errors
 /// A fault if they differ in type, or those that are sent in their plan; why they failed.
-pub(crate) fn exchange(comm: &Comm, messages: &[Message]) -> Result<Report, Fault> {
+pub(crate) fn exchange(
+    comm: &CoreCommunicator,
+    messages: &[CheckedMessage],
+) -> Result<Report, ApiError> {
     let Some(first) = messages.first() else { return Ok(Report::default()) };
     let sent = messages.iter().find(|message| message.is_sent);
     let plan = sent.map_or(Plan::raw(), |message| message.plan);
-    let said = sent.map_or(EXACT, |message| message.said);
+    let c_plan = sent.map_or(EXACT, |message| message.c_plan);
     for message in messages {
-        if message.dtype != first.dtype || message.is_sent && message.said != said {
+        if message.dtype != first.dtype || message.is_sent && message.c_plan != c_plan {
             let message = "the messages of a group have one type, and one plan for all that is \
                            sent; make a group of each";
-            return Err(Fault::usage(message));
+            return Err(ApiError::usage(message));
         }
     }
-    check_apart(messages.iter().map(Message::range))?;
+    check_apart(messages.iter().map(CheckedMessage::range))?;
     with_type!(first.dtype, T => exchange_typed::<T>(comm, messages, &plan))
 }
 
 /// # Errors
 /// A fault if an array that is written overlaps another one; of each, its addresses and whether it
 /// is written.
-pub(crate) fn check_apart(ranges: impl Iterator<Item = (Range<usize>, bool)>) -> Result<(), Fault> {
+pub(crate) fn check_apart(
+    ranges: impl Iterator<Item = (Range<usize>, bool)>,
+) -> Result<(), ApiError> {
     let mut ranges: Vec<(Range<usize>, bool)> =
         ranges.filter(|(range, _)| !range.is_empty()).collect();
     ranges.sort_unstable_by_key(|(range, _)| range.start);
@@ -124,7 +135,7 @@ pub(crate) fn check_apart(ranges: impl Iterator<Item = (Range<usize>, bool)>) ->
         if range.start < if is_written { end } else { end_written } {
             let message = "an array that a call of the group writes overlaps another one of the \
                            group";
-            return Err(Fault::argument(message));
+            return Err(ApiError::argument(message));
         }
         end = end.max(range.end);
         if is_written {
@@ -135,16 +146,16 @@ pub(crate) fn check_apart(ranges: impl Iterator<Item = (Range<usize>, bool)>) ->
 }
 
 fn exchange_typed<T: Element>(
-    comm: &Comm,
-    messages: &[Message],
+    comm: &CoreCommunicator,
+    messages: &[CheckedMessage],
     plan: &Plan,
-) -> Result<Report, Fault> {
+) -> Result<Report, ApiError> {
     let lent = messages.iter().map(|message| {
-        // SAFETY: by the promise of `Message::new`.
-        let values = unsafe { Values::<T>::lend(message.start, message.count) }?;
+        // SAFETY: by the promise of `CheckedMessage::new`.
+        let values = unsafe { LentArray::<T>::lend(message.start, message.count) }?;
         Ok((message, values))
     });
-    let mut lent = lent.collect::<Result<Vec<_>, Fault>>()?;
+    let mut lent = lent.collect::<Result<Vec<_>, ApiError>>()?;
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
     for (message, values) in &mut lent {
         if message.is_sent {

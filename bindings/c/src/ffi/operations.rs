@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldwire::op::OpCode;
 use foldwire::{Element, Op};
 
-use super::memory::place;
+use super::memory::out_value;
 use super::types::*;
-use crate::border::{Fault, run};
+use crate::errors::{ApiError, catch_errors};
 
 /// Where numbers of callers' operations begin.
 const FIRST: fwRedOp = 1 << 16;
@@ -30,22 +30,22 @@ pub type fwReduceFunction = Option<
 
 /// A function of the caller's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Callback {
+pub(crate) struct ReduceCallback {
     function: unsafe extern "C" fn(*const c_void, *mut c_void, usize, *mut c_void),
     context: *mut c_void,
 }
 
 // SAFETY: by foldwire.h any thread may call the function with its context, several at once.
-unsafe impl Send for Callback {}
+unsafe impl Send for ReduceCallback {}
 // SAFETY: the same.
-unsafe impl Sync for Callback {}
+unsafe impl Sync for ReduceCallback {}
 
 /// What is called to combine two values.
-pub(crate) type Function<T> = dyn Fn(T, T) -> T + Sync;
+pub(crate) type CombineFn<T> = dyn Fn(T, T) -> T + Sync;
 
-impl Callback {
+impl ReduceCallback {
     /// Of values of a type.
-    pub(crate) fn of_type<T: Element>(self) -> Rc<Function<T>> {
+    pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
         Rc::new(move |input: T, mut inout: T| {
             // The whole of it, as a part would not be `Sync`.
             let Self { function, context } = { self };
@@ -60,21 +60,21 @@ impl Callback {
 
 /// How a call combines values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Operation {
+pub(crate) enum ReduceOperation {
     Known(OpCode),
-    User(Callback),
+    User(ReduceCallback),
 }
 
-impl Operation {
+impl ReduceOperation {
     /// The one with this number.
-    pub(crate) fn of(code: fwRedOp) -> Result<Self, Fault> {
+    pub(crate) fn of(code: fwRedOp) -> Result<Self, ApiError> {
         let known = u8::try_from(code).ok().and_then(OpCode::from_code);
         if let Some(op) = known.filter(|op| !matches!(op, OpCode::None | OpCode::User)) {
             return Ok(Self::Known(op));
         }
         let table = table();
         let callers = table.known.iter().find(|(number, _)| *number == code);
-        let none = || Fault::argument(format!("{code} is no operation, or no longer"));
+        let none = || ApiError::argument(format!("{code} is no operation, or no longer"));
         Ok(Self::User(callers.ok_or_else(none)?.1))
     }
 
@@ -88,7 +88,7 @@ impl Operation {
 }
 
 /// The operation with this code, for a type.
-pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, Fault> {
+pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, ApiError> {
     Ok(match code {
         // Of calls without one nobody asks.
         OpCode::Sum | OpCode::None => Op::Sum,
@@ -96,19 +96,19 @@ pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, Faul
         OpCode::Min => Op::Min,
         OpCode::Max => Op::Max,
         OpCode::Prod => Op::Prod,
-        other => return Err(Fault::new(FW_UNSUPPORTED, format!("no {} here", other.name()))),
+        other => return Err(ApiError::new(FW_UNSUPPORTED, format!("no {} here", other.name()))),
     })
 }
 
-pub(crate) struct Table {
+pub(crate) struct OperationTable {
     next: fwRedOp,
-    known: Vec<(fwRedOp, Callback)>,
+    known: Vec<(fwRedOp, ReduceCallback)>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { next: FIRST, known: Vec::new() });
+static TABLE: Mutex<OperationTable> = Mutex::new(OperationTable { next: FIRST, known: Vec::new() });
 
 /// Nothing in here panics half way.
-pub(crate) fn table() -> MutexGuard<'static, Table> {
+pub(crate) fn table() -> MutexGuard<'static, OperationTable> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,15 +126,15 @@ pub unsafe extern "C" fn fwRedOpCreate(
     function: fwReduceFunction,
     context: *mut c_void,
 ) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let op = unsafe { place(op, "operation") }?;
-        let function = function.ok_or_else(|| Fault::argument("the function is NULL"))?;
+        let op = unsafe { out_value(op, "operation") }?;
+        let function = function.ok_or_else(|| ApiError::argument("the function is NULL"))?;
         let mut table = table();
         let number = table.next;
-        let full = || Fault::new(FW_NO_ROOM, "no more operations can be made in this process");
+        let full = || ApiError::new(FW_NO_ROOM, "no more operations can be made in this process");
         table.next = number.checked_add(1).ok_or_else(full)?;
-        table.known.push((number, Callback { function, context }));
+        table.known.push((number, ReduceCallback { function, context }));
         *op = number;
         Ok(())
     })
@@ -143,10 +143,10 @@ pub unsafe extern "C" fn fwRedOpCreate(
 /// Frees an operation that fwRedOpCreate has made. Calls with it that were made before go on.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwRedOpDestroy(op: fwRedOp) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         let mut table = table();
         let at = table.known.iter().position(|(number, _)| *number == op);
-        let none = || Fault::argument(format!("{op} is no operation of yours, or no longer"));
+        let none = || ApiError::argument(format!("{op} is no operation of yours, or no longer"));
         table.known.swap_remove(at.ok_or_else(none)?);
         Ok(())
     })

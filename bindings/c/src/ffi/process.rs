@@ -11,7 +11,7 @@ use std::process;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{ffi, handles, wire};
+use crate::{ffi, handle_table, transport};
 
 unsafe extern "C" {
     fn pthread_atfork(
@@ -23,7 +23,7 @@ unsafe extern "C" {
 
 /// Forks between the process that loaded the library and this one.
 static N_FORKS: AtomicU32 = AtomicU32::new(0);
-static IS_TOLD: Once = Once::new();
+static IS_REGISTERED: Once = Once::new();
 
 thread_local! {
     /// The tables that the forking thread holds.
@@ -34,10 +34,10 @@ extern "C" fn before() {
     // A thread that is ending has no place to keep them; then they are not held.
     let _ = HELD.try_with(|held| {
         let tables: [Box<dyn Any>; 4] = [
-            Box::new(handles::table()),
+            Box::new(handle_table::table()),
             Box::new(ffi::operations::table()),
-            Box::new(wire::listeners()),
-            Box::new(wire::together()),
+            Box::new(transport::listeners()),
+            Box::new(transport::local_ranks()),
         ];
         held.borrow_mut().extend(tables);
     });
@@ -54,16 +54,16 @@ extern "C" fn in_child() {
 
 /// A process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct OwnerProcess {
     n_forks: u32,
     /// Its number in the system.
     pub(crate) id: u32,
 }
 
-impl Process {
+impl OwnerProcess {
     /// This one.
     pub(crate) fn this() -> Self {
-        IS_TOLD.call_once(|| {
+        IS_REGISTERED.call_once(|| {
             // SAFETY: the functions are there as long as this library is, and the C library
             // forgets them with it. It fails if memory is short; then forks go unseen.
             let _ = unsafe { pthread_atfork(Some(before), Some(after), Some(in_child)) };

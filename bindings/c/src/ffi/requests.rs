@@ -3,19 +3,20 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::memory::{place, places};
+use super::memory::{out_value, out_values};
 use super::types::*;
-use crate::border::{Fault, run};
-use crate::family::{Family, Inside};
-use crate::{group, handles};
+use crate::endpoint::{EndpointGuard, SharedEndpoint};
+use crate::errors::{ApiError, catch_errors};
+use crate::{group, handle_table};
 
 /// Advances the calls of a request's communicator. done becomes 1 if the request's call is over,
 /// whose result is returned then, and request NULL; else 0. A NULL request is over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let (request, done) = unsafe { (place(request, "request")?, place(done, "answer")?) };
+        let (request, done) =
+            unsafe { (out_value(request, "request")?, out_value(done, "answer")?) };
         *done = 0;
         group::refuse_collected(request)?;
         if request.is_null() {
@@ -23,14 +24,14 @@ pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fw
             return Ok(());
         }
         let handle = request.addr();
-        let family = handles::request(handle)?;
-        let mut inside = family.enter()?;
-        inside.progress();
-        if inside.requests.get(&handle).is_some_and(|request| !request.call.is_finished()) {
+        let endpoint = handle_table::request(handle)?;
+        let mut guard = endpoint.enter()?;
+        guard.progress();
+        if guard.requests.get(&handle).is_some_and(|request| !request.call.is_finished()) {
             return Ok(());
         }
         (*request, *done) = (ptr::null_mut(), 1);
-        inside.finish(handle)
+        guard.finish(handle)
     })
 }
 
@@ -38,17 +39,17 @@ pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fw
 /// for a NULL request is nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwWait(request: *mut fwRequest_t) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        let request = unsafe { place(request, "request") }?;
+        let request = unsafe { out_value(request, "request") }?;
         group::refuse_collected(request)?;
         if request.is_null() {
             return Ok(());
         }
-        let family = handles::request(request.addr())?;
-        let mut inside = family.enter()?;
+        let endpoint = handle_table::request(request.addr())?;
+        let mut guard = endpoint.enter()?;
         let handle = std::mem::replace(request, ptr::null_mut()).addr();
-        inside.finish(handle)
+        guard.finish(handle)
     })
 }
 
@@ -56,51 +57,51 @@ pub unsafe extern "C" fn fwWait(request: *mut fwRequest_t) -> fwResult {
 /// thread plays, and makes them NULL. Returns the first result that is not FW_SUCCESS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwWaitAll(n: usize, requests: *mut fwRequest_t) -> fwResult {
-    run(|| {
+    catch_errors(|| {
         // SAFETY: the caller's promise.
-        wait_all(unsafe { places(requests, n) }?)
+        wait_all(unsafe { out_values(requests, n) }?)
     })
 }
 
-fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), Fault> {
+fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     requests.iter().try_for_each(group::refuse_collected)?;
-    let mut families: Vec<Arc<Family>> = Vec::new();
+    let mut endpoints: Vec<Arc<SharedEndpoint>> = Vec::new();
     // Of each request: its family, and itself.
     let mut known: Vec<(usize, usize)> = Vec::new();
     for handle in requests.iter().map(|request| request.addr()).filter(|&handle| handle != 0) {
         if known.iter().any(|known| known.1 == handle) {
-            return Err(Fault::argument("a request is there twice"));
+            return Err(ApiError::argument("a request is there twice"));
         }
-        let family = handles::request(handle)?;
-        let at = families.iter().position(|known| Arc::ptr_eq(known, &family));
+        let endpoint = handle_table::request(handle)?;
+        let at = endpoints.iter().position(|known| Arc::ptr_eq(known, &endpoint));
         let at = at.unwrap_or_else(|| {
-            families.push(family);
-            families.len() - 1
+            endpoints.push(endpoint);
+            endpoints.len() - 1
         });
         known.push((at, handle));
     }
-    let insides = families.iter().map(|family| family.enter());
-    let mut insides = insides.collect::<Result<Vec<Inside<'_>>, Fault>>()?;
+    let guards = endpoints.iter().map(|endpoint| endpoint.enter());
+    let mut guards = guards.collect::<Result<Vec<EndpointGuard<'_>>, ApiError>>()?;
     requests.fill(ptr::null_mut());
     let mut result = Ok(());
-    if insides.len() == 1 {
+    if guards.len() == 1 {
         // Who waits for one drives all of them.
-        for (family, handle) in known {
-            result = result.and(insides[family].finish(handle));
+        for (endpoint, handle) in known {
+            result = result.and(guards[endpoint].finish(handle));
         }
         return result;
     }
     let mut comms = Vec::new();
     let mut calls = Vec::new();
-    for (family, handle) in known {
-        handles::remove(handle);
-        if let Some(request) = insides[family].requests.remove(&handle) {
-            comms.push((family, request.comm));
+    for (endpoint, handle) in known {
+        handle_table::remove(handle);
+        if let Some(request) = guards[endpoint].requests.remove(&handle) {
+            comms.push((endpoint, request.comm));
             calls.push(Box::pin(request.call));
         }
     }
-    for ((family, comm), report) in comms.into_iter().zip(group::block_on(calls, || false)) {
-        result = result.and(insides[family].note(comm, report.map_err(Fault::from)));
+    for ((endpoint, comm), report) in comms.into_iter().zip(group::block_on(calls, || false)) {
+        result = result.and(guards[endpoint].record(comm, report.map_err(ApiError::from)));
     }
     result
 }
@@ -111,7 +112,7 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), Fault> {
 /// group's.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupStart() -> fwResult {
-    run(group::start)
+    catch_errors(group::start)
 }
 
 /// Ends a group. The end of the outermost one makes the calls, of one communicator or of several
@@ -129,5 +130,5 @@ pub extern "C" fn fwGroupStart() -> fwResult {
 /// fwConfig.calls waits for the first ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupEnd() -> fwResult {
-    run(group::end)
+    catch_errors(group::end)
 }

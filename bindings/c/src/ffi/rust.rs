@@ -14,40 +14,42 @@ use foldwire::op::OpCode;
 use foldwire::{Bound, Config, DType, Element, Error, Report};
 use foldwire_threads::World;
 
-use super::call::{Call, Comm, Counts, Kind, Running};
-use super::memory::Values;
-use super::messages::{self, Message};
-use super::operations::{Operation, operation};
+use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, DynCall, ValueCounts};
+use super::memory::LentArray;
+use super::messages::{self, CheckedMessage};
+use super::operations::{ReduceOperation, operation};
 use super::types::{FW_UNSUPPORTED, fwPlan};
-use crate::border::Fault;
-use crate::family::with_messages;
+use crate::endpoint::with_messages;
+use crate::errors::ApiError;
 use crate::plan;
-use crate::wire::{self, Wire};
+use crate::transport::{self, AnyTransport};
 
 /// Most ranks that are threads.
 const MAX_RANKS: usize = 1024;
 
 /// One rank's end of a network.
-pub struct Link(Wire);
+pub struct RankEndpoint(AnyTransport);
 
-impl Link {
+impl RankEndpoint {
     /// Those of ranks that are threads of this process. Their links to each other are as fast as
     /// memory, or of this rate in bytes per second, each way.
     ///
     /// # Errors
     /// A fault if there can be no such ranks.
-    pub fn threads(n_ranks: usize, rate: Option<f64>) -> Result<Vec<Self>, Fault> {
+    pub fn threads(n_ranks: usize, rate: Option<f64>) -> Result<Vec<Self>, ApiError> {
         let Some(rate) = rate else {
-            return Ok(wire::all(n_ranks)?.into_iter().map(Self).collect());
+            return Ok(transport::threads(n_ranks)?.into_iter().map(Self).collect());
         };
         if !(rate > 0.0 && rate.is_finite()) {
-            return Err(Fault::argument(format!("{rate} is no rate of a link")));
+            return Err(ApiError::argument(format!("{rate} is no rate of a link")));
         }
         if !(1..=MAX_RANKS).contains(&n_ranks) {
-            return Err(Fault::argument(format!("{n_ranks} ranks; there can be 1 to {MAX_RANKS}")));
+            return Err(ApiError::argument(format!(
+                "{n_ranks} ranks; there can be 1 to {MAX_RANKS}"
+            )));
         }
         let endpoints = World::new(n_ranks).link_rate(rate).endpoints().into_iter();
-        Ok(endpoints.map(|endpoint| Self(Wire::Threads(Box::new(endpoint)))).collect())
+        Ok(endpoints.map(|endpoint| Self(AnyTransport::Threads(Box::new(endpoint)))).collect())
     }
 
     /// Of a rank of those that come with this unique id, once all have come, or a fault after
@@ -55,18 +57,18 @@ impl Link {
     ///
     /// # Errors
     /// A fault if the id is none, or not all come.
-    pub fn join(id: &[u8], n_ranks: usize, rank: usize, limit: Duration) -> Result<Self, Fault> {
+    pub fn join(id: &[u8], n_ranks: usize, rank: usize, limit: Duration) -> Result<Self, ApiError> {
         let n_bytes = id.len();
-        let wrong = |_| Fault::argument(format!("a unique id has 128 bytes, and not {n_bytes}"));
-        Ok(Self(wire::join(&id.try_into().map_err(wrong)?, n_ranks, rank, limit)?))
+        let wrong = |_| ApiError::argument(format!("a unique id has 128 bytes, and not {n_bytes}"));
+        Ok(Self(transport::join(&id.try_into().map_err(wrong)?, n_ranks, rank, limit)?))
     }
 
     /// Of this process among those that a launcher has started with it.
     ///
     /// # Errors
     /// A fault if the environment says nothing sensible, or not all come.
-    pub fn from_env(limit: Duration) -> Result<Self, Fault> {
-        Ok(Self(wire::join_env(limit)?))
+    pub fn from_env(limit: Duration) -> Result<Self, ApiError> {
+        Ok(Self(transport::join_env(limit)?))
     }
 }
 
@@ -74,17 +76,17 @@ impl Link {
 ///
 /// # Errors
 /// A fault if this host cannot listen at the address that the environment names.
-pub fn unique_id() -> Result<Vec<u8>, Fault> {
-    Ok(wire::token()?.to_vec())
+pub fn unique_id() -> Result<Vec<u8>, ApiError> {
+    Ok(transport::new_unique_id()?.to_vec())
 }
 
 /// Asks `goes_on` whenever a call that `then` waits in looks at the network: once it says no, that
 /// call fails, and its communicator with it.
-pub fn watched<R>(goes_on: Box<dyn FnMut() -> bool>, then: impl FnOnce() -> R) -> R {
-    wire::watch::watched(goes_on, then)
+pub fn with_stop_check<R>(goes_on: Box<dyn FnMut() -> bool>, then: impl FnOnce() -> R) -> R {
+    transport::stop_check::with_stop_check(goes_on, then)
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for RankEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a link")
     }
@@ -92,14 +94,14 @@ impl fmt::Debug for Link {
 
 /// A plan that was read and found to go together.
 #[derive(Clone, Copy, Debug)]
-pub struct PlanText(fwPlan);
+pub struct ParsedPlan(fwPlan);
 
-impl PlanText {
+impl ParsedPlan {
     /// Reads a plan as fwPlanParse does.
     ///
     /// # Errors
     /// A fault that says what can be written.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
         Ok(Self(plan::parse(text)?))
     }
 
@@ -107,21 +109,21 @@ impl PlanText {
     ///
     /// # Errors
     /// None, as it was read.
-    pub fn to_core(self) -> Result<foldwire::Plan, Fault> {
+    pub fn to_core(self) -> Result<foldwire::Plan, ApiError> {
         plan::to_core(&self.0)
     }
 }
 
 /// An array of the caller's: where it begins, and how many values it has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Array {
+pub struct RawArray {
     /// Of the first value; anything if there is none.
     pub address: usize,
     /// How many.
     pub n_values: usize,
 }
 
-impl Array {
+impl RawArray {
     const fn start(self) -> *const std::ffi::c_void {
         std::ptr::with_exposed_provenance(self.address)
     }
@@ -135,17 +137,17 @@ impl Array {
 /// # Safety
 /// The array must be there, and nobody may write it meanwhile.
 pub unsafe fn lent<T: Element, R>(
-    array: Array,
-    then: impl FnOnce(&[T]) -> Result<R, Fault>,
-) -> Result<R, Fault> {
+    array: RawArray,
+    then: impl FnOnce(&[T]) -> Result<R, ApiError>,
+) -> Result<R, ApiError> {
     // SAFETY: the caller's promise.
-    let values = unsafe { Values::<T>::lend(array.start(), array.n_values) }?;
+    let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
     then(values.as_ref())
 }
 
 /// How long the arrays of a call are.
 #[derive(Clone, Debug)]
-pub enum Lengths {
+pub enum CountArgs {
     /// The array of a reduction, or one rank's share.
     Same(usize),
     /// Of each rank's share.
@@ -156,15 +158,15 @@ pub enum Lengths {
 
 /// A collective as the caller gave it.
 #[derive(Clone, Debug)]
-pub struct Collective {
+pub struct CollectiveArgs {
     /// Its name, as `all_reduce` or `exclusive_scan`.
     pub name: &'static str,
     /// How long its arrays are.
-    pub lengths: Lengths,
+    pub lengths: CountArgs,
     /// What is sent.
-    pub send: Array,
+    pub send: RawArray,
     /// Where the result goes.
-    pub recv: Array,
+    pub recv: RawArray,
     /// The type of the values.
     pub dtype: DType,
     /// The operation; `None` of calls without one.
@@ -172,14 +174,14 @@ pub struct Collective {
     /// The root; 0 of calls without one.
     pub root: usize,
     /// The plan.
-    pub plan: PlanText,
+    pub plan: ParsedPlan,
 }
 
 /// An array that goes to a rank, or comes from it.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct MessageArgs {
     /// The array.
-    pub array: Array,
+    pub array: RawArray,
     /// The type of its values.
     pub dtype: DType,
     /// The other rank.
@@ -187,21 +189,21 @@ pub struct Letter {
     /// The tag.
     pub tag: u32,
     /// The plan of what is sent; `None` of what is received.
-    pub plan: Option<PlanText>,
+    pub plan: Option<ParsedPlan>,
 }
 
-const KINDS: [(&str, Kind); 11] = [
-    ("all_reduce", Kind::AllReduce),
-    ("reduce_scatter", Kind::ReduceScatter),
-    ("all_gather", Kind::AllGather),
-    ("broadcast", Kind::Broadcast),
-    ("reduce", Kind::Reduce),
-    ("gather", Kind::Gather),
-    ("scatter", Kind::Scatter),
-    ("all_to_all", Kind::AllToAll),
-    ("scan", Kind::Scan),
-    ("exclusive_scan", Kind::ExclusiveScan),
-    ("barrier", Kind::Barrier),
+const KINDS: [(&str, CollectiveKind); 11] = [
+    ("all_reduce", CollectiveKind::AllReduce),
+    ("reduce_scatter", CollectiveKind::ReduceScatter),
+    ("all_gather", CollectiveKind::AllGather),
+    ("broadcast", CollectiveKind::Broadcast),
+    ("reduce", CollectiveKind::Reduce),
+    ("gather", CollectiveKind::Gather),
+    ("scatter", CollectiveKind::Scatter),
+    ("all_to_all", CollectiveKind::AllToAll),
+    ("scan", CollectiveKind::Scan),
+    ("exclusive_scan", CollectiveKind::ExclusiveScan),
+    ("barrier", CollectiveKind::Barrier),
 ];
 
 /// The name of a collective, if there is one of this name.
@@ -212,46 +214,53 @@ pub fn collective(name: &str) -> Option<&'static str> {
 
 /// How many values of its two arrays a call takes of a rank. Counts that add up to more than memory
 /// can hold are refused later.
-fn needs(kind: Kind, counts: &Counts, (rank, size): (usize, usize), root: usize) -> [usize; 2] {
+fn needed_lengths(
+    kind: CollectiveKind,
+    counts: &ValueCounts,
+    (rank, size): (usize, usize),
+    root: usize,
+) -> [usize; 2] {
     let add = |counts: &[usize]| counts.iter().fold(0, |sum: usize, &n| sum.saturating_add(n));
     let (own, whole, back) = match counts {
-        Counts::Same(own) => (*own, own.saturating_mul(size), own.saturating_mul(size)),
-        Counts::Given(counts) => (counts[rank], add(counts), add(counts)),
-        Counts::Exchanged(to, from) => (0, add(to), add(from)),
+        ValueCounts::Same(own) => (*own, own.saturating_mul(size), own.saturating_mul(size)),
+        ValueCounts::Given(counts) => (counts[rank], add(counts), add(counts)),
+        ValueCounts::Exchanged(to, from) => (0, add(to), add(from)),
     };
     let at_root = |n| if rank == root { n } else { 0 };
     match kind {
-        Kind::AllReduce | Kind::Scan | Kind::ExclusiveScan => [own, own],
-        Kind::Broadcast => [at_root(own), own],
-        Kind::Reduce => [own, at_root(own)],
-        Kind::ReduceScatter => [whole, own],
-        Kind::AllGather => [own, whole],
-        Kind::Gather => [own, at_root(whole)],
-        Kind::Scatter => [at_root(whole), own],
-        Kind::AllToAll => [whole, back],
-        Kind::Barrier => [0, 0],
+        CollectiveKind::AllReduce | CollectiveKind::Scan | CollectiveKind::ExclusiveScan => {
+            [own, own]
+        }
+        CollectiveKind::Broadcast => [at_root(own), own],
+        CollectiveKind::Reduce => [own, at_root(own)],
+        CollectiveKind::ReduceScatter => [whole, own],
+        CollectiveKind::AllGather => [own, whole],
+        CollectiveKind::Gather => [own, at_root(whole)],
+        CollectiveKind::Scatter => [at_root(whole), own],
+        CollectiveKind::AllToAll => [whole, back],
+        CollectiveKind::Barrier => [0, 0],
     }
 }
 
-fn number(n: usize, what: &str) -> Result<i32, Fault> {
-    i32::try_from(n).map_err(|_| Fault::argument(format!("there is no {what} {n}")))
+fn number(n: usize, what: &str) -> Result<i32, ApiError> {
+    i32::try_from(n).map_err(|_| ApiError::argument(format!("there is no {what} {n}")))
 }
 
 /// A rank of a communicator. All that come of one link are for one thread at a time.
-pub struct Member(Comm);
+pub struct ErasedCommunicator(CoreCommunicator);
 
-impl fmt::Debug for Member {
+impl fmt::Debug for ErasedCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Member {
+impl ErasedCommunicator {
     /// The communicator of all ranks of a network.
     ///
     /// # Errors
     /// Those of [`SharedCommunicator::with_config`].
-    pub fn new(link: Link, config: Config, n_calls: usize) -> Result<Self, Fault> {
+    pub fn new(link: RankEndpoint, config: Config, n_calls: usize) -> Result<Self, ApiError> {
         Ok(Self(with_messages(link.0, config, n_calls)?))
     }
 
@@ -299,7 +308,7 @@ impl Member {
         color: Option<u32>,
         key: i32,
         n_calls: usize,
-    ) -> Result<Option<Self>, Fault> {
+    ) -> Result<Option<Self>, ApiError> {
         Ok(self.0.split(color, key, n_calls)?.map(Self))
     }
 
@@ -307,7 +316,7 @@ impl Member {
     ///
     /// # Errors
     /// Those of that.
-    pub fn shrink(self, patience: Duration) -> Result<Self, Fault> {
+    pub fn shrink(self, patience: Duration) -> Result<Self, ApiError> {
         let n_calls = self.0.n_calls();
         Ok(Self(self.0.shrink(patience, n_calls)?))
     }
@@ -320,37 +329,41 @@ impl Member {
     /// # Safety
     /// The arrays must be there, of so many values, until the call is over or dropped; nobody else
     /// may use the one that is written to meanwhile, nor write the other.
-    pub unsafe fn start(&self, call: &Collective) -> Result<UnderWay, Fault> {
-        let Collective { name, lengths, send, recv, dtype, op, root, plan } = call;
+    pub unsafe fn start(&self, call: &CollectiveArgs) -> Result<ErasedCall, ApiError> {
+        let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan } = call;
         let kind = KINDS.iter().find(|(known, _)| known == name);
-        let (_, kind) = *kind.ok_or_else(|| Fault::argument(format!("there is no {name}")))?;
+        let (_, kind) = *kind.ok_or_else(|| ApiError::argument(format!("there is no {name}")))?;
         let size = self.size();
         let complete = |counts: &Vec<usize>| match counts.len() {
             n if n == size => Ok(Rc::from(&counts[..])),
-            n => Err(Fault::argument(format!("{n} counts for {size} ranks"))),
+            n => Err(ApiError::argument(format!("{n} counts for {size} ranks"))),
         };
         let counts = match lengths {
-            Lengths::Same(n_values) => Counts::Same(*n_values),
-            Lengths::Given(counts) => Counts::Given(complete(counts)?),
-            Lengths::Exchanged(to, from) => Counts::Exchanged(complete(to)?, complete(from)?),
+            CountArgs::Same(n_values) => ValueCounts::Same(*n_values),
+            CountArgs::Given(counts) => ValueCounts::Given(complete(counts)?),
+            CountArgs::Exchanged(to, from) => {
+                ValueCounts::Exchanged(complete(to)?, complete(from)?)
+            }
         };
         // What the call takes of each array must be all of it.
-        let needs = needs(kind, &counts, (self.rank(), size), *root);
-        for (what, array, need) in [("send", send, needs[0]), ("receive", recv, needs[1])] {
+        let needed = needed_lengths(kind, &counts, (self.rank(), size), *root);
+        for (what, array, need) in [("send", send, needed[0]), ("receive", recv, needed[1])] {
             // Where nothing is needed, nothing is touched.
             if need > 0 && array.n_values != need {
                 let message =
                     format!("the {what} array has {} values, {need} are needed", array.n_values);
-                return Err(Fault::argument(message));
+                return Err(ApiError::argument(message));
             }
         }
         let (send, recv) = (send.start(), recv.start().cast_mut());
         let (root, place) = (number(*root, "root")?, (self.rank(), size));
-        let op = Operation::Known(*op);
+        let op = ReduceOperation::Known(*op);
         // SAFETY: the arrays are as long as the call takes them to be, and the rest is the caller's
         // promise.
-        let call = unsafe { Call::new(kind, counts, send, recv, *dtype, op, root, plan.0, place) }?;
-        Ok(UnderWay(call.start(&self.0)?))
+        let call = unsafe {
+            CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, plan.0, place)
+        }?;
+        Ok(ErasedCall(call.start(&self.0)?))
     }
 
     /// Starts to send or receive one.
@@ -360,20 +373,28 @@ impl Member {
     ///
     /// # Safety
     /// As of [`start`](Self::start).
-    pub unsafe fn start_letter(&self, letter: &Letter) -> Result<UnderWay, Fault> {
+    pub unsafe fn start_message(&self, args: &MessageArgs) -> Result<ErasedCall, ApiError> {
         // SAFETY: the caller's promise.
-        let message = unsafe { self.message(letter) }?;
-        Ok(UnderWay(messages::start(&self.0, &message)?))
+        let message = unsafe { self.message(args) }?;
+        Ok(ErasedCall(messages::start(&self.0, &message)?))
     }
 
     /// # Safety
-    /// As [`Message::new`].
-    unsafe fn message(&self, letter: &Letter) -> Result<Message, Fault> {
-        let Letter { array, dtype, peer, tag, plan } = letter;
+    /// As [`CheckedMessage::new`].
+    unsafe fn message(&self, args: &MessageArgs) -> Result<CheckedMessage, ApiError> {
+        let MessageArgs { array, dtype, peer, tag, plan } = args;
         let (peer, plan) = (number(*peer, "rank")?, plan.map(|plan| plan.0));
         // SAFETY: the caller's promise.
         unsafe {
-            Message::new(array.start(), array.n_values, *dtype, peer, *tag, plan, self.size())
+            CheckedMessage::new(
+                array.start(),
+                array.n_values,
+                *dtype,
+                peer,
+                *tag,
+                plan,
+                self.size(),
+            )
         }
     }
 
@@ -385,10 +406,10 @@ impl Member {
     /// # Safety
     /// The arrays must be there; nobody else may use those that are written to meanwhile, nor write
     /// the others.
-    pub unsafe fn exchange(&self, letters: &[Letter]) -> Result<Report, Fault> {
+    pub unsafe fn exchange(&self, messages: &[MessageArgs]) -> Result<Report, ApiError> {
         // SAFETY: the caller's promise.
-        let messages = letters.iter().map(|letter| unsafe { self.message(letter) });
-        let messages = messages.collect::<Result<Vec<_>, Fault>>()?;
+        let messages = messages.iter().map(|args| unsafe { self.message(args) });
+        let messages = messages.collect::<Result<Vec<_>, ApiError>>()?;
         messages::exchange(&self.0, &messages)
     }
 
@@ -403,12 +424,12 @@ impl Member {
     /// The arrays must be there and not overlap, and nobody else may use them meanwhile.
     pub unsafe fn all_reduce_group(
         &self,
-        arrays: &[(Array, Option<Bound>)],
-        feedback: Option<&[Array]>,
+        arrays: &[(RawArray, Option<Bound>)],
+        feedback: Option<&[RawArray]>,
         dtype: DType,
         op: OpCode,
-        plan: PlanText,
-    ) -> Result<Vec<Report>, Fault> {
+        plan: ParsedPlan,
+    ) -> Result<Vec<Report>, ApiError> {
         // SAFETY: the caller's promise.
         unsafe {
             match dtype {
@@ -418,7 +439,7 @@ impl Member {
                 DType::Bf16 => self.group::<foldwire::bf16>(arrays, feedback, op, plan),
                 other => {
                     let message = format!("there are no group calls on {other}, but on floats");
-                    Err(Fault::new(FW_UNSUPPORTED, message))
+                    Err(ApiError::new(FW_UNSUPPORTED, message))
                 }
             }
         }
@@ -428,31 +449,31 @@ impl Member {
     /// As [`all_reduce_group`](Self::all_reduce_group).
     unsafe fn group<T: Element<Residue: Element>>(
         &self,
-        arrays: &[(Array, Option<Bound>)],
-        feedback: Option<&[Array]>,
+        arrays: &[(RawArray, Option<Bound>)],
+        feedback: Option<&[RawArray]>,
         op: OpCode,
-        plan: PlanText,
-    ) -> Result<Vec<Report>, Fault> {
+        plan: ParsedPlan,
+    ) -> Result<Vec<Report>, ApiError> {
         let (core, op) = (plan.to_core()?, operation::<T>(op)?);
         // A codec that loses nothing takes any bound.
         let any = core.codec.is_exact().then_some(Bound::Absolute(1.0));
-        let none = || Fault::argument("an array of a group has no bound, as `rel:1e-4`");
+        let none = || ApiError::argument("an array of a group has no bound, as `rel:1e-4`");
         let mut lent = arrays
             .iter()
             .map(|(array, bound)| {
                 // SAFETY: the caller's promise.
-                let values = unsafe { Values::<T>::lend(array.start(), array.n_values) }?;
+                let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
                 Ok((values, bound.or(core.bound).or(any).ok_or_else(none)?))
             })
-            .collect::<Result<Vec<_>, Fault>>()?;
+            .collect::<Result<Vec<_>, ApiError>>()?;
         let mut residues = feedback
             .unwrap_or_default()
             .iter()
             .map(|array| {
                 // SAFETY: the caller's promise.
-                unsafe { Values::<T::Residue>::lend(array.start(), array.n_values) }
+                unsafe { LentArray::<T::Residue>::lend(array.start(), array.n_values) }
             })
-            .collect::<Result<Vec<_>, Fault>>()?;
+            .collect::<Result<Vec<_>, ApiError>>()?;
         let mut arrays: Vec<(&mut [T], Bound)> =
             lent.iter_mut().map(|(values, bound)| (values.as_mut(), *bound)).collect();
         let reports = if feedback.is_some() {
@@ -468,15 +489,15 @@ impl Member {
 
 /// A call under way. Dropping it gives it up on all ranks.
 #[must_use = "a call that is dropped is given up"]
-pub struct UnderWay(Box<dyn Running>);
+pub struct ErasedCall(Box<dyn DynCall>);
 
-impl fmt::Debug for UnderWay {
+impl fmt::Debug for ErasedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_finished() { "a call, done" } else { "a call, under way" })
     }
 }
 
-impl UnderWay {
+impl ErasedCall {
     /// Whether it is done, as far as it has been driven.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -497,7 +518,7 @@ impl UnderWay {
     }
 }
 
-impl Future for UnderWay {
+impl Future for ErasedCall {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -20,6 +20,6 @@ fn package() -> &'static std::path::Path {
 
 #[test]
 fn a_panic_does_not_cross_the_border() {
-    let result = foldwire_c::border::run(|| panic!("on purpose"));
+    let result = foldwire_c::errors::catch_errors(|| panic!("on purpose"));
     assert_eq!(result, foldwire_c::ffi::types::FW_INTERNAL_ERROR);
 }

@@ -475,15 +475,15 @@ class Communicator:
                 raise Error("a message is (rank, array) or (rank, array, tag)", field="message")
         came = [self._from(*recv) for recv in recvs]
         written = outs([array for array, *_ in came])
-        letters = []
+        messages = []
         for send in sends:
             array, *rest = self._to(*send, bound=bound, plan=plan)
             # Of an array that is received into, what was there before is sent.
             for out in written:
                 array = apart(array, out.memory, None)
-            letters.append((array, *rest))
-        letters += [(out.memory, *rest) for out, (_, *rest) in zip(written, came)]
-        self.report = self._native.exchange(letters)
+            messages.append((array, *rest))
+        messages += [(out.memory, *rest) for out, (_, *rest) in zip(written, came)]
+        self.report = self._native.exchange(messages)
         for out in written:
             out.deliver()
 

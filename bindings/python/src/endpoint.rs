@@ -13,34 +13,34 @@ use std::time::{Duration, Instant};
 use std::{mem, process};
 
 use foldwire::{Config, Report};
-use foldwire_c::border::Fault;
-use foldwire_c::ffi::rust::{Link, Member, watched};
+use foldwire_c::errors::ApiError;
+use foldwire_c::ffi::rust::{ErasedCommunicator, RankEndpoint, with_stop_check};
 use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_TRANSPORT_ERROR};
 use pyo3::prelude::*;
 
 use crate::failure::{interrupted, raise};
-use crate::ffi::{Movable, Running};
+use crate::ffi::{CallWithArrays, SendWrapper};
 
 /// What communicators of one link share.
-pub(crate) struct Family {
-    state: Mutex<Movable<State>>,
+pub(crate) struct LockedEndpoint {
+    state: Mutex<SendWrapper<LockedState>>,
     /// What Python let go of while another thread was inside.
-    let_go: Mutex<Vec<Place>>,
-    end: Arc<End>,
+    released: Mutex<Vec<ObjectId>>,
+    end: Arc<StopSignal>,
     /// The process that it belongs to.
     process: u32,
 }
 
 /// How calls end from outside.
 #[derive(Default)]
-struct End {
+struct StopSignal {
     /// Another thread has said so.
     is_ended: AtomicBool,
     /// What a signal's handler has raised.
     raised: Mutex<Option<PyErr>>,
 }
 
-impl End {
+impl StopSignal {
     /// Asked while a thread waits, for as long as it says yes; `looked` is when signals were last
     /// looked for.
     fn goes_on(&self, looked: &mut Instant) -> bool {
@@ -66,34 +66,34 @@ const SIGNALS: Duration = Duration::from_millis(100);
 
 /// Where something is in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place(u64);
+pub(crate) struct ObjectId(u64);
 
 /// By their places.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LockedState {
     /// Above the communicators: calls that are dropped are given up on them.
-    requests: HashMap<Place, Running>,
-    members: HashMap<Place, Member>,
-    n_places: u64,
+    requests: HashMap<ObjectId, CallWithArrays>,
+    comms: HashMap<ObjectId, ErasedCommunicator>,
+    n_ids: u64,
 }
 
-fn closed() -> Fault {
+fn closed() -> ApiError {
     let message = "this communicator was closed or shrunk, or its rank has ended";
-    Fault::new(FW_INVALID_HANDLE, message)
+    ApiError::new(FW_INVALID_HANDLE, message)
 }
 
-impl Family {
+impl LockedEndpoint {
     /// A family of one communicator, and its place.
-    pub(crate) fn found(
-        link: Link,
+    pub(crate) fn create(
+        endpoint: RankEndpoint,
         config: Config,
         n_calls: usize,
-    ) -> Result<(Self, Place), Fault> {
-        let mut state = State::default();
-        let place = state.add(Member::new(link, config, n_calls)?);
-        let state = Mutex::new(Movable(state));
+    ) -> Result<(Self, ObjectId), ApiError> {
+        let mut state = LockedState::default();
+        let id = state.add_comm(ErasedCommunicator::new(endpoint, config, n_calls)?);
+        let state = Mutex::new(SendWrapper(state));
         let process = process::id();
-        Ok((Self { state, let_go: Mutex::default(), end: Arc::default(), process }, place))
+        Ok((Self { state, released: Mutex::default(), end: Arc::default(), process }, id))
     }
 
     fn is_of_this_process(&self) -> bool {
@@ -102,7 +102,7 @@ impl Family {
 
     /// # Errors
     /// A fault in a fork of the process that it belongs to.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.is_of_this_process() {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Family {
              there, or make a communicator after the fork",
             self.process
         );
-        Err(Fault::new(FW_INVALID_HANDLE, message))
+        Err(ApiError::new(FW_INVALID_HANDLE, message))
     }
 
     /// Goes in, once nobody else is inside, with no GIL.
@@ -120,21 +120,21 @@ impl Family {
     /// A fault in a fork of the process, or if a panic has left it half way; what `then` returns.
     pub(crate) fn enter<R>(
         &self,
-        then: impl FnOnce(&mut State) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
+        then: impl FnOnce(&mut LockedState) -> Result<R, ApiError>,
+    ) -> Result<R, ApiError> {
         self.check()?;
         let mut guard = self.state.lock().map_err(|_| {
             let message = "a panic has left this communicator half way; please report it";
-            Fault::new(FW_INTERNAL_ERROR, message)
+            ApiError::new(FW_INTERNAL_ERROR, message)
         })?;
-        self.sweep(&mut guard.0);
+        self.drop_released(&mut guard.0);
         let (end, mut looked) = (Arc::clone(&self.end), Instant::now());
         let mut goes_on = true;
         let ask = move || {
             goes_on = goes_on && end.goes_on(&mut looked);
             goes_on
         };
-        watched(Box::new(ask), || then(&mut guard.0))
+        with_stop_check(Box::new(ask), || then(&mut guard.0))
     }
 
     /// Ends the calls that threads wait in, and all that come.
@@ -143,7 +143,7 @@ impl Family {
     }
 
     /// The exception of a call that failed.
-    pub(crate) fn raise(&self, py: Python<'_>, fault: &Fault) -> PyErr {
+    pub(crate) fn raise(&self, py: Python<'_>, fault: &ApiError) -> PyErr {
         if fault.code == FW_TRANSPORT_ERROR {
             let raised = self.end.raised().take();
             if let Some(raised) = raised {
@@ -157,13 +157,13 @@ impl Family {
     }
 
     /// Drops what Python has let go of, now if nobody is inside.
-    pub(crate) fn let_go(&self, place: Place) {
+    pub(crate) fn release(&self, id: ObjectId) {
         if !self.is_of_this_process() {
             return;
         }
-        self.waiting().push(place);
+        self.released().push(id);
         match self.state.try_lock() {
-            Ok(mut guard) => self.sweep(&mut guard.0),
+            Ok(mut guard) => self.drop_released(&mut guard.0),
             // Who is inside next does it.
             Err(TryLockError::WouldBlock) => {}
             // It goes with the family.
@@ -178,25 +178,25 @@ impl Family {
         }
         let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         guard.0.requests.clear();
-        guard.0.members.clear();
+        guard.0.comms.clear();
     }
 
-    fn sweep(&self, state: &mut State) {
+    fn drop_released(&self, state: &mut LockedState) {
         // Not locked while they are dropped, which may let go of others.
-        let places = mem::take(&mut *self.waiting());
-        for place in places {
-            state.requests.remove(&place);
-            state.members.remove(&place);
+        let ids = mem::take(&mut *self.released());
+        for id in ids {
+            state.requests.remove(&id);
+            state.comms.remove(&id);
         }
     }
 
     /// Nothing panics while it is locked.
-    fn waiting(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    fn released(&self) -> MutexGuard<'_, Vec<ObjectId>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Family {
+impl Drop for LockedEndpoint {
     fn drop(&mut self) {
         if !self.is_of_this_process() {
             // Memory and sockets go when the process ends, without a word to other ranks.
@@ -206,57 +206,57 @@ impl Drop for Family {
     }
 }
 
-impl State {
-    fn place(&mut self) -> Place {
-        self.n_places += 1;
-        Place(self.n_places)
+impl LockedState {
+    fn id(&mut self) -> ObjectId {
+        self.n_ids += 1;
+        ObjectId(self.n_ids)
     }
 
     /// Takes a communicator in.
-    pub(crate) fn add(&mut self, member: Member) -> Place {
-        let place = self.place();
-        self.members.insert(place, member);
-        place
+    pub(crate) fn add_comm(&mut self, comm: ErasedCommunicator) -> ObjectId {
+        let id = self.id();
+        self.comms.insert(id, comm);
+        id
     }
 
     /// Takes a call under way in.
-    pub(crate) fn keep(&mut self, running: Running) -> Place {
-        let place = self.place();
-        self.requests.insert(place, running);
-        place
+    pub(crate) fn add_call(&mut self, running: CallWithArrays) -> ObjectId {
+        let id = self.id();
+        self.requests.insert(id, running);
+        id
     }
 
     /// A communicator.
-    pub(crate) fn member(&self, place: Place) -> Result<&Member, Fault> {
-        self.members.get(&place).ok_or_else(closed)
+    pub(crate) fn comm(&self, id: ObjectId) -> Result<&ErasedCommunicator, ApiError> {
+        self.comms.get(&id).ok_or_else(closed)
     }
 
     /// Takes a communicator out.
-    pub(crate) fn take(&mut self, place: Place) -> Result<Member, Fault> {
-        self.members.remove(&place).ok_or_else(closed)
+    pub(crate) fn take_comm(&mut self, id: ObjectId) -> Result<ErasedCommunicator, ApiError> {
+        self.comms.remove(&id).ok_or_else(closed)
     }
 
     /// A call under way.
-    pub(crate) fn request(&mut self, place: Place) -> Result<&mut Running, Fault> {
-        self.requests.get_mut(&place).ok_or_else(closed)
+    pub(crate) fn request(&mut self, id: ObjectId) -> Result<&mut CallWithArrays, ApiError> {
+        self.requests.get_mut(&id).ok_or_else(closed)
     }
 
     /// Drops a call that is done.
-    pub(crate) fn forget(&mut self, place: Place) {
-        self.requests.remove(&place);
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.requests.remove(&id);
     }
 
     /// Drives a call to its end.
-    pub(crate) fn finish(&mut self, place: Place) -> Result<Report, Fault> {
-        let running = self.requests.remove(&place).ok_or_else(closed)?;
+    pub(crate) fn finish(&mut self, id: ObjectId) -> Result<Report, ApiError> {
+        let running = self.requests.remove(&id).ok_or_else(closed)?;
         Ok(running.wait()?)
     }
 
     /// Advances all that is under way.
     pub(crate) fn progress(&self) {
         // Any of them drives all calls over the link.
-        if let Some(member) = self.members.values().next() {
-            member.progress();
+        if let Some(comm) = self.comms.values().next() {
+            comm.progress();
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::ffi::types::*;
 
 /// Why a call failed, in a number and in words.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub struct ApiError {
     /// Not `FW_SUCCESS`.
     pub code: fwResult,
     /// What the caller should change.
@@ -22,7 +22,7 @@ pub struct Fault {
     pub(crate) is_full: bool,
 }
 
-impl Fault {
+impl ApiError {
     /// With these words.
     pub fn new(code: fwResult, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), error: None, is_full: false }
@@ -37,7 +37,7 @@ impl Fault {
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let is_full = matches!(error, Error::TooManyCalls { .. });
         let message = match error {
@@ -118,7 +118,7 @@ thread_local! {
 }
 
 /// Runs the inside of a function of the header. A panic becomes `FW_INTERNAL_ERROR`.
-pub fn run(inside: impl FnOnce() -> Result<(), Fault>) -> fwResult {
+pub fn catch_errors(inside: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
     // What a panic leaves half done is behind a lock, which it poisons.
     let fault = match catch_unwind(AssertUnwindSafe(inside)) {
         Ok(Ok(())) => return FW_SUCCESS,
@@ -129,7 +129,7 @@ pub fn run(inside: impl FnOnce() -> Result<(), Fault>) -> fwResult {
             let message = format!("a panic, please report it: {}", said.unwrap_or("no message"));
             // Dropping what was thrown could throw again.
             std::mem::forget(payload);
-            Fault::new(FW_INTERNAL_ERROR, message)
+            ApiError::new(FW_INTERNAL_ERROR, message)
         }
     };
     let message = fault.message.replace('\0', " ");

@@ -20,12 +20,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldwire_bootstrap::Token as Secret;
 use foldwire_tcp::Settings;
 
-use super::fault;
-use crate::border::Fault;
+use super::join_error;
+use crate::errors::ApiError;
 use crate::ffi::types::{FW_TRANSPORT_ERROR, FW_UNIQUE_ID_BYTES};
 
 /// What ranks have in common.
-pub(crate) type Token = [u8; FW_UNIQUE_ID_BYTES];
+pub(crate) type UniqueIdBytes = [u8; FW_UNIQUE_ID_BYTES];
 
 const MAGIC: u8 = b'F';
 const VERSION: u8 = 2;
@@ -42,52 +42,52 @@ pub(crate) fn listeners() -> MutexGuard<'static, BTreeMap<String, TcpListener>> 
 
 /// What a token says.
 #[derive(Clone, Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct UniqueId {
     pub(super) address: SocketAddr,
     pub(super) secret: Secret,
 }
 
 /// A token that nobody has come with, and a socket that waits for those who do.
-pub(crate) fn token() -> Result<Token, Fault> {
-    let settings = Settings::from_env().map_err(|error| Fault::argument(error.to_string()))?;
+pub(crate) fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
+    let settings = Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
     let ip = settings.listening().ok_or_else(|| {
         let name = settings.interface.unwrap_or_default();
-        Fault::argument(format!("FOLDWIRE_IFACE: no interface {name} with an address is here"))
+        ApiError::argument(format!("FOLDWIRE_IFACE: no interface {name} with an address is here"))
     })?;
     if ip.is_unspecified() {
         let message = format!("nobody can connect to {ip}; set FOLDWIRE_ADDRESS to one address");
-        return Err(Fault::argument(message));
+        return Err(ApiError::argument(message));
     }
     let refused = |error| {
         let message = format!("cannot listen at {ip} ({error}); is it an address of this host?");
-        Fault::new(FW_TRANSPORT_ERROR, message)
+        ApiError::new(FW_TRANSPORT_ERROR, message)
     };
     let listener = TcpListener::bind((ip, 0)).map_err(refused)?;
     let port = listener.local_addr().map_err(refused)?.port();
-    let secret = Secret::random().map_err(|error| fault::of(error.into()))?;
-    let mut token = [0; FW_UNIQUE_ID_BYTES];
-    let (family, octets) = match ip {
+    let secret = Secret::random().map_err(|error| join_error::from_bootstrap(error.into()))?;
+    let mut bytes = [0; FW_UNIQUE_ID_BYTES];
+    let (version, octets) = match ip {
         IpAddr::V4(ip) => (4, ip.to_ipv6_mapped().octets()),
         IpAddr::V6(ip) => (6, ip.octets()),
     };
-    token[..3].copy_from_slice(&[MAGIC, VERSION, family]);
-    token[4..ADDRESS].copy_from_slice(&port.to_le_bytes());
-    token[ADDRESS..SECRET].copy_from_slice(&octets);
-    token[SECRET..END].copy_from_slice(secret.reveal().as_bytes());
+    bytes[..3].copy_from_slice(&[MAGIC, VERSION, version]);
+    bytes[4..ADDRESS].copy_from_slice(&port.to_le_bytes());
+    bytes[ADDRESS..SECRET].copy_from_slice(&octets);
+    bytes[SECRET..END].copy_from_slice(secret.reveal().as_bytes());
     listeners().insert(secret.reveal().to_owned(), listener);
-    Ok(token)
+    Ok(bytes)
 }
 
-impl Meeting {
+impl UniqueId {
     /// What a token says that came from anywhere.
-    pub(super) fn read(token: &Token) -> Result<Self, Fault> {
-        let [magic, version, family, 0, low, high, rest @ ..] = token else {
+    pub(super) fn read(bytes: &UniqueIdBytes) -> Result<Self, ApiError> {
+        let [magic, version, ip_version, 0, low, high, rest @ ..] = bytes else {
             return Err(unknown());
         };
         let (octets, rest) = rest.split_first_chunk::<16>().ok_or_else(unknown)?;
         let (secret, rest) = rest.split_at(END - SECRET);
         let v6 = Ipv6Addr::from(*octets);
-        let ip = match family {
+        let ip = match ip_version {
             4 => v6.to_ipv4_mapped().map(IpAddr::V4),
             6 => Some(IpAddr::V6(v6)),
             _ => None,
@@ -112,8 +112,8 @@ impl Meeting {
     }
 }
 
-fn unknown() -> Fault {
-    Fault::argument(
+fn unknown() -> ApiError {
+    ApiError::argument(
         "this unique id was not made by fwGetUniqueId of this version; carry all its 128 bytes",
     )
 }

@@ -6,7 +6,7 @@ use foldwire_bootstrap::Error;
 use foldwire_bootstrap::message::Refusal;
 use foldwire_tcp::JoinError;
 
-use crate::border::Fault;
+use crate::errors::ApiError;
 use crate::ffi::types::*;
 
 const fn code_of_refusal(refusal: Refusal) -> fwResult {
@@ -31,16 +31,16 @@ const fn code_of(error: &Error) -> fwResult {
 }
 
 /// Of ranks that meet by what their environment says.
-pub(super) fn of(error: Error) -> Fault {
-    Fault::new(code_of(&error), error.to_string())
+pub(super) fn from_bootstrap(error: Error) -> ApiError {
+    ApiError::new(code_of(&error), error.to_string())
 }
 
 /// Of ranks that meet by a unique id, and know nothing of the environment's words.
-pub(super) fn of_id(error: Error, address: SocketAddr) -> Fault {
+pub(super) fn from_unique_id(error: Error, address: SocketAddr) -> ApiError {
     let message = match &error {
         Error::Impostor { .. }
         | Error::Refused { reason: Refusal::Token | Refusal::Job { .. }, .. } => {
-            return nobody(address);
+            return not_listening(address);
         }
         Error::Refused { reason: Refusal::Size { theirs, ours }, .. } => {
             format!("{theirs} ranks here, {ours} by rank 0")
@@ -57,11 +57,11 @@ pub(super) fn of_id(error: Error, address: SocketAddr) -> Fault {
         ),
         other => other.to_string(),
     };
-    Fault::new(code_of(&error), message)
+    ApiError::new(code_of(&error), message)
 }
 
 /// Nobody listens where the id says.
-pub(super) fn nobody(address: SocketAddr) -> Fault {
+pub(super) fn not_listening(address: SocketAddr) -> ApiError {
     let elsewhere = if address.ip().is_loopback() {
         " If this is another host, name the network to use with FOLDWIRE_IFACE or \
          FOLDWIRE_ADDRESS on all ranks."
@@ -72,17 +72,17 @@ pub(super) fn nobody(address: SocketAddr) -> Fault {
         "nobody waits at {address} for those of this unique id: all its ranks have come, or rank 0 \
          has given up or ended. Make another one.{elsewhere}"
     );
-    Fault::new(FW_PEER_LOST, message)
+    ApiError::new(FW_PEER_LOST, message)
 }
 
 /// Of ranks that have met and do not connect.
-pub(super) fn of_join(error: JoinError) -> Fault {
+pub(super) fn from_tcp(error: JoinError) -> ApiError {
     let code = match &error {
         JoinError::Exchange(source) => {
             let source: &(dyn std::error::Error + 'static) = &**source;
             return match source.downcast_ref::<Error>() {
-                Some(error) => Fault::new(code_of(error), error.to_string()),
-                None => Fault::new(FW_TRANSPORT_ERROR, source.to_string()),
+                Some(error) => ApiError::new(code_of(error), error.to_string()),
+                None => ApiError::new(FW_TRANSPORT_ERROR, source.to_string()),
             };
         }
         JoinError::Streams { .. }
@@ -96,5 +96,5 @@ pub(super) fn of_join(error: JoinError) -> Fault {
         JoinError::PeerFailed { .. } => FW_ABORTED,
         _ => FW_TRANSPORT_ERROR,
     };
-    Fault::new(code, error.to_string())
+    ApiError::new(code, error.to_string())
 }

@@ -7,8 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::border::Fault;
-use crate::family::{Family, Signals};
+use crate::endpoint::{SharedEndpoint, Signals};
+use crate::errors::ApiError;
 use crate::ffi::types::FW_INVALID_HANDLE;
 
 const HALF: u32 = usize::BITS / 2;
@@ -16,52 +16,54 @@ const MOST: usize = (1 << HALF) - 1;
 
 /// What a handle stands for; a communicator's rank and size never change.
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum HandleKind {
     Comm { rank: usize, size: usize, signals: Arc<Signals> },
     Request,
 }
 
 /// What the table knows of a handle.
 #[derive(Clone)]
-pub(crate) struct Entry {
-    pub(crate) kind: Kind,
-    pub(crate) family: Arc<Family>,
+pub(crate) struct HandleEntry {
+    pub(crate) kind: HandleKind,
+    pub(crate) endpoint: Arc<SharedEndpoint>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct HandleSlot {
     generation: usize,
-    entry: Option<Entry>,
+    entry: Option<HandleEntry>,
 }
 
-pub(crate) struct Table {
-    slots: Vec<Slot>,
+pub(crate) struct HandleTable {
+    slots: Vec<HandleSlot>,
     free: Vec<usize>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { slots: Vec::new(), free: Vec::new() });
+static TABLE: Mutex<HandleTable> = Mutex::new(HandleTable { slots: Vec::new(), free: Vec::new() });
 
 /// Nothing in here panics half way.
-pub(crate) fn table() -> MutexGuard<'static, Table> {
+pub(crate) fn table() -> MutexGuard<'static, HandleTable> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn slot(table: &mut Table, handle: usize) -> Option<(usize, &mut Slot)> {
+fn slot(table: &mut HandleTable, handle: usize) -> Option<(usize, &mut HandleSlot)> {
     let (at, generation) = (handle & MOST, handle >> HALF);
     let slot = table.slots.get_mut(at)?;
     (slot.generation == generation && slot.entry.is_some()).then_some((at, slot))
 }
 
 /// A new handle.
-pub(crate) fn insert(entry: Entry) -> Result<usize, Fault> {
+pub(crate) fn insert(entry: HandleEntry) -> Result<usize, ApiError> {
     let mut table = table();
     let at = match table.free.pop() {
         Some(at) => at,
         None if table.slots.len() < MOST => {
-            table.slots.push(Slot::default());
+            table.slots.push(HandleSlot::default());
             table.slots.len() - 1
         }
-        None => return Err(Fault::new(FW_INVALID_HANDLE, "there are too many handles; free some")),
+        None => {
+            return Err(ApiError::new(FW_INVALID_HANDLE, "there are too many handles; free some"));
+        }
     };
     let slot = &mut table.slots[at];
     slot.generation += 1;
@@ -69,46 +71,52 @@ pub(crate) fn insert(entry: Entry) -> Result<usize, Fault> {
     Ok(slot.generation << HALF | at)
 }
 
-fn unknown(handle: usize, what: &str) -> Fault {
+fn unknown(handle: usize, what: &str) -> ApiError {
     let message = match handle {
         0 => format!("the {what} is NULL"),
         _ => format!("this is no {what}, or no longer: it was freed, or never made"),
     };
-    Fault::new(FW_INVALID_HANDLE, message)
+    ApiError::new(FW_INVALID_HANDLE, message)
 }
 
 /// The part of an entry that `of` finds.
-fn known<R>(handle: usize, what: &str, of: impl FnOnce(&Entry) -> Option<R>) -> Result<R, Fault> {
+fn lookup<R>(
+    handle: usize,
+    what: &str,
+    of: impl FnOnce(&HandleEntry) -> Option<R>,
+) -> Result<R, ApiError> {
     let mut table = table();
     let entry = slot(&mut table, handle).and_then(|(_, slot)| slot.entry.as_ref());
     let Some((entry, found)) = entry.and_then(|entry| Some((entry, of(entry)?))) else {
         return Err(unknown(handle, what));
     };
-    entry.family.check_process(what)?;
+    entry.endpoint.check_process(what)?;
     Ok(found)
 }
 
 /// The communicator of a handle: family, rank and size.
-pub(crate) fn comm(handle: usize) -> Result<(Arc<Family>, usize, usize), Fault> {
-    known(handle, "communicator", |entry| match entry.kind {
-        Kind::Comm { rank, size, .. } => Some((Arc::clone(&entry.family), rank, size)),
-        Kind::Request => None,
+pub(crate) fn comm(handle: usize) -> Result<(Arc<SharedEndpoint>, usize, usize), ApiError> {
+    lookup(handle, "communicator", |entry| match entry.kind {
+        HandleKind::Comm { rank, size, .. } => Some((Arc::clone(&entry.endpoint), rank, size)),
+        HandleKind::Request => None,
     })
 }
 
 /// A communicator as other threads may see and end it.
-pub(crate) fn signals(handle: usize) -> Result<(Arc<Family>, Arc<Signals>), Fault> {
-    known(handle, "communicator", |entry| match &entry.kind {
-        Kind::Comm { signals, .. } => Some((Arc::clone(&entry.family), Arc::clone(signals))),
-        Kind::Request => None,
+pub(crate) fn signals(handle: usize) -> Result<(Arc<SharedEndpoint>, Arc<Signals>), ApiError> {
+    lookup(handle, "communicator", |entry| match &entry.kind {
+        HandleKind::Comm { signals, .. } => {
+            Some((Arc::clone(&entry.endpoint), Arc::clone(signals)))
+        }
+        HandleKind::Request => None,
     })
 }
 
 /// The family of a request.
-pub(crate) fn request(handle: usize) -> Result<Arc<Family>, Fault> {
-    known(handle, "request", |entry| match entry.kind {
-        Kind::Comm { .. } => None,
-        Kind::Request => Some(Arc::clone(&entry.family)),
+pub(crate) fn request(handle: usize) -> Result<Arc<SharedEndpoint>, ApiError> {
+    lookup(handle, "request", |entry| match entry.kind {
+        HandleKind::Comm { .. } => None,
+        HandleKind::Request => Some(Arc::clone(&entry.endpoint)),
     })
 }
 

@@ -1,0 +1,243 @@
+//! The transport of all communicators, chosen here and nowhere else: memory between threads of one
+//! process, TCP where ranks are of several.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `unique_id` | what a unique id holds, and the process's table of those it has made |
+//! | `join` | ranks meet, by a unique id or by what a launcher says, and see which it is |
+//! | `join_error` | why they do not |
+//! | `stop_check` | who may end a call that this thread waits in |
+
+mod join;
+mod join_error;
+pub(crate) mod stop_check;
+mod unique_id;
+
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use foldwire::transport::{
+    Distance, Rank, Tag, Transport, TransportError, TransportErrorKind as Kind,
+};
+use foldwire_threads::World;
+
+use crate::errors::ApiError;
+pub(crate) use join::{check, join, join_env, local_ranks};
+pub(crate) use unique_id::{UniqueIdBytes, listeners, new_unique_id};
+
+type ThreadsEndpoint = foldwire_threads::Endpoint;
+type TcpEndpoint = foldwire_tcp::Endpoint;
+
+/// Most ranks of a process: each may have a link to every other one.
+const MAX_RANKS: usize = 1024;
+
+/// What communicators run over.
+pub(crate) enum AnyTransport {
+    /// All ranks are threads of this process.
+    Threads(Box<ThreadsEndpoint>),
+    /// They are of several.
+    Tcp(Box<TcpEndpoint>),
+}
+
+/// A message buffer.
+pub(crate) enum AnyFrame {
+    Threads(<ThreadsEndpoint as Transport>::Frame),
+    Tcp(<TcpEndpoint as Transport>::Frame),
+}
+
+/// The endpoints of so many ranks that are threads.
+pub(crate) fn threads(n_ranks: usize) -> Result<Vec<AnyTransport>, ApiError> {
+    if (1..=MAX_RANKS).contains(&n_ranks) {
+        let endpoints = World::new(n_ranks).endpoints().into_iter();
+        Ok(endpoints.map(|endpoint| AnyTransport::Threads(Box::new(endpoint))).collect())
+    } else {
+        Err(ApiError::argument(format!("{n_ranks} ranks; a process has 1 to {MAX_RANKS}")))
+    }
+}
+
+impl AsRef<[u8]> for AnyFrame {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Threads(frame) => frame.as_ref(),
+            Self::Tcp(frame) => frame.as_ref(),
+        }
+    }
+}
+
+impl AsMut<[u8]> for AnyFrame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Threads(frame) => frame.as_mut(),
+            Self::Tcp(frame) => frame.as_mut(),
+        }
+    }
+}
+
+/// Of a transport's error, what core acts on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransportFailure {
+    kind: Kind,
+    peer: Option<Rank>,
+}
+
+impl TransportFailure {
+    const STOPPED: Self = Self { kind: Kind::Other, peer: None };
+
+    fn of<E: TransportError>(error: E) -> Self {
+        Self { kind: error.kind(), peer: error.peer() }
+    }
+}
+
+impl TransportError for TransportFailure {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        self.peer
+    }
+}
+
+/// The same of either transport.
+macro_rules! forward {
+    ($transport:expr, $endpoint:ident => $body:expr) => {
+        match $transport {
+            AnyTransport::Threads($endpoint) => $body,
+            AnyTransport::Tcp($endpoint) => $body,
+        }
+    };
+}
+
+impl Transport for AnyTransport {
+    type Frame = AnyFrame;
+    type Error = TransportFailure;
+
+    fn rank(&self) -> Rank {
+        forward!(self, endpoint => endpoint.rank())
+    }
+
+    fn size(&self) -> usize {
+        forward!(self, endpoint => endpoint.size())
+    }
+
+    fn frame_capacity(&self) -> usize {
+        forward!(self, endpoint => endpoint.frame_capacity())
+    }
+
+    fn n_channels(&self) -> usize {
+        forward!(self, endpoint => endpoint.n_channels())
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<AnyFrame, TransportFailure>> {
+        match self {
+            Self::Threads(transport) => {
+                transport.poll_frame().map_ok(AnyFrame::Threads).map_err(TransportFailure::of)
+            }
+            Self::Tcp(transport) => {
+                transport.poll_frame().map_ok(AnyFrame::Tcp).map_err(TransportFailure::of)
+            }
+        }
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        forward!(self, endpoint => endpoint.n_frames())
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
+        forward!(self, endpoint => endpoint.poll_ready(to, tag).map_err(TransportFailure::of))
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: AnyFrame,
+        n_bytes: usize,
+    ) -> Result<(), TransportFailure> {
+        match (self, frame) {
+            (Self::Threads(transport), AnyFrame::Threads(frame)) => {
+                transport.send(to, tag, frame, n_bytes).map_err(TransportFailure::of)
+            }
+            (Self::Tcp(transport), AnyFrame::Tcp(frame)) => {
+                transport.send(to, tag, frame, n_bytes).map_err(TransportFailure::of)
+            }
+            _ => Err(TransportFailure { kind: Kind::Misuse, peer: Some(to) }),
+        }
+    }
+
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(AnyFrame, usize), TransportFailure>> {
+        match self {
+            Self::Threads(transport) => {
+                let came = transport.poll_recv(from, tag).map_err(TransportFailure::of);
+                came.map_ok(|(frame, n_bytes)| (AnyFrame::Threads(frame), n_bytes))
+            }
+            Self::Tcp(transport) => {
+                let came = transport.poll_recv(from, tag).map_err(TransportFailure::of);
+                came.map_ok(|(frame, n_bytes)| (AnyFrame::Tcp(frame), n_bytes))
+            }
+        }
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        forward!(self, endpoint => endpoint.expect(from, tag));
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        forward!(self, endpoint => endpoint.forget(peer));
+    }
+
+    fn recycle(&mut self, frame: AnyFrame) {
+        match (self, frame) {
+            (Self::Threads(transport), AnyFrame::Threads(frame)) => transport.recycle(frame),
+            (Self::Tcp(transport), AnyFrame::Tcp(frame)) => transport.recycle(frame),
+            // Of another communicator's.
+            _ => {}
+        }
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        forward!(self, endpoint => endpoint.undelivered())
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        forward!(self, endpoint => endpoint.undelivered_of(channel))
+    }
+
+    fn progress(&mut self) -> Result<(), TransportFailure> {
+        stop_check::check()?;
+        forward!(self, endpoint => endpoint.progress().map_err(TransportFailure::of))
+    }
+
+    fn nudge(&mut self) {
+        forward!(self, endpoint => endpoint.nudge());
+    }
+
+    fn now(&self) -> Duration {
+        forward!(self, endpoint => endpoint.now())
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        // Another thread may end the call meanwhile (fwCommAbort).
+        forward!(self, endpoint => endpoint.idle(budget.min(stop_check::POLL_INTERVAL)));
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        forward!(self, endpoint => endpoint.register(waker))
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        forward!(self, endpoint => endpoint.link_rate())
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        forward!(self, endpoint => endpoint.distance(peer))
+    }
+
+    fn needs_checksum(&self) -> bool {
+        forward!(self, endpoint => endpoint.needs_checksum())
+    }
+}

@@ -1,0 +1,160 @@
+//! Ranks meet, tell each other of which process they are, and take memory if it is the same one for
+//! all of them, TCP else: so all of them come to the same answer.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpStream;
+use std::process;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldwire::Rank;
+use foldwire_bootstrap::{
+    Exchange, Job, Launcher, MAX_RANKS, Session, Place, Rendezvous, Root, Token,
+};
+use foldwire_tcp::Settings;
+
+use super::unique_id::UniqueId;
+use super::{AnyTransport, UniqueIdBytes, join_error, threads};
+use crate::errors::ApiError;
+
+/// The longest wait for the first answer of whoever listens.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// The longest wait for connections between ranks that have met.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The longest wait for what was sent to arrive when a communicator ends.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// What no other process has; of one that was forked off this one the number is another.
+static PROCESS_NONCE: LazyLock<String> =
+    LazyLock::new(|| Token::random().map_or_else(|_| String::new(), |it| it.reveal().to_owned()));
+
+/// By secret: endpoints of ranks that have met in this process, until each has taken its own.
+static LOCAL_RANKS: Mutex<BTreeMap<String, Vec<Option<AnyTransport>>>> =
+    Mutex::new(BTreeMap::new());
+
+/// Nothing in here panics half way.
+pub(crate) fn local_ranks() -> MutexGuard<'static, BTreeMap<String, Vec<Option<AnyTransport>>>> {
+    LOCAL_RANKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks a rank that is to join, before it or another of its group has begun.
+pub(crate) fn check(
+    bytes: &UniqueIdBytes,
+    n_ranks: usize,
+    rank: usize,
+    limit: Duration,
+) -> Result<(), ApiError> {
+    let id = UniqueId::read(bytes)?;
+    if !(1..=MAX_RANKS).contains(&n_ranks) {
+        return Err(ApiError::argument(format!("{n_ranks} ranks; there may be 1 to {MAX_RANKS}")));
+    }
+    if rank >= n_ranks {
+        let message = format!("rank {rank} does not exist; there are {n_ranks} ranks");
+        return Err(ApiError::argument(message));
+    }
+    settings(limit)?;
+    if rank == 0 && !id.has_listener() { Err(no_listener()) } else { Ok(()) }
+}
+
+fn no_listener() -> ApiError {
+    ApiError::argument(
+        "rank 0 comes once with a unique id, and is of the process that called fwGetUniqueId",
+    )
+}
+
+/// The endpoint of a rank of those that come with this token, once all have come.
+pub(crate) fn join(
+    bytes: &UniqueIdBytes,
+    n_ranks: usize,
+    rank: usize,
+    limit: Duration,
+) -> Result<AnyTransport, ApiError> {
+    check(bytes, n_ranks, rank, limit)?;
+    let id = UniqueId::read(bytes)?;
+    let settings = settings(limit)?.token(id.secret.clone());
+    let UniqueId { address, secret } = &id;
+    let place = Place {
+        rank: Rank::new(rank),
+        size: n_ranks,
+        root: Root::new(address.ip().to_string(), address.port()),
+        token: Some(secret.clone()),
+        // Another id's ranks may come to a port that was theirs.
+        job: Job::named(&["unique id", secret.reveal()]),
+        launcher: Launcher::Foldwire,
+    };
+    let mut rendezvous = Rendezvous::new(place).limit(limit);
+    if rank == 0 {
+        rendezvous = rendezvous.listener(id.take_listener().ok_or_else(no_listener)?);
+    } else if is_not_listening(&id, limit) {
+        return Err(join_error::not_listening(*address));
+    }
+    let mut party =
+        rendezvous.join().map_err(|error| join_error::from_unique_id(error, *address))?;
+    connect(&mut party, &settings, secret.reveal(), |error| {
+        join_error::from_unique_id(error, *address)
+    })
+}
+
+/// The endpoint of this process among those that were started with it, if any were.
+pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
+    let settings = settings(limit)?;
+    let mut party = Rendezvous::from_env()
+        .and_then(|rendezvous| rendezvous.limit(limit).join())
+        .map_err(join_error::from_bootstrap)?;
+    if party.size() == 1 {
+        return only(threads(1)?);
+    }
+    tcp(&settings, &mut party)
+}
+
+/// The settings of the environment, with this limit of time.
+fn settings(limit: Duration) -> Result<Settings, ApiError> {
+    let mut settings =
+        Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
+    settings.limit = limit.min(CONNECT_LIMIT);
+    settings.options.linger = limit.min(LINGER);
+    Ok(settings)
+}
+
+/// Whether nobody listens any more. Who made the token listened before it was there.
+fn is_not_listening(id: &UniqueId, limit: Duration) -> bool {
+    let limit = limit.clamp(Duration::from_millis(1), PROBE_LIMIT);
+    let probe = TcpStream::connect_timeout(&id.address, limit);
+    probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn connect(
+    party: &mut Session,
+    settings: &Settings,
+    secret: &str,
+    fault_of: impl FnOnce(foldwire_bootstrap::Error) -> ApiError,
+) -> Result<AnyTransport, ApiError> {
+    let own = format!("{} {}", *PROCESS_NONCE, process::id());
+    let all_processes = party.all_gather(own.as_bytes()).map_err(fault_of)?;
+    let is_one =
+        !PROCESS_NONCE.is_empty() && all_processes.iter().all(|each| each == own.as_bytes());
+    if !is_one || party.size() > super::MAX_RANKS {
+        return tcp(settings, party);
+    }
+    let mut local_ranks = local_ranks();
+    if !local_ranks.contains_key(secret) {
+        let endpoints = threads(party.size())?.into_iter().map(Some).collect();
+        local_ranks.insert(secret.to_owned(), endpoints);
+    }
+    let endpoints = local_ranks.get_mut(secret).map_or(&mut [][..], |endpoints| endpoints);
+    let own = endpoints.get_mut(party.rank().index()).and_then(Option::take);
+    if endpoints.iter().all(Option::is_none) {
+        local_ranks.remove(secret);
+    }
+    only(own)
+}
+
+fn tcp(settings: &Settings, party: &mut Session) -> Result<AnyTransport, ApiError> {
+    let endpoint = foldwire_tcp::join(settings, party).map_err(join_error::from_tcp)?;
+    Ok(AnyTransport::Tcp(Box::new(endpoint)))
+}
+
+fn only(endpoints: impl IntoIterator<Item = AnyTransport>) -> Result<AnyTransport, ApiError> {
+    endpoints.into_iter().next().ok_or_else(|| ApiError::usage("there is no such rank"))
+}
