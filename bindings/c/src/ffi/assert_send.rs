@@ -1,21 +1,24 @@
-//! What the threads of a program may pass to each other, one at a time.
+//! Sending an endpoint's state between threads.
 
 use crate::endpoint::EndpointState;
 use crate::transport::AnyTransport;
 
-/// A value that counts references to its parts without atomics, and so is not `Send` by itself.
+/// Makes an endpoint's state `Send`. The state is not `Send` by itself, because its parts count
+/// references without atomics.
 pub(crate) struct AssertSend<V>(V);
 
-// SAFETY: what a state has in common with others are counted references to one node. All of them
-// are in the state: communicators are put there when they are made, `EndpointState` lends them no longer
-// than it is lent itself, and those that are taken out for a moment (split, shrink, calls of a
-// group) are taken by who has the state. So counts are changed by one thread at a time, and as
-// `SharedEndpoint` keeps the state in a mutex, each sees what the one before it wrote. Nothing in there is
-// bound to a thread: endpoints are `Send`, codecs are plain data, and arrays that callers lent may
-// be used by any thread until their call is over, as foldwire.h says.
+// SAFETY: the parts of a state share non-atomic reference counts of one node. All references to
+// this node are inside the state:
+// - communicators are stored in the state when they are created;
+// - `EndpointState` lends them only while it is borrowed itself;
+// - code that takes communicators or calls out for a moment (split, shrink, groups) holds the state.
+// So only one thread at a time changes the counts. `SharedEndpoint` keeps the state in a mutex, so
+// each thread sees the changes of the previous one. Nothing in the state is bound to a thread:
+// endpoints are `Send`, codecs are plain data, and any thread may use the callers' arrays until
+// their calls have finished, as foldwire.h requires.
 unsafe impl Send for AssertSend<EndpointState> {}
 
-/// The part of that which the compiler can see.
+/// The compiler can check one part of this argument: transports are `Send`.
 const fn is_send<V: Send>() {}
 const _: () = is_send::<AnyTransport>();
 

@@ -1,7 +1,8 @@
-//! A collective as the caller gave it: checked once, started now or when its group ends.
+//! A collective with checked arguments, started at once or when its group ends.
 //!
-//! One struct for all of them. What a rank's buffers hold is one table ([`CheckedCollective::new`]); what it is
-//! to core is another ([`CheckedCollective::start`]).
+//! One struct represents all collectives. [`CheckedCollective::new`] has the table of buffer
+//! lengths for each collective. [`CheckedCollective::start`] converts a collective to a call of
+//! core.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -24,10 +25,10 @@ use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::plan;
 use crate::transport::AnyTransport;
 
-/// A rank of a communicator.
+/// Core's communicator for one rank, over the transport of this library.
 pub(crate) type CoreCommunicator = SharedCommunicator<'static, AnyTransport>;
 
-/// Which collective.
+/// Kind of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectiveKind {
     AllReduce,
@@ -44,7 +45,7 @@ pub(crate) enum CollectiveKind {
 }
 
 impl CollectiveKind {
-    /// What it is to core; a barrier is none.
+    /// Returns core's collective, or `None` for a barrier.
     const fn collective(self) -> Option<Collective> {
         Some(match self {
             Self::AllReduce => Collective::AllReduce,
@@ -61,26 +62,30 @@ impl CollectiveKind {
         })
     }
 
-    /// Whether the caller's count is that of one rank's share.
+    /// Returns whether the caller's count is the length of one rank's block, not of the whole
+    /// array.
     const fn has_shares(self) -> bool {
         use CollectiveKind::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
         matches!(self, ReduceScatter | AllGather | Gather | Scatter | AllToAll)
     }
 }
 
-/// How long arrays are, in values.
+/// Array lengths of a collective, in values.
 #[derive(Clone, Debug)]
 pub(crate) enum ValueCounts {
-    /// As the caller's count says: the array of a reduction, or one rank's share.
+    /// One count: the length of the whole array of a reduction, or of one rank's block.
     Same(usize),
-    /// Of each rank's share.
+    /// Length of each rank's block.
     Given(Rc<[usize]>),
-    /// Of what goes to each rank, and of what comes from it.
+    /// Lengths of the blocks to each rank, and of the blocks from each rank.
     Exchanged(Rc<[usize]>, Rc<[usize]>),
 }
 
 impl ValueCounts {
-    /// What `rank` has of what all have.
+    /// Computes where the block of `rank` lies in the whole array.
+    ///
+    /// # Errors
+    /// If the counts overflow.
     fn shares(
         &self,
         kind: CollectiveKind,
@@ -109,26 +114,28 @@ impl ValueCounts {
     }
 }
 
-/// Numbers of values.
+/// Position of a rank's block in the whole array, in values.
 struct ShareSizes {
+    /// Length of this rank's block.
     own: usize,
-    /// Of the ranks before.
+    /// Length of the blocks of lower ranks.
     before: usize,
+    /// Length of all blocks. In an all-to-all, of the blocks that are sent.
     whole: usize,
-    /// Of an all-to-all: what comes.
+    /// In an all-to-all, length of the blocks that are received. Otherwise equal to `whole`.
     back: usize,
 }
 
-/// How the buffers of a call lie.
+/// Overlap of the two buffers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BufferOverlap {
     Apart,
-    /// The shorter one is its part of the longer one, or they are the same.
+    /// The shorter buffer is this rank's block of the longer one, or both are the same.
     InPlace,
 }
 
-/// A collective whose arguments were checked, and whose arrays are there as long as it is, and as
-/// what is started of it is.
+/// A collective with checked arguments. Its arrays stay valid as long as this value and every call
+/// that is started from it.
 #[derive(Debug)]
 pub(crate) struct CheckedCollective {
     kind: CollectiveKind,
@@ -144,13 +151,13 @@ pub(crate) struct CheckedCollective {
     overlap: BufferOverlap,
 }
 
-/// The type with this code.
+/// Looks up the type with this code.
 pub(crate) fn dtype(code: fwDataType) -> Result<DType, ApiError> {
     let dtype = u8::try_from(code).ok().and_then(DType::from_code);
     dtype.ok_or_else(|| ApiError::argument(format!("{code} is no type of values")))
 }
 
-/// Expands `$body` for the type `$T` that a code stands for.
+/// Expands `$body` with `$T` as the Rust type of a [`DType`].
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         with_type!($dtype, $T => $body; F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
@@ -172,15 +179,16 @@ macro_rules! with_type {
 pub(crate) use with_type;
 
 impl CheckedCollective {
-    /// A call of the rank `rank` of `size`.
+    /// Checks the arguments of a collective on rank `rank` of `size`.
     ///
     /// # Errors
-    /// A fault if a buffer or the root cannot be.
+    /// If a buffer, the root or the plan is invalid.
     ///
     /// # Safety
-    /// Unless an error comes of it, both buffers must be there until the call is over, as long as
-    /// foldwire.h says, and nobody else may use what is written to, or write the other, meanwhile.
-    #[allow(clippy::too_many_arguments, reason = "a collective has that many")]
+    /// If this returns `Ok`, both buffers must exist until the call has finished, with the lengths
+    /// that foldwire.h states. Until then nobody else may use the buffer that is written, nor write
+    /// the other buffer.
+    #[allow(clippy::too_many_arguments, reason = "a collective has this many arguments")]
     pub(crate) unsafe fn new(
         kind: CollectiveKind,
         counts: ValueCounts,
@@ -198,7 +206,8 @@ impl CheckedCollective {
         })?;
         let is_root = rank == root;
         let at_root = |n: usize| if is_root { n } else { 0 };
-        // Values sent, values received, and of what is in place: where in the longer one.
+        // Length of the send buffer and of the receive buffer, and for calls in place the offset of
+        // the shorter buffer in the longer one, all in values.
         let (n_send, n_recv, offset) = match kind {
             CollectiveKind::AllReduce | CollectiveKind::Scan => (own, own, 0),
             CollectiveKind::ExclusiveScan => {
@@ -252,17 +261,18 @@ impl CheckedCollective {
         Ok(Self { kind, counts, dtype, op, root, is_root, c_plan, plan, send, recv, overlap })
     }
 
-    /// Starts it, on a communicator as it was made for.
+    /// Starts the collective. `comm` must have the rank and size that were passed to
+    /// [`new`](Self::new).
     pub(crate) fn start(&self, comm: &CoreCommunicator) -> Result<Box<dyn DynCall>, ApiError> {
         with_type!(self.dtype, T => self.start_typed::<T>(comm, false))
     }
 
-    /// Checks it, without making it.
+    /// Checks that the collective can be started, without starting it.
     pub(crate) fn check(&self, comm: &CoreCommunicator) -> Result<(), ApiError> {
         check(comm, |comm| with_type!(self.dtype, T => self.start_typed::<T>(comm, true)))
     }
 
-    /// Starts it, or `only_checks`: then no array is written.
+    /// Starts the collective. With `only_checks`, writes no array.
     fn start_typed<T: Element>(
         &self,
         comm: &CoreCommunicator,
@@ -275,7 +285,7 @@ impl CheckedCollective {
             ReduceOperation::Known(_) => None,
         };
         let op = match &user {
-            // SAFETY: the call that is made of it is dropped before the function beside it.
+            // SAFETY: `StartedCall` drops the call before the function.
             Some(function) => Op::User(unsafe { outlive(&**function) }),
             None => operation::<T>(self.op.code())?,
         };
@@ -285,22 +295,22 @@ impl CheckedCollective {
             ValueCounts::Exchanged(to, from) => [Some(Rc::clone(to)), Some(Rc::clone(from))],
         };
         let lent = |counts: &Option<Rc<[usize]>>| {
-            // SAFETY: the call that is made of them is dropped before the counts beside it.
+            // SAFETY: `StartedCall` drops the call before the counts.
             counts.as_deref().map(|counts| unsafe { outlive(counts) })
         };
         let shares = match (&self.counts, lent(&given), lent(&other)) {
             (_, Some(send), Some(recv)) => layout::Shares::Exchanged { send, recv },
             (_, Some(counts), None) => layout::Shares::Given(counts),
-            // Checked in `new`.
+            // `new` has checked that this does not overflow.
             (ValueCounts::Same(count), ..) if kind.has_shares() => {
                 layout::Shares::Even(count * comm.size())
             }
             (ValueCounts::Same(count), ..) => layout::Shares::Even(*count),
             _ => unreachable!("counts that were given are lent"),
         };
-        // Of arrays that overlap only one is lent: the longer one, or else what is sent is copied
-        // before what is received is lent.
-        // SAFETY: by the promise of `new`.
+        // If the arrays overlap, the call borrows only one: the longer array, or the receive array
+        // after the input was copied.
+        // SAFETY: guaranteed by the caller of `new`.
         let lend = |(start, n): (*const c_void, usize)| unsafe { LentArray::<T>::lend(start, n) };
         let Some(collective) = kind.collective() else {
             return Ok(Box::new(StartedCall::<f32, [f32; 0]> {
@@ -322,7 +332,7 @@ impl CheckedCollective {
                 let send = SendBuffer::Copied(lend(send)?.as_ref().to_vec());
                 (Window::Own, send, lend(recv)?)
             }
-            // The longer one, of which the other is a part.
+            // The longer array contains the shorter one.
             (_, BufferOverlap::InPlace) => {
                 (Window::Whole, none, lend(if send.1 > recv.1 { send } else { recv })?)
             }
@@ -333,10 +343,11 @@ impl CheckedCollective {
         Ok(Box::new(StartedCall { pending, _counts: [given, other], _user: user }))
     }
 
-    /// Of an all-reduce that can be one of several in a group call: its bound, and what all of them
-    /// must have in common, which is the type, the operation, and all of the plan but the bound.
+    /// Returns the bound and the grouping key of an all-reduce that can be part of a group call, or
+    /// `None` for other calls. All-reduces with equal keys can run as one group call. The key is
+    /// the type, the operation, and the plan without its bound.
     pub(crate) fn in_group(&self) -> Option<(Bound, (DType, OpCode, fwPlan))> {
-        // A codec that loses nothing takes any bound, and one that keeps none takes none.
+        // A lossless codec accepts any bound. A lossy plan without a bound cannot be grouped.
         let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let bound = self.plan.bound.or(any)?;
         let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.c_plan };
@@ -345,7 +356,7 @@ impl CheckedCollective {
         is_one.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 
-    /// The addresses of its arrays, and whether they are written.
+    /// Returns the address range of each array, and whether the call writes it.
     pub(crate) fn ranges(&self) -> [(Range<usize>, bool); 2] {
         let range = |(start, n): (*const c_void, usize)| {
             if n == 0 { 0..0 } else { start.addr()..start.addr() + n * self.dtype.n_bytes() }
@@ -359,17 +370,17 @@ impl CheckedCollective {
         }
     }
 
-    /// The plan, checked.
+    /// Returns core's plan.
     pub(crate) const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The array that becomes the result of an all-reduce, with what is sent in it.
+    /// Returns the result array of an all-reduce, filled with this rank's input.
     pub(crate) fn gathered<T: Element>(&self) -> Result<LentArray<T>, ApiError> {
-        // SAFETY: by the promise of `new`.
+        // SAFETY: guaranteed by the caller of `new`.
         let mut data = unsafe { LentArray::<T>::lend(self.recv.0, self.recv.1) }?;
         if self.overlap == BufferOverlap::Apart {
-            // SAFETY: by the promise of `new`; the arrays do not overlap.
+            // SAFETY: guaranteed by the caller of `new`; the arrays do not overlap.
             let send = unsafe { LentArray::<T>::lend(self.send.0, self.send.1) }?;
             data.as_mut().copy_from_slice(send.as_ref());
         }
@@ -377,7 +388,7 @@ impl CheckedCollective {
     }
 }
 
-/// Checks the call that `start` starts, without making it.
+/// Checks that the call that `start` starts would be accepted, without starting it.
 pub(crate) fn check<R>(
     comm: &CoreCommunicator,
     start: impl FnOnce(&CoreCommunicator) -> Result<R, ApiError>,
@@ -393,34 +404,38 @@ pub(crate) fn check<R>(
     checked.map_err(|error| refused.unwrap_or_else(|| error.into()))
 }
 
+/// A running message of core.
 pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, T, LentArray<T>>;
 
+/// Extends the lifetime of a reference.
+///
 /// # Safety
-/// The value must not be used after what it is borrowed of is gone.
+/// The result must not be used after the referenced value was dropped.
 unsafe fn outlive<V: ?Sized + 'static>(value: &V) -> &'static V {
-    // SAFETY: only the lifetime changes; the caller sees to it.
+    // SAFETY: only the lifetime changes; the caller guarantees that it is long enough.
     unsafe { &*ptr::from_ref(value) }
 }
 
-/// A call under way, of any type.
+/// A call in progress, on values of any type.
 pub(crate) trait DynCall: Future<Output = Result<Report, Error>> + Unpin {
-    /// Whether it is done, as far as it has been driven.
+    /// Returns whether the call has finished. Does not advance it.
     fn is_finished(&self) -> bool;
 
-    /// Drives all calls over the transport until this one is done.
+    /// Advances all calls over the transport until this one has finished.
     fn wait(self: Box<Self>) -> Result<Report, Error>;
 
-    /// The same with another limit of time without any progress.
+    /// Replaces the time without progress after which the call fails.
     fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall>;
 }
 
-/// A message under way, as a call.
+/// Boxes a running message as a call.
 pub(super) fn running<T: Element>(pending: PendingMessage<T>) -> Box<dyn DynCall> {
     Box::new(StartedCall { pending, _counts: [None, None], _user: None })
 }
 
+/// A call of core, with the values that it borrows.
 struct StartedCall<T: Element, R: AsMut<[T]> + 'static> {
-    /// Above what it refers to, and so dropped before it.
+    /// First, because fields are dropped in order: the call borrows from the fields below.
     pending: Pending<'static, AnyTransport, T, R>,
     _counts: [Option<Rc<[usize]>>; 2],
     _user: Option<Rc<CombineFn<T>>>,

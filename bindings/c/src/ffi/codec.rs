@@ -1,4 +1,4 @@
-//! Plans from text, and the codec alone.
+//! Parsing of plans, and the codec without communication.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -13,10 +13,10 @@ use super::types::*;
 use crate::errors::{ApiError, catch_errors};
 use crate::plan::{self, EXACT};
 
-/// Longest text of a plan.
+/// Largest length in bytes of a plan's text.
 const MAX_TEXT: usize = 1000;
 
-/// Expands `$body` for the float type `$T` that a code stands for.
+/// Expands `$body` with `$T` as the float type of a code.
 macro_rules! with_float {
     ($code:expr, $T:ident => $body:expr) => {
         match dtype($code)? {
@@ -43,20 +43,26 @@ macro_rules! with_float {
     };
 }
 
-/// Reads a plan from text, words with commas between them: exact, lossless, compress or auto; a
-/// bound, abs:0.1, rel:1e-4 or psnr:60; codec:NAME or codec:NAME:SETTING, schedule:NAME,
-/// scope:result, below:BYTES, shape:110x64x128, unbiased:SEED. "rel:1e-4" alone is compress. Needs
-/// no FW_PLAN_INIT before.
+/// Parses a plan from text and writes all of plan; FW_PLAN_INIT is not needed before. The text is a
+/// comma-separated list of words, at most 1000 bytes:
+/// - a mode: exact, lossless, compress or auto. The default is compress if the text has a bound or
+///   a codec, otherwise exact.
+/// - an error bound: abs:0.1 (in the unit of the data), rel:1e-4 (of the value range) or psnr:60
+///   (dB).
+/// - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
+/// - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
+///
+/// Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let plan = unsafe { out_value(plan, "plan") }?;
         *plan = EXACT;
         if text.is_null() {
             return Err(ApiError::argument("the text of the plan is NULL"));
         }
-        // SAFETY: not null; the caller's promise is that it ends with a 0.
+        // SAFETY: not null; the caller guarantees that it ends with a 0.
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().ok().filter(|text| text.len() <= MAX_TEXT);
         let wrong = || ApiError::argument(format!("a plan is text of up to {MAX_TEXT} bytes"));
@@ -65,9 +71,9 @@ pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> 
     })
 }
 
-/// The quantum for these values.
+/// Returns the quantization step for these values.
 fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
-    // What else a plan says, and whether it goes together.
+    // The conversion also checks the rest of the plan.
     let core = plan::to_core(plan)?;
     let is_ours = plan.codec[0] == 0 || core.codec == CodecId::FzLight;
     if !is_ours || plan.scope != FW_EACH_OPERAND || plan.is_unbiased != 0 {
@@ -79,7 +85,7 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
     bound.quantum::<T>(extent).map_err(|error| ApiError::argument(error.to_string()))
 }
 
-/// The most bytes that fwCompress may need for count floats.
+/// Sets max_bytes to the largest number of bytes that fwCompress may need for count floats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompressMaxSize(
     count: usize,
@@ -87,7 +93,7 @@ pub unsafe extern "C" fn fwCompressMaxSize(
     max_bytes: *mut usize,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let max_bytes = unsafe { out_value(max_bytes, "size") }?;
         let most = with_float!(data_type, T => Ok(compress::max_compressed_len::<T>(count)));
         let overflow =
@@ -97,9 +103,14 @@ pub unsafe extern "C" fn fwCompressMaxSize(
     })
 }
 
-/// Compresses count floats within the plan's bound, or with every bit if it has none, into up to
-/// capacity bytes at compressed, which say all about themselves. n_bytes becomes how many they are;
-/// with FW_NO_ROOM, how many are needed. A relative bound refers to the range of these values.
+/// Compresses values[count], floats of data_type, into compressed[capacity] (bytes). Every value is
+/// kept within the plan's error bound, or exactly if the plan has none or is NULL. A relative bound
+/// refers to the value range of these values. The output stores its type, count and bound, and
+/// fwDecompress needs nothing else.
+///
+/// n_bytes receives the size of the output in bytes. With FW_NO_ROOM it receives the size that is
+/// needed. Errors: FW_UNSUPPORTED for integers, and for plans with another codec than fz-light,
+/// with scope:result or with unbiased rounding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompress(
     values: *const c_void,
@@ -111,23 +122,23 @@ pub unsafe extern "C" fn fwCompress(
     n_bytes: *mut usize,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let n_bytes = unsafe { out_value(n_bytes, "size") }?;
         *n_bytes = 0;
         let plan = if plan.is_null() {
             EXACT
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { read(plan, EXACT, "fwPlan") }?
         };
         let bytes = with_float!(data_type, T => {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let values = unsafe { LentArray::<T>::lend(values, count) }?;
             let values: &[T] = values.as_ref();
             Ok(compress::compress_with(values, quantum(&plan, values)?))
         })?;
         *n_bytes = bytes.len();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let room = unsafe { out_values(compressed.cast::<u8>(), capacity) }?;
         let room = room.get_mut(..bytes.len()).ok_or_else(|| no_room(bytes.len(), capacity))?;
         room.copy_from_slice(&bytes);
@@ -143,8 +154,9 @@ fn unreadable(error: compress::DecompressError) -> ApiError {
     ApiError::new(FW_DAMAGED, error.to_string())
 }
 
-/// What compressed bytes say of themselves: the type, how many values, and the bound that they are
-/// within, 0 if every bit is kept. Each place may be NULL.
+/// Reads the header of compressed[n_bytes]: the type of the values, their count, and the absolute
+/// error bound (0: every bit is kept). Each of data_type, count and bound may be NULL. Returns
+/// FW_DAMAGED if the bytes are damaged or were not made by fwCompress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompressedInfo(
     compressed: *const c_void,
@@ -154,26 +166,29 @@ pub unsafe extern "C" fn fwCompressedInfo(
     bound: *mut f64,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let info = Info::read(unsafe { lent_bytes(compressed, n_bytes) }?).map_err(unreadable)?;
         if !data_type.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             *unsafe { out_value(data_type, "type") }? = info.dtype as fwDataType;
         }
         if !count.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             *unsafe { out_value(count, "count") }? = info.n_values;
         }
         if !bound.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             *unsafe { out_value(bound, "bound") }? = info.bound;
         }
         Ok(())
     })
 }
 
-/// Decompresses what fwCompress made of values of this type into up to capacity values. count
-/// becomes how many they are. Bytes that are damaged, or not by fwCompress, give FW_DAMAGED.
+/// Decompresses compressed[n_bytes], which fwCompress made from values of data_type, into
+/// values[capacity]. count receives the number of values.
+///
+/// Errors: FW_NO_ROOM if there are more than capacity values; FW_DAMAGED if the bytes are damaged,
+/// have another type, or were not made by fwCompress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwDecompress(
     compressed: *const c_void,
@@ -184,7 +199,7 @@ pub unsafe extern "C" fn fwDecompress(
     count: *mut usize,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (bytes, count) =
             unsafe { (lent_bytes(compressed, n_bytes)?, out_value(count, "count")?) };
         *count = 0;
@@ -195,7 +210,7 @@ pub unsafe extern "C" fn fwDecompress(
                 return Err(no_room(n_values, capacity));
             }
             let decoded: Vec<T> = compress::decompress(bytes).map_err(unreadable)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let mut room = unsafe { LentArray::<T>::lend(values, decoded.len()) }?;
             room.as_mut().copy_from_slice(&decoded);
             *count = decoded.len();

@@ -1,7 +1,7 @@
-//! The collectives, and messages between two ranks.
+//! Collectives, and messages between two ranks.
 //!
-//! In the shape of nccl.h: what is sent, what is received, how many, of what type; then a plan,
-//! the communicator, and where the request goes. Each function only names its kind of call.
+//! Arguments follow nccl.h: send buffer, receive buffer, count and type. After them come the plan,
+//! the communicator and the pointer for the request. Each function only selects the kind of call.
 
 use std::ffi::c_void;
 
@@ -17,14 +17,14 @@ use crate::group::{Submission, SubmittedCall, catch_call_errors};
 use crate::plan::EXACT;
 use crate::{group, handle_table};
 
-/// How the caller says how long arrays are.
+/// Array lengths as the caller passes them.
 enum RawCounts {
     Same(usize),
     Given(*const usize),
     Exchanged(*const usize, *const usize),
 }
 
-/// The arguments of a collective.
+/// Arguments of a collective as C passes them.
 struct RawArguments {
     kind: CollectiveKind,
     counts_arg: RawCounts,
@@ -38,18 +38,23 @@ struct RawArguments {
     request: *mut fwRequest_t,
 }
 
+/// Copies the caller's plan; NULL means exact.
+///
 /// # Safety
-/// As [`read`], but that null is exact.
+/// As for [`read`], except that null is allowed.
 unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, ApiError> {
     if plan.is_null() {
         return Ok(EXACT);
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { read(plan, EXACT, "fwPlan") }
 }
 
+/// Submits a collective.
+///
 /// # Safety
-/// The head of foldwire.h: what pointers point to is there, the arrays until the call is over.
+/// The rules at the top of foldwire.h: pointers are valid, and the arrays stay valid until the call
+/// has finished.
 unsafe fn collective(arguments: RawArguments) -> fwResult {
     let RawArguments {
         kind,
@@ -64,12 +69,12 @@ unsafe fn collective(arguments: RawArguments) -> fwResult {
         request,
     } = arguments;
     catch_call_errors(|| {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { RequestOut::optional(request) }?;
         let (endpoint, rank, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         let op = code.map_or(Ok(ReduceOperation::Known(OpCode::None)), ReduceOperation::of)?;
-        // SAFETY: by the caller's promise, there is a count for each rank.
+        // SAFETY: the caller guarantees valid pointers, and one count for each rank.
         let call = unsafe {
             let counts_arg = match counts_arg {
                 RawCounts::Same(count) => ValueCounts::Same(count),
@@ -96,11 +101,11 @@ unsafe fn collective(arguments: RawArguments) -> fwResult {
     })
 }
 
-/// Messages of these directions: whether each is sent, its array, the peer. One alone may have a
-/// request.
+/// Submits messages. Each item of `all` is: whether the message is sent, its array, its count, and
+/// the peer. Only a single message can have a request.
 ///
 /// # Safety
-/// As [`collective`].
+/// As for [`collective`].
 unsafe fn messages<const N: usize>(
     all: [(bool, *const c_void, usize, i32); N],
     tag: u32,
@@ -110,15 +115,15 @@ unsafe fn messages<const N: usize>(
     request: *mut fwRequest_t,
 ) -> fwResult {
     catch_call_errors(|| {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { RequestOut::optional(request) }?;
         let (endpoint, _, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let plan = unsafe { plan_of(plan) }?;
         let made = all.into_iter().map(|(is_sent, start, count, peer)| {
             let plan = is_sent.then_some(plan);
-            // SAFETY: by the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { CheckedMessage::new(start, count, dtype, peer, tag, plan, size) }
         });
         let mut made = made.collect::<Result<Vec<_>, ApiError>>()?;
@@ -130,8 +135,8 @@ unsafe fn messages<const N: usize>(
     })
 }
 
-/// recv, of count values, becomes the reduction of all ranks' send, the same bits on every rank. In
-/// place if send == recv.
+/// All-reduce. recv[count] receives the reduction of all ranks' send[count]. The result has the
+/// same bits on every rank. In place if send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllReduce(
     send: *const c_void,
@@ -145,7 +150,7 @@ pub unsafe extern "C" fn fwAllReduce(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::AllReduce, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -162,8 +167,9 @@ pub unsafe extern "C" fn fwAllReduce(
     }
 }
 
-/// recv, of count values, becomes the root's send, the same bits on every rank, the root's
-/// included. send is looked at on the root only. In place if send == recv.
+/// Broadcast. recv[count] receives the root's send[count]. recv has the same bits on every rank,
+/// also on the root. send is used on the root only and may be NULL elsewhere. In place if
+/// send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwBroadcast(
     send: *const c_void,
@@ -177,7 +183,7 @@ pub unsafe extern "C" fn fwBroadcast(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Broadcast, RawCounts::Same(count));
     let (op, root) = (None, root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -194,8 +200,8 @@ pub unsafe extern "C" fn fwBroadcast(
     }
 }
 
-/// The root's recv, of count values, becomes the reduction of all ranks' send; recv is not touched
-/// elsewhere and may be NULL. In place if send == recv.
+/// Reduce. On the root, recv[count] receives the reduction of all ranks' send[count]. On other
+/// ranks, recv is not used and may be NULL. In place if send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReduce(
     send: *const c_void,
@@ -210,7 +216,7 @@ pub unsafe extern "C" fn fwReduce(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Reduce, RawCounts::Same(count));
     let (op, root) = (Some(op), root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -227,9 +233,10 @@ pub unsafe extern "C" fn fwReduce(
     }
 }
 
-/// recv, of count values, becomes this rank's share of the reduction of all ranks' send, of count
-/// values for each rank. In place if recv is that share of send, which is written then; what else
-/// is in send is unchanged, or rounded if the plan rounds without bias.
+/// Reduce-scatter. The input send[size * count] has count values for each rank. recv[count]
+/// receives this rank's block of the reduction of all ranks' send. In place if recv == send + rank
+/// * count. In place, the call writes that block of send. The other blocks keep their values,
+/// except that they are rounded if the plan rounds without bias (is_unbiased).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReduceScatter(
     send: *const c_void,
@@ -243,7 +250,7 @@ pub unsafe extern "C" fn fwReduceScatter(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -260,8 +267,8 @@ pub unsafe extern "C" fn fwReduceScatter(
     }
 }
 
-/// As fwReduceScatter, where the share of rank r has counts[r] values. All ranks give the same
-/// counts, one for each rank.
+/// Reduce-scatter with blocks of different lengths: like fwReduceScatter, but the block of rank r
+/// has counts[r] values. All ranks pass the same counts[size].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReduceScatterV(
     send: *const c_void,
@@ -275,7 +282,7 @@ pub unsafe extern "C" fn fwReduceScatterV(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Given(counts));
     let (op, root) = (Some(op), 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -292,8 +299,8 @@ pub unsafe extern "C" fn fwReduceScatterV(
     }
 }
 
-/// recv, of count values for each rank, becomes all ranks' send of count values, in their order,
-/// the same bits on every rank. In place if send is this rank's share of recv.
+/// All-gather. recv[size * count] receives every rank's send[count], in order of ranks. The result
+/// has the same bits on every rank. In place if send == recv + rank * count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllGather(
     send: *const c_void,
@@ -306,7 +313,7 @@ pub unsafe extern "C" fn fwAllGather(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Same(count));
     let (op, root) = (None, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -323,8 +330,8 @@ pub unsafe extern "C" fn fwAllGather(
     }
 }
 
-/// As fwAllGather, where the share of rank r has counts[r] values. All ranks give the same counts,
-/// one for each rank.
+/// All-gather with blocks of different lengths: like fwAllGather, but rank r sends counts[r]
+/// values. All ranks pass the same counts[size].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllGatherV(
     send: *const c_void,
@@ -337,7 +344,7 @@ pub unsafe extern "C" fn fwAllGatherV(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Given(counts));
     let (op, root) = (None, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -354,9 +361,9 @@ pub unsafe extern "C" fn fwAllGatherV(
     }
 }
 
-/// The root's recv, of count values for each rank, becomes all ranks' send of count values, in
-/// their order; recv is not touched elsewhere and may be NULL. On the root send may be its share of
-/// recv.
+/// Gather. On the root, recv[size * count] receives every rank's send[count], in order of ranks. On
+/// other ranks, recv is not used and may be NULL. In place on the root if
+/// send == recv + root * count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGather(
     send: *const c_void,
@@ -370,7 +377,7 @@ pub unsafe extern "C" fn fwGather(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Same(count));
     let (op, root) = (None, root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -387,8 +394,8 @@ pub unsafe extern "C" fn fwGather(
     }
 }
 
-/// As fwGather, where the share of rank r has counts[r] values. All ranks give the same counts, one
-/// for each rank.
+/// Gather with blocks of different lengths: like fwGather, but rank r sends counts[r] values. All
+/// ranks pass the same counts[size].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGatherV(
     send: *const c_void,
@@ -402,7 +409,7 @@ pub unsafe extern "C" fn fwGatherV(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Given(counts));
     let (op, root) = (None, root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -419,9 +426,9 @@ pub unsafe extern "C" fn fwGatherV(
     }
 }
 
-/// recv, of count values, becomes this rank's share of the root's send, of count values for each
-/// rank; send is not looked at elsewhere and may be NULL. On the root recv may be its share of
-/// send.
+/// Scatter. The root's send[size * count] has count values for each rank. recv[count] receives this
+/// rank's block of it. On other ranks, send is not used and may be NULL. In place on the root if
+/// recv == send + root * count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwScatter(
     send: *const c_void,
@@ -435,7 +442,7 @@ pub unsafe extern "C" fn fwScatter(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Same(count));
     let (op, root) = (None, root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -452,8 +459,8 @@ pub unsafe extern "C" fn fwScatter(
     }
 }
 
-/// As fwScatter, where the share of rank r has counts[r] values. All ranks give the same counts,
-/// one for each rank.
+/// Scatter with blocks of different lengths: like fwScatter, but rank r receives counts[r] values.
+/// All ranks pass the same counts[size].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwScatterV(
     send: *const c_void,
@@ -467,7 +474,7 @@ pub unsafe extern "C" fn fwScatterV(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Given(counts));
     let (op, root) = (None, root);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -484,8 +491,8 @@ pub unsafe extern "C" fn fwScatterV(
     }
 }
 
-/// Sends count values to each rank, those for rank r at send + r * count, and receives as many from
-/// each, in the order of ranks. In place if send == recv.
+/// All-to-all. Sends send[r * count .. (r + 1) * count] to each rank r. recv[size * count] receives
+/// count values from each rank, in order of ranks. In place if send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllToAll(
     send: *const c_void,
@@ -498,7 +505,7 @@ pub unsafe extern "C" fn fwAllToAll(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::AllToAll, RawCounts::Same(count));
     let (op, root) = (None, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -515,8 +522,10 @@ pub unsafe extern "C" fn fwAllToAll(
     }
 }
 
-/// Sends send_counts[r] values to rank r, and receives recv_counts[r] values from it; they lie one
-/// after the other by rank. What one rank sends to another must be as many as that expects.
+/// All-to-all with blocks of different lengths. Sends send_counts[r] values to each rank r, and
+/// receives recv_counts[r] values from it. The blocks of send and of recv are contiguous, in order
+/// of ranks. send_counts[r] of one rank must equal that rank's entry in recv_counts of rank r. Not
+/// available in place.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllToAllV(
     send: *const c_void,
@@ -531,7 +540,7 @@ pub unsafe extern "C" fn fwAllToAllV(
     let (kind, counts_arg) =
         (CollectiveKind::AllToAll, RawCounts::Exchanged(send_counts, recv_counts));
     let (op, root) = (None, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -548,8 +557,8 @@ pub unsafe extern "C" fn fwAllToAllV(
     }
 }
 
-/// recv, of count values, becomes the reduction of this rank's send and those of all ranks before
-/// it. In place if send == recv.
+/// Inclusive scan. recv[count] receives the reduction of send[count] over ranks 0 to this rank. In
+/// place if send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwScan(
     send: *const c_void,
@@ -563,7 +572,7 @@ pub unsafe extern "C" fn fwScan(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::Scan, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -580,8 +589,8 @@ pub unsafe extern "C" fn fwScan(
     }
 }
 
-/// recv, of count values, becomes the reduction of the send of all ranks before this one. On rank 0
-/// recv is not touched and may be NULL. In place if send == recv.
+/// Exclusive scan. recv[count] receives the reduction of send[count] over the ranks before this
+/// one. On rank 0, recv is not written and may be NULL. In place if send == recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwExclusiveScan(
     send: *const c_void,
@@ -595,7 +604,7 @@ pub unsafe extern "C" fn fwExclusiveScan(
 ) -> fwResult {
     let (kind, counts_arg) = (CollectiveKind::ExclusiveScan, RawCounts::Same(count));
     let (op, root) = (Some(op), 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -612,13 +621,13 @@ pub unsafe extern "C" fn fwExclusiveScan(
     }
 }
 
-/// Is over when all ranks have called it.
+/// Barrier. Finishes when all ranks have called it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) -> fwResult {
     let (kind, counts_arg, data_type) = (CollectiveKind::Barrier, RawCounts::Same(0), FW_FLOAT32);
     let (op, root, send, recv) = (None, 0, std::ptr::null(), std::ptr::null_mut());
     let plan = std::ptr::null();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         collective(RawArguments {
             kind,
@@ -635,15 +644,17 @@ pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) ->
     }
 }
 
-/// Sends count values to a rank, which receives as many with the same tag. It is over when send may
-/// be used again, whether the values have arrived or not. Messages match as in MPI: from one rank
-/// to another, of those with the same tag, the first that was sent comes to the first fwRecv, with
-/// requests or without. Ranks may make messages of other tags and ranks, and collectives, in any
-/// order. At most 1024 that are sent have requests at once, and as many that are received. A
-/// message for which no fwRecv has come is held in its receiver's memory, up to 1024 of each rank.
+/// Sends count values to rank peer, which receives the same number of values with the same tag. The
+/// call finishes when send may be reused; the values may not have arrived yet.
 ///
-/// FW_MISMATCH: of a receive also if it waits beyond its time limit, and a message with a tag came
-/// that no receive was for.
+/// Messages match as in MPI: among messages with the same sender, receiver and tag, the first
+/// fwSend matches the first fwRecv, with or without requests. Messages of different tags or peers,
+/// and collectives, may be called in any order. At most 1024 sends and 1024 receives can have
+/// requests at once. The receiver keeps messages that have no matching fwRecv yet in its memory, up
+/// to 1024 from each rank.
+///
+/// Errors: a receive also returns FW_MISMATCH if it reaches its time limit while a message with an
+/// unexpected tag is waiting.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwSend(
     send: *const c_void,
@@ -655,11 +666,12 @@ pub unsafe extern "C" fn fwSend(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { messages([(true, send, count, peer)], tag, data_type, plan, comm, request) }
 }
 
-/// Receives count values from a rank. What they may have lost is the sender's plan.
+/// Receives count values from rank peer. The sender's plan determines their error bound. See fwSend
+/// for the matching of messages.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwRecv(
     recv: *mut c_void,
@@ -671,12 +683,13 @@ pub unsafe extern "C" fn fwRecv(
     request: *mut fwRequest_t,
 ) -> fwResult {
     let (plan, recv) = (std::ptr::null(), recv.cast_const());
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { messages([(false, recv, count, peer)], tag, data_type, plan, comm, request) }
 }
 
-/// Sends to one rank and receives from another side by side. The arrays must not overlap. For more
-/// of both at once: fwSend and fwRecv in a group.
+/// Sends send[send_count] to rank destination and receives recv[recv_count] from rank source at the
+/// same time. The arrays must not overlap. For more than two messages at once, call fwSend and
+/// fwRecv in a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwSendRecv(
     send: *const c_void,
@@ -693,6 +706,6 @@ pub unsafe extern "C" fn fwSendRecv(
     let all =
         [(true, send, send_count, destination), (false, recv.cast_const(), recv_count, source)];
     let request = std::ptr::null_mut();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { messages(all, tag, data_type, plan, comm, request) }
 }

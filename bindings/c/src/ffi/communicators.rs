@@ -1,4 +1,4 @@
-//! Communicators: made, asked, split, shrunk, destroyed.
+//! Functions that create, query, split, shrink, abort and destroy communicators.
 
 use std::ptr;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::group::{PendingJoin, catch_call_errors};
 use crate::plan::c_name;
 use crate::{group, handle_table, transport};
 
-/// Calls at once, unless a configuration says how many.
+/// Default number of calls in progress at once.
 const N_CALLS: u32 = 8;
-/// Most calls at once.
+/// Largest number of calls in progress at once.
 const MAX_CALLS: u32 = 256;
-/// Seconds beyond which a limit of time is none.
+/// Times of this many seconds or more mean "no limit".
 const FOREVER: f64 = 1e9;
 
-/// The configuration that says nothing.
+/// Configuration with the default of every member.
 const DEFAULT: fwConfig = fwConfig {
     size: size_of::<fwConfig>(),
     calls: 0,
@@ -33,13 +33,15 @@ const DEFAULT: fwConfig = fwConfig {
     reserved: 0,
 };
 
+/// Copies the caller's configuration; NULL means the default.
+///
 /// # Safety
-/// As [`read`], but that null is the default.
+/// As for [`read`], except that null is allowed.
 unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
     if config.is_null() {
         return Ok(DEFAULT);
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let config = unsafe { read(config, DEFAULT, "fwConfig") }?;
     if config.reserved != 0 {
         return Err(ApiError::argument("fwConfig.reserved is not 0"));
@@ -63,7 +65,7 @@ fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
     Ok(calls as usize)
 }
 
-/// Core's configuration, and how many calls there may be at once.
+/// Returns core's configuration, and the largest number of calls in progress at once.
 fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     let mut made = Config::default();
     if config.lanes as usize > MAX_LANES {
@@ -93,7 +95,7 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     Ok((made, calls(config, N_CALLS)?))
 }
 
-/// A number of ranks, or of a rank, as C has them.
+/// Converts a rank or number of ranks from C.
 fn index(number: i32, what: &str) -> Result<usize, ApiError> {
     usize::try_from(number).map_err(|_| ApiError::argument(format!("{number} is no {what}")))
 }
@@ -102,32 +104,34 @@ fn comm_of(handle: usize) -> fwComm_t {
     ptr::without_provenance_mut(handle)
 }
 
-/// The version of this library, as 10000 · major + 100 · minor + patch.
+/// Sets version to the version of the linked library, as 10000 * major + 100 * minor + patch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetVersion(version: *mut i32) -> fwResult {
     catch_errors(|| {
         let number = FW_VERSION_MAJOR * 10_000 + FW_VERSION_MINOR * 100 + FW_VERSION_PATCH;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *unsafe { out_value(version, "version") }? = number as i32;
         Ok(())
     })
 }
 
-/// What a result means. The text is there for ever.
+/// Returns a description of a result code. The string is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGetErrorString(result: fwResult) -> *const std::ffi::c_char {
     crate::errors::words(result).as_ptr()
 }
 
-/// What this thread's last failure was, in numbers and with what to change; empty if none. The text
-/// is there until the thread's next failure.
+/// Returns the message of this thread's last error: what was wrong, with its numbers, and what to
+/// change. Empty if this thread has had no error. The string is valid until the thread's next
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGetLastError() -> *const std::ffi::c_char {
     crate::errors::last_error()
 }
 
-/// Makes all ranks of a group of threads: comms has room for n_ranks handles, of rank 0, 1, … Each
-/// is for one thread, or one thread plays several by groups. config may be NULL.
+/// Creates a communicator whose ranks are threads of this process. comms has space for n_ranks
+/// handles (1 to 1024) and receives those of rank 0, 1, and so on. Each thread uses one of them, or
+/// one thread uses several within groups (fwGroupStart). config may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitAll(
     comms: *mut fwComm_t,
@@ -136,7 +140,7 @@ pub unsafe extern "C" fn fwCommInitAll(
 ) -> fwResult {
     catch_errors(|| {
         let n_ranks = index(n_ranks, "number of ranks")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (comms, config) = unsafe { (out_values(comms, n_ranks)?, config_of(config)?) };
         let (config, n_calls) = to_core(&config)?;
         let mut made = Vec::new();
@@ -154,30 +158,37 @@ pub unsafe extern "C" fn fwCommInitAll(
     })
 }
 
-/// Makes what ranks need to find each other. One process calls it, that of rank 0, and the program
-/// carries its 128 bytes to the others as it likes: a file, a pipe, MPI. They are a secret: who has
-/// them can join. It is for one communicator, and holds a socket until rank 0 has come.
+/// Creates the unique id of a new communicator. The process of rank 0 calls this function, and the
+/// program sends the 128 bytes to the other ranks by any means: a file, a pipe, MPI. The id is a
+/// secret, because everyone who has it can join. It is valid for one communicator. A listening
+/// socket stays open until rank 0 calls fwCommInitRank.
 ///
-/// The socket is one of this host alone unless the environment names the network to use:
-/// FOLDWIRE_IFACE, as eth0, or FOLDWIRE_ADDRESS, on all ranks.
+/// The socket listens on the loopback interface, so that only ranks on this host can connect. For
+/// ranks on several hosts, set FOLDWIRE_IFACE (for example eth0) or FOLDWIRE_ADDRESS on every rank.
+///
+/// Errors: FW_INVALID_ARGUMENT if the environment names no usable interface or address;
+/// FW_TRANSPORT_ERROR if this host cannot listen there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
     catch_call_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let id = unsafe { out_value(id, "unique id") }?;
         id.internal = transport::new_unique_id()?;
         Ok(())
     })
 }
 
-/// Makes one rank of those that give the same id and n_ranks, and waits for the others, each in a
-/// thread or process of its own; no longer than config's timeout and deadline, a few seconds aside.
-/// In a group it is made when the group ends, so that one thread can make several; such a group has
-/// nothing else. Ranks that are threads of one process pass values in memory, all others by TCP.
-/// config may be NULL.
+/// Joins the communicator of all n_ranks ranks that pass the same id, and waits for the other
+/// ranks. Each rank calls from its own thread or process. The wait ends after config's timeout or
+/// deadline, give or take a few seconds. In a group, the communicator is created when the group
+/// ends, so that one thread can create several ranks; such a group contains no other calls. If all
+/// ranks are threads of one process, they exchange values in memory, otherwise over TCP. config may
+/// be NULL.
 ///
-/// FW_MISMATCH: another n_ranks than rank 0's, or other FOLDWIRE_STREAMS or FOLDWIRE_ENCRYPT.
-/// FW_TIMEOUT: not all came. FW_PEER_LOST: nobody waits for those of this id, or no longer.
+/// Errors: FW_MISMATCH if n_ranks, FOLDWIRE_STREAMS or FOLDWIRE_ENCRYPT differs between ranks;
+/// FW_TIMEOUT if a rank is missing; FW_PEER_LOST if rank 0 no longer waits for ranks of this id;
+/// FW_INVALID_ARGUMENT if two ranks pass the same rank, or if rank 0 is not in the process that
+/// called fwGetUniqueId.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitRank(
     comm: *mut fwComm_t,
@@ -187,27 +198,27 @@ pub unsafe extern "C" fn fwCommInitRank(
     config: *const fwConfig,
 ) -> fwResult {
     catch_call_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { CommOut::new(comm, "communicator") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
         let (n_ranks, rank) = (index(n_ranks, "number of ranks")?, index(rank, "rank")?);
         group::join(PendingJoin { unique_id: id.internal, n_ranks, rank, config, n_calls, place })
     })
 }
 
-/// Makes the communicator of all processes that were started with this one, and waits for them as
-/// fwCommInitRank does. Who they are and where rank 0 is the environment says: of foldwire launch,
-/// of MPI's launchers, of Slurm, of torchrun, or FOLDWIRE_RANK, FOLDWIRE_SIZE and FOLDWIRE_ROOT. A
-/// process that was started alone is the only rank. A process makes one at a time. config may be
-/// NULL.
+/// Joins the communicator of all processes that a launcher started together, and waits for them
+/// like fwCommInitRank. Rank, number of ranks and the address of rank 0 come from the environment:
+/// set by foldwire launch, MPI launchers, Slurm or torchrun, or by the user as FOLDWIRE_RANK,
+/// FOLDWIRE_SIZE and FOLDWIRE_ROOT. Without such variables the process is the only rank. A process
+/// makes one such call at a time. Not allowed in a group. config may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwConfig) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut place = unsafe { CommOut::new(comm, "communicator") }?;
         group::refuse("fwCommInitEnv")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
         let transport = transport::join_env(group::limit_of(&config))?;
         place.put(SharedEndpoint::create(transport, config, n_calls)?);
@@ -215,28 +226,28 @@ pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwCon
     })
 }
 
-/// The number of ranks.
+/// Sets count to the number of ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommCount(comm: fwComm_t, count: *mut i32) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *unsafe { out_value(count, "count") }? = handle_table::comm(comm.addr())?.2 as i32;
         Ok(())
     })
 }
 
-/// This rank.
+/// Sets rank to this rank: 0 to the number of ranks minus 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommUserRank(comm: fwComm_t, rank: *mut i32) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *unsafe { out_value(rank, "rank") }? = handle_table::comm(comm.addr())?.1 as i32;
         Ok(())
     })
 }
 
-/// Fills in what the last call of this communicator that went well did on this rank; a group's
-/// calls together. Begin with FW_REPORT_INIT.
+/// Fills report with statistics of this rank's last successful call on the communicator. The calls
+/// of a group are added up. Initialize report with FW_REPORT_INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> fwResult {
     catch_errors(|| {
@@ -253,21 +264,23 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
             codec: c_name(did.codec.name()),
             schedule: c_name(did.schedule),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { write(report, value, "fwReport") }
     })
 }
 
-/// Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
-/// keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
-/// NULL. All ranks call it together. Only config's calls count, which are the same on all ranks of
-/// a color; NULL: as many as before.
+/// Creates one communicator for each color. All ranks of comm call this function together. The
+/// ranks of a new communicator are those that pass the same color (0 or more), ordered by key and,
+/// for equal keys, by their rank in comm. A rank that passes FW_SPLIT_NOCOLOR receives NULL. Of
+/// config only calls is used, which must be the same on all ranks of a color. NULL keeps the value
+/// of comm. Not allowed in a group.
 ///
-/// A communicator and all that are split from it have room for 256 calls at once. Each takes as
-/// many as its configuration says, and one more for its messages: so there may be 28 of 8 calls.
-/// fwCommDestroy gives a communicator's room back, so there is no end to splits. FW_NO_ROOM: too
-/// little is left. FW_MISMATCH: ranks of a color differ in calls. After these two errors comm is as
-/// it was.
+/// A communicator and all communicators split from it share 256 channels. Each one takes a channel
+/// for each of its calls, and one for messages, so 28 communicators of 8 calls can exist at once.
+/// fwCommDestroy frees the channels.
+///
+/// Errors: FW_NO_ROOM if too few channels are free; FW_MISMATCH if calls differs between ranks of a
+/// color. comm stays usable after both.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommSplit(
     comm: fwComm_t,
@@ -277,7 +290,7 @@ pub unsafe extern "C" fn fwCommSplit(
     config: *const fwConfig,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (new_comm, config) =
             unsafe { (out_value(new_comm, "communicator")?, config_of(config)?) };
         *new_comm = ptr::null_mut();
@@ -301,9 +314,9 @@ pub unsafe extern "C" fn fwCommSplit(
     })
 }
 
-/// Makes a communicator of the ranks that call this, after a failure or without one; who does not
-/// answer for patience seconds is left out. comm is destroyed, whatever comes of it, and its
-/// requests end with FW_POISONED.
+/// Creates a communicator of the ranks that call this function, after a failure or without one. A
+/// rank that does not answer for patience seconds is excluded. comm is always destroyed, and its
+/// requests return FW_POISONED. Not allowed in a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommShrink(
     comm: fwComm_t,
@@ -311,7 +324,7 @@ pub unsafe extern "C" fn fwCommShrink(
     new_comm: *mut fwComm_t,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let new_comm = unsafe { out_value(new_comm, "communicator") }?;
         *new_comm = ptr::null_mut();
         group::refuse("fwCommShrink")?;
@@ -328,10 +341,13 @@ pub unsafe extern "C" fn fwCommShrink(
     })
 }
 
-/// Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
-/// requests was not waited for, or another thread is inside: wait for them, or abort it. What was
-/// split from it lives on. With the last of them ends the connection to other processes, once what
-/// was sent has arrived, or after the timeout, or a minute.
+/// Destroys this rank's handle of a communicator. Communicators that were split from it stay valid.
+/// When the last of them is destroyed, the connections to other processes close: once all sent data
+/// has arrived, but after at most one minute or the timeout. Other ranks notice in their next call
+/// that needs this rank. Not allowed in a group.
+///
+/// Errors: FW_IN_USE if a request of the communicator was not waited for, or another thread is in a
+/// call. Wait for both, or call fwCommAbort.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
     catch_errors(|| destroy(comm.addr()))
@@ -342,36 +358,37 @@ fn destroy(comm: usize) -> Result<(), ApiError> {
     let (endpoint, ..) = handle_table::comm(comm)?;
     match endpoint.enter() {
         Ok(mut guard) => {
-            let under_way = guard.requests_of(comm);
-            if !under_way.is_empty() {
+            let requests = guard.requests_of(comm);
+            if !requests.is_empty() {
                 let message = format!(
                     "{} requests are under way: wait for them, or use fwCommAbort",
-                    under_way.len()
+                    requests.len()
                 );
                 return Err(ApiError::new(FW_IN_USE, message));
             }
             guard.remove_comm(comm);
         }
         Err(fault) if fault.code != FW_INTERNAL_ERROR => return Err(fault),
-        // A panic was here. What it left goes with the family's last handle.
+        // An earlier panic poisoned the lock. The state is dropped with the endpoint's last handle.
         Err(_) => {}
     }
     handle_table::remove(comm);
     Ok(())
 }
 
-/// Destroys a communicator at once, from any thread, also while another one is inside a call: that
-/// ends with FW_ABORTED, within a tenth of a second, or as soon as it has computed what it is at.
-/// So do its requests. Its other ranks hear of it: this call or their next one fails with
-/// FW_ABORTED. Communicators that were split from it, or that it was split from, go on. Abort waits
-/// for nothing, so messages that ranks have not taken yet may be lost.
+/// Destroys a communicator immediately. Any thread may call this function, also while another
+/// thread is in a call on the communicator. That call, and all requests, return FW_ABORTED: within
+/// 0.1 seconds, or after the current computation. On the other ranks, their current or next call
+/// returns FW_ABORTED. Communicators that were split from this one, or that it was split from, stay
+/// usable. The function does not wait, so messages that other ranks have not received yet may be
+/// lost. Not allowed in a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
     catch_errors(|| {
         group::refuse("fwCommAbort")?;
         let (endpoint, signals) = handle_table::signals(comm.addr())?;
         signals.stop();
-        // Two threads may abort it; one is late.
+        // Of two threads that abort it at once, only the first frees the handle.
         if handle_table::take(comm.addr()) {
             endpoint.drop_aborted(comm.addr());
         }
@@ -379,18 +396,20 @@ pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
     })
 }
 
-/// Says what has become of a communicator, from any thread, also while another one is inside a
-/// call: async_error becomes FW_SUCCESS while calls can be made on it, else why not, as
-/// FW_PEER_LOST, FW_TIMEOUT or FW_ABORTED. It says what calls have found, and advances those under
-/// way unless another thread is inside; no thread of this library's looks on its own. The result of
-/// this function is that of the question: FW_INVALID_HANDLE after fwCommAbort.
+/// Sets async_error to the state of a communicator: FW_SUCCESS while it is usable, or the error
+/// that ended it, for example FW_PEER_LOST, FW_TIMEOUT or FW_ABORTED. Any thread may call this
+/// function, also while another thread is in a call on the communicator.
+///
+/// Only calls detect errors; the library has no background thread. So this function advances calls
+/// in progress, unless another thread is in one. The returned fwResult is the result of the query
+/// itself: FW_INVALID_HANDLE after fwCommAbort.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommGetAsyncError(
     comm: fwComm_t,
     async_error: *mut fwResult,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let async_error = unsafe { out_value(async_error, "result") }?;
         *async_error = FW_SUCCESS;
         let (endpoint, signals) = handle_table::signals(comm.addr())?;

@@ -1,9 +1,9 @@
-//! The caller's memory: arrays that are lent for a call, structs that say their size, and places
-//! for what is returned.
+//! The caller's memory: arrays that a call borrows, structs that store their own size, and pointers
+//! to outputs.
 //!
-//! Everything that can be checked of a pointer is: null, alignment, lengths that overflow, arrays
-//! that overlap. That the memory is there, and is left alone during the call, is what the caller
-//! promises (foldwire.h, *Memory*).
+//! This module checks everything that can be checked about a pointer: null, alignment, lengths that
+//! overflow, and arrays that overlap. The caller guarantees that the memory exists and is not
+//! touched during the call (foldwire.h, *Memory*).
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -17,10 +17,10 @@ use foldwire::Element;
 use crate::errors::ApiError;
 use crate::ffi::types::{fwComm, fwConfig, fwPlan, fwReport, fwRequest, fwRequest_t};
 
-/// Longest struct of a later version that is looked at.
+/// Largest accepted size in bytes of a struct of a later version.
 const MAX_STRUCT_BYTES: usize = 4096;
 
-/// An array of the caller's, lent until the call that has it is over.
+/// An array of the caller that is lent to a call until the call has finished.
 #[derive(Debug)]
 pub(crate) struct LentArray<T> {
     start: NonNull<T>,
@@ -29,12 +29,14 @@ pub(crate) struct LentArray<T> {
 }
 
 impl<T: Element> LentArray<T> {
+    /// Borrows `count` values at `start`. An array of 0 values may have any address.
+    ///
     /// # Errors
-    /// A fault if there can be no such array; none of no values is at any address.
+    /// If the address is null or misaligned, or the length overflows.
     ///
     /// # Safety
-    /// Unless it is of no values, there must be as many at `start` until this is dropped. If it is
-    /// written to, nobody else may read or write them meanwhile; else nobody may write them.
+    /// `count` values must exist at `start` until the result is dropped. If the array is written,
+    /// nobody else may read or write it until then. Otherwise nobody may write it.
     pub(crate) unsafe fn lend(start: *const c_void, count: usize) -> Result<Self, ApiError> {
         let lent = PhantomData;
         if count == 0 {
@@ -52,20 +54,20 @@ impl<T: Element> LentArray<T> {
 
 impl<T> AsRef<[T]> for LentArray<T> {
     fn as_ref(&self) -> &[T] {
-        // SAFETY: `lend` has checked null, alignment and length; its caller promised that the
-        // values are there and that nobody writes them. Any bits are a value of these types.
+        // SAFETY: `lend` has checked null, alignment and length. Its caller guarantees that the
+        // values exist and that nobody writes them. Every bit pattern is valid for these types.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
 
 impl<T> AsMut<[T]> for LentArray<T> {
     fn as_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `as_ref`; nobody else reads or writes what is written to.
+        // SAFETY: as in `as_ref`; nobody else reads or writes an array that is written.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
     }
 }
 
-/// What a call sends: the caller's array, or a copy where the caller has the result overlap it.
+/// Input of a call: the caller's array, or a copy of it if the result overlaps it.
 #[derive(Debug)]
 pub(crate) enum SendBuffer<T> {
     Lent(LentArray<T>),
@@ -85,7 +87,10 @@ fn null() -> ApiError {
     ApiError::argument("an array is NULL")
 }
 
-/// The addresses of an array; none if it has no values.
+/// Returns the address range of an array; an empty range if it has no values.
+///
+/// # Errors
+/// If the address is null or the length overflows.
 pub(crate) fn bytes(
     start: *const c_void,
     count: usize,
@@ -104,36 +109,43 @@ pub(crate) fn bytes(
     Ok(at..end.ok_or_else(overflow)?)
 }
 
-/// Bytes of the caller's, lent for as long as the function runs.
+/// Borrows `n` bytes of the caller while the exported function runs.
 ///
 /// # Safety
-/// As many must be there, and nobody may write them meanwhile.
+/// `n` bytes must exist at `start`, and nobody may write them during `'a`.
 pub(crate) unsafe fn lent_bytes<'a>(start: *const c_void, n: usize) -> Result<&'a [u8], ApiError> {
     bytes(start, n, 1)?;
     if n == 0 {
         return Ok(&[]);
     }
-    // SAFETY: not null, and not longer than memory; the rest is the caller's promise.
+    // SAFETY: not null, and the length does not overflow; the rest is guaranteed by the caller.
     Ok(unsafe { slice::from_raw_parts(start.cast(), n) })
 }
 
-/// A place for one thing that is returned.
+/// Borrows the target of a pointer to an output.
+///
+/// # Errors
+/// If the pointer is null or misaligned.
 ///
 /// # Safety
-/// Unless it is null, a `V` must be there (of any bits), which nobody else uses meanwhile.
+/// Unless the pointer is null, it must point to a `V` (of any bits) that nobody else uses during
+/// `'a`.
 pub(crate) unsafe fn out_value<'a, V>(pointer: *mut V, what: &str) -> Result<&'a mut V, ApiError> {
     if !pointer.is_aligned() {
         return Err(ApiError::argument(format!("the place for the {what} is not aligned")));
     }
-    // SAFETY: aligned; null is an error; the rest is the caller's promise.
+    // SAFETY: aligned; null is an error; the rest is guaranteed by the caller.
     unsafe { pointer.as_mut() }
         .ok_or_else(|| ApiError::argument(format!("the place for the {what} is NULL")))
 }
 
-/// As many things in a row, to read and write.
+/// Borrows an array of `n` outputs, for reading and writing.
+///
+/// # Errors
+/// If the pointer is null or misaligned, or the length overflows.
 ///
 /// # Safety
-/// Unless there are none, as many must be there, which nobody else uses meanwhile.
+/// `n` values must exist at `start`, and nobody else may use them during `'a`.
 pub(crate) unsafe fn out_values<'a, V>(start: *mut V, n: usize) -> Result<&'a mut [V], ApiError> {
     bytes(start.cast(), n, size_of::<V>())?;
     if n == 0 {
@@ -142,77 +154,85 @@ pub(crate) unsafe fn out_values<'a, V>(start: *mut V, n: usize) -> Result<&'a mu
     if !start.is_aligned() {
         return Err(ApiError::argument("an array is not aligned"));
     }
-    // SAFETY: not null, aligned and not longer than memory; the rest is the caller's promise.
+    // SAFETY: not null, aligned, and the length does not overflow; the rest is guaranteed by the
+    // caller.
     Ok(unsafe { slice::from_raw_parts_mut(start, n) })
 }
 
-/// Where a handle goes, once there is one.
+/// Pointer of the caller that receives a new handle.
 #[derive(Debug)]
 pub(crate) struct HandleOut<H>(NonNull<*mut H>);
 
-/// Of a request.
+/// Pointer that receives a request.
 pub(crate) type RequestOut = HandleOut<fwRequest>;
-/// Of a communicator.
+/// Pointer that receives a communicator.
 pub(crate) type CommOut = HandleOut<fwComm>;
 
 impl<H> HandleOut<H> {
-    /// The place, with no handle in it.
+    /// Checks the pointer and sets its target to NULL.
     ///
     /// # Errors
-    /// A fault if it is null or misaligned.
+    /// If the pointer is null or misaligned.
     ///
     /// # Safety
-    /// Unless it is null, a handle must be there, which nobody else uses until this is dropped.
+    /// Unless the pointer is null, it must point to a handle that nobody else uses until the result
+    /// is dropped.
     pub(crate) unsafe fn new(pointer: *mut *mut H, what: &str) -> Result<Self, ApiError> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_value(pointer, what) }?;
         *place = ptr::null_mut();
         Ok(Self(NonNull::from(place)))
     }
 
-    /// Where that is.
+    /// Returns the address of the pointer's target.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 
-    /// Puts a handle there.
+    /// Writes a handle to the target.
     pub(crate) fn put(&mut self, handle: usize) {
-        // SAFETY: `new` has checked it, and was promised that it is there.
+        // SAFETY: `new` has checked the pointer, and its caller guarantees that the target exists.
         unsafe { self.0.write(ptr::without_provenance_mut(handle)) };
     }
 }
 
 impl RequestOut {
-    /// As [`new`](Self::new); `None` if it is null, for a call that blocks.
+    /// Like [`new`](Self::new), but returns `None` for a null pointer, which selects a blocking
+    /// call.
     ///
     /// # Safety
-    /// As of `new`.
+    /// As for `new`.
     pub(crate) unsafe fn optional(pointer: *mut fwRequest_t) -> Result<Option<Self>, ApiError> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = || unsafe { Self::new(pointer, "request") };
         if pointer.is_null() { Ok(None) } else { place().map(Some) }
     }
 }
 
-/// A copy of as many counts.
+/// Copies `n` counts.
+///
+/// # Errors
+/// If the pointer is null or misaligned.
 ///
 /// # Safety
-/// As many must be there, and nobody may write them meanwhile.
+/// `n` counts must exist at `start`, and nobody may write them during the call.
 pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>, ApiError> {
     bytes(start.cast(), n, size_of::<usize>())?;
     if start.is_null() || !start.is_aligned() {
         return Err(ApiError::argument("the counts are NULL or not aligned"));
     }
-    // SAFETY: not null, aligned and not longer than memory; the rest is the caller's promise.
+    // SAFETY: not null, aligned, and the length does not overflow; the rest is guaranteed by the
+    // caller.
     Ok(Rc::from(unsafe { slice::from_raw_parts(start, n) }))
 }
 
-/// A struct that begins with its size, and of which all bits mean something.
+/// A C struct whose first member is its size in bytes, so that later versions can add members.
 ///
 /// # Safety
-/// `repr(C)`, beginning with a `usize` that is its size, and of numbers only.
+/// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers,
+/// so that every bit pattern is valid.
 pub(crate) unsafe trait Versioned: Copy {
-    /// Bytes of the first version, which is this one.
+    /// Size in bytes of the first version. There is only one version so far.
     const FIRST_BYTES: usize = size_of::<Self>();
 }
 
@@ -223,18 +243,24 @@ unsafe impl Versioned for fwPlan {}
 // SAFETY: the size, then floats, integers, and arrays of integers.
 unsafe impl Versioned for fwReport {}
 
-// What was compiled once counts on it.
+// Compiled programs depend on these sizes.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
     fwConfig::FIRST_BYTES == 48 && fwPlan::FIRST_BYTES == 144 && fwReport::FIRST_BYTES == 120
 );
 
-/// The size that a struct says it has.
+/// Reads the size that a struct declares.
+///
+/// # Errors
+/// If the pointer is null or misaligned, or the size is out of range.
+///
+/// # Safety
+/// As for [`read`].
 unsafe fn declared_size<V: Versioned>(pointer: *const V, what: &str) -> Result<usize, ApiError> {
     if pointer.is_null() || !pointer.is_aligned() {
         return Err(ApiError::argument(format!("the {what} is NULL or not aligned")));
     }
-    // SAFETY: not null, aligned, and by the caller's promise it begins with its size.
+    // SAFETY: not null and aligned; the caller guarantees that the struct begins with its size.
     let size = unsafe { pointer.cast::<usize>().read() };
     if !(V::FIRST_BYTES..=MAX_STRUCT_BYTES).contains(&size) {
         let message = format!(
@@ -247,47 +273,49 @@ unsafe fn declared_size<V: Versioned>(pointer: *const V, what: &str) -> Result<u
     Ok(size)
 }
 
-/// A copy of a caller's struct, `default` where it is of an older version.
+/// Copies a struct of the caller. Members that an older version lacks are taken from `default`.
 ///
 /// # Errors
-/// A fault if it says no size that can be, or if it is of a later version and says what this one
-/// does not know.
+/// If the declared size is out of range, or the struct is of a later version and a member that this
+/// version does not know is not 0.
 ///
 /// # Safety
-/// Unless it is null, there must be as many bytes as it says, which nobody writes meanwhile.
+/// Unless the pointer is null, as many bytes as the struct declares must exist, and nobody may
+/// write them during the call.
 pub(crate) unsafe fn read<V: Versioned>(
     pointer: *const V,
     default: V,
     what: &str,
 ) -> Result<V, ApiError> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { declared_size(pointer, what) }?;
     let known = size.min(size_of::<V>());
-    // SAFETY: so many bytes are there.
+    // SAFETY: the caller guarantees `size` bytes.
     let more = unsafe { lent_bytes(pointer.cast::<u8>().add(known).cast(), size - known) }?;
     if more.iter().any(|&byte| byte != 0) {
         let message = format!("the {what} is of a later version and says what this one cannot do");
         return Err(ApiError::argument(message));
     }
     let mut copy = default;
-    // SAFETY: both have so many bytes; any bits are a value of `V`, which is made of numbers.
+    // SAFETY: both have at least `known` bytes; `V` consists of numbers, so all bits are valid.
     unsafe { ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut copy).cast(), known) };
     Ok(copy)
 }
 
-/// Fills in a caller's struct, as much of it as the caller knows, but for its size.
+/// Fills the members of a struct of the caller, up to its declared size. Leaves the size member.
 ///
 /// # Errors
-/// A fault if it says no size that can be.
+/// If the declared size is out of range.
 ///
 /// # Safety
-/// Unless it is null, there must be as many bytes as it says, which nobody else uses meanwhile.
+/// Unless the pointer is null, as many bytes as the struct declares must exist, and nobody else may
+/// use them during the call.
 pub(crate) unsafe fn write<V: Versioned>(
     pointer: *mut V,
     value: V,
     what: &str,
 ) -> Result<(), ApiError> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { declared_size(pointer, what) }?;
     let (skip, n) = (size_of::<usize>(), size.min(size_of::<V>()));
     // SAFETY: both have `n` bytes, at least `skip` of them.

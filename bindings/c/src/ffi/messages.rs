@@ -1,4 +1,4 @@
-//! Messages between two ranks as the caller gave them.
+//! Messages between two ranks, with checked arguments.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::errors::ApiError;
 use crate::ffi::types::fwPlan;
 use crate::plan::{self, EXACT};
 
-/// An array that goes to a rank, or comes from it.
+/// A message to or from another rank, with checked arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedMessage {
     is_sent: bool,
@@ -21,20 +21,21 @@ pub(crate) struct CheckedMessage {
     dtype: DType,
     peer: Rank,
     tag: u32,
-    /// Of what is sent.
+    /// The caller's plan. Exact for a message that is received.
     c_plan: fwPlan,
     plan: Plan,
 }
 
 impl CheckedMessage {
-    /// A message to `peer`, or from it if there is no plan.
+    /// Checks the arguments of a message to `peer`, or from `peer` if `c_plan` is `None`.
     ///
     /// # Errors
-    /// A fault if the buffer or the peer cannot be.
+    /// If the buffer, the peer or the plan is invalid.
     ///
     /// # Safety
-    /// Unless an error comes of it, so many values must be at `start` until the call is over. If
-    /// they are received, nobody else may use them meanwhile; else nobody may write them.
+    /// If this returns `Ok`, `count` values must exist at `start` until the call has finished.
+    /// Until then nobody else may use an array that is received, and nobody may write one that is
+    /// sent.
     pub(crate) unsafe fn new(
         start: *const c_void,
         count: usize,
@@ -56,26 +57,26 @@ impl CheckedMessage {
         Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, c_plan, plan })
     }
 
-    /// Its addresses, and whether they are written.
+    /// Returns the address range of the array, and whether it is written.
     pub(crate) fn range(&self) -> (Range<usize>, bool) {
         (self.bytes.clone(), !self.is_sent)
     }
 
-    /// True if it is to this rank, or from it.
+    /// Returns whether the peer is `rank`.
     pub(crate) fn is_to(&self, rank: Rank) -> bool {
         self.peer == rank
     }
 
-    /// True if it is to be sent.
+    /// Returns whether the message is sent, not received.
     pub(crate) const fn is_sent(&self) -> bool {
         self.is_sent
     }
 }
 
-/// Starts one.
+/// Starts a message.
 ///
 /// # Errors
-/// A fault if there are as many as there may be, or core refuses it.
+/// If too many messages are in progress, or core refuses the message.
 pub(crate) fn start(
     comm: &CoreCommunicator,
     message: &CheckedMessage,
@@ -88,7 +89,7 @@ fn start_typed<T: Element>(
     message: &CheckedMessage,
 ) -> Result<Box<dyn DynCall>, ApiError> {
     let &CheckedMessage { is_sent, start, count, peer, tag, ref plan, .. } = message;
-    // SAFETY: by the promise of `CheckedMessage::new`.
+    // SAFETY: guaranteed by the caller of `CheckedMessage::new`.
     let values = unsafe { LentArray::<T>::lend(start, count) }?;
     Ok(running::<T>(if is_sent {
         comm.start_send(values, peer, tag, plan)?
@@ -97,10 +98,10 @@ fn start_typed<T: Element>(
     }))
 }
 
-/// Sends and receives all of these side by side.
+/// Sends and receives several messages concurrently, and waits for all of them.
 ///
 /// # Errors
-/// A fault if they differ in type, or those that are sent in their plan; why they failed.
+/// If the messages differ in type, the sent ones differ in plan, arrays overlap, or the call fails.
 pub(crate) fn exchange(
     comm: &CoreCommunicator,
     messages: &[CheckedMessage],
@@ -120,16 +121,18 @@ pub(crate) fn exchange(
     with_type!(first.dtype, T => exchange_typed::<T>(comm, messages, &plan))
 }
 
+/// Checks that no written array overlaps another array. Each item is the address range of an array,
+/// and whether it is written.
+///
 /// # Errors
-/// A fault if an array that is written overlaps another one; of each, its addresses and whether it
-/// is written.
+/// If a written array overlaps another one.
 pub(crate) fn check_apart(
     ranges: impl Iterator<Item = (Range<usize>, bool)>,
 ) -> Result<(), ApiError> {
     let mut ranges: Vec<(Range<usize>, bool)> =
         ranges.filter(|(range, _)| !range.is_empty()).collect();
     ranges.sort_unstable_by_key(|(range, _)| range.start);
-    // Where the arrays before end, and those of them that are written.
+    // Largest end address of the arrays so far, and of the written ones among them.
     let (mut end, mut end_written) = (0, 0);
     for (range, is_written) in ranges {
         if range.start < if is_written { end } else { end_written } {
@@ -151,7 +154,7 @@ fn exchange_typed<T: Element>(
     plan: &Plan,
 ) -> Result<Report, ApiError> {
     let lent = messages.iter().map(|message| {
-        // SAFETY: by the promise of `CheckedMessage::new`.
+        // SAFETY: guaranteed by the caller of `CheckedMessage::new`.
         let values = unsafe { LentArray::<T>::lend(message.start, message.count) }?;
         Ok((message, values))
     });

@@ -1,7 +1,7 @@
-//! Operations of the caller's: functions that combine values.
+//! Operations that the caller defines as functions.
 //!
-//! An operation is a number beyond those of the header. A call copies what it stands for, so it may
-//! be destroyed while calls with it are under way.
+//! Such an operation is a number above the constants of the header. A call copies the function and
+//! its context, so the operation may be destroyed while the call is running.
 
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use super::memory::out_value;
 use super::types::*;
 use crate::errors::{ApiError, catch_errors};
 
-/// Where numbers of callers' operations begin.
+/// Number of the first operation that a caller defines.
 const FIRST: fwRedOp = 1 << 16;
 
-/// Combines count values of input, at least one, with as many of inout, into inout. context is what
-/// fwRedOpCreate was given.
+/// Reduction function: sets inout[i] to the combination of input[i] and inout[i], for i from 0 to
+/// count - 1. count is at least 1. context is the pointer that was passed to fwRedOpCreate.
 pub type fwReduceFunction = Option<
     unsafe extern "C" fn(
         input: *const c_void,
@@ -28,37 +28,38 @@ pub type fwReduceFunction = Option<
     ),
 >;
 
-/// A function of the caller's.
+/// The caller's reduction function and its context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReduceCallback {
     function: unsafe extern "C" fn(*const c_void, *mut c_void, usize, *mut c_void),
     context: *mut c_void,
 }
 
-// SAFETY: by foldwire.h any thread may call the function with its context, several at once.
+// SAFETY: foldwire.h requires that any thread may call the function with its context, also several
+// threads at once.
 unsafe impl Send for ReduceCallback {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for ReduceCallback {}
 
-/// What is called to combine two values.
+/// Function that combines two values.
 pub(crate) type CombineFn<T> = dyn Fn(T, T) -> T + Sync;
 
 impl ReduceCallback {
-    /// Of values of a type.
+    /// Returns the function for values of one type.
     pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
         Rc::new(move |input: T, mut inout: T| {
-            // The whole of it, as a part would not be `Sync`.
+            // Capture the whole struct: its single fields are not `Sync`.
             let Self { function, context } = { self };
             let (from, to) = (&raw const input, &raw mut inout);
-            // SAFETY: by foldwire.h the function reads one value there and writes one here; all
-            // bits are a value of a numeric type.
+            // SAFETY: foldwire.h requires that the function reads one value at `from` and writes
+            // one at `to`. Every bit pattern is a valid value of a numeric type.
             unsafe { function(from.cast(), to.cast(), 1, context) };
             inout
         })
     }
 }
 
-/// How a call combines values.
+/// Operation of a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReduceOperation {
     Known(OpCode),
@@ -66,7 +67,7 @@ pub(crate) enum ReduceOperation {
 }
 
 impl ReduceOperation {
-    /// The one with this number.
+    /// Looks up the operation with this number.
     pub(crate) fn of(code: fwRedOp) -> Result<Self, ApiError> {
         let known = u8::try_from(code).ok().and_then(OpCode::from_code);
         if let Some(op) = known.filter(|op| !matches!(op, OpCode::None | OpCode::User)) {
@@ -78,7 +79,7 @@ impl ReduceOperation {
         Ok(Self::User(callers.ok_or_else(none)?.1))
     }
 
-    /// Without the function.
+    /// The operation's code for core.
     pub(crate) const fn code(self) -> OpCode {
         match self {
             Self::Known(code) => code,
@@ -87,10 +88,10 @@ impl ReduceOperation {
     }
 }
 
-/// The operation with this code, for a type.
+/// Returns core's operation with this code, for one type of values.
 pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, ApiError> {
     Ok(match code {
-        // Of calls without one nobody asks.
+        // Core ignores the operation of calls that do not reduce.
         OpCode::Sum | OpCode::None => Op::Sum,
         OpCode::Avg => Op::Avg,
         OpCode::Min => Op::Min,
@@ -100,6 +101,7 @@ pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, ApiE
     })
 }
 
+/// Operations that callers have created in this process.
 pub(crate) struct OperationTable {
     next: fwRedOp,
     known: Vec<(fwRedOp, ReduceCallback)>,
@@ -107,19 +109,24 @@ pub(crate) struct OperationTable {
 
 static TABLE: Mutex<OperationTable> = Mutex::new(OperationTable { next: FIRST, known: Vec::new() });
 
-/// Nothing in here panics half way.
+/// Locks the table. A poisoned lock is ignored: no panic can leave the table inconsistent.
 pub(crate) fn table() -> MutexGuard<'static, OperationTable> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes an operation of a function, for calls of any type whose values it knows how to combine.
-/// The result must be the same bits in whichever order two values come, and up to rounding in
-/// whichever order more do; all ranks of a call give operations that do the same.
+/// Creates an operation from a function. It can be used with every type of values that the function
+/// can combine. All ranks of a call pass operations that compute the same. The function must be
+/// commutative: combining two values in either order gives the same bits. It must be associative
+/// apart from rounding.
 ///
-/// Calls with it are exact: a plan has no bound. The function is called for each value, or several,
-/// by any thread that is in a function of this library or computes for it, also by several at once.
-/// It returns, and calls no function of this library for the communicator that it computes for,
-/// which gets FW_IN_USE. Function and context are there until the last call with it is over.
+/// Calls with such an operation are exact: a plan with an error bound returns FW_UNSUPPORTED. Any
+/// thread that is in a function of this library, or computes for it, may call the function, also
+/// several threads at once. The function must return normally. Within it, calls on the communicator
+/// that is being computed for return FW_IN_USE. Function and context must stay valid until the last
+/// call with the operation has finished.
+///
+/// Errors: FW_INVALID_ARGUMENT if op or function is NULL; FW_NO_ROOM if no more operations can be
+/// created in this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwRedOpCreate(
     op: *mut fwRedOp,
@@ -127,7 +134,7 @@ pub unsafe extern "C" fn fwRedOpCreate(
     context: *mut c_void,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let op = unsafe { out_value(op, "operation") }?;
         let function = function.ok_or_else(|| ApiError::argument("the function is NULL"))?;
         let mut table = table();
@@ -140,7 +147,7 @@ pub unsafe extern "C" fn fwRedOpCreate(
     })
 }
 
-/// Frees an operation that fwRedOpCreate has made. Calls with it that were made before go on.
+/// Destroys an operation that fwRedOpCreate created. Calls in progress that use it continue.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwRedOpDestroy(op: fwRedOp) -> fwResult {
     catch_errors(|| {

@@ -1,8 +1,9 @@
-//! This process, and its forks. A child has copies of its parent's handles: they are errors there,
-//! and the child ends nothing of theirs.
+//! Detection of forks. A child process has copies of its parent's handles. Using one in the child
+//! is an error, and the child never closes the parent's connections.
 //!
-//! The C library calls `before`, and then `after` or `in_child`, around each `fork`. The tables of
-//! this library are held meanwhile, or a thread that is not there in the child might hold one.
+//! The C library calls `before`, and then `after` or `in_child`, around each `fork`. The forking
+//! thread holds the locks of this library's tables in between. Otherwise another thread could hold
+//! one during the fork, and the child, which lacks that thread, could never take it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,17 +22,17 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Forks between the process that loaded the library and this one.
+/// Number of forks between the process that loaded the library and this process.
 static N_FORKS: AtomicU32 = AtomicU32::new(0);
 static IS_REGISTERED: Once = Once::new();
 
 thread_local! {
-    /// The tables that the forking thread holds.
+    /// Lock guards of the tables, held by the forking thread.
     static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
 extern "C" fn before() {
-    // A thread that is ending has no place to keep them; then they are not held.
+    // A thread that is ending has no thread-local storage left. It forks without the locks.
     let _ = HELD.try_with(|held| {
         let tables: [Box<dyn Any>; 4] = [
             Box::new(handle_table::table()),
@@ -52,25 +53,27 @@ extern "C" fn in_child() {
     after();
 }
 
-/// A process.
+/// The process that created a communicator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerProcess {
     n_forks: u32,
-    /// Its number in the system.
+    /// Process id.
     pub(crate) id: u32,
 }
 
 impl OwnerProcess {
-    /// This one.
+    /// Returns the current process.
     pub(crate) fn this() -> Self {
         IS_REGISTERED.call_once(|| {
-            // SAFETY: the functions are there as long as this library is, and the C library
-            // forgets them with it. It fails if memory is short; then forks go unseen.
+            // SAFETY: the functions stay loaded as long as this library, and the C library
+            // unregisters them when it unloads this library. Registration fails only without
+            // memory; forks then go undetected.
             let _ = unsafe { pthread_atfork(Some(before), Some(after), Some(in_child)) };
         });
         Self { n_forks: N_FORKS.load(Ordering::Relaxed), id: process::id() }
     }
 
+    /// Returns whether this is the current process.
     pub(crate) fn is_this(self) -> bool {
         self.n_forks == N_FORKS.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Requests and groups.
+//! Functions for requests and groups.
 
 use std::ptr;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use crate::endpoint::{EndpointGuard, SharedEndpoint};
 use crate::errors::{ApiError, catch_errors};
 use crate::{group, handle_table};
 
-/// Advances the calls of a request's communicator. done becomes 1 if the request's call is over,
-/// whose result is returned then, and request NULL; else 0. A NULL request is over.
+/// Advances the calls of a request's communicator and sets done to whether the request's call has
+/// finished. If done is 1, request becomes NULL and the call's result is returned. If done is 0,
+/// the call is still in progress. A NULL request counts as finished.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (request, done) =
             unsafe { (out_value(request, "request")?, out_value(done, "answer")?) };
         *done = 0;
@@ -35,12 +36,12 @@ pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fw
     })
 }
 
-/// Waits until a request's call is over, returns its result, and makes the request NULL. Waiting
-/// for a NULL request is nothing.
+/// Waits until a request's call has finished, sets the request to NULL, and returns the call's
+/// result. Returns FW_SUCCESS at once for a NULL request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwWait(request: *mut fwRequest_t) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let request = unsafe { out_value(request, "request") }?;
         group::refuse_collected(request)?;
         if request.is_null() {
@@ -53,12 +54,13 @@ pub unsafe extern "C" fn fwWait(request: *mut fwRequest_t) -> fwResult {
     })
 }
 
-/// Waits until the calls of all n requests are over, also if they are of several ranks that this
-/// thread plays, and makes them NULL. Returns the first result that is not FW_SUCCESS.
+/// Waits until the calls of all n requests have finished, and sets the requests to NULL. The
+/// requests may belong to several ranks that this thread runs. NULL requests are ignored. Returns
+/// the first result that is not FW_SUCCESS, in the order of requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwWaitAll(n: usize, requests: *mut fwRequest_t) -> fwResult {
     catch_errors(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         wait_all(unsafe { out_values(requests, n) }?)
     })
 }
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn fwWaitAll(n: usize, requests: *mut fwRequest_t) -> fwRe
 fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     requests.iter().try_for_each(group::refuse_collected)?;
     let mut endpoints: Vec<Arc<SharedEndpoint>> = Vec::new();
-    // Of each request: its family, and itself.
+    // For each request: the index of its endpoint, and its handle.
     let mut known: Vec<(usize, usize)> = Vec::new();
     for handle in requests.iter().map(|request| request.addr()).filter(|&handle| handle != 0) {
         if known.iter().any(|known| known.1 == handle) {
@@ -85,7 +87,7 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     requests.fill(ptr::null_mut());
     let mut result = Ok(());
     if guards.len() == 1 {
-        // Who waits for one drives all of them.
+        // Waiting for one request advances all calls of the endpoint.
         for (endpoint, handle) in known {
             result = result.and(guards[endpoint].finish(handle));
         }
@@ -106,28 +108,32 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     result
 }
 
-/// Begins a group: this thread's calls until fwGroupEnd only take note of their arguments, and
-/// return at once. Groups may be within groups. Not in a group, and refused alone: fwCommInitEnv,
-/// splitting, shrinking, destroying and aborting communicators, and waiting for a request of the
-/// group's.
+/// Begins a group. Until fwGroupEnd, this thread's calls only record their arguments and return at
+/// once. Groups may be nested. fwCommInitEnv, fwCommSplit, fwCommShrink, fwCommDestroy,
+/// fwCommAbort, and waiting for a request of the group return FW_INVALID_USAGE in a group; the
+/// group stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupStart() -> fwResult {
     catch_errors(group::start)
 }
 
-/// Ends a group. The end of the outermost one makes the calls, of one communicator or of several
-/// that this thread plays, and waits for those without a request; returns the first failure.
+/// Ends a group. The end of the outermost group starts all its calls, on one communicator or on
+/// several that this thread runs. It waits for the calls without a request, and returns the first
+/// error.
 ///
-/// A group is made whole or not at all. A collective, message or fwCommInitRank that is refused
-/// between fwGroupStart and fwGroupEnd, or here, refuses the group: this function says why, and
-/// nothing of the group was sent. Correct the call, and repeat the whole group. Arrays of a group
-/// do not overlap where one of them is written.
+/// A group is started as a whole or not at all. If any collective, message or fwCommInitRank of the
+/// group has an invalid argument, this function returns that error and nothing was sent. Correct
+/// the call and repeat the whole group. An array that a call of the group writes must not overlap
+/// another array of the group.
 ///
-/// All-reduces of a communicator that differ in nothing but arrays and bounds, and have no
-/// requests, are made as one call, in which short arrays share messages: all ranks make the same
-/// group. fwSend and fwRecv go on side by side; a group that has one has nothing else, for one
-/// communicator, and those without requests have one type and one plan. A group of more calls than
-/// fwConfig.calls waits for the first ones.
+/// All-reduces without requests on one communicator run as one call if they differ only in arrays
+/// and error bounds; short arrays then share messages. For this, all ranks call the same group.
+///
+/// Sends and receives of a group run concurrently. A group that contains one contains only
+/// messages, on one communicator. Its messages without requests have one type and one plan.
+///
+/// If a group has more calls than fwConfig.calls, later calls start when earlier ones have
+/// finished.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupEnd() -> fwResult {
     catch_errors(group::end)

@@ -1,48 +1,50 @@
-//! What the header has besides functions: codes, handles, and the structs that callers fill in.
+//! Codes, handles, and the structs that callers fill in.
 //!
-//! Codes are integers, not enumerations of Rust's: a caller may pass any number, and one that means
-//! nothing is answered by `FW_INVALID_ARGUMENT`. The structs begin with their size, so that a later
-//! version can add members: what an older caller does not know is 0, the default.
+//! Codes are integers, not Rust enumerations, because a caller may pass any number. An unknown
+//! number returns `FW_INVALID_ARGUMENT`. Each struct begins with its size, so that a later version
+//! can add members. A member that an older caller does not know is 0, its default.
 
 use std::ffi::c_char;
 
-/// What became of a call: FW_SUCCESS, or why not. fwGetLastError says it in words.
+/// Result of a function: FW_SUCCESS, or the kind of error. fwGetLastError has the error text.
 pub type fwResult = i32;
-/// All is well.
+/// No error.
 pub const FW_SUCCESS: fwResult = 0;
-/// A null pointer, a misaligned or overlapping buffer, an unknown code, a length that overflows, a
-/// bound or root that cannot be. No values were sent; correct the call and repeat it.
+/// An argument is invalid: a null pointer, a misaligned or overlapping buffer, an unknown code, a
+/// count that overflows, or an invalid bound or root. Nothing was sent. Correct the call and repeat
+/// it.
 pub const FW_INVALID_ARGUMENT: fwResult = 1;
-/// A communicator or request that does not exist, or no longer, or not in this process.
+/// The communicator or request was never created, was freed, or belongs to another process.
 pub const FW_INVALID_HANDLE: fwResult = 2;
-/// A call that may not be made here and now, as too many calls at once. Nothing was sent.
+/// The call is not allowed in this state, for example because too many calls are in progress.
+/// Nothing was sent.
 pub const FW_INVALID_USAGE: fwResult = 3;
-/// Another thread is inside a call on this communicator, or on one that it was split from or into.
+/// Another thread is in a call on this communicator, or on one that it was split from or into.
 pub const FW_IN_USE: fwResult = 4;
-/// There is no such thing, as an average of integers.
+/// The combination is not supported, for example an average of integers.
 pub const FW_UNSUPPORTED: fwResult = 5;
-/// Frames, channels or room in a buffer do not suffice.
+/// A buffer is too small, or the communicator lacks message frames or channels.
 pub const FW_NO_ROOM: fwResult = 6;
-/// Ranks disagree on what they call.
+/// Ranks called different collectives, or passed different counts, types, operations or plans.
 pub const FW_MISMATCH: fwResult = 7;
-/// Nothing moved for longer than the time limit, or the deadline passed.
+/// A call made no progress for fwConfig.timeout seconds, or fwConfig.deadline passed.
 pub const FW_TIMEOUT: fwResult = 8;
-/// A rank is gone.
+/// The process of another rank ended, or its connection broke.
 pub const FW_PEER_LOST: fwResult = 9;
-/// Another rank gave the call up, or fwCommAbort of another thread did.
+/// Another rank aborted the call, or another thread called fwCommAbort.
 pub const FW_ABORTED: fwResult = 10;
-/// An earlier call failed; shrink the communicator, or make a new one.
+/// An earlier call failed. Call fwCommShrink, or create another communicator.
 pub const FW_POISONED: fwResult = 11;
-/// The survivors went on without this rank.
+/// The other ranks have shrunk the communicator without this rank.
 pub const FW_EXCLUDED: fwResult = 12;
-/// Bytes that are damaged, or were never made by this library.
+/// Received or compressed bytes are damaged, or were not made by this library.
 pub const FW_DAMAGED: fwResult = 13;
 /// The network failed.
 pub const FW_TRANSPORT_ERROR: fwResult = 14;
-/// A defect of Foldwire. Please report it.
+/// A bug in Foldwire. Please report it.
 pub const FW_INTERNAL_ERROR: fwResult = 15;
 
-/// The type of an array's values.
+/// Type of an array's values.
 pub type fwDataType = i32;
 /// float
 pub const FW_FLOAT32: fwDataType = 1;
@@ -69,168 +71,174 @@ pub const FW_INT64: fwDataType = 11;
 /// uint64_t
 pub const FW_UINT64: fwDataType = 12;
 
-/// How the values of different ranks are combined.
+/// Operation that combines the values of different ranks: one of the constants below, or a number
+/// from fwRedOpCreate.
 pub type fwRedOp = i32;
-/// Sum; of integers modulo 2^bits.
+/// Sum. Integers wrap around (modulo 2^bits).
 pub const FW_SUM: fwRedOp = 1;
-/// Sum divided by the number of ranks; not of integers.
+/// Sum divided by the number of ranks. Not for integers (FW_UNSUPPORTED).
 pub const FW_AVG: fwRedOp = 2;
-/// The smallest value; NaN if any is NaN.
+/// Minimum. NaN if any operand is NaN.
 pub const FW_MIN: fwRedOp = 3;
-/// The largest value; NaN if any is NaN.
+/// Maximum. NaN if any operand is NaN.
 pub const FW_MAX: fwRedOp = 4;
-/// Product; of integers modulo 2^bits.
+/// Product. Integers wrap around (modulo 2^bits).
 pub const FW_PROD: fwRedOp = 5;
 
-/// Whether a plan may lose anything, and who chooses.
+/// Mode of a plan: exact or compressed.
 pub type fwMode = i32;
-/// Values travel as they are.
+/// Messages carry uncompressed values.
 pub const FW_EXACT: fwMode = 0;
-/// Values travel compressed, and every bit arrives.
+/// Messages carry compressed values, and every bit is kept.
 pub const FW_LOSSLESS: fwMode = 1;
-/// Values travel compressed within the bound.
+/// Messages carry values compressed within the error bound.
 pub const FW_COMPRESS: fwMode = 2;
-/// Exactly or within the bound, whatever is sooner; chosen for each call.
+/// Each call is exact or compressed within the bound, whichever is estimated to be faster.
 pub const FW_AUTO: fwMode = 3;
 
-/// The kind of a bound.
+/// Kind of an error bound.
 pub type fwBoundKind = i32;
-/// No bound.
+/// No error bound.
 pub const FW_NO_BOUND: fwBoundKind = 0;
-/// In the unit of the data.
+/// Absolute error, in the unit of the data.
 pub const FW_ABSOLUTE: fwBoundKind = 1;
-/// A fraction of the range of all ranks' values.
+/// Error as a fraction of the value range (maximum minus minimum) over all ranks.
 pub const FW_RELATIVE: fwBoundKind = 2;
-/// A peak signal-to-noise ratio, in dB.
+/// Peak signal-to-noise ratio of at least this many dB.
 pub const FW_PSNR: fwBoundKind = 3;
 
-/// What a bound bounds.
+/// Values that an error bound applies to.
 pub type fwScope = i32;
-/// Each rank's values: a sum of n ranks may be off by n times the bound, an average by the bound.
+/// Each rank's input. The error of a sum over n ranks is then at most n times the bound, and of an
+/// average at most the bound.
 pub const FW_EACH_OPERAND: fwScope = 0;
-/// The result.
+/// The result of the call.
 pub const FW_RESULT: fwScope = 1;
 
-/// Whether messages carry checksums.
+/// Use of checksums in messages.
 pub type fwChecksum = i32;
-/// If the network can damage them.
+/// Messages carry checksums if the network can damage them.
 pub const FW_CHECKSUM_AS_NEEDED: fwChecksum = 0;
-/// Always.
+/// All messages carry checksums.
 pub const FW_CHECKSUM_ALWAYS: fwChecksum = 1;
-/// Never.
+/// No message carries a checksum.
 pub const FW_CHECKSUM_NEVER: fwChecksum = 2;
 
-/// Bytes of an fwUniqueId.
+/// Size of an fwUniqueId in bytes.
 pub const FW_UNIQUE_ID_BYTES: usize = 128;
-/// The color of a rank that is to be in no communicator of an fwCommSplit.
+/// Color that a rank passes to fwCommSplit to get no communicator.
 pub const FW_SPLIT_NOCOLOR: i32 = -1;
-/// Version of the library that this header is of; fwGetVersion has that of the library in use.
+/// Major version of the library that this header belongs to. fwGetVersion returns the version of
+/// the linked library.
 pub const FW_VERSION_MAJOR: u32 = 0;
-/// See FW_VERSION_MAJOR.
+/// Minor version. See FW_VERSION_MAJOR.
 pub const FW_VERSION_MINOR: u32 = 1;
-/// See FW_VERSION_MAJOR.
+/// Patch version. See FW_VERSION_MAJOR.
 pub const FW_VERSION_PATCH: u32 = 0;
-/// Room for the name of a codec or a schedule, its end included.
+/// Size of a buffer for the name of a codec or schedule, with the terminating 0.
 pub const FW_NAME_BYTES: usize = 32;
 
-/// What is behind an fwComm_t.
+/// Target type of an fwComm_t.
 pub enum fwComm {}
-/// A rank of a communicator. Not an address: it may be passed to any function after it was
-/// destroyed, which then returns FW_INVALID_HANDLE.
+/// Handle of one rank of a communicator. A handle is a number, not an address: a function that
+/// receives a destroyed communicator returns FW_INVALID_HANDLE.
 pub type fwComm_t = *mut fwComm;
 
-/// What is behind an fwRequest_t.
+/// Target type of an fwRequest_t.
 pub enum fwRequest {}
-/// A call under way. Not an address, as an fwComm_t.
+/// Handle of a call in progress. A number, not an address, like fwComm_t.
 pub type fwRequest_t = *mut fwRequest;
 
-/// What ranks that belong together have in common. One rank's process makes it, the program carries
-/// its bytes to the others, and each gives it to fwCommInitRank.
+/// Unique id of a communicator. The process of rank 0 creates it with fwGetUniqueId. The program
+/// sends its bytes to the other ranks, and every rank passes it to fwCommInitRank.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fwUniqueId {
-    /// Of no meaning to the caller.
+    /// Opaque bytes.
     pub internal: [u8; FW_UNIQUE_ID_BYTES],
 }
 
-/// Settings of a communicator, and of those that are split from it. Begin with FW_CONFIG_INIT; 0 is
-/// each member's default. All ranks give the same; calls between ranks that differ in lanes fail
-/// with FW_MISMATCH.
+/// Settings of a communicator, and of communicators split from it. Initialize with FW_CONFIG_INIT;
+/// 0 selects each member's default. All ranks pass the same settings. Calls between ranks that
+/// differ in lanes return FW_MISMATCH.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fwConfig {
-    /// sizeof(fwConfig)
+    /// sizeof(fwConfig).
     pub size: usize,
-    /// How many calls may be under way at once, up to 256; 0: 8. With 256 no message has a request.
+    /// Largest number of calls in progress at once, up to 256. 0: 8. With 256, messages cannot have
+    /// requests.
     pub calls: u32,
-    /// The most messages of a call that a rank has under way side by side, up to 8; 0: 4. Calls on
-    /// short arrays have fewer, and those of automatic plans as many as are soonest.
+    /// Largest number of messages of one call that a rank sends in parallel, up to 8. 0: 4. Calls
+    /// on short arrays use fewer lanes. Automatic plans use the number that is estimated to be
+    /// fastest.
     pub lanes: u32,
-    /// Seconds without any progress after which a call fails; 0: 300.
+    /// Seconds without progress after which a call fails. 0: 300.
     pub timeout: f64,
-    /// Seconds that a call may take; 0: as long as it moves.
+    /// Seconds after which a call fails, even while it makes progress. 0: no deadline.
     pub deadline: f64,
-    /// Bytes per second of a rank's link, each way, if the network does not know it; 0: it does.
+    /// Bytes per second of a rank's link in each direction. 0: the rate that the transport reports.
     pub link_rate: f64,
-    /// FW_CHECKSUM_…
+    /// FW_CHECKSUM_AS_NEEDED, FW_CHECKSUM_ALWAYS or FW_CHECKSUM_NEVER.
     pub checksum: fwChecksum,
-    /// 0
+    /// Must be 0.
     pub reserved: u32,
 }
 
-/// How a call is carried out. Begin with FW_PLAN_INIT, which is exact, or with fwPlanParse; 0 is
-/// each member's default. All ranks of a call give the same. NULL in place of a plan is exact.
+/// Plan of a call: mode, error bound, codec and schedule. Initialize with FW_PLAN_INIT, which is
+/// exact, or with fwPlanParse; 0 selects each member's default. All ranks of a call pass the same
+/// plan. A NULL plan is exact.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct fwPlan {
-    /// sizeof(fwPlan)
+    /// sizeof(fwPlan).
     pub size: usize,
-    /// FW_EXACT, FW_LOSSLESS, FW_COMPRESS or FW_AUTO
+    /// FW_EXACT, FW_LOSSLESS, FW_COMPRESS or FW_AUTO.
     pub mode: fwMode,
-    /// FW_NO_BOUND, FW_ABSOLUTE, FW_RELATIVE or FW_PSNR
+    /// FW_NO_BOUND, FW_ABSOLUTE, FW_RELATIVE or FW_PSNR.
     pub bound_kind: fwBoundKind,
-    /// The bound, if there is one: finite and above 0.
+    /// The error bound: finite and greater than 0. 0 with FW_NO_BOUND.
     pub bound: f64,
-    /// FW_EACH_OPERAND or FW_RESULT
+    /// FW_EACH_OPERAND or FW_RESULT.
     pub scope: fwScope,
-    /// The codec's own number, as the rate of zfp-rate; 0: its default.
+    /// Parameter of the codec, for example the rate of zfp-rate. 0: the codec's default.
     pub setting: u32,
-    /// Name of the codec, with FW_LOSSLESS or FW_COMPRESS; empty: the mode's own.
+    /// Name of the codec, for FW_LOSSLESS or FW_COMPRESS. Empty: the default codec of the mode.
     pub codec: [c_char; FW_NAME_BYTES],
-    /// Name of the schedule; empty: the one that suits the call.
+    /// Name of the schedule. Empty: the library chooses one for each call.
     pub schedule: [c_char; FW_NAME_BYTES],
-    /// The array's last three dimensions, slowest first, for codecs that look along them; the first
-    /// ones of fewer are 1. All 0: not known.
+    /// The last three dimensions of the array, slowest first, for codecs that predict along them.
+    /// An array of fewer dimensions has leading 1s. All 0: shape unknown.
     pub shape: [usize; 3],
-    /// Arrays of fewer bytes in all travel as they are.
+    /// Arrays of fewer bytes than this are sent uncompressed.
     pub exact_below: usize,
-    /// Not 0: own values are rounded without bias, by random numbers from the seed.
+    /// If not 0, each rank rounds its input stochastically, so that the expected error is 0.
     pub is_unbiased: u64,
-    /// See is_unbiased.
+    /// Seed of the random numbers for is_unbiased.
     pub seed: u64,
 }
 
-/// What a finished call did.
+/// Statistics of a finished call on this rank. Initialize with FW_REPORT_INIT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fwReport {
-    /// sizeof(fwReport)
+    /// sizeof(fwReport).
     pub size: usize,
-    /// From start to finish.
+    /// Duration in seconds, from start to finish.
     pub seconds: f64,
-    /// The absolute bound on each operand; 0: exact.
+    /// Absolute error bound on each operand. 0: exact.
     pub bound: f64,
-    /// The most that a value of the result can be off, rounding of its type aside; 0: exact,
-    /// negative: not known.
+    /// Largest possible absolute error of a value of the result, without the rounding of its type.
+    /// 0: exact. Negative: unknown.
     pub worst_case: f64,
-    /// Bytes of the values that this rank sent, uncompressed.
+    /// Uncompressed size in bytes of the values that this rank sent.
     pub raw_bytes: u64,
-    /// Bytes of the messages that this rank sent.
+    /// Size in bytes of the messages that this rank sent.
     pub wire_bytes: u64,
-    /// Messages sent.
+    /// Number of messages that this rank sent.
     pub n_messages: u64,
-    /// Name of the codec.
+    /// Name of the codec that was used.
     pub codec: [c_char; FW_NAME_BYTES],
-    /// Name of the schedule; empty of messages between two ranks.
+    /// Name of the schedule that was used. Empty for messages between two ranks.
     pub schedule: [c_char; FW_NAME_BYTES],
 }
