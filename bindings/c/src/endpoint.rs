@@ -1,9 +1,9 @@
-//! A rank with all that comes of one endpoint: its communicators, those split from them, and calls
-//! under way. One thread at a time may be in it.
+//! The state of one transport endpoint: its communicators, those split from them, and calls in
+//! progress. A lock allows one thread at a time.
 //!
-//! Another thread may look at a communicator's [`Signals`] meanwhile, and end its calls: they fail
-//! when they next look at the network. The thread that is inside drops the communicator when it
-//! leaves.
+//! Meanwhile another thread may use a communicator's [`Signals`] to query its state and to abort
+//! its calls. Aborted calls fail when they next poll the network. The thread that holds the lock
+//! drops an aborted communicator before it releases the lock.
 
 use std::collections::HashMap;
 use std::mem;
@@ -23,7 +23,7 @@ use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCC
 use crate::handle_table::{self, HandleEntry, HandleKind};
 use crate::transport::AnyTransport;
 
-/// A communicator with a channel for messages, if its calls leave one.
+/// Creates a communicator. It has a channel for messages, unless its calls take all channels.
 pub(crate) fn with_messages(
     transport: AnyTransport,
     config: Config,
@@ -34,64 +34,66 @@ pub(crate) fn with_messages(
     SharedCommunicator::with_config(transport, config, n_calls)
 }
 
-/// What communicators of one endpoint share.
+/// The communicators and requests of one endpoint, behind a lock.
 pub(crate) struct SharedEndpoint {
     state: Mutex<AssertSend<EndpointState>>,
-    /// The process that made it.
+    /// The process that created it.
     process: OwnerProcess,
-    /// Its end may wait for the network.
+    /// True if dropping the last communicator may wait for the network.
     may_linger: bool,
-    /// Communicators that were aborted, and are not dropped yet; whether there are any.
+    /// Communicators that were aborted, and are not dropped yet.
     aborted: Mutex<Vec<usize>>,
+    /// Whether `aborted` has entries. Cheaper to read than the mutex.
     has_aborted: AtomicBool,
 }
 
-/// A communicator, as threads see it while another one is inside.
+/// The part of a communicator that any thread may use, without the lock.
 pub(crate) struct Signals {
     stopper: Stopper,
-    /// Why it can make no more calls, as far as a call has seen it.
+    /// Error that made the communicator unusable, or `FW_SUCCESS`. Calls update it when they
+    /// finish.
     failure: AtomicI32,
 }
 
 impl Signals {
-    /// Ends the calls on it.
+    /// Aborts the communicator's calls.
     pub(crate) fn stop(&self) {
         self.stopper.stop();
     }
 
-    /// Why it can make no more calls, or `FW_SUCCESS`.
+    /// Returns the error that made the communicator unusable, or `FW_SUCCESS`.
     pub(crate) fn failure(&self) -> fwResult {
         self.failure.load(Ordering::Acquire)
     }
 }
 
-/// By their handles.
+/// Communicators and requests, by handle.
 #[derive(Default)]
 pub(crate) struct EndpointState {
-    /// Above the communicators: calls that are dropped are given up on them.
+    /// First, because fields are dropped in order: dropping a call aborts it on its communicator.
     pub(crate) requests: HashMap<usize, CommRequest>,
     pub(crate) comms: HashMap<usize, CommEntry>,
 }
 
-/// A communicator.
+/// A communicator, and data about its calls.
 pub(crate) struct CommEntry {
     pub(crate) comm: CoreCommunicator,
-    /// What its last call did.
+    /// Report of the last successful call.
     pub(crate) report: Report,
     signals: Arc<Signals>,
 }
 
-/// A call under way that the caller has a handle of.
+/// A call in progress that the caller has a request for.
 pub(crate) struct CommRequest {
     pub(crate) call: Box<dyn DynCall>,
-    /// The handle of its communicator.
+    /// Handle of its communicator.
     pub(crate) comm: usize,
 }
 
-/// The state, for one thread.
+/// Lock guard of an endpoint's state.
 pub(crate) struct EndpointGuard<'f> {
     endpoint: &'f SharedEndpoint,
-    /// `None` once it has left.
+    /// `None` after the lock was released, in `drop`.
     state: Option<MutexGuard<'f, AssertSend<EndpointState>>>,
 }
 
@@ -99,28 +101,29 @@ impl Deref for EndpointGuard<'_> {
     type Target = EndpointState;
 
     fn deref(&self) -> &EndpointState {
-        self.state.as_ref().expect("it is there until the drop").as_ref()
+        self.state.as_ref().expect("the guard holds the lock until it is dropped").as_ref()
     }
 }
 
 impl DerefMut for EndpointGuard<'_> {
     fn deref_mut(&mut self) -> &mut EndpointState {
-        self.state.as_mut().expect("it is there until the drop").as_mut()
+        self.state.as_mut().expect("the guard holds the lock until it is dropped").as_mut()
     }
 }
 
-/// Leaves, and drops what was aborted meanwhile.
+/// Drops communicators that were aborted meanwhile, and releases the lock.
 impl Drop for EndpointGuard<'_> {
     fn drop(&mut self) {
-        // A panic's state is left alone.
+        // After a panic, leave the state alone.
         while !thread::panicking() {
-            // Seldom there is one, and a look costs less than a swap.
+            // Aborts are rare, and a load costs less than a swap.
             let has_aborted = &self.endpoint.has_aborted;
             if has_aborted.load(Ordering::SeqCst) && has_aborted.swap(false, Ordering::SeqCst) {
                 self.drop_aborted_comms();
             }
             self.state = None;
-            // A thread that aborted one a moment ago found this one inside, and left it the rest.
+            // A thread that aborted a communicator just before found the lock taken, and left the
+            // drop to this thread. Lock again to do it.
             if !self.endpoint.has_aborted.load(Ordering::SeqCst) {
                 break;
             }
@@ -131,10 +134,11 @@ impl Drop for EndpointGuard<'_> {
 }
 
 impl EndpointGuard<'_> {
+    /// Drops the communicators in `aborted`.
     fn drop_aborted_comms(&mut self) {
         let aborted = mem::take(&mut *self.endpoint.aborted());
         for comm in aborted {
-            // Ranks that wait for the next call hear of it by one that is begun and given up.
+            // Starting and aborting a call notifies ranks that wait for this rank's next call.
             if let Some(entry) = self.comms.get(&comm).filter(|one| !one.comm.is_poisoned()) {
                 drop(entry.comm.start_barrier());
             }
@@ -142,17 +146,18 @@ impl EndpointGuard<'_> {
                 self.remove_comm(comm);
                 continue;
             }
-            // Its end waits for what the network still has to send; the caller wanted one at once.
+            // Dropping the last communicator waits until the network has sent everything. An abort
+            // must not wait, so another thread drops the state.
             self.requests_of(comm).into_iter().for_each(|request| self.abort_request(request));
             let state = AssertSend::new(mem::take(&mut **self));
-            // Without a thread it is dropped here.
+            // If no thread can be created, the closure, and so the state, is dropped here.
             let _ = thread::Builder::new().spawn(move || drop(state));
         }
     }
 }
 
 impl SharedEndpoint {
-    /// A family of one communicator, and its handle.
+    /// Creates an endpoint with one communicator, and returns the communicator's handle.
     pub(crate) fn create(
         transport: AnyTransport,
         config: Config,
@@ -171,41 +176,45 @@ impl SharedEndpoint {
         guard.add_comm(&endpoint, comm)
     }
 
+    /// Checks that the current process created the endpoint.
+    ///
     /// # Errors
-    /// A fault in a process that was forked off that which made it.
+    /// If the current process is a fork of the one that created it.
     pub(crate) fn check_process(&self, what: &str) -> Result<(), ApiError> {
         if self.process.is_this() {
             return Ok(());
         }
         let message = format!(
-            "this {what} is of process {}, of which this one is a fork; make a communicator here",
+            "this {what} belongs to process {}, and this process is a fork of it; create a \
+             communicator in this process",
             self.process.id
         );
         Err(ApiError::new(FW_INVALID_HANDLE, message))
     }
 
-    /// Goes in.
+    /// Tries to lock the state.
     ///
     /// # Errors
-    /// A fault if another thread is inside, or a panic left it half way, or in another process.
+    /// If another thread holds the lock, an earlier panic has poisoned it, or another process
+    /// created the endpoint.
     pub(crate) fn enter(&self) -> Result<EndpointGuard<'_>, ApiError> {
         self.check_process("communicator")?;
         match self.state.try_lock() {
             Ok(state) => Ok(EndpointGuard { endpoint: self, state: Some(state) }),
             Err(TryLockError::WouldBlock) => {
-                let message = "another thread is inside a call on this communicator, or on one of \
-                               the same origin; they take one call at a time";
+                let message = "another thread is in a call on this communicator, or on one that \
+                               was split from it or into it; only one call at a time is allowed";
                 Err(ApiError::new(FW_IN_USE, message))
             }
             Err(TryLockError::Poisoned(_)) => {
-                let message = "a panic has left this communicator half way; destroy it";
+                let message = "an earlier panic left this communicator unusable; destroy it";
                 Err(ApiError::new(FW_INTERNAL_ERROR, message))
             }
         }
     }
 
-    /// Has a communicator dropped, whose handle is free: now, or when the thread that is inside
-    /// leaves.
+    /// Drops an aborted communicator whose handle was freed: now, or when the thread that holds the
+    /// lock releases it.
     pub(crate) fn drop_aborted(&self, comm: usize) {
         self.aborted().push(comm);
         self.has_aborted.store(true, Ordering::SeqCst);
@@ -218,7 +227,7 @@ impl SharedEndpoint {
 }
 
 impl EndpointState {
-    /// Takes a communicator in; its handle.
+    /// Adds a communicator and returns its handle.
     pub(crate) fn add_comm(
         &mut self,
         endpoint: &Arc<SharedEndpoint>,
@@ -233,12 +242,12 @@ impl EndpointState {
         Ok(handle)
     }
 
-    /// The communicator of a handle.
+    /// Returns the communicator of a handle.
     pub(crate) fn entry(&mut self, handle: usize) -> Result<&mut CommEntry, ApiError> {
         self.comms.get_mut(&handle).ok_or_else(gone)
     }
 
-    /// Takes a call under way in; its handle.
+    /// Adds a running call and returns its handle.
     pub(crate) fn add_request(
         &mut self,
         endpoint: &Arc<SharedEndpoint>,
@@ -253,7 +262,7 @@ impl EndpointState {
         Ok(handle)
     }
 
-    /// Drives a call to its end; its handle is free afterwards.
+    /// Waits until a call has finished, and frees its handle.
     pub(crate) fn finish(&mut self, handle: usize) -> Result<(), ApiError> {
         handle_table::remove(handle);
         let CommRequest { call, comm } = self.requests.remove(&handle).ok_or_else(gone)?;
@@ -261,7 +270,8 @@ impl EndpointState {
         self.record(comm, report)
     }
 
-    /// Keeps what a call of a communicator has reported, or that it has ended the communicator.
+    /// Stores the report of a finished call. After an error, publishes whether the communicator is
+    /// unusable.
     pub(crate) fn record(
         &mut self,
         comm: usize,
@@ -281,7 +291,7 @@ impl EndpointState {
         }
     }
 
-    /// Lets other threads see what has become of a communicator.
+    /// Copies a communicator's failure to its signals, for other threads.
     pub(crate) fn publish_failure(&self, comm: usize) {
         let Some(entry) = self.comms.get(&comm) else { return };
         if entry.signals.failure() == FW_SUCCESS
@@ -291,32 +301,32 @@ impl EndpointState {
         }
     }
 
-    /// Advances all that is under way. Whether something moved.
+    /// Advances all calls in progress. Returns whether one of them made progress.
     pub(crate) fn progress(&self) -> bool {
-        // Any of them drives all calls over the endpoint; one that was shrunk is no longer here.
+        // Any communicator advances all calls of the endpoint.
         self.comms.values().next().is_some_and(|entry| entry.comm.progress())
     }
 
-    /// The handles of calls under way on a communicator.
+    /// Returns the handles of a communicator's requests.
     pub(crate) fn requests_of(&self, comm: usize) -> Vec<usize> {
         let of = self.requests.iter().filter(|(_, request)| request.comm == comm);
         of.map(|(&handle, _)| handle).collect()
     }
 
-    /// Gives a call up.
+    /// Aborts a call.
     fn abort_request(&mut self, request: usize) {
         handle_table::remove(request);
         self.requests.remove(&request);
     }
 
-    /// Drops a communicator with its calls.
+    /// Drops a communicator and its calls.
     pub(crate) fn remove_comm(&mut self, comm: usize) {
         self.requests_of(comm).into_iter().for_each(|request| self.abort_request(request));
         self.comms.remove(&comm);
     }
 }
 
-/// A handle that another thread has freed since it was looked up.
+/// The error for a handle that another thread has freed since it was looked up.
 fn gone() -> ApiError {
-    ApiError::new(FW_INVALID_HANDLE, "this communicator or request is gone")
+    ApiError::new(FW_INVALID_HANDLE, "this communicator or request was freed by another thread")
 }

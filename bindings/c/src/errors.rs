@@ -1,4 +1,5 @@
-//! What crosses the border back: a result, and words for it. Panics do not.
+//! Result codes and error messages of the exported functions. Panics become result codes, because
+//! they must not unwind into C.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -9,21 +10,21 @@ use foldwire::transport::TransportErrorKind;
 
 use crate::ffi::types::*;
 
-/// Why a call failed, in a number and in words.
+/// Error of an exported function: a result code and a message.
 #[derive(Clone, Debug)]
 pub struct ApiError {
-    /// Not `FW_SUCCESS`.
+    /// Result code; never `FW_SUCCESS`.
     pub code: fwResult,
-    /// What the caller should change.
+    /// Message that says what was wrong and what to change.
     pub message: String,
-    /// Core's error, if it is one.
+    /// Core's error, if the error is from core.
     pub error: Option<Error>,
-    /// It may go well once another call is done.
+    /// True if too many calls are in progress, so that a retry can succeed when one has finished.
     pub(crate) is_full: bool,
 }
 
 impl ApiError {
-    /// With these words.
+    /// Creates an error that is not from core.
     pub fn new(code: fwResult, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), error: None, is_full: false }
     }
@@ -42,7 +43,7 @@ impl From<Error> for ApiError {
         let is_full = matches!(error, Error::TooManyCalls { .. });
         let message = match error {
             Error::Transport { kind: TransportErrorKind::Stopped, .. } => {
-                "fwCommAbort has ended this call, by another thread".to_owned()
+                "another thread aborted this call with fwCommAbort".to_owned()
             }
             error => error.to_string(),
         };
@@ -50,6 +51,7 @@ impl From<Error> for ApiError {
     }
 }
 
+/// Returns the result code of an error of core.
 pub(crate) const fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Bound(_)
@@ -90,26 +92,26 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
     }
 }
 
-/// What a result means, whatever the call.
+/// Returns the description of a result code.
 pub(crate) const fn words(code: fwResult) -> &'static CStr {
     match code {
         FW_SUCCESS => c"no error",
-        FW_INVALID_ARGUMENT => c"an argument cannot be used",
-        FW_INVALID_HANDLE => c"no such communicator or request, or no longer",
-        FW_INVALID_USAGE => c"the call may not be made here and now",
-        FW_IN_USE => c"another thread is inside a call on this communicator",
-        FW_UNSUPPORTED => c"there is no such thing",
-        FW_NO_ROOM => c"frames, channels or room in a buffer do not suffice",
-        FW_MISMATCH => c"ranks disagree on what they call",
-        FW_TIMEOUT => c"the time limit or the deadline passed",
-        FW_PEER_LOST => c"a rank is gone",
-        FW_ABORTED => c"another rank gave the call up",
-        FW_POISONED => c"an earlier call failed; shrink the communicator, or make a new one",
-        FW_EXCLUDED => c"the survivors went on without this rank",
-        FW_DAMAGED => c"bytes are damaged, or not made by Foldwire",
+        FW_INVALID_ARGUMENT => c"an argument is invalid",
+        FW_INVALID_HANDLE => c"the communicator or request does not exist, or was freed",
+        FW_INVALID_USAGE => c"the call is not allowed in this state",
+        FW_IN_USE => c"another thread is in a call on this communicator",
+        FW_UNSUPPORTED => c"this combination is not supported",
+        FW_NO_ROOM => c"a buffer is too small, or message frames or channels are missing",
+        FW_MISMATCH => c"ranks made different calls, or passed different arguments",
+        FW_TIMEOUT => c"the timeout or the deadline passed",
+        FW_PEER_LOST => c"another rank ended, or its connection broke",
+        FW_ABORTED => c"the call was aborted, by another rank or with fwCommAbort",
+        FW_POISONED => c"an earlier call failed; shrink the communicator, or create a new one",
+        FW_EXCLUDED => c"the other ranks shrank the communicator without this rank",
+        FW_DAMAGED => c"the bytes are damaged, or were not made by Foldwire",
         FW_TRANSPORT_ERROR => c"the network failed",
-        FW_INTERNAL_ERROR => c"a defect of Foldwire; please report it",
-        _ => c"not a result of Foldwire's",
+        FW_INTERNAL_ERROR => c"a bug in Foldwire; please report it",
+        _ => c"not a result code of Foldwire",
     }
 }
 
@@ -117,29 +119,30 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the inside of a function of the header. A panic becomes `FW_INTERNAL_ERROR`.
-pub fn catch_errors(inside: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
-    // What a panic leaves half done is behind a lock, which it poisons.
-    let fault = match catch_unwind(AssertUnwindSafe(inside)) {
+/// Runs the body of an exported function. Stores the message of an error for `fwGetLastError`, and
+/// returns its code. A panic becomes `FW_INTERNAL_ERROR`.
+pub fn catch_errors(body: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
+    // State that a panic leaves inconsistent is behind a lock, which the panic poisons.
+    let fault = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return FW_SUCCESS,
         Ok(Err(fault)) => fault,
         Err(payload) => {
-            let said = payload.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
-            let message = format!("a panic, please report it: {}", said.unwrap_or("no message"));
-            // Dropping what was thrown could throw again.
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            let message = format!("a panic, please report it: {}", text.unwrap_or("no message"));
+            // Dropping the payload could panic again.
             std::mem::forget(payload);
             ApiError::new(FW_INTERNAL_ERROR, message)
         }
     };
     let message = fault.message.replace('\0', " ");
     let message = CString::new(message).unwrap_or_default();
-    // A thread that is ending has no place for it any more.
+    // A thread that is ending has no thread-local storage left.
     let _ = LAST.try_with(|last| *last.borrow_mut() = message);
     fault.code
 }
 
-/// Of this thread's last failure, its words, until it fails again.
+/// Returns this thread's last error message. The pointer is valid until the thread's next error.
 pub(crate) fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

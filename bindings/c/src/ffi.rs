@@ -4,8 +4,8 @@
 //! pointer. The rest is the caller's guarantee, stated once at the top of the header:
 //!
 //! - memory that is passed exists, and is as long as the function's description requires;
-//! - until the call has finished, nobody writes an array that is sent, and nobody uses an array that
-//!   is received.
+//! - until the call has finished, nobody writes an array that is sent, and nobody uses an array
+//!   that is received.
 //!
 //! Every `unsafe` block in an exported function relies on this guarantee ("guaranteed by the
 //! caller"). Only C calls these functions.

@@ -1,13 +1,13 @@
-//! Calls that are made together: those between fwGroupStart and fwGroupEnd, of one communicator or
-//! of several, and requests that are waited for together.
+//! Groups: the calls between fwGroupStart and fwGroupEnd, on one or several communicators. Also the
+//! executor that waits for several requests at once.
 //!
-//! Each communicator's calls are a future, and one thread drives all of them. So a thread can play
-//! several ranks. Where all calls of a communicator are all-reduces that differ in nothing but
-//! their arrays and bounds, they are one group call of core's: one look at all arrays, and short
-//! ones share frames. Ranks see that alike, as they make the same calls.
+//! The calls of one communicator are one future, and one thread polls all these futures. So a
+//! thread can run several ranks. If the calls of a communicator are all-reduces that differ only in
+//! arrays and bounds, they become one group call of core, which scans all arrays at once and packs
+//! short arrays into shared frames. All ranks decide alike, because they make the same calls.
 //!
-//! A group is made whole or not at all: a call that was refused when it was collected refuses the
-//! group, and before the first call of a group begins all are checked (`check`).
+//! A group is started as a whole or not at all. A call with invalid arguments invalidates its
+//! group, and `check` checks all calls before the first one starts.
 
 mod check;
 mod join;
@@ -35,29 +35,29 @@ use crate::ffi::operations::operation;
 use crate::ffi::types::{fwRequest_t, fwResult};
 pub(crate) use join::{PendingJoin, limit_of};
 
-/// Longest rest while nothing moves: limits of time are seen then.
+/// Longest sleep while no call makes progress. Timeouts are checked at this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A call of this thread's, which belongs to a communicator.
+/// A call with its communicator.
 pub(crate) struct Submission {
     pub(crate) endpoint: Arc<SharedEndpoint>,
-    /// The communicator's handle.
+    /// Handle of the communicator.
     pub(crate) comm: usize,
     pub(crate) call: SubmittedCall,
 }
 
-/// What is to be done.
+/// A call with checked arguments.
 pub(crate) enum SubmittedCall {
-    /// A collective, and where its request goes; a blocking one has none.
+    /// A collective, and the pointer for its request. `None`: the call blocks.
     Collective(Box<CheckedCollective>, Option<RequestOut>),
-    /// Sends and receives, side by side.
+    /// Sends and receives that run concurrently, and block.
     Messages(Vec<CheckedMessage>),
-    /// A send or receive, and where its request goes.
+    /// A send or receive, and the pointer for its request.
     Message(Box<CheckedMessage>, RequestOut),
 }
 
 impl SubmittedCall {
-    /// The place for its request.
+    /// Returns the address that receives the request, if there is one.
     fn place(&self) -> Option<usize> {
         match self {
             Self::Collective(_, place) => place.as_ref().map(RequestOut::address),
@@ -67,19 +67,21 @@ impl SubmittedCall {
     }
 }
 
-/// A group's calls on one communicator: the place of its family, its handle, the calls.
+/// A group's calls on one communicator: index of the endpoint, handle of the communicator, calls.
 type CommBatch = (usize, usize, Vec<SubmittedCall>);
-/// A collective of a group.
+/// A collective in a group, and the pointer for its request.
 type GroupedCollective = (Box<CheckedCollective>, Option<RequestOut>);
-/// What all-reduces of one group call have in common.
+/// Type and operation of the all-reduces of one group call.
 type GroupKey = (DType, OpCode);
 
+/// The group that a thread has begun.
 #[derive(Default)]
 struct OpenGroup {
+    /// Number of nested groups; 0: the thread is in no group.
     depth: usize,
     queue: Vec<Submission>,
     joins: Vec<PendingJoin>,
-    /// Why a call of it was refused.
+    /// Error of the first invalid call.
     refusal: Option<ApiError>,
 }
 
@@ -87,17 +89,18 @@ thread_local! {
     static GROUP: RefCell<OpenGroup> = RefCell::default();
 }
 
+/// Calls `then` with this thread's group.
 fn with_group<R>(then: impl FnOnce(&mut OpenGroup) -> R) -> Result<R, ApiError> {
     let ending = |_| ApiError::usage("this thread is ending");
     GROUP.try_with(|group| then(&mut group.borrow_mut())).map_err(ending)
 }
 
-/// Runs the inside of a function that makes a call: one that is refused in a group refuses the
+/// Runs the body of an exported function that submits a call. In a group, an error invalidates the
 /// group.
-pub(crate) fn catch_call_errors(guard: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
+pub(crate) fn catch_call_errors(body: impl FnOnce() -> Result<(), ApiError>) -> fwResult {
     errors::catch_errors(|| {
-        guard().inspect_err(|fault| {
-            // A thread that is ending is in no group.
+        body().inspect_err(|fault| {
+            // A thread that is ending has no group.
             let _ = with_group(|group| {
                 if group.depth > 0 {
                     group.refusal.get_or_insert_with(|| fault.clone());
@@ -107,34 +110,34 @@ pub(crate) fn catch_call_errors(guard: impl FnOnce() -> Result<(), ApiError>) ->
     })
 }
 
-/// Begins a group, or one within it.
+/// Begins a group, or a nested one.
 pub(crate) fn start() -> Result<(), ApiError> {
     with_group(|group| group.depth += 1)
 }
 
-/// Ends a group; the outermost one makes its calls.
+/// Ends a group. The end of the outermost group makes its calls.
 pub(crate) fn end() -> Result<(), ApiError> {
     let ended = with_group(|group| {
         group.depth = group.depth.checked_sub(1)?;
         Some(if group.depth == 0 { mem::take(group) } else { OpenGroup::default() })
     })?;
-    let none = || ApiError::usage("there is no group to end: fwGroupStart begins one");
+    let none = || ApiError::usage("no group to end; fwGroupStart begins one");
     match ended.ok_or_else(none)? {
         OpenGroup { refusal: Some(fault), .. } => Err(refuse_group(fault)),
         OpenGroup { queue, joins, .. } if joins.is_empty() => run(queue),
         OpenGroup { queue, joins, .. } if queue.is_empty() => join::all(joins),
-        _ => Err(ApiError::usage("a group with fwCommInitRank has nothing else")),
+        _ => Err(ApiError::usage("a group with fwCommInitRank cannot have other calls")),
     }
 }
 
-/// A fault that refuses a group.
+/// Adds to the error of a call that its group was not started.
 fn refuse_group(fault: ApiError) -> ApiError {
     let message =
-        format!("nothing of the group was sent, as a call was refused: {}", fault.message);
+        format!("the group was not started, because a call is invalid: {}", fault.message);
     ApiError { message, ..fault }
 }
 
-/// Makes a rank, now or when the group ends.
+/// Creates a communicator, now or when the group ends.
 pub(crate) fn join(joining: PendingJoin) -> Result<(), ApiError> {
     let now = with_group(|group| {
         if group.depth == 0 {
@@ -142,7 +145,9 @@ pub(crate) fn join(joining: PendingJoin) -> Result<(), ApiError> {
         }
         let place = joining.place.address();
         if group.joins.iter().any(|other| other.place.address() == place) {
-            return Err(ApiError::argument("a group has two communicators for one place"));
+            return Err(ApiError::argument(
+                "two communicators of a group have the same output pointer",
+            ));
         }
         group.joins.push(joining);
         Ok(None)
@@ -150,7 +155,10 @@ pub(crate) fn join(joining: PendingJoin) -> Result<(), ApiError> {
     now.map_or(Ok(()), |joining| join::all(vec![joining]))
 }
 
-/// An error inside a group.
+/// Refuses a function that is not allowed in a group.
+///
+/// # Errors
+/// If this thread is in a group.
 pub(crate) fn refuse(what: &str) -> Result<(), ApiError> {
     if with_group(|group| group.depth)? == 0 {
         return Ok(());
@@ -158,21 +166,23 @@ pub(crate) fn refuse(what: &str) -> Result<(), ApiError> {
     Err(ApiError::usage(format!("{what} cannot be in a group; end the group first")))
 }
 
-/// An error if a call that this thread's group has collected will put its request there: it has not
-/// begun, and so cannot be waited for.
+/// Refuses to wait for a request of this thread's group. Its call has not started yet.
+///
+/// # Errors
+/// If a call of the group will write its request to this address.
 pub(crate) fn refuse_collected(request: &fwRequest_t) -> Result<(), ApiError> {
     let place = (&raw const *request).addr();
     let is_collected = with_group(|group| {
         group.queue.iter().filter_map(|other| other.call.place()).any(|other| other == place)
     })?;
     if is_collected {
-        let message = "this request's call is in a group; end the group, and wait then";
+        let message = "this request belongs to an open group; call fwGroupEnd before waiting";
         return Err(ApiError::usage(message));
     }
     Ok(())
 }
 
-/// Makes a call, now or when the group ends.
+/// Starts a call, now or when the group ends.
 pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
     let now = with_group(|group| {
         if group.depth == 0 {
@@ -180,9 +190,7 @@ pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
         }
         let place = submitted.call.place();
         if place.is_some() && group.queue.iter().any(|other| other.call.place() == place) {
-            return Err(ApiError::argument(
-                "two calls of a group have one place for their requests",
-            ));
+            return Err(ApiError::argument("two calls of a group have the same request pointer"));
         }
         group.queue.push(submitted);
         Ok(None)
@@ -212,7 +220,7 @@ pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
     }
 }
 
-/// What one communicator's calls in a group come to.
+/// Result of one communicator's calls in a group.
 struct BatchOutcome {
     endpoint: usize,
     comm: usize,
@@ -220,9 +228,10 @@ struct BatchOutcome {
     result: Result<Report, ApiError>,
 }
 
+/// Runs the calls of a group.
 fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
     let mut endpoints: Vec<Arc<SharedEndpoint>> = Vec::new();
-    // Of each communicator: its family and its calls.
+    // One batch for each communicator.
     let mut batches: Vec<CommBatch> = Vec::new();
     for Submission { endpoint, comm, call } in queue {
         let known = endpoints.iter().position(|known| Arc::ptr_eq(known, &endpoint));
@@ -250,8 +259,8 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
         let entry = guards[endpoint].comms.get(&comm).map(|entry| &entry.comm);
         Box::pin(run_batch(endpoint, comm, entry, calls.collect()))
     });
-    // Calls with requests of a rank whose others are done go on: ranks of this thread may wait for
-    // them.
+    // Also advance calls with requests on ranks that have finished their other calls. Other ranks
+    // of this thread may wait for them.
     let beside = || guards.iter().filter(|guard| guard.progress()).count() > 0;
     let outcomes = block_on(futures.collect(), beside);
     let mut result = Ok(());
@@ -266,7 +275,7 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
     result
 }
 
-/// The messages of a group, of one communicator.
+/// Runs a group of messages. `check` has ensured that there is only one communicator.
 fn exchange(
     endpoints: &[Arc<SharedEndpoint>],
     guards: &mut [EndpointGuard<'_>],
@@ -282,7 +291,7 @@ fn exchange(
                     let running = messages::start(&guard.entry(comm)?.comm, &message)?;
                     place.put(guard.add_request(endpoint, comm, running)?);
                 }
-                // Refused by `check`.
+                // Excluded by `check`.
                 SubmittedCall::Collective(..) => {}
             }
         }
@@ -294,7 +303,7 @@ fn exchange(
     Ok(())
 }
 
-/// The calls of one communicator.
+/// Runs one communicator's calls.
 async fn run_batch(
     endpoint: usize,
     handle: usize,
@@ -304,7 +313,7 @@ async fn run_batch(
     let mut outcome =
         BatchOutcome { endpoint, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
     outcome.result = match comm {
-        // Refused by `check`.
+        // Excluded by `check`.
         None => Ok(Report::default()),
         Some(comm) => match group_key(&calls) {
             Some(common) => all_reduce(comm, calls, common).await,
@@ -314,7 +323,7 @@ async fn run_batch(
     outcome
 }
 
-/// Whether these calls are one group call of core's.
+/// Returns the common type and operation if these calls can be one group call of core.
 fn group_key(calls: &[GroupedCollective]) -> Option<GroupKey> {
     if calls.len() < 2 || calls.iter().any(|(_, place)| place.is_some()) {
         return None;
@@ -353,7 +362,7 @@ async fn all_reduce_typed<T: Element>(
             Err(Error::TooManyCalls { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        // Requests of the caller's take all places.
+        // The caller's requests use all calls that the communicator allows. Wait for one.
         comm.progress();
         yield_once().await;
     };
@@ -364,7 +373,7 @@ async fn all_reduce_typed<T: Element>(
     Ok(reports.into_iter().reduce(add).unwrap_or_default())
 }
 
-/// Starts as many as there may be at once, and waits for those without a request.
+/// Starts as many calls at once as the communicator allows, and waits for those without a request.
 async fn one_by_one(
     comm: &CoreCommunicator,
     calls: Vec<GroupedCollective>,
@@ -392,8 +401,8 @@ async fn one_by_one(
                 }
             },
             Err(fault) => {
-                // It was possible a moment ago: another call has failed. Those before it are under
-                // way on all ranks.
+                // `check` accepted this call, so another call has failed since. Wait for the calls
+                // before it, which run on all ranks.
                 for call in running {
                     add(call.await);
                 }
@@ -407,7 +416,7 @@ async fn one_by_one(
     result
 }
 
-/// Pending once, and ready to go on at once.
+/// Yields to the executor once.
 async fn yield_once() {
     let mut has_waited = false;
     poll_fn(|context| {
@@ -420,7 +429,7 @@ async fn yield_once() {
     .await;
 }
 
-/// Wakes the thread that drives futures.
+/// Waker that unparks the thread that polls the futures.
 struct ParkWaker {
     thread: Thread,
     is_woken: AtomicBool,
@@ -437,8 +446,8 @@ impl Wake for ParkWaker {
     }
 }
 
-/// Drives all of them to their ends, and what is `beside` them, which says if it moved; what they
-/// return, in order.
+/// Polls all futures until they are ready, and returns their outputs in order. Also calls `beside`
+/// in each round, which returns whether other calls made progress.
 pub(crate) fn block_on<F: Future>(
     mut futures: Vec<Pin<Box<F>>>,
     beside: impl Fn() -> bool,

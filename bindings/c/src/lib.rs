@@ -1,23 +1,24 @@
-//! Foldwire for C, C++ and Fortran: what nccl.h has, with error bounds.
+//! Foldwire for C, C++ and Fortran: the API of nccl.h, with error bounds.
 //!
-//! The header, `include/foldwire.h`, is generated from [`ffi`]; a test compares them. README.md has
-//! the way from a fresh machine to a first result. From a caller's pointers to the network:
+//! The header, `include/foldwire.h`, is generated from [`ffi`]; a test compares the two. README.md
+//! has the steps from a fresh machine to a first result. The modules, from a caller's pointers to
+//! the network:
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`ffi`] | the functions of the header, and all `unsafe` code |
-//! | [`errors`] | results, their words, and panics that stay on this side |
-//! | `handle_table` | a table, so that a wrong handle is an error |
-//! | `endpoint` | a rank with its communicators and requests, for one thread at a time |
-//! | `group` | calls between fwGroupStart and fwGroupEnd: all of them, or none |
+//! | [`errors`] | result codes, error messages, and a barrier for panics |
+//! | `handle_table` | a table of handles, so that an invalid handle is an error |
+//! | `endpoint` | the communicators and requests of one endpoint, for one thread at a time |
+//! | `group` | calls between fwGroupStart and fwGroupEnd: all of them are made, or none |
 //! | `plan` | plans from structs and from text |
-//! | [`ffi::rust`] | the same for bindings to other languages that are written in Rust |
-//! | `transport` | the transport, chosen in one place: memory or TCP; unique ids |
+//! | [`ffi::rust`] | an API for bindings to other languages that are written in Rust |
+//! | `transport` | the choice between memory and TCP; unique ids |
 //!
-//! *Threads.* Core's communicators count references without atomics, and what is split from one
-//! shares its node. So a communicator and all that comes of it are behind one lock, which is only
-//! tried: who finds it taken gets an error. That is MPI's `MPI_THREAD_SERIALIZED`, for each of
-//! them. Beside the lock any thread may look at a communicator's signals, and end its calls.
+//! *Threads.* Core's communicators count references without atomics, and communicators that were
+//! split from each other share a node. So all of them are behind one lock. Calls only try the lock:
+//! if another thread holds it, they return `FW_IN_USE`. This is `MPI_THREAD_SERIALIZED` for each
+//! endpoint. Without the lock, any thread may query a communicator's state and abort its calls.
 
 mod endpoint;
 pub mod errors;

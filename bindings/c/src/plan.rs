@@ -1,7 +1,7 @@
-//! Plans: from text to the header's struct, and from that to core's.
+//! Conversion of plans: from text to `fwPlan`, and from `fwPlan` to core's plan.
 //!
-//! Nothing is lost but by consent: what is not said is exact, and a bound beside an exact mode is
-//! refused, as is a codec that loses something beside no bound.
+//! Values lose precision only if the plan asks for it. The default is exact. A plan with an exact
+//! mode and a bound is refused, and so is one with a codec that needs a bound and has none.
 
 use std::ffi::c_char;
 
@@ -12,7 +12,7 @@ use foldwire::{Bound, Plan, Rounding, Scope};
 use crate::errors::ApiError;
 use crate::ffi::types::*;
 
-/// The plan that is exact, and of which no member says anything.
+/// The exact plan, with the default of every other member.
 pub(crate) const EXACT: fwPlan = fwPlan {
     size: size_of::<fwPlan>(),
     mode: FW_EXACT,
@@ -28,7 +28,7 @@ pub(crate) const EXACT: fwPlan = fwPlan {
     seed: 0,
 };
 
-/// A name in the room that structs have for one.
+/// Copies a name to a C buffer with a terminating 0. Longer names are truncated.
 pub(crate) fn c_name(name: &str) -> [c_char; FW_NAME_BYTES] {
     let mut buffer = [0; FW_NAME_BYTES];
     let end = FW_NAME_BYTES - 1;
@@ -36,11 +36,15 @@ pub(crate) fn c_name(name: &str) -> [c_char; FW_NAME_BYTES] {
     buffer
 }
 
+/// Reads a name from a C buffer.
 fn name_of(buffer: &[c_char]) -> String {
     buffer.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).map(char::from).collect()
 }
 
-/// The one of these names.
+/// Finds the item with this name.
+///
+/// # Errors
+/// If there is none; the message lists all names.
 fn named<X: Copy>(
     what: &str,
     name: &str,
@@ -50,7 +54,7 @@ fn named<X: Copy>(
     let found = all.iter().copied().find(|&one| name_of(one) == name);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|&one| name_of(one)).collect();
-        ApiError::argument(format!("there is no {what} `{name}`, but {}", names.join(", ")))
+        ApiError::argument(format!("unknown {what} `{name}`; there are {}", names.join(", ")))
     })
 }
 
@@ -62,62 +66,72 @@ fn schedule(name: &str) -> Result<&'static dyn Schedule, ApiError> {
     named("schedule", name, schedule::ALL, Schedule::name)
 }
 
-/// The bound of a plan.
+/// Returns the error bound of a plan.
 pub(crate) fn bound_of(plan: &fwPlan) -> Result<Option<Bound>, ApiError> {
     let bound = match plan.bound_kind {
         FW_NO_BOUND if plan.bound == 0.0 => return Ok(None),
-        FW_NO_BOUND => return Err(ApiError::argument("a bound without a kind: set bound_kind")),
+        FW_NO_BOUND => {
+            return Err(ApiError::argument("the plan has a bound without a kind; set bound_kind"));
+        }
         FW_ABSOLUTE => Bound::Absolute(plan.bound),
         FW_RELATIVE => Bound::Relative(plan.bound),
         FW_PSNR => Bound::Psnr(plan.bound),
-        kind => return Err(ApiError::argument(format!("{kind} is no kind of a bound"))),
+        kind => return Err(ApiError::argument(format!("{kind} is not a kind of bound"))),
     };
     Ok(Some(bound))
 }
 
-/// Core's plan.
+/// Converts a plan to core's plan.
+///
+/// # Errors
+/// If a member is invalid, or members contradict each other.
 pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
     let (bound, name) = (bound_of(plan)?, name_of(&plan.codec));
     let codec = if name.is_empty() { None } else { Some(codec(&name)?) };
     let needs = |what: &str| Err(ApiError::argument(format!("this plan {what}")));
     let mut made = match (plan.mode, bound, codec) {
         (FW_EXACT | FW_LOSSLESS, Some(_), _) => {
-            return needs("loses nothing and has a bound; set its mode to FW_COMPRESS or FW_AUTO");
+            return needs(
+                "is exact or lossless and has a bound; set its mode to FW_COMPRESS or FW_AUTO",
+            );
         }
         (FW_EXACT, None, None | Some(CodecId::Raw)) => Plan::raw(),
         (FW_EXACT, None, Some(_)) => {
-            return needs(
-                "has a codec; set its mode to FW_LOSSLESS or \
-                                                   FW_COMPRESS",
-            );
+            return needs("is exact and has a codec; set its mode to FW_LOSSLESS or FW_COMPRESS");
         }
         (FW_LOSSLESS, None, None) => Plan::lossless(),
         (FW_LOSSLESS, None, Some(codec)) if codec.is_exact() => Plan::lossless().with_codec(codec),
-        (FW_LOSSLESS, None, Some(_)) => return needs("is to lose nothing, but its codec does"),
+        (FW_LOSSLESS, None, Some(_)) => return needs("is lossless, but its codec is lossy"),
         (FW_COMPRESS, Some(bound), None) => Plan::foldwire(bound),
         (FW_COMPRESS, Some(bound), Some(codec)) if codec.loss() == Loss::Bound => {
             Plan::foldwire(bound).with_codec(codec)
         }
         (FW_COMPRESS, Some(_), Some(_)) => {
-            return needs("has a bound that its codec does not take; leave one of them out");
+            return needs("has a bound that its codec does not support; leave one of them out");
         }
-        // What it loses, if anything, its setting says.
+        // The setting of such a codec determines its error.
         (FW_COMPRESS, None, Some(codec)) if codec.loss() != Loss::Bound => {
             let mut plan = Plan::foldwire(Bound::Absolute(1.0)).with_codec(codec);
             plan.bound = None;
             plan
         }
         (FW_AUTO, Some(bound), None) => Plan::auto(bound),
-        (FW_AUTO, _, Some(_)) => return needs("chooses its codec itself; name none"),
-        (FW_COMPRESS | FW_AUTO, None, _) => return needs("needs a bound, as `rel:1e-4`"),
-        (mode, ..) => return Err(ApiError::argument(format!("{mode} is no mode of a plan"))),
+        (FW_AUTO, _, Some(_)) => {
+            return needs("is automatic and chooses its codec itself; leave the codec out");
+        }
+        (FW_COMPRESS | FW_AUTO, None, _) => return needs("needs a bound, for example `rel:1e-4`"),
+        (mode, ..) => return Err(ApiError::argument(format!("{mode} is not a mode of a plan"))),
     };
-    made.setting = u16::try_from(plan.setting)
-        .map_err(|_| ApiError::argument(format!("no codec has a setting {}", plan.setting)))?;
+    made.setting = u16::try_from(plan.setting).map_err(|_| {
+        ApiError::argument(format!(
+            "codec setting {} is too large; the largest is 65535",
+            plan.setting
+        ))
+    })?;
     made.scope = match plan.scope {
         FW_EACH_OPERAND => Scope::PerOperand,
         FW_RESULT => Scope::Result,
-        scope => return Err(ApiError::argument(format!("{scope} is no scope of a bound"))),
+        scope => return Err(ApiError::argument(format!("{scope} is not a scope of a bound"))),
     };
     let name = name_of(&plan.schedule);
     if !name.is_empty() {
@@ -132,17 +146,20 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
     Ok(made.with_exact_below(plan.exact_below))
 }
 
-/// Words with commas between them: a mode (`exact`, `lossless`, `compress`, `auto`), a bound
-/// (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`, `schedule:ring`,
-/// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`. The mode is what the rest needs
-/// unless it is said.
+/// Parses a comma-separated list of words: a mode (`exact`, `lossless`, `compress`, `auto`), a
+/// bound (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`, `schedule:ring`,
+/// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`. Without a mode, a plan with a
+/// bound or codec compresses, and any other plan is exact.
+///
+/// # Errors
+/// If a word is unknown, appears twice, or contradicts another one.
 pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
     let mut plan = EXACT;
     let (mut mode, mut seen) = (None, Vec::new());
     for word in text.split(',').map(str::trim) {
         let (key, value) = word.split_once(':').unwrap_or((word, ""));
         if seen.contains(&key) {
-            return Err(ApiError::argument(format!("`{key}` is said twice")));
+            return Err(ApiError::argument(format!("`{key}` appears twice in the plan")));
         }
         seen.push(key);
         match key {
@@ -154,7 +171,9 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
                     _ => FW_EXACT,
                 };
                 if mode.replace(new).is_some() {
-                    return Err(ApiError::argument(format!("`{word}` beside another mode")));
+                    return Err(ApiError::argument(format!(
+                        "`{word}` is a second mode; a plan has one mode"
+                    )));
                 }
             }
             "abs" | "rel" | "psnr" => {
@@ -162,13 +181,19 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
                     .parse()
                     .map_err(|error| ApiError::argument(format!("`{word}`: {error}")))?;
                 if plan.bound_kind != FW_NO_BOUND {
-                    return Err(ApiError::argument(format!("`{word}` beside another bound")));
+                    return Err(ApiError::argument(format!(
+                        "`{word}` is a second bound; a plan has one bound"
+                    )));
                 }
                 (plan.bound_kind, plan.bound) = match bound {
                     Bound::Relative(bound) => (FW_RELATIVE, bound),
                     Bound::Psnr(bound) => (FW_PSNR, bound),
                     Bound::Absolute(bound) => (FW_ABSOLUTE, bound),
-                    _ => return Err(ApiError::argument(format!("`{word}` is of no known kind"))),
+                    _ => {
+                        return Err(ApiError::argument(format!(
+                            "`{word}` is not a known kind of bound"
+                        )));
+                    }
                 };
             }
             "codec" => {
@@ -188,14 +213,14 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
             "unbiased" => (plan.is_unbiased, plan.seed) = (1, number(value)?),
             _ => {
                 return Err(ApiError::argument(format!(
-                    "`{word}` says nothing to a plan: {FORMS}"
+                    "`{word}` is not a word of a plan; {FORMS}"
                 )));
             }
         }
     }
     let needs_codec = plan.bound_kind != FW_NO_BOUND || plan.codec[0] != 0;
     plan.mode = mode.unwrap_or(if needs_codec { FW_COMPRESS } else { FW_EXACT });
-    // What does not go together shows here already.
+    // Report contradictions here, not only at the first call.
     to_core(&plan)?;
     Ok(plan)
 }
@@ -204,15 +229,21 @@ const FORMS: &str = "write exact, lossless, compress or auto; abs:X, rel:X or ps
                      codec:NAME[:SETTING], schedule:NAME, scope:result, below:BYTES, \
                      shape:110x64x128, unbiased:SEED";
 
+/// Parses a whole number.
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, ApiError> {
-    text.parse().map_err(|_| ApiError::argument(format!("`{text}` is no whole number that fits")))
+    text.parse().map_err(|_| ApiError::argument(format!("`{text}` is not a whole number in range")))
 }
 
-/// The last three dimensions, the first ones of fewer being 1.
+/// Parses a shape such as `110x64x128`. Returns the last three dimensions, with leading 1s if there
+/// are fewer.
 fn shape(text: &str) -> Result<[usize; 3], ApiError> {
     let dimensions = text.split('x').map(number).collect::<Result<Vec<usize>, ApiError>>()?;
     let mut shape = [1; 3];
     let last = &dimensions[dimensions.len().saturating_sub(3)..];
     shape[3 - last.len()..].copy_from_slice(last);
-    if shape.contains(&0) { Err(ApiError::argument("a dimension is 0")) } else { Ok(shape) }
+    if shape.contains(&0) {
+        Err(ApiError::argument("a dimension of the shape is 0"))
+    } else {
+        Ok(shape)
+    }
 }

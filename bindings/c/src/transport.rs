@@ -1,12 +1,12 @@
-//! The transport of all communicators, chosen here and nowhere else: memory between threads of one
-//! process, TCP where ranks are of several.
+//! The transport of all communicators: memory if all ranks are threads of one process, otherwise
+//! TCP.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | `unique_id` | what a unique id holds, and the process's table of those it has made |
-//! | `join` | ranks meet, by a unique id or by what a launcher says, and see which it is |
-//! | `join_error` | why they do not |
-//! | `stop_check` | who may end a call that this thread waits in |
+//! | `unique_id` | the format of unique ids, and the listening sockets of those made here |
+//! | `join` | ranks find each other, by unique id or launcher, and choose the transport |
+//! | `join_error` | errors of joining, as errors of the API |
+//! | `stop_check` | a check that can stop the calls of a thread |
 
 mod join;
 mod join_error;
@@ -28,30 +28,33 @@ pub(crate) use unique_id::{UniqueIdBytes, listeners, new_unique_id};
 type ThreadsEndpoint = foldwire_threads::Endpoint;
 type TcpEndpoint = foldwire_tcp::Endpoint;
 
-/// Most ranks of a process: each may have a link to every other one.
+/// Largest number of ranks in one process. Each may have a link to every other one.
 const MAX_RANKS: usize = 1024;
 
-/// What communicators run over.
+/// Transport of a communicator.
 pub(crate) enum AnyTransport {
     /// All ranks are threads of this process.
     Threads(Box<ThreadsEndpoint>),
-    /// They are of several.
+    /// Ranks are in several processes.
     Tcp(Box<TcpEndpoint>),
 }
 
-/// A message buffer.
+/// Message frame of either transport.
 pub(crate) enum AnyFrame {
     Threads(<ThreadsEndpoint as Transport>::Frame),
     Tcp(<TcpEndpoint as Transport>::Frame),
 }
 
-/// The endpoints of so many ranks that are threads.
+/// Creates the endpoints of `n_ranks` ranks that are threads of this process.
+///
+/// # Errors
+/// If `n_ranks` is not from 1 to [`MAX_RANKS`].
 pub(crate) fn threads(n_ranks: usize) -> Result<Vec<AnyTransport>, ApiError> {
     if (1..=MAX_RANKS).contains(&n_ranks) {
         let endpoints = World::new(n_ranks).endpoints().into_iter();
         Ok(endpoints.map(|endpoint| AnyTransport::Threads(Box::new(endpoint))).collect())
     } else {
-        Err(ApiError::argument(format!("{n_ranks} ranks; a process has 1 to {MAX_RANKS}")))
+        Err(ApiError::argument(format!("{n_ranks} ranks; a process can have 1 to {MAX_RANKS}")))
     }
 }
 
@@ -73,7 +76,7 @@ impl AsMut<[u8]> for AnyFrame {
     }
 }
 
-/// Of a transport's error, what core acts on.
+/// The parts of a transport's error that core uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportFailure {
     kind: Kind,
@@ -81,6 +84,7 @@ pub(crate) struct TransportFailure {
 }
 
 impl TransportFailure {
+    /// The stop check ended the call.
     const STOPPED: Self = Self { kind: Kind::Other, peer: None };
 
     fn of<E: TransportError>(error: E) -> Self {
@@ -98,7 +102,7 @@ impl TransportError for TransportFailure {
     }
 }
 
-/// The same of either transport.
+/// Evaluates an expression with the endpoint of either transport.
 macro_rules! forward {
     ($transport:expr, $endpoint:ident => $body:expr) => {
         match $transport {
@@ -194,7 +198,7 @@ impl Transport for AnyTransport {
         match (self, frame) {
             (Self::Threads(transport), AnyFrame::Threads(frame)) => transport.recycle(frame),
             (Self::Tcp(transport), AnyFrame::Tcp(frame)) => transport.recycle(frame),
-            // Of another communicator's.
+            // A frame of another communicator's transport is dropped.
             _ => {}
         }
     }
@@ -221,7 +225,7 @@ impl Transport for AnyTransport {
     }
 
     fn idle(&mut self, budget: Duration) {
-        // Another thread may end the call meanwhile (fwCommAbort).
+        // Wake up regularly, because another thread may abort the call (fwCommAbort).
         forward!(self, endpoint => endpoint.idle(budget.min(stop_check::POLL_INTERVAL)));
     }
 

@@ -11,7 +11,8 @@ pub(crate) struct AssertSend<V>(V);
 // this node are inside the state:
 // - communicators are stored in the state when they are created;
 // - `EndpointState` lends them only while it is borrowed itself;
-// - code that takes communicators or calls out for a moment (split, shrink, groups) holds the state.
+// - code that takes communicators or calls out for a moment (split, shrink, groups) holds the
+//   state.
 // So only one thread at a time changes the counts. `SharedEndpoint` keeps the state in a mutex, so
 // each thread sees the changes of the previous one. Nothing in the state is bound to a thread:
 // endpoints are `Send`, codecs are plain data, and any thread may use the callers' arrays until

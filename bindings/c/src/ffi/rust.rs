@@ -1,6 +1,8 @@
-//! What the header has, for bindings to other languages that are written in Rust: communicators
-//! instead of handles, core's errors and reports, and plans as text. Memory is the caller's here as
-//! there, so that all such bindings check it, and compile what they call, in one place.
+//! The API for bindings to other languages that are written in Rust.
+//!
+//! It offers the functions of the header, with communicators instead of handles, core's errors and
+//! reports, and plans parsed from text. The caller owns the memory, as in C. So all bindings share
+//! one set of checks, and generic code is compiled once for all of them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,18 +26,18 @@ use crate::errors::ApiError;
 use crate::plan;
 use crate::transport::{self, AnyTransport};
 
-/// Most ranks that are threads.
+/// Largest number of ranks that are threads of one process.
 const MAX_RANKS: usize = 1024;
 
-/// One rank's end of a network.
+/// Transport endpoint of one rank.
 pub struct RankEndpoint(AnyTransport);
 
 impl RankEndpoint {
-    /// Those of ranks that are threads of this process. Their links to each other are as fast as
-    /// memory, or of this rate in bytes per second, each way.
+    /// Creates the endpoints of `n_ranks` ranks that are threads of this process. `rate` limits
+    /// each rank's link, in bytes per second in each direction. `None`: as fast as memory.
     ///
     /// # Errors
-    /// A fault if there can be no such ranks.
+    /// If `n_ranks` is out of range or `rate` is not positive and finite.
     pub fn threads(n_ranks: usize, rate: Option<f64>) -> Result<Vec<Self>, ApiError> {
         let Some(rate) = rate else {
             return Ok(transport::threads(n_ranks)?.into_iter().map(Self).collect());
@@ -52,74 +54,74 @@ impl RankEndpoint {
         Ok(endpoints.map(|endpoint| Self(AnyTransport::Threads(Box::new(endpoint)))).collect())
     }
 
-    /// Of a rank of those that come with this unique id, once all have come, or a fault after
-    /// `limit`.
+    /// Joins the ranks that pass the same unique id, and waits for them up to `limit`.
     ///
     /// # Errors
-    /// A fault if the id is none, or not all come.
+    /// If the id is invalid, or a rank is missing after `limit`.
     pub fn join(id: &[u8], n_ranks: usize, rank: usize, limit: Duration) -> Result<Self, ApiError> {
         let n_bytes = id.len();
         let wrong = |_| ApiError::argument(format!("a unique id has 128 bytes, and not {n_bytes}"));
         Ok(Self(transport::join(&id.try_into().map_err(wrong)?, n_ranks, rank, limit)?))
     }
 
-    /// Of this process among those that a launcher has started with it.
+    /// Joins the processes that a launcher started together with this one, and waits for them up to
+    /// `limit`.
     ///
     /// # Errors
-    /// A fault if the environment says nothing sensible, or not all come.
+    /// If the launcher's environment variables are invalid, or a rank is missing after `limit`.
     pub fn from_env(limit: Duration) -> Result<Self, ApiError> {
         Ok(Self(transport::join_env(limit)?))
     }
 }
 
-/// What ranks need to find each other, as fwGetUniqueId makes it.
+/// Creates a unique id, like fwGetUniqueId.
 ///
 /// # Errors
-/// A fault if this host cannot listen at the address that the environment names.
+/// If this host cannot listen at the address that the environment names.
 pub fn unique_id() -> Result<Vec<u8>, ApiError> {
     Ok(transport::new_unique_id()?.to_vec())
 }
 
-/// Asks `goes_on` whenever a call that `then` waits in looks at the network: once it says no, that
-/// call fails, and its communicator with it.
+/// Runs `then` with a check that can stop its calls. A call that waits polls `goes_on` whenever it
+/// polls the network. If `goes_on` returns false, the call fails and its communicator is unusable.
 pub fn with_stop_check<R>(goes_on: Box<dyn FnMut() -> bool>, then: impl FnOnce() -> R) -> R {
     transport::stop_check::with_stop_check(goes_on, then)
 }
 
 impl fmt::Debug for RankEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a link")
+        f.write_str("RankEndpoint")
     }
 }
 
-/// A plan that was read and found to go together.
+/// A plan that was parsed from text and checked for contradictions.
 #[derive(Clone, Copy, Debug)]
 pub struct ParsedPlan(fwPlan);
 
 impl ParsedPlan {
-    /// Reads a plan as fwPlanParse does.
+    /// Parses a plan, like fwPlanParse.
     ///
     /// # Errors
-    /// A fault that says what can be written.
+    /// If the text is not a valid plan; the message lists the accepted words.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         Ok(Self(plan::parse(text)?))
     }
 
-    /// Core's plan.
+    /// Converts to core's plan.
     ///
     /// # Errors
-    /// None, as it was read.
+    /// Never fails, because [`parse`](Self::parse) has checked the plan.
     pub fn to_core(self) -> Result<foldwire::Plan, ApiError> {
         plan::to_core(&self.0)
     }
 }
 
-/// An array of the caller's: where it begins, and how many values it has.
+/// Address and length of an array of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawArray {
-    /// Of the first value; anything if there is none.
+    /// Address of the first value. Ignored for an empty array.
     pub address: usize,
-    /// How many.
+    /// Number of values.
     pub n_values: usize,
 }
 
@@ -129,66 +131,66 @@ impl RawArray {
     }
 }
 
-/// Lends the values of an array to a function.
+/// Calls `then` with the values of an array.
 ///
 /// # Errors
-/// A fault if there can be no such array; what the function returns.
+/// If the address is null or misaligned, or the length overflows; otherwise the errors of `then`.
 ///
 /// # Safety
-/// The array must be there, and nobody may write it meanwhile.
+/// The array must exist, and nobody may write it during the call.
 pub unsafe fn lent<T: Element, R>(
     array: RawArray,
     then: impl FnOnce(&[T]) -> Result<R, ApiError>,
 ) -> Result<R, ApiError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
     then(values.as_ref())
 }
 
-/// How long the arrays of a call are.
+/// Array lengths of a collective, in values.
 #[derive(Clone, Debug)]
 pub enum CountArgs {
-    /// The array of a reduction, or one rank's share.
+    /// Length of the whole array of a reduction, or of one rank's block.
     Same(usize),
-    /// Of each rank's share.
+    /// Length of each rank's block.
     Given(Vec<usize>),
-    /// Of what goes to each rank, and of what comes from it.
+    /// Lengths of the blocks to each rank, and of the blocks from each rank.
     Exchanged(Vec<usize>, Vec<usize>),
 }
 
-/// A collective as the caller gave it.
+/// Arguments of a collective.
 #[derive(Clone, Debug)]
 pub struct CollectiveArgs {
-    /// Its name, as `all_reduce` or `exclusive_scan`.
+    /// Name of the collective, for example `all_reduce` or `exclusive_scan`.
     pub name: &'static str,
-    /// How long its arrays are.
+    /// Array lengths.
     pub lengths: CountArgs,
-    /// What is sent.
+    /// The send array.
     pub send: RawArray,
-    /// Where the result goes.
+    /// The receive array.
     pub recv: RawArray,
-    /// The type of the values.
+    /// Type of the values.
     pub dtype: DType,
-    /// The operation; `None` of calls without one.
+    /// The operation; `OpCode::None` for calls that do not reduce.
     pub op: OpCode,
-    /// The root; 0 of calls without one.
+    /// The root; 0 for calls without a root.
     pub root: usize,
     /// The plan.
     pub plan: ParsedPlan,
 }
 
-/// An array that goes to a rank, or comes from it.
+/// Arguments of a message to or from another rank.
 #[derive(Clone, Debug)]
 pub struct MessageArgs {
     /// The array.
     pub array: RawArray,
-    /// The type of its values.
+    /// Type of the array's values.
     pub dtype: DType,
-    /// The other rank.
+    /// The receiving rank, or the sending rank if `plan` is `None`.
     pub peer: usize,
     /// The tag.
     pub tag: u32,
-    /// The plan of what is sent; `None` of what is received.
+    /// The plan of a message that is sent; `None` for a message that is received.
     pub plan: Option<ParsedPlan>,
 }
 
@@ -206,14 +208,14 @@ const KINDS: [(&str, CollectiveKind); 11] = [
     ("barrier", CollectiveKind::Barrier),
 ];
 
-/// The name of a collective, if there is one of this name.
+/// Returns the static name of a collective, or `None` for an unknown name.
 #[must_use]
 pub fn collective(name: &str) -> Option<&'static str> {
     KINDS.iter().find(|(known, _)| *known == name).map(|(known, _)| *known)
 }
 
-/// How many values of its two arrays a call takes of a rank. Counts that add up to more than memory
-/// can hold are refused later.
+/// Returns the required lengths of a rank's send and receive array, in values. Sums of counts
+/// saturate here; `CheckedCollective::new` refuses those that overflow.
 fn needed_lengths(
     kind: CollectiveKind,
     counts: &ValueCounts,
@@ -246,7 +248,8 @@ fn number(n: usize, what: &str) -> Result<i32, ApiError> {
     i32::try_from(n).map_err(|_| ApiError::argument(format!("there is no {what} {n}")))
 }
 
-/// A rank of a communicator. All that come of one link are for one thread at a time.
+/// One rank of a communicator, for values of all types. Only one thread at a time may use the
+/// communicators of one endpoint.
 pub struct ErasedCommunicator(CoreCommunicator);
 
 impl fmt::Debug for ErasedCommunicator {
@@ -256,53 +259,53 @@ impl fmt::Debug for ErasedCommunicator {
 }
 
 impl ErasedCommunicator {
-    /// The communicator of all ranks of a network.
+    /// Creates the communicator of all ranks of an endpoint.
     ///
     /// # Errors
-    /// Those of [`SharedCommunicator::with_config`].
+    /// The errors of [`SharedCommunicator::with_config`].
     pub fn new(link: RankEndpoint, config: Config, n_calls: usize) -> Result<Self, ApiError> {
         Ok(Self(with_messages(link.0, config, n_calls)?))
     }
 
-    /// This rank.
+    /// Returns this rank.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.0.rank().index()
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.size()
     }
 
-    /// Where this rank's share of so many values is.
+    /// Returns the index range of this rank's block in an array of `n_values` values.
     #[must_use]
     pub fn share(&self, n_values: usize) -> std::ops::Range<usize> {
         self.0.share(n_values)
     }
 
-    /// How many calls can be under way at once.
+    /// Returns the largest number of calls in progress at once.
     #[must_use]
     pub fn n_calls(&self) -> usize {
         self.0.n_calls()
     }
 
-    /// Whether an earlier call has failed.
+    /// Returns whether an earlier call has failed and made the communicator unusable.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.is_poisoned()
     }
 
-    /// Advances all calls over the link. Whether one moved.
+    /// Advances all calls of the endpoint. Returns whether a call made progress.
     pub fn progress(&self) -> bool {
         self.0.progress()
     }
 
-    /// As [`SharedCommunicator::split`].
+    /// Splits the communicator, like [`SharedCommunicator::split`].
     ///
     /// # Errors
-    /// Those of that.
+    /// The errors of [`SharedCommunicator::split`].
     pub fn split(
         &self,
         color: Option<u32>,
@@ -312,10 +315,10 @@ impl ErasedCommunicator {
         Ok(self.0.split(color, key, n_calls)?.map(Self))
     }
 
-    /// As [`SharedCommunicator::shrink`].
+    /// Shrinks the communicator to the ranks that answer, like [`SharedCommunicator::shrink`].
     ///
     /// # Errors
-    /// Those of that.
+    /// The errors of [`SharedCommunicator::shrink`].
     pub fn shrink(self, patience: Duration) -> Result<Self, ApiError> {
         let n_calls = self.0.n_calls();
         Ok(Self(self.0.shrink(patience, n_calls)?))
@@ -324,11 +327,11 @@ impl ErasedCommunicator {
     /// Starts a collective.
     ///
     /// # Errors
-    /// A fault if an argument cannot be, or there are as many calls as there may be.
+    /// If an argument is invalid, or too many calls are in progress.
     ///
     /// # Safety
-    /// The arrays must be there, of so many values, until the call is over or dropped; nobody else
-    /// may use the one that is written to meanwhile, nor write the other.
+    /// The arrays must exist, with the stated lengths, until the call has finished or is dropped.
+    /// Until then nobody else may use the receive array, nor write the send array.
     pub unsafe fn start(&self, call: &CollectiveArgs) -> Result<ErasedCall, ApiError> {
         let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan } = call;
         let kind = KINDS.iter().find(|(known, _)| known == name);
@@ -345,10 +348,10 @@ impl ErasedCommunicator {
                 ValueCounts::Exchanged(complete(to)?, complete(from)?)
             }
         };
-        // What the call takes of each array must be all of it.
+        // Each array must have exactly the length that the call uses.
         let needed = needed_lengths(kind, &counts, (self.rank(), size), *root);
         for (what, array, need) in [("send", send, needed[0]), ("receive", recv, needed[1])] {
-            // Where nothing is needed, nothing is touched.
+            // A call ignores an array of which it needs nothing.
             if need > 0 && array.n_values != need {
                 let message =
                     format!("the {what} array has {} values, {need} are needed", array.n_values);
@@ -358,33 +361,35 @@ impl ErasedCommunicator {
         let (send, recv) = (send.start(), recv.start().cast_mut());
         let (root, place) = (number(*root, "root")?, (self.rank(), size));
         let op = ReduceOperation::Known(*op);
-        // SAFETY: the arrays are as long as the call takes them to be, and the rest is the caller's
-        // promise.
+        // SAFETY: the arrays have the lengths that the call uses; the rest is guaranteed by the
+        // caller.
         let call = unsafe {
             CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, plan.0, place)
         }?;
         Ok(ErasedCall(call.start(&self.0)?))
     }
 
-    /// Starts to send or receive one.
+    /// Starts to send or receive a message.
     ///
     /// # Errors
-    /// A fault if an argument cannot be, or there are as many as there may be.
+    /// If an argument is invalid, or too many messages are in progress.
     ///
     /// # Safety
-    /// As of [`start`](Self::start).
+    /// As for [`start`](Self::start).
     pub unsafe fn start_message(&self, args: &MessageArgs) -> Result<ErasedCall, ApiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let message = unsafe { self.message(args) }?;
         Ok(ErasedCall(messages::start(&self.0, &message)?))
     }
 
+    /// Checks the arguments of a message.
+    ///
     /// # Safety
-    /// As [`CheckedMessage::new`].
+    /// As for [`CheckedMessage::new`].
     unsafe fn message(&self, args: &MessageArgs) -> Result<CheckedMessage, ApiError> {
         let MessageArgs { array, dtype, peer, tag, plan } = args;
         let (peer, plan) = (number(*peer, "rank")?, plan.map(|plan| plan.0));
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             CheckedMessage::new(
                 array.start(),
@@ -398,30 +403,32 @@ impl ErasedCommunicator {
         }
     }
 
-    /// Sends and receives all of these side by side.
+    /// Sends and receives several messages concurrently, and waits for all of them.
     ///
     /// # Errors
-    /// A fault if they differ in type or plan, overlap, or fail.
+    /// If the messages differ in type or plan, if arrays overlap, or if the call fails.
     ///
     /// # Safety
-    /// The arrays must be there; nobody else may use those that are written to meanwhile, nor write
-    /// the others.
+    /// The arrays must exist. During the call nobody else may use the arrays that are received, nor
+    /// write the arrays that are sent.
     pub unsafe fn exchange(&self, messages: &[MessageArgs]) -> Result<Report, ApiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let messages = messages.iter().map(|args| unsafe { self.message(args) });
         let messages = messages.collect::<Result<Vec<_>, ApiError>>()?;
         messages::exchange(&self.0, &messages)
     }
 
-    /// All-reduces of several arrays of floats in place, each within a bound of its own (the plan's
-    /// where there is none), as one group call. With feedback, an array for each: what earlier
-    /// calls lost of its values, of `f32` for floats of 16 bits, else of their own type.
+    /// All-reduces several arrays of floats in place, as one group call. Each array has its own
+    /// error bound, or else the plan's.
+    ///
+    /// `feedback` enables error feedback. It has one array for each array, with the rounding errors
+    /// of earlier calls: `f32` for 16-bit floats, otherwise of the same type.
     ///
     /// # Errors
-    /// A fault if an argument cannot be, or the call fails.
+    /// If an argument is invalid, or the call fails.
     ///
     /// # Safety
-    /// The arrays must be there and not overlap, and nobody else may use them meanwhile.
+    /// The arrays must exist and not overlap, and nobody else may use them during the call.
     pub unsafe fn all_reduce_group(
         &self,
         arrays: &[(RawArray, Option<Bound>)],
@@ -430,7 +437,7 @@ impl ErasedCommunicator {
         op: OpCode,
         plan: ParsedPlan,
     ) -> Result<Vec<Report>, ApiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match dtype {
                 DType::F32 => self.group::<f32>(arrays, feedback, op, plan),
@@ -445,8 +452,10 @@ impl ErasedCommunicator {
         }
     }
 
+    /// [`all_reduce_group`](Self::all_reduce_group) for one type of values.
+    ///
     /// # Safety
-    /// As [`all_reduce_group`](Self::all_reduce_group).
+    /// As for [`all_reduce_group`](Self::all_reduce_group).
     unsafe fn group<T: Element<Residue: Element>>(
         &self,
         arrays: &[(RawArray, Option<Bound>)],
@@ -455,13 +464,13 @@ impl ErasedCommunicator {
         plan: ParsedPlan,
     ) -> Result<Vec<Report>, ApiError> {
         let (core, op) = (plan.to_core()?, operation::<T>(op)?);
-        // A codec that loses nothing takes any bound.
+        // A lossless codec accepts any bound.
         let any = core.codec.is_exact().then_some(Bound::Absolute(1.0));
         let none = || ApiError::argument("an array of a group has no bound, as `rel:1e-4`");
         let mut lent = arrays
             .iter()
             .map(|(array, bound)| {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
                 Ok((values, bound.or(core.bound).or(any).ok_or_else(none)?))
             })
@@ -470,7 +479,7 @@ impl ErasedCommunicator {
             .unwrap_or_default()
             .iter()
             .map(|array| {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { LentArray::<T::Residue>::lend(array.start(), array.n_values) }
             })
             .collect::<Result<Vec<_>, ApiError>>()?;
@@ -487,32 +496,32 @@ impl ErasedCommunicator {
     }
 }
 
-/// A call under way. Dropping it gives it up on all ranks.
-#[must_use = "a call that is dropped is given up"]
+/// A call in progress. Dropping it aborts the call on all ranks.
+#[must_use = "a dropped call is aborted"]
 pub struct ErasedCall(Box<dyn DynCall>);
 
 impl fmt::Debug for ErasedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_finished() { "a call, done" } else { "a call, under way" })
+        f.write_str(if self.is_finished() { "ErasedCall(finished)" } else { "ErasedCall(running)" })
     }
 }
 
 impl ErasedCall {
-    /// Whether it is done, as far as it has been driven.
+    /// Returns whether the call has finished. Does not advance it.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 
-    /// The same with another limit of time without any progress.
+    /// Replaces the time without progress after which the call fails.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self(self.0.with_timeout(timeout))
     }
 
-    /// Drives all calls over the link until this one is done.
+    /// Advances all calls of the endpoint until this one has finished.
     ///
     /// # Errors
-    /// Why it failed.
+    /// If the call fails.
     pub fn wait(self) -> Result<Report, Error> {
         self.0.wait()
     }

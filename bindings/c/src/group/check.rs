@@ -1,14 +1,14 @@
-//! The check of a group, before its first call begins.
+//! The check of a group before its first call starts.
 
 use super::{CommBatch, EndpointGuard, SubmittedCall};
 use crate::errors::ApiError;
 use crate::ffi::call::check;
 use crate::ffi::messages::{self, CheckedMessage, check_apart};
 
-/// Checks that all calls can be made.
+/// Checks that all calls of a group can be made, without sending anything.
 ///
 /// # Errors
-/// The first fault; nothing was sent.
+/// The error of the first invalid call.
 pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Result<(), ApiError> {
     let calls = || batches.iter().flat_map(|(_, _, calls)| calls);
     let has = |is: fn(&SubmittedCall) -> bool| calls().any(is);
@@ -16,7 +16,7 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
     if has_messages
         && (batches.len() > 1 || has(|call| matches!(call, SubmittedCall::Collective(..))))
     {
-        let message = "a group with messages has nothing but messages, of one communicator";
+        let message = "a group with messages can have only messages, on one communicator";
         return Err(ApiError::usage(message));
     }
     let mut ranges = Vec::new();
@@ -45,7 +45,8 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
                 }
             }
         }
-        // Messages to itself may match those with requests, which begin first.
+        // A message with a request to this rank itself starts first, and may match one of
+        // `together`. Then `together` cannot be checked alone.
         if !sends_itself {
             check(comm, |comm| messages::exchange(comm, &together))?;
         }

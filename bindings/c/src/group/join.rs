@@ -1,4 +1,5 @@
-//! Ranks of unique ids: one, or those of a group, each of which waits for all others.
+//! Creation of communicators from unique ids: one, or all those of a group. Each waits for all its
+//! ranks.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::ffi::types::{FW_INTERNAL_ERROR, FW_MISMATCH, FW_NO_ROOM};
 use crate::handle_table;
 use crate::transport::{self, AnyTransport, UniqueIdBytes};
 
-/// A rank that is to be made.
+/// Arguments of an fwCommInitRank.
 pub(crate) struct PendingJoin {
     pub(crate) unique_id: UniqueIdBytes,
     pub(crate) n_ranks: usize,
@@ -22,12 +23,12 @@ pub(crate) struct PendingJoin {
     pub(crate) place: CommOut,
 }
 
-/// How long ranks are waited for.
+/// Returns the longest wait for other ranks.
 pub(crate) fn limit_of(config: &Config) -> Duration {
     config.deadline.map_or(config.timeout, |deadline| config.timeout.min(deadline))
 }
 
-/// Makes all of them or, if one fails, none.
+/// Creates all communicators, or none if one fails.
 pub(super) fn all(joins: Vec<PendingJoin>) -> Result<(), ApiError> {
     check(&joins)?;
     let mut made = Vec::new();
@@ -44,25 +45,31 @@ pub(super) fn all(joins: Vec<PendingJoin>) -> Result<(), ApiError> {
     result
 }
 
+/// Checks all arguments, without using up a unique id.
+///
 /// # Errors
-/// A fault if one of them cannot be, or two do not go together. No id is used up.
+/// If an argument is invalid, or two calls with the same id contradict each other.
 fn check(joins: &[PendingJoin]) -> Result<(), ApiError> {
     for (at, PendingJoin { unique_id, n_ranks, rank, config, .. }) in joins.iter().enumerate() {
         transport::check(unique_id, *n_ranks, *rank, limit_of(config))?;
         for other in joins[..at].iter().filter(|other| other.unique_id == *unique_id) {
             if other.n_ranks != *n_ranks {
-                let message = format!("{n_ranks} ranks and {} of one unique id", other.n_ranks);
+                let message = format!(
+                    "two calls of a group have the same unique id, but {n_ranks} and {} ranks",
+                    other.n_ranks
+                );
                 return Err(ApiError::new(FW_MISMATCH, message));
             }
             if other.rank == *rank {
-                return Err(ApiError::argument(format!("rank {rank} twice in one group")));
+                return Err(ApiError::argument(format!("rank {rank} appears twice in one group")));
             }
         }
     }
     Ok(())
 }
 
-/// Their endpoints. Threads that only wait play ranks of this one while they come together.
+/// Creates the endpoints of all ranks. Joining blocks until all ranks have come, so each rank joins
+/// in a temporary thread.
 fn endpoints(joins: &[PendingJoin]) -> Result<Vec<AnyTransport>, ApiError> {
     let join = |unique_id: &UniqueIdBytes, n_ranks, rank, config: &Config| {
         transport::join(unique_id, n_ranks, rank, limit_of(config))
@@ -79,8 +86,11 @@ fn endpoints(joins: &[PendingJoin]) -> Result<Vec<AnyTransport>, ApiError> {
                 thread.spawn_scoped(scope, move || join(unique_id, n_ranks, rank, config))
             })
             .collect();
-        let none = |error| ApiError::new(FW_NO_ROOM, format!("no thread for a rank: {error}"));
-        let panicked = |_| ApiError::new(FW_INTERNAL_ERROR, "a panic while a rank joined");
+        let none = |error| {
+            ApiError::new(FW_NO_ROOM, format!("cannot create a thread for a rank: {error}"))
+        };
+        let panicked =
+            |_| ApiError::new(FW_INTERNAL_ERROR, "a panic while a rank joined; please report it");
         let outcomes: Vec<_> = threads
             .into_iter()
             .map(|thread| thread.map_err(none)?.join().map_err(panicked)?)

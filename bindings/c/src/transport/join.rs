@@ -1,5 +1,5 @@
-//! Ranks meet, tell each other of which process they are, and take memory if it is the same one for
-//! all of them, TCP else: so all of them come to the same answer.
+//! Ranks find each other and exchange the identity of their process. They use memory if all are in
+//! one process, otherwise TCP. All ranks decide alike, because all have the same information.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,27 +18,28 @@ use super::unique_id::UniqueId;
 use super::{AnyTransport, UniqueIdBytes, join_error, threads};
 use crate::errors::ApiError;
 
-/// The longest wait for the first answer of whoever listens.
+/// Longest wait for rank 0's listening socket to answer a probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
-/// The longest wait for connections between ranks that have met.
+/// Longest wait for the connections between ranks that have found each other.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The longest wait for what was sent to arrive when a communicator ends.
+/// Longest wait for sent data to arrive when a communicator is destroyed.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// What no other process has; of one that was forked off this one the number is another.
+/// Random text that distinguishes this process from all others. A fork inherits it, so ranks also
+/// compare process ids.
 static PROCESS_NONCE: LazyLock<String> =
     LazyLock::new(|| Token::random().map_or_else(|_| String::new(), |it| it.reveal().to_owned()));
 
-/// By secret: endpoints of ranks that have met in this process, until each has taken its own.
+/// Endpoints of ranks in this process, by secret, until each rank has taken its own.
 static LOCAL_RANKS: Mutex<BTreeMap<String, Vec<Option<AnyTransport>>>> =
     Mutex::new(BTreeMap::new());
 
-/// Nothing in here panics half way.
+/// Locks the table. A poisoned lock is ignored: no panic can leave the table inconsistent.
 pub(crate) fn local_ranks() -> MutexGuard<'static, BTreeMap<String, Vec<Option<AnyTransport>>>> {
     LOCAL_RANKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks a rank that is to join, before it or another of its group has begun.
+/// Checks the arguments of a join, before it or another join of its group starts.
 pub(crate) fn check(
     bytes: &UniqueIdBytes,
     n_ranks: usize,
@@ -47,7 +48,7 @@ pub(crate) fn check(
 ) -> Result<(), ApiError> {
     let id = UniqueId::read(bytes)?;
     if !(1..=MAX_RANKS).contains(&n_ranks) {
-        return Err(ApiError::argument(format!("{n_ranks} ranks; there may be 1 to {MAX_RANKS}")));
+        return Err(ApiError::argument(format!("{n_ranks} ranks; there can be 1 to {MAX_RANKS}")));
     }
     if rank >= n_ranks {
         let message = format!("rank {rank} does not exist; there are {n_ranks} ranks");
@@ -57,13 +58,14 @@ pub(crate) fn check(
     if rank == 0 && !id.has_listener() { Err(no_listener()) } else { Ok(()) }
 }
 
+/// The error of a rank 0 that has no listening socket.
 fn no_listener() -> ApiError {
     ApiError::argument(
-        "rank 0 comes once with a unique id, and is of the process that called fwGetUniqueId",
+        "rank 0 must join in the process that called fwGetUniqueId, and only once for each id",
     )
 }
 
-/// The endpoint of a rank of those that come with this token, once all have come.
+/// Joins the ranks of a unique id. Returns this rank's endpoint when all ranks have come.
 pub(crate) fn join(
     bytes: &UniqueIdBytes,
     n_ranks: usize,
@@ -79,7 +81,7 @@ pub(crate) fn join(
         size: n_ranks,
         root: Root::new(address.ip().to_string(), address.port()),
         token: Some(secret.clone()),
-        // Another id's ranks may come to a port that was theirs.
+        // The port may have belonged to another id before, whose ranks may still come.
         job: Job::named(&["unique id", secret.reveal()]),
         launcher: Launcher::Foldwire,
     };
@@ -96,7 +98,8 @@ pub(crate) fn join(
     })
 }
 
-/// The endpoint of this process among those that were started with it, if any were.
+/// Joins the processes that a launcher started together with this one. Without a launcher, this
+/// process is the only rank.
 pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     let settings = settings(limit)?;
     let mut party = Rendezvous::from_env()
@@ -108,7 +111,7 @@ pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     tcp(&settings, &mut party)
 }
 
-/// The settings of the environment, with this limit of time.
+/// Reads the settings of TCP from the environment, and applies a time limit.
 fn settings(limit: Duration) -> Result<Settings, ApiError> {
     let mut settings =
         Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
@@ -117,13 +120,15 @@ fn settings(limit: Duration) -> Result<Settings, ApiError> {
     Ok(settings)
 }
 
-/// Whether nobody listens any more. Who made the token listened before it was there.
+/// Returns whether rank 0's socket is closed. It was open before the id existed, so a refused
+/// connection means that it was closed.
 fn is_not_listening(id: &UniqueId, limit: Duration) -> bool {
     let limit = limit.clamp(Duration::from_millis(1), PROBE_LIMIT);
     let probe = TcpStream::connect_timeout(&id.address, limit);
     probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// Exchanges process identities, and creates this rank's endpoint over memory or TCP.
 fn connect(
     party: &mut Session,
     settings: &Settings,
@@ -150,11 +155,13 @@ fn connect(
     only(own)
 }
 
+/// Connects all ranks over TCP.
 fn tcp(settings: &Settings, party: &mut Session) -> Result<AnyTransport, ApiError> {
     let endpoint = foldwire_tcp::join(settings, party).map_err(join_error::from_tcp)?;
     Ok(AnyTransport::Tcp(Box::new(endpoint)))
 }
 
+/// Returns the endpoint of a single rank.
 fn only(endpoints: impl IntoIterator<Item = AnyTransport>) -> Result<AnyTransport, ApiError> {
-    endpoints.into_iter().next().ok_or_else(|| ApiError::usage("there is no such rank"))
+    endpoints.into_iter().next().ok_or_else(|| ApiError::usage("this rank has already joined"))
 }

@@ -1,4 +1,4 @@
-//! Why ranks do not come together, as results of the header.
+//! Conversion of errors of joining to errors of the API.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ const fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Place(_) | Error::NoToken { .. } | Error::Impostor { .. } => FW_INVALID_ARGUMENT,
         Error::Refused { reason, .. } | Error::Unfit { reason, .. } => code_of_refusal(*reason),
-        // Who was turned away may be who is missing.
+        // The rank that was refused may be the one that is missing.
         Error::Missing { turned_away: Some((_, Refusal::Size { .. })), .. }
         | Error::Protocol { .. } => FW_MISMATCH,
         Error::Missing { .. } | Error::Silent { .. } | Error::Unreachable { .. } => FW_TIMEOUT,
@@ -30,12 +30,13 @@ const fn code_of(error: &Error) -> fwResult {
     }
 }
 
-/// Of ranks that meet by what their environment says.
+/// Converts an error of ranks that a launcher started.
 pub(super) fn from_bootstrap(error: Error) -> ApiError {
     ApiError::new(code_of(&error), error.to_string())
 }
 
-/// Of ranks that meet by a unique id, and know nothing of the environment's words.
+/// Converts an error of ranks with a unique id. The messages do not mention environment variables
+/// of launchers.
 pub(super) fn from_unique_id(error: Error, address: SocketAddr) -> ApiError {
     let message = match &error {
         Error::Impostor { .. }
@@ -43,39 +44,39 @@ pub(super) fn from_unique_id(error: Error, address: SocketAddr) -> ApiError {
             return not_listening(address);
         }
         Error::Refused { reason: Refusal::Size { theirs, ours }, .. } => {
-            format!("{theirs} ranks here, {ours} by rank 0")
+            format!("this rank passed {theirs} ranks, but rank 0 passed {ours}")
         }
         Error::Unfit { rank, reason: Refusal::Size { theirs, ours }, .. } => {
-            format!("{theirs} ranks by rank {rank}, {ours} by rank 0")
+            format!("rank {rank} passed {theirs} ranks, but rank 0 passed {ours}")
         }
         Error::Refused { reason: Refusal::Duplicate { rank }, .. } => {
-            format!("rank {rank} has come already; each rank comes once")
+            format!("rank {rank} has joined already; each rank can join once")
         }
         Error::Unreachable { limit, source, .. } => format!(
-            "rank 0 did not answer at {address} within {limit:?} ({source}); has it called \
-             fwCommInitRank, and does a firewall let ranks through?"
+            "rank 0 did not answer at {address} within {limit:?} ({source}); check that it has \
+             called fwCommInitRank, and that no firewall blocks the connection"
         ),
         other => other.to_string(),
     };
     ApiError::new(code_of(&error), message)
 }
 
-/// Nobody listens where the id says.
+/// The error if rank 0's listening socket is closed.
 pub(super) fn not_listening(address: SocketAddr) -> ApiError {
     let elsewhere = if address.ip().is_loopback() {
-        " If this is another host, name the network to use with FOLDWIRE_IFACE or \
-         FOLDWIRE_ADDRESS on all ranks."
+        " If rank 0 is on another host, set FOLDWIRE_IFACE or FOLDWIRE_ADDRESS on all ranks to \
+         choose the network."
     } else {
         ""
     };
     let message = format!(
-        "nobody waits at {address} for those of this unique id: all its ranks have come, or rank 0 \
-         has given up or ended. Make another one.{elsewhere}"
+        "no rank 0 waits at {address} for ranks of this unique id: all its ranks have joined, or \
+         rank 0 has failed or ended. Create another id.{elsewhere}"
     );
     ApiError::new(FW_PEER_LOST, message)
 }
 
-/// Of ranks that have met and do not connect.
+/// Converts an error of ranks that have found each other but cannot connect.
 pub(super) fn from_tcp(error: JoinError) -> ApiError {
     let code = match &error {
         JoinError::Exchange(source) => {

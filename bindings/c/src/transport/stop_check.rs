@@ -1,29 +1,29 @@
-//! A call that this thread waits in, and somebody who may end it, as by Ctrl-C: they are asked
-//! whenever the network is looked at.
+//! A check that can stop the calls of a thread, for example after Ctrl-C. It runs whenever the
+//! thread polls the network.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use super::TransportFailure;
 
-/// Longest rest of a call, which may be ended meanwhile.
+/// Longest sleep of a waiting call, so that it soon notices an abort.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Says whether to go on.
+/// Returns false to stop the thread's calls.
 type StopCheck = Box<dyn FnMut() -> bool>;
 
 thread_local! {
     static WATCH: RefCell<Option<StopCheck>> = const { RefCell::new(None) };
 }
 
-/// Asks `goes_on` while `then` runs: once it says no, calls of this thread fail.
+/// Runs `then` with the check `goes_on`. Once it returns false, calls of this thread fail.
 pub(crate) fn with_stop_check<R>(goes_on: StopCheck, then: impl FnOnce() -> R) -> R {
-    /// Also after a panic.
+    /// Restores the previous check when dropped, also during a panic.
     struct Restore(Option<StopCheck>);
     impl Drop for Restore {
         fn drop(&mut self) {
             let before = self.0.take();
-            // A thread that is ending has none any more.
+            // A thread that is ending has no thread-local storage left.
             let _ = WATCH.try_with(|stop_check| stop_check.replace(before));
         }
     }
@@ -31,11 +31,13 @@ pub(crate) fn with_stop_check<R>(goes_on: StopCheck, then: impl FnOnce() -> R) -
     then()
 }
 
+/// Runs the thread's check.
+///
 /// # Errors
-/// If the call is to end.
+/// If the check stops the thread's calls.
 pub(crate) fn check() -> Result<(), TransportFailure> {
     let goes_on = WATCH.try_with(|stop_check| {
-        // Borrowed only by a call that is made while it is asked, which nobody ends.
+        // The check is borrowed if it makes a call itself. Such a call is not stopped.
         let Ok(mut stop_check) = stop_check.try_borrow_mut() else { return true };
         stop_check.as_mut().is_none_or(|goes_on| goes_on())
     });

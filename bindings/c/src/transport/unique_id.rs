@@ -1,17 +1,18 @@
-//! Unique ids: where ranks meet, and the secret by which they know each other.
+//! Unique ids: the address of rank 0, and a secret that authenticates the ranks.
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
 //! | 0 | `F` |
 //! | 1 | version of this layout |
-//! | 2, 3 | 4 or 6, the version of IP; 0 |
-//! | 4, 5 | the port, the lower byte first |
-//! | 6…21 | the address, in IPv6's form |
-//! | 22…53 | the secret, 32 hexadecimal digits |
+//! | 2 | version of IP: 4 or 6 |
+//! | 3 | 0 |
+//! | 4, 5 | port, little-endian |
+//! | 6…21 | address as IPv6, or as IPv4 mapped to IPv6 |
+//! | 22…53 | secret, 32 hexadecimal digits |
 //! | 54…127 | 0 |
 //!
-//! Who makes one listens from then on, so that ranks may come in any order. The socket waits in a
-//! table for rank 0, which has to be of this process, or of one that was forked off it.
+//! The creating process listens from the start, so that ranks may come in any order. A table keeps
+//! the socket for rank 0, which must be in this process or a fork of it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
@@ -24,38 +25,49 @@ use super::join_error;
 use crate::errors::ApiError;
 use crate::ffi::types::{FW_TRANSPORT_ERROR, FW_UNIQUE_ID_BYTES};
 
-/// What ranks have in common.
+/// Bytes of a unique id.
 pub(crate) type UniqueIdBytes = [u8; FW_UNIQUE_ID_BYTES];
 
 const MAGIC: u8 = b'F';
 const VERSION: u8 = 2;
+/// Offset of the address.
 const ADDRESS: usize = 6;
+/// Offset of the secret.
 const SECRET: usize = ADDRESS + 16;
+/// Offset of the padding.
 const END: usize = SECRET + 32;
 
-/// By secret, the sockets that wait for rank 0.
+/// Listening sockets that wait for rank 0, by secret.
 static LISTENERS: Mutex<BTreeMap<String, TcpListener>> = Mutex::new(BTreeMap::new());
 
+/// Locks the table of listening sockets.
 pub(crate) fn listeners() -> MutexGuard<'static, BTreeMap<String, TcpListener>> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a token says.
+/// Contents of a unique id.
 #[derive(Clone, Debug)]
 pub(crate) struct UniqueId {
     pub(super) address: SocketAddr,
     pub(super) secret: Secret,
 }
 
-/// A token that nobody has come with, and a socket that waits for those who do.
+/// Creates a unique id, and a listening socket for it.
+///
+/// # Errors
+/// If the environment names no usable interface or address, or this host cannot listen there.
 pub(crate) fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
     let settings = Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
     let ip = settings.listening().ok_or_else(|| {
         let name = settings.interface.unwrap_or_default();
-        ApiError::argument(format!("FOLDWIRE_IFACE: no interface {name} with an address is here"))
+        ApiError::argument(format!(
+            "FOLDWIRE_IFACE: this host has no interface {name} with an address"
+        ))
     })?;
     if ip.is_unspecified() {
-        let message = format!("nobody can connect to {ip}; set FOLDWIRE_ADDRESS to one address");
+        let message = format!(
+            "other ranks cannot connect to {ip}; set FOLDWIRE_ADDRESS to one address of this host"
+        );
         return Err(ApiError::argument(message));
     }
     let refused = |error| {
@@ -79,7 +91,10 @@ pub(crate) fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
 }
 
 impl UniqueId {
-    /// What a token says that came from anywhere.
+    /// Parses a unique id from an untrusted source.
+    ///
+    /// # Errors
+    /// If this version did not make the bytes.
     pub(super) fn read(bytes: &UniqueIdBytes) -> Result<Self, ApiError> {
         let [magic, version, ip_version, 0, low, high, rest @ ..] = bytes else {
             return Err(unknown());
@@ -101,19 +116,21 @@ impl UniqueId {
         Ok(Self { address, secret: Secret::new(text).map_err(|_| unknown())? })
     }
 
-    /// Whether the socket still waits.
+    /// Returns whether the listening socket still waits for rank 0.
     pub(super) fn has_listener(&self) -> bool {
         listeners().contains_key(self.secret.reveal())
     }
 
-    /// The socket that waits, once.
+    /// Takes the listening socket, if it still waits for rank 0.
     pub(super) fn take_listener(&self) -> Option<TcpListener> {
         listeners().remove(self.secret.reveal())
     }
 }
 
+/// The error for bytes that are not a unique id.
 fn unknown() -> ApiError {
     ApiError::argument(
-        "this unique id was not made by fwGetUniqueId of this version; carry all its 128 bytes",
+        "this unique id was not made by fwGetUniqueId of this version; check that all its \
+         128 bytes are passed unchanged",
     )
 }
