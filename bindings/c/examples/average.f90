@@ -1,4 +1,4 @@
-! Ranks that are processes average an array within a bound.
+! Averages an array within an error bound. Each process is one rank.
 !
 !     gfortran -c $(pkg-config --variable=includedir foldwire)/foldwire.f90
 !     gfortran average.f90 foldwire.o $(pkg-config --libs foldwire) -o average
@@ -24,7 +24,7 @@ program average
         end do
     end do
 
-    ! Each rank's values may be off by 1/10000 of the range of all. Without a plan: exact.
+    ! Each rank's values are kept within 1/10000 of the value range. Without a plan: exact.
     call check(fwPlanParse("rel:1e-4", plan))
     call check(fwAllReduce(field, field, size(field, kind=c_size_t), FW_FLOAT32, FW_AVG, plan, &
                            comm))

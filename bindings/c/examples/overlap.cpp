@@ -1,4 +1,4 @@
-// Two sums under way while each rank computes; ranks find each other by a unique id.
+// Two sums in progress while each rank computes. Ranks join with a unique id.
 //
 //     c++ -std=c++17 overlap.cpp -o overlap $(pkg-config --cflags --libs foldwire) -pthread
 #include <foldwire.h>
@@ -30,7 +30,8 @@ double rank_main(const fwUniqueId &id, int rank) {
     for (std::size_t i = 0; i < wave.size(); ++i) {
         wave[i] = std::sin(1e-3f * static_cast<float>(i + static_cast<std::size_t>(rank)));
     }
-    // Each operand within 0.001, so the sum within 0.003. Integers are exact, whatever the plan.
+    // The error of each operand is at most 0.001, so that of the sum at most 0.003. Integers are
+    // always exact.
     fwPlan plan;
     check(fwPlanParse("abs:1e-3", &plan));
     std::vector<fwRequest_t> requests(2);
@@ -38,7 +39,7 @@ double rank_main(const fwUniqueId &id, int rank) {
                       &requests[0]));
     check(fwAllReduce(counts.data(), counts.data(), counts.size(), FW_INT64, FW_SUM, nullptr, comm,
                       &requests[1]));
-    // What a rank computes meanwhile; now and then it lets the calls move on.
+    // Computation of this rank. fwTest advances the calls now and then.
     double own = 0;
     for (int step = 0; step < 100; ++step) {
         own += std::sqrt(static_cast<double>(step));

@@ -1,9 +1,9 @@
-/* Ranks that are processes: each has a value of its own, and all learn the average.
+/* Averages an array over processes. Each process is one rank.
  *
  *     cc -std=c11 processes.c -o processes $(pkg-config --cflags --libs foldwire)
  *     for rank in 0 1 2; do FOLDWIRE_JOB=$$ FOLDWIRE_RANK=$rank FOLDWIRE_SIZE=3 ./processes & done; wait
  *
- * Under Slurm, torchrun, mpirun or `foldwire launch` the variables are there.
+ * Slurm, torchrun, mpirun and `foldwire launch` set such variables themselves.
  */
 #include <foldwire.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The first program: four ranks, threads of this process, average an array and sum a number.
+/* A first program: four ranks, threads of this process, average an array and sum a number.
  *
  *     cc -std=c11 sum.c -o sum $(pkg-config --cflags --libs foldwire) -lm -pthread
  */
@@ -30,14 +30,14 @@ static void *rank_main(void *argument) {
     for (size_t i = 0; i < COUNT; i++) {
         data[i] = sinf((float)i * 1e-4f) + (float)rank;
     }
-    /* Exact, or each operand within 1/10000 of the range of all data if that is sooner. */
+    /* Exact, or compressed within 1/10000 of the value range if that is faster. */
     fwPlan plan;
     check(fwPlanParse("auto,rel:1e-4", &plan));
     check(fwAllReduce(data, data, COUNT, FW_FLOAT32, FW_AVG, &plan, comm, NULL));
     fwReport report = FW_REPORT_INIT;
     check(fwCommReport(comm, &report));
 
-    /* A number is an array of one. A NULL plan moves it exactly. */
+    /* A single number is an array of one value. A NULL plan is exact. */
     double energy = 0;
     for (size_t i = 0; i < COUNT; i++) {
         energy += (double)data[i] * data[i];

@@ -1,18 +1,20 @@
-! Foldwire for Fortran: what foldwire.h has, under the same names.
+! Foldwire for Fortran: the functions and constants of foldwire.h, under the same names.
 !
-! foldwire.h says what each function does. Compile this file with the program, as modules are of one
-! compiler, and link as a program in C:
+! foldwire.h documents each function. Compile this file together with the program, because module
+! files work with one compiler only. Link like a C program:
 !
 !     gfortran -c $(pkg-config --variable=includedir foldwire)/foldwire.f90
 !     gfortran program.f90 foldwire.o $(pkg-config --libs foldwire) -o program
 !
-! Communicators and requests are type(c_ptr). A plan, configuration or request that is left out is
-! NULL: exact, the defaults, a call that returns when it is over. type(fwPlan), type(fwConfig) and
-! type(fwReport) are as FW_..._INIT from the beginning. Arrays are contiguous: of others the
-! compiler passes a copy, which is gone before a call with a request is over. What such a call, or
-! a group, reads or writes later has the attribute asynchronous, handles too.
+! Communicators and requests are type(c_ptr). An absent plan, configuration or request argument is
+! NULL in C: an exact call, default settings, a blocking call. Variables of type(fwPlan),
+! type(fwConfig) and type(fwReport) start with the values of FW_..._INIT.
 !
-! For GNU Fortran 9 or newer, and other compilers with Fortran 2018's interoperability with C.
+! Arrays must be contiguous. For other arrays the compiler passes a temporary copy, which does not
+! exist until a call with a request has finished. Arrays and handles that such a call, or a group,
+! uses after it returns need the attribute asynchronous.
+!
+! Requires GNU Fortran 9 or newer, or another compiler with the C interoperability of Fortran 2018.
 module foldwire
     use, intrinsic :: iso_c_binding
     implicit none
@@ -37,8 +39,8 @@ module foldwire
     integer(c_int32_t), parameter :: FW_TRANSPORT_ERROR = 14
     integer(c_int32_t), parameter :: FW_INTERNAL_ERROR = 15
 
-    ! real(c_float), real(c_double); 16 bits Fortran has not; integer(c_int8_t) and so on. Those
-    ! without a sign are for arrays that C made.
+    ! FW_FLOAT32 is real(c_float), FW_FLOAT64 real(c_double), FW_INT8 integer(c_int8_t), and so on.
+    ! Fortran has no unsigned types and no 16-bit floats; those codes are for arrays from C.
     integer(c_int32_t), parameter :: FW_FLOAT32 = 1
     integer(c_int32_t), parameter :: FW_FLOAT64 = 2
     integer(c_int32_t), parameter :: FW_FLOAT16 = 3
@@ -86,7 +88,7 @@ module foldwire
         integer(c_int8_t) :: internal(FW_UNIQUE_ID_BYTES) = 0
     end type
 
-    ! The first member of these is their size in bytes, on machines of 64 bits.
+    ! The first member of these types is their size in bytes. Only for 64-bit machines.
     type, bind(c) :: fwConfig
         integer(c_size_t) :: size = 48
         integer(c_int32_t) :: calls = 0
@@ -679,7 +681,7 @@ module foldwire
 
 contains
 
-    ! fwPlanParse, of text as Fortran has it.
+    ! fwPlanParse for a Fortran string; trailing blanks are ignored.
     function fwPlanParse(text, plan) result(code)
         character(*), intent(in) :: text
         type(fwPlan), intent(out) :: plan
@@ -698,7 +700,7 @@ contains
         text = text_at(foldwire_last_error())
     end function
 
-    ! The name of a codec or schedule, of a plan or report.
+    ! Returns the name of a codec or schedule in a plan or report.
     function fwName(room) result(text)
         character(c_char), intent(in) :: room(FW_NAME_BYTES)
         character(:), allocatable :: text
@@ -710,7 +712,7 @@ contains
         end do
     end function
 
-    ! Puts a name into a plan.
+    ! Sets the name of a codec or schedule in a plan. Names are truncated to 31 characters.
     subroutine fwSetName(room, text)
         character(c_char), intent(out) :: room(FW_NAME_BYTES)
         character(*), intent(in) :: text

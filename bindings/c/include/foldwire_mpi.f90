@@ -1,7 +1,7 @@
 ! fwCommInitMpi for Fortran: a Foldwire communicator of the ranks of an MPI communicator.
 !
-! Compile it with the program, by the MPI library's compiler, after foldwire.f90. MPI carries the
-! unique id, Foldwire's own transport the data; foldwire_mpi.h says more.
+! Compile this file with the program, with the compiler of the MPI library, after foldwire.f90. MPI
+! sends only the unique id. Data goes over Foldwire's own transport. See foldwire_mpi.h.
 module foldwire_mpi
     use, intrinsic :: iso_c_binding
     use foldwire
@@ -11,18 +11,19 @@ module foldwire_mpi
 
 contains
 
-    ! Makes this rank of those of an MPI communicator, an integer as mpif.h and the module mpi have
-    ! it; of mpi_f08 it is the communicator's member MPI_VAL. All ranks call it together; in a group
-    ! the communicator is made when the group ends.
+    ! Creates a communicator of the ranks of an MPI communicator. mpi_comm is the integer handle of
+    ! mpif.h and of the module mpi; with mpi_f08, pass its member MPI_VAL. All ranks call this
+    ! function together. In a group, the communicator is created when the group ends.
     !
-    ! FW_ABORTED: rank 0 could not make the unique id. FW_INTERNAL_ERROR: MPI failed, if it returns.
+    ! Errors: those of fwCommInitRank; FW_ABORTED if rank 0 could not create the unique id;
+    ! FW_INTERNAL_ERROR if an MPI call failed.
     function fwCommInitMpi(comm, mpi_comm, config) result(code)
         use mpi, only: MPI_BYTE, MPI_SUCCESS
         type(c_ptr), intent(out) :: comm
         integer, intent(in) :: mpi_comm
         type(fwConfig), intent(in), optional :: config
         integer(c_int32_t) :: code, made
-        ! The id, and then whether it is one.
+        ! The id, followed by 1 if rank 0 has created it.
         integer(c_int8_t) :: said(FW_UNIQUE_ID_BYTES + 1)
         type(fwUniqueId) :: id
         integer :: rank, n_ranks, error
@@ -48,7 +49,7 @@ contains
         else if (rank == 0) then
             code = made
         else
-            ! Refused, and so is the group that this may be in.
+            ! This call fails on purpose, to invalidate the group that it may be in.
             code = fwCommInitRank(comm, 0_c_int32_t, id, int(rank, c_int32_t), config)
             code = FW_ABORTED
         end if

@@ -1,9 +1,9 @@
 /* fwCommInitMpi: a Foldwire communicator of the ranks of an MPI communicator.
  *
- * It needs no library beside libfoldwire_c: the function is compiled with the program, by the
- * compiler of whatever MPI library the program uses. MPI carries the unique id, Foldwire's own
- * transport (memory or TCP) the data; so MPI may be busy meanwhile, and need not know threads. On
- * several hosts set FOLDWIRE_IFACE or FOLDWIRE_ADDRESS for all ranks.
+ * The function is compiled with the program, so it works with any MPI library and needs no library
+ * except libfoldwire_c. MPI sends only the unique id. Data goes over Foldwire's own transport
+ * (memory or TCP), so the program can use MPI at the same time, and MPI needs no thread support. On
+ * several hosts, set FOLDWIRE_IFACE or FOLDWIRE_ADDRESS on all ranks.
  *
  *     mpicc sum.c $(pkg-config --cflags --libs foldwire)
  */
@@ -13,13 +13,14 @@
 #include <foldwire.h>
 #include <mpi.h>
 
-/* Makes this rank of those of mpi, which is as it was afterwards, with the same rank and size. All
- * ranks of mpi call it together, and wait for each other as in fwCommInitRank; in a group, when the
- * group ends. mpi is of one group of ranks, not an intercommunicator. config may be NULL.
+/* Creates a communicator of the ranks of mpi, with the same rank and size. All ranks of mpi call
+ * this function together, and wait for each other like in fwCommInitRank; in a group, when the group
+ * ends. mpi is not changed, and must not be an intercommunicator. config may be NULL.
  *
- * FW_ABORTED: rank 0 could not make the unique id. FW_INTERNAL_ERROR: MPI failed, if it returns. */
+ * Errors: those of fwCommInitRank; FW_ABORTED if rank 0 could not create the unique id;
+ * FW_INTERNAL_ERROR if an MPI call failed. */
 static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfig *config) {
-    /* The id, and then whether it is one. */
+    /* The id, followed by 1 if rank 0 has created it. */
     unsigned char said[sizeof(fwUniqueId) + 1] = {0};
     fwResult made = FW_SUCCESS;
     fwUniqueId id = {{0}};
@@ -46,7 +47,7 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
     }
     if (said[sizeof id.internal] == 0) {
         if (rank != 0) {
-            /* Refused, and so is the group that this may be in. */
+            /* This call fails on purpose, to invalidate the group that it may be in. */
             (void)fwCommInitRank(comm, 0, id, rank, config);
         }
         return rank == 0 ? made : FW_ABORTED;

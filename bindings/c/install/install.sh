@@ -1,20 +1,20 @@
 #!/bin/sh
-# Puts headers, libraries, pkg-config and CMake files, and the Fortran module below a prefix.
+# Installs headers, libraries, pkg-config and CMake files, and the Fortran module below a prefix.
 #
-# cargo makes the static library. The shared one is linked of it here: with a name by which programs
-# know its version (SONAME), and fw* its only symbols, which have that version as well. So two
-# versions can be in one process.
+# cargo builds the static library. This script links the shared library from it, with a SONAME that
+# contains the version. Only fw* symbols are exported, with the same version, so that one process
+# can load two versions.
 set -eu
 
 usage() {
     cat <<'TEXT'
 usage: install.sh [--prefix FOLDER] [--from FOLDER] [--keep-symbols]
 
-  --prefix FOLDER  where to (default: /usr/local)
-  --from FOLDER    where cargo left the library (default: target/release of the workspace)
+  --prefix FOLDER  installation prefix (default: /usr/local)
+  --from FOLDER    folder with cargo's library (default: target/release of the workspace)
   --keep-symbols   do not strip the libraries, for debuggers and profilers
 
-CC names the C compiler that links (default: cc).
+The environment variable CC names the C compiler for linking (default: cc).
 
 examples:
   cargo build --release -p foldwire-capi && sudo bindings/c/install/install.sh
@@ -39,11 +39,11 @@ done
 include=$here/../include
 number() { sed -n "s/^#define FW_VERSION_$1 //p" "$include/foldwire.h"; }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
-# While the major number is 0, the minor one counts changes that break programs.
+# While the major version is 0, a new minor version may break programs.
 if [ "$(number MAJOR)" = 0 ]; then abi=0.$(number MINOR); else abi=$(number MAJOR); fi
 archive=$from/libfoldwire_c.a
 if [ ! -f "$archive" ]; then
-    echo "no libfoldwire_c.a in $from: cargo build --release -p foldwire-capi makes it" >&2
+    echo "no libfoldwire_c.a in $from; run: cargo build --release -p foldwire-capi" >&2
     exit 1
 fi
 
@@ -64,11 +64,11 @@ if [ "$strips" = yes ]; then
         strip --strip-unneeded "$work/libfoldwire_c.so"
         strip --strip-debug "$work/libfoldwire_c.a"
     else
-        echo "no strip here (Debian: binutils): the libraries keep their symbols" >&2
+        echo "strip is not installed (Debian: binutils); the libraries keep their symbols" >&2
     fi
 fi
 
-# A library that programs run with is replaced, not written over.
+# Renames over the old file, because running programs may have it loaded.
 put() {
     cp "$1" "$2.new"
     chmod "$3" "$2.new"
@@ -78,7 +78,7 @@ put "$work/libfoldwire_c.so" "$lib/libfoldwire_c.so.$version" 755
 put "$work/libfoldwire_c.a" "$lib/libfoldwire_c.a" 644
 [ "$abi" = "$version" ] || ln -sf "libfoldwire_c.so.$version" "$lib/libfoldwire_c.so.$abi"
 ln -sf "libfoldwire_c.so.$abi" "$lib/libfoldwire_c.so"
-# A folder without the shared one, where `pkg-config --static` looks first.
+# A folder without the shared library, for `pkg-config --static`.
 ln -sf ../libfoldwire_c.a "$lib/foldwire/libfoldwire_c.a"
 for name in foldwire.h foldwire_mpi.h foldwire.f90 foldwire_mpi.f90; do
     put "$include/$name" "$prefix/include/$name" 644
@@ -88,4 +88,4 @@ fill foldwire.pc.in "$lib/pkgconfig/foldwire.pc"
 fill foldwire-shared.pc.in "$lib/pkgconfig/foldwire-shared.pc"
 fill foldwireConfig.cmake.in "$cmake/foldwireConfig.cmake"
 fill foldwireConfigVersion.cmake.in "$cmake/foldwireConfigVersion.cmake"
-echo "foldwire $version is in $prefix"
+echo "installed foldwire $version in $prefix"

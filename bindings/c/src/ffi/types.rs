@@ -29,7 +29,7 @@ pub const FW_NO_ROOM: fwResult = 6;
 pub const FW_MISMATCH: fwResult = 7;
 /// A call made no progress for fwConfig.timeout seconds, or fwConfig.deadline passed.
 pub const FW_TIMEOUT: fwResult = 8;
-/// The process of another rank ended, or its connection broke.
+/// Another rank ended, or its connection broke.
 pub const FW_PEER_LOST: fwResult = 9;
 /// Another rank aborted the call, or another thread called fwCommAbort.
 pub const FW_ABORTED: fwResult = 10;
@@ -91,7 +91,8 @@ pub type fwMode = i32;
 pub const FW_EXACT: fwMode = 0;
 /// Messages carry compressed values, and every bit is kept.
 pub const FW_LOSSLESS: fwMode = 1;
-/// Messages carry values compressed within the error bound.
+/// Messages carry values compressed within the error bound, or with the setting of a codec that
+/// takes no bound.
 pub const FW_COMPRESS: fwMode = 2;
 /// Each call is exact or compressed within the bound, whichever is estimated to be faster.
 pub const FW_AUTO: fwMode = 3;

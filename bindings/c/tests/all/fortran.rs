@@ -1,4 +1,4 @@
-//! The Fortran modules: they have all that the header has, and programs that use them.
+//! Tests of the Fortran modules: they declare everything in the header, and programs can use them.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,10 +11,10 @@ use crate::programs::{PREFIX, flags, has, rpath, succeeds};
 const WARNINGS: [&str; 5] =
     ["-Wall", "-Wextra", "-Wno-compare-reals", "-Wno-function-elimination", "-Werror"];
 
-/// Compiles a program with these modules, in a folder of its own.
+/// Compiles a program with these modules, in its own folder.
 fn compiled(compiler: &str, modules: &[&str], source: &str) -> PathBuf {
     let (prefix, name) = (&*PREFIX, Path::new(source).file_stem().unwrap());
-    // Modules are written beside the program.
+    // The compiler writes module files to the current folder.
     let folder = prefix.join(format!("fortran-{compiler}-{}", name.display()));
     fs::create_dir_all(&folder).unwrap();
     let program = folder.join(name);

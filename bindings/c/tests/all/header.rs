@@ -1,14 +1,14 @@
-//! The header that is checked in is that of the sources, and of this version.
+//! The committed header matches the sources and the version of the package.
 
 use std::fs;
 
 use crate::package;
 
-/// The header as cbindgen makes it now.
+/// Generates the header from the sources.
 fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
-    // In the order in which a reader needs them.
+    // Files in reading order.
     for file in ["types", "communicators", "operations", "collectives", "requests", "codec"] {
         builder = builder.with_src(package().join(format!("src/ffi/{file}.rs")));
     }
@@ -26,7 +26,7 @@ fn the_header_is_that_of_the_sources() {
     let old = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         old == new,
-        "{} is not what cbindgen makes of src/ffi/; to write it anew:\n  \
+        "{} differs from what cbindgen generates from src/ffi/; to regenerate it, run:\n  \
          FOLDWIRE_UPDATE_HEADER=1 cargo test -p foldwire-capi header",
         path.display()
     );

@@ -1,5 +1,5 @@
-//! What `install.sh` puts below a prefix: libraries by their names, what they export, flags that
-//! link, and a header that compilers have nothing to say about.
+//! Tests of the files that `install.sh` installs: names and exported symbols of the libraries,
+//! linker flags, and a header without compiler warnings.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::process::Command;
 use crate::package;
 use crate::programs::{PREFIX, flags, has, rpath, succeeds};
 
-/// What a program needs when it is run.
+/// Lists the dynamic section of a program, with the libraries that it needs.
 fn needed(program: &Path) -> String {
     succeeds(Command::new("readelf").arg("-d").arg(program))
 }
 
-/// Compiles and links a program of this source.
+/// Compiles, links and runs a program. Returns its dynamic section.
 fn linked(compiler: &str, source: &str, name: &str, with: &[&str], is_static: bool) -> String {
     let program = PREFIX.join(name);
     let mut compile = Command::new(compiler);
@@ -50,7 +50,7 @@ fn programs_name_the_version_that_they_were_linked_with() {
         name == version || function.is_some_and(|name| header.contains(&format!("{name}(")))
     };
     assert!(names.len() > 40 && names.iter().all(|name| ours(name)), "{names:?}");
-    // Most of what cargo leaves are symbols that nobody needs to run it.
+    // Installed libraries are stripped.
     let sections = succeeds(Command::new("readelf").args(["-S", "-W"]).arg(&library));
     assert!(!sections.contains(".debug_") && !sections.contains(".symtab"), "{sections}");
 }
@@ -66,12 +66,12 @@ fn pkg_config_links_statically_if_it_is_asked_to() {
         let alone = linked("c++", "examples/overlap.cpp", "overlap-static", &[], true);
         assert!(!alone.contains("libfoldwire"), "{alone}");
     }
-    // With nothing of the system either.
+    // Fully static, without system libraries.
     let whole = linked("cc", "examples/sum.c", "sum-whole", &["-static"], true);
     assert!(!whole.contains("NEEDED"), "{whole}");
 }
 
-/// Declares one of each struct.
+/// Program that declares one of each struct.
 const DECLARES: &str = "#include <foldwire.h>\n#include <foldwire.h>\n\
     int main(void) {\n\
     fwPlan plan = FW_PLAN_INIT; fwConfig config = FW_CONFIG_INIT;\n\

@@ -1,5 +1,5 @@
-//! The header, and programs in C, C++ and Fortran that use it. One program, so that it is linked
-//! once.
+//! Tests of the header, and of programs in C, C++ and Fortran that use it. They are one test
+//! target, so that it is linked once.
 
 #[cfg(target_os = "linux")]
 mod fortran;
@@ -13,7 +13,7 @@ mod processes;
 #[cfg(target_os = "linux")] // names of libraries, flags of linkers
 mod programs;
 
-/// The package's folder.
+/// Returns the folder of the package.
 fn package() -> &'static std::path::Path {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,4 +1,4 @@
-//! `fwCommInitMpi`, with each MPI library that is here.
+//! Tests of `fwCommInitMpi` with each installed MPI library.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ fn ranks_of_mpi_are_ranks_here() {
 fn run(compiler: &str, launcher: &str) {
     let program = compiled(compiler, "-std=c11", "tests/c/mpi.c", false);
     let mut command = Command::new(launcher);
-    // Ranks outnumber cores, and root is who runs containers.
+    // There may be fewer cores than ranks, and containers run as root.
     let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
     command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("MPIR_CVAR_POLLS_BEFORE_YIELD", "1");

@@ -1,4 +1,4 @@
-//! Programs in C whose ranks are processes.
+//! Tests of programs in C whose ranks are processes.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use crate::programs::{PREFIX, compiled, has};
 
 const SIZE: usize = 3;
 
-/// Starts a rank of each command, and waits for all of them.
+/// Starts each command as a rank, and waits for all of them.
 fn run_all(commands: impl Iterator<Item = Command>) -> Vec<Output> {
     let started: Vec<Child> = commands
         .map(|mut command| {
@@ -22,19 +22,20 @@ fn run_all(commands: impl Iterator<Item = Command>) -> Vec<Output> {
     started.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
 }
 
+/// Parses the number of checks that a program prints.
 fn n_checks(output: &Output) -> u64 {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.trim().strip_suffix(" checks").and_then(|text| text.parse().ok());
     number.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The program of checks.
+/// The compiled test program, if there is a C compiler.
 static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let is_here = has("cc", "ranks in C that are processes");
     is_here.then(|| compiled("cc", "-std=c11", "tests/c/ranks.c", false))
 });
 
-/// The program, and an empty folder.
+/// Returns the test program, and an empty folder.
 fn program(name: &str) -> Option<(&'static Path, PathBuf)> {
     let program = PROGRAM.as_deref()?;
     let folder = PREFIX.join(name);
@@ -62,12 +63,12 @@ fn ranks_that_are_processes_meet_by_a_unique_id_and_outlive_one_of_them() {
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that is currently free.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap().port()
 }
 
-/// What `foldwire launch` sets.
+/// Environment variables that `foldwire launch` sets.
 fn own(rank: usize) -> Vec<(&'static str, String)> {
     vec![("FOLDWIRE_RANK", rank.to_string()), ("FOLDWIRE_SIZE", SIZE.to_string())]
 }

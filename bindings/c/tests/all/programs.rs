@@ -1,6 +1,7 @@
-//! Programs in C and C++, compiled by the system's compilers against what was installed, and run.
+//! Tests that compile programs in C and C++ against an installed library, and run them.
 //!
-//! What is missing (a compiler, pkg-config, CMake, valgrind) is left out, and said.
+//! A test that needs a missing tool (a compiler, pkg-config, CMake, valgrind) is skipped, with a
+//! message.
 
 use std::env;
 use std::fs;
@@ -10,15 +11,15 @@ use std::sync::LazyLock;
 
 use crate::package;
 
-/// What a compiler may not find anything wrong with.
+/// Warnings that are errors.
 const WARNINGS: &str = "-Wall -Wextra -Wpedantic -Werror";
 
-/// A prefix with all that `install.sh` puts there, in cargo's target folder.
+/// Prefix in cargo's target folder where `install.sh` has installed the library.
 pub(crate) static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foldwire-capi");
     fs::create_dir_all(&prefix).unwrap();
-    // cargo leaves the library beside the tests, with a number in its name for each set of features
-    // that it was ever built with.
+    // cargo puts the library beside the tests, with a hash in its name for each set of features
+    // that it was ever built with. Take the newest.
     let beside = env::current_exe().unwrap();
     let built = fs::read_dir(beside.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let is_ours = |path: &PathBuf| {
@@ -29,15 +30,15 @@ pub(crate) static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
     let newest = built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
     fs::copy(newest.expect("the static library"), prefix.join("libfoldwire_c.a")).unwrap();
     let mut install = Command::new("sh");
-    // Valgrind's suppressions name functions.
+    // Valgrind's suppressions need function names.
     install.arg(package().join("install/install.sh")).arg("--keep-symbols");
     succeeds(install.arg("--prefix").arg(&prefix).arg("--from").arg(&prefix));
     prefix
 });
 
-/// What a command prints; it must succeed.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn succeeds(command: &mut Command) -> String {
-    // Where cargo has its own libraries, perhaps old ones.
+    // cargo points this variable to its own folders, which may have old libraries.
     command.env_remove("LD_LIBRARY_PATH");
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -46,19 +47,19 @@ pub(crate) fn succeeds(command: &mut Command) -> String {
     text
 }
 
-/// Whether a tool is here; said if not.
+/// Returns whether a tool is installed. Prints a message if not.
 pub(crate) fn has(tool: &str, what: &str) -> bool {
     let mut version = Command::new(tool);
     let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_here = version.is_ok_and(|status| status.success());
     if !is_here {
-        // As `cargo xtask test` collects them.
+        // `cargo xtask test` collects lines of this form.
         println!("skipped: {what}: no `{tool}`");
     }
     is_here
 }
 
-/// The flags of a compiler, as pkg-config says them, or without it.
+/// Returns the compiler flags from pkg-config, or equal ones if it is not installed.
 pub(crate) fn flags(is_static: bool) -> Vec<String> {
     let prefix = &*PREFIX;
     if !has("pkg-config", "the pkg-config file") {
@@ -79,7 +80,7 @@ pub(crate) fn flags(is_static: bool) -> Vec<String> {
     succeeds(ask.arg("foldwire")).split_whitespace().map(str::to_owned).collect()
 }
 
-/// Compiles a program of this package's.
+/// Compiles a program of this package, and returns its path.
 pub(crate) fn compiled(compiler: &str, standard: &str, source: &str, is_static: bool) -> PathBuf {
     let name = Path::new(source).file_stem().unwrap();
     let program = PREFIX.join(name);
@@ -94,18 +95,19 @@ pub(crate) fn compiled(compiler: &str, standard: &str, source: &str, is_static: 
     program
 }
 
+/// Linker flag with which programs find the installed library.
 pub(crate) fn rpath() -> String {
     format!("-Wl,-rpath,{}", PREFIX.join("lib").display())
 }
 
-/// Runs a program of checks with these arguments.
+/// Runs a test program. It must print that it made more than `at_least` checks.
 fn runs(program: &Path, arguments: &[&str], at_least: u64) {
     let said = succeeds(Command::new(program).args(arguments));
     let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
     assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
 }
 
-/// Runs a program of checks, and again under valgrind.
+/// Compiles and runs a test program, and runs it again under valgrind.
 fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
     if !has("cc", "the C interface from C") {
         return None;
@@ -113,7 +115,7 @@ fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
     let program = compiled("cc", "-std=c11", source, false);
     runs(&program, &[], at_least);
     if has("valgrind", "the C interface under valgrind") {
-        // It knows no AVX-512, and says so to programs that ask.
+        // Valgrind does not support AVX-512. It reports this to programs that query the CPU.
         let mut checked = Command::new("valgrind");
         checked.args(["--quiet", "--error-exitcode=99", "--leak-check=full"]);
         checked.arg("--errors-for-leak-kinds=definite,possible");
@@ -160,7 +162,7 @@ fn children_of_fork_have_nothing_of_their_parents() {
 fn the_examples_run() {
     if has("cc", "the example in C") {
         let said = succeeds(&mut Command::new(compiled("cc", "-std=c11", "examples/sum.c", false)));
-        // The average of 0, 1, 2, 3 and the same sine.
+        // The average of the ranks 0, 1, 2 and 3, plus the same sine.
         assert_eq!(said.matches(": 1.5000, ").count(), 4, "{said}");
     }
     if has("c++", "the example in C++") {

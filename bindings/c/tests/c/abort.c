@@ -1,8 +1,8 @@
-/* fwCommAbort and fwCommGetAsyncError from another thread than the one that waits: a watchdog. Run
- * by tests/all/programs.rs.
+/* Tests of fwCommAbort and fwCommGetAsyncError in a watchdog thread, while another thread waits in
+ * a call. Run by tests/all/programs.rs.
  *
  *     abort            ranks are threads
- *     abort processes  ranks are processes, one of which is stopped
+ *     abort processes  ranks are processes, and one of them is stopped
  */
 #include "check.h"
 #include <signal.h>
@@ -21,7 +21,7 @@ static void pause_for(long milliseconds) {
     nanosleep(&time, NULL);
 }
 
-/* A communicator, who is to be aborted, and when. */
+/* A rank that waits in a call: its communicator, result, time of return, and kind of call. */
 typedef struct {
     fwComm_t comm;
     fwResult result;
@@ -29,16 +29,16 @@ typedef struct {
     int way;
 } Waiting;
 
-/* In which calls a rank waits for one that does not come. */
+/* Kinds of calls in which a rank waits for a missing rank. */
 enum { BLOCKING, BY_REQUEST, MESSAGE, SPLIT, WAYS };
 
-/* The result of a call, while others look if somebody is inside. */
+/* Makes a call, and repeats it while another thread is in a call on the communicator. */
 #define ENTERED(result, call)                                                                      \
     while (((result) = (call)) == FW_IN_USE) {                                                     \
         sched_yield();                                                                             \
     }
 
-/* Waits for ranks that do not come. */
+/* Waits for ranks that never call. */
 static void *waits(void *argument) {
     Waiting *own = argument;
     fwRequest_t request;
@@ -60,7 +60,7 @@ static void *waits(void *argument) {
     return NULL;
 }
 
-/* Another rank of an aborted communicator: a call for which it has all it needs may still go well. */
+/* Another rank of an aborted communicator. A call that has all its input may still succeed. */
 static fwResult hears(fwComm_t comm, int way) {
     fwComm_t part;
     fwResult result =
@@ -72,7 +72,7 @@ static fwResult hears(fwComm_t comm, int way) {
     return result;
 }
 
-/* Until a thread is inside. */
+/* Waits until a thread is in a call. */
 static void until_inside(fwComm_t comm) {
     fwReport report = FW_REPORT_INIT;
     while (fwCommReport(comm, &report) != FW_IN_USE) {
@@ -98,7 +98,7 @@ static void a_waiting_call_ends(int way) {
     FAILS(FW_INVALID_HANDLE, fwCommGetAsyncError(comms[0], &state));
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(own.result == FW_ABORTED && own.at - start < 2);
-    /* The other rank hears of it, whatever it calls. */
+    /* The other rank gets an error from any call. */
     hears(comms[1], way);
     CHECK(seconds() - start < 4);
     OK(fwCommGetAsyncError(comms[1], &state));
@@ -106,7 +106,7 @@ static void a_waiting_call_ends(int way) {
     OK(fwCommDestroy(comms[1]));
 }
 
-/* A communicator is aborted while nobody is inside: the other rank, which waits, hears of it. */
+/* Aborts a communicator while no thread is in a call. The other rank waits, and gets an error. */
 static void a_peer_hears(void) {
     fwComm_t comms[2];
     pthread_t thread;
@@ -120,7 +120,7 @@ static void a_peer_hears(void) {
     OK(fwCommDestroy(comms[0]));
 }
 
-/* Both ranks of a group, one thread. */
+/* Both ranks of a communicator in one thread, as a group. */
 static void *group_main(void *argument) {
     Waiting *own = argument;
     do {
@@ -133,8 +133,8 @@ static void *group_main(void *argument) {
     return NULL;
 }
 
-/* A thread waits for two communicators: one is aborted, and the call on the other ends when its
- * ranks come. */
+/* A thread waits for two communicators. One is aborted, and the call on the other one finishes when
+ * its ranks call. */
 static void others_go_on(void) {
     fwComm_t comms[2], others[4];
     pthread_t thread;
@@ -165,7 +165,7 @@ static void others_go_on(void) {
     OK(fwCommDestroy(comms[1]));
 }
 
-/* Splits, of which one is aborted while its rank waits in it. */
+/* Communicators from splits. One is aborted while its rank waits in a call. */
 typedef struct {
     fwComm_t comm, part;
     int rank;
@@ -213,7 +213,7 @@ static void a_split_ends_alone(void) {
     }
 }
 
-/* As many communicators as fwCommSplit says there can be, and their room again. */
+/* As many communicators as fwCommSplit allows. Destroying them frees their channels. */
 static void communicators_have_room(void) {
     fwComm_t comm, parts[28];
     OK(fwCommInitAll(&comm, 1, NULL));
@@ -234,7 +234,7 @@ static void communicators_have_room(void) {
     OK(fwCommDestroy(comm));
 }
 
-/* Ranks of one color that differ in calls are told so, and go on. */
+/* Ranks of one color with different calls get FW_MISMATCH, and can go on. */
 static void *differs(void *argument) {
     const Rank *own = argument;
     fwConfig config = FW_CONFIG_INIT;
@@ -266,7 +266,8 @@ static void *watchdog(void *argument) {
     return NULL;
 }
 
-/* Three processes: one is stopped, the root waits, its watchdog ends that, and the third hears. */
+/* Three processes. One is stopped. The root waits until its watchdog aborts; the third gets an
+ * error. */
 static int processes(int is_killed) {
     enum { SIZE = 3 };
     fwUniqueId id;

@@ -1,4 +1,4 @@
-/* What calls do, against sums that a child could do. Run by tests/all/programs.rs. */
+/* Results of all calls, compared with simple loops. Run by tests/all/programs.rs. */
 #include "check.h"
 #include <math.h>
 
@@ -19,7 +19,7 @@ static void on_ranks(void *(*test)(void *), const fwConfig *config) {
     }
 }
 
-/* What rank r has at place i: whole numbers, so that sums are exact. */
+/* Input of rank r at index i: whole numbers, so that sums are exact. */
 static double value(int r, size_t i) { return (double)((int)(i % 97) - 40 + 100 * r); }
 
 static void fill(double *to, int r, size_t first, size_t n) {
@@ -28,7 +28,7 @@ static void fill(double *to, int r, size_t first, size_t n) {
     }
 }
 
-/* The sum of all ranks' values, or of those before `end`. */
+/* Sum of the values of the ranks before `end`. */
 static double sum(int end, size_t i) {
     double total = 0;
     for (int r = 0; r < end; r++) {
@@ -231,14 +231,14 @@ static void *requests(void *argument) {
     }
     OK(fwBarrier(own->comm, &all[3]));
     {
-        /* Counts may go as soon as the call has returned. */
+        /* Counts may be overwritten as soon as the call has returned. */
         size_t gone[RANKS];
         memcpy(gone, counts, sizeof gone);
         const void *send = own->rank == 0 ? data[4] : NULL;
         OK(fwAllGatherV(send, data[4], gone, FW_FLOAT64, NULL, own->comm, &all[4]));
         memset(gone, 255, sizeof gone);
     }
-    FAILS(FW_INVALID_USAGE, fwBarrier(own->comm, NULL)); /* of five at once */
+    FAILS(FW_INVALID_USAGE, fwBarrier(own->comm, NULL)); /* a fifth call at once */
     FAILS(FW_IN_USE, fwCommDestroy(own->comm));
     int32_t done = 0;
     while (!done) {
@@ -299,7 +299,7 @@ static void *messages(void *argument) {
 
 #define LONG 60000
 
-/* Messages under way, which ranks start in orders of their own, beside sums. */
+/* Messages in progress beside sums, started in a different order on each rank. */
 static void *letters(void *argument) {
     const Rank *own = argument;
     const int next = (own->rank + 1) % RANKS, last = (own->rank + RANKS - 1) % RANKS;
@@ -320,7 +320,7 @@ static void *letters(void *argument) {
     if (own->rank == 1) {
         OK(fwAllReduce(sums, sums, 2, FW_FLOAT64, FW_SUM, NULL, own->comm, &all[2]));
     }
-    /* In a group they are started when it ends. */
+    /* In a group, messages start when the group ends. */
     OK(fwGroupStart());
     OK(fwSend(&one, 1, FW_INT32, last, 7, NULL, own->comm, &all[3]));
     OK(fwSend(send, LONG, FW_FLOAT32, next, 1, &plan, own->comm, &all[4]));
@@ -330,7 +330,7 @@ static void *letters(void *argument) {
     if (own->rank != 1) {
         OK(fwAllReduce(sums, sums, 2, FW_FLOAT64, FW_SUM, NULL, own->comm, &all[2]));
     }
-    /* One that blocks comes to one that does not. */
+    /* A blocking send matches a receive with a request. */
     OK(fwRecv(&two, 1, FW_INT32, last, 8, own->comm, &all[5]));
     OK(fwSend(&one, 1, FW_INT32, next, 8, NULL, own->comm, NULL));
     int32_t done = 0;
@@ -347,7 +347,7 @@ static void *letters(void *argument) {
     FAILS(FW_INVALID_ARGUMENT, fwRecv(NULL, 3, FW_INT32, 0, 0, own->comm, &all[0]));
     CHECK(all[0] == NULL);
     FAILS(FW_INVALID_USAGE, fwRecv(&one, 1, FW_INT32, own->rank, 9, own->comm, NULL));
-    /* Of another length: an error at its receiver, and the others hear. */
+    /* A message of another length: an error at the receiver, and then at the other ranks. */
     if (own->rank == 0) {
         OK(fwSend(&one, 1, FW_INT32, 1, 3, NULL, own->comm, NULL));
     }
@@ -363,7 +363,7 @@ static void *letters(void *argument) {
     return NULL;
 }
 
-/* The one that is further from zero; of two as far, the positive one. Counts its values. */
+/* The value of larger magnitude; the positive one of two equal magnitudes. Counts its values. */
 static void furthest(const void *input, void *inout, size_t count, void *context) {
     const double *a = input;
     double *b = inout;
@@ -389,7 +389,7 @@ static void common_divisor(const void *input, void *inout, size_t count, void *c
     CHECK(context == NULL);
 }
 
-/* What furthest makes of the values of ranks before `end`. */
+/* Reduction by `furthest` of the values of the ranks before `end`. */
 static double furthest_of(int end, size_t i) {
     double best = 0;
     for (int r = 0; r < end; r++) {
@@ -399,7 +399,7 @@ static double furthest_of(int end, size_t i) {
     return best;
 }
 
-/* Operations of the caller's. */
+/* Operations that the caller defines. */
 static void *operations(void *argument) {
     const Rank *own = argument;
     _Atomic size_t n_values = 0;
@@ -447,7 +447,7 @@ static void *operations(void *argument) {
     for (size_t i = 0; i < COUNT; i++) {
         CHECK(all[0][i] == sum(RANKS, i) && all[1][i] == furthest_of(RANKS, i));
     }
-    /* A call goes on with what it was made with. */
+    /* A call keeps the function that it was started with. */
     fill(send, own->rank, 0, COUNT);
     OK(fwAllReduce(send, send, COUNT, FW_FLOAT64, far, NULL, own->comm, &request));
     OK(fwRedOpDestroy(far));
@@ -456,7 +456,7 @@ static void *operations(void *argument) {
     FAILS(FW_INVALID_ARGUMENT,
           fwAllReduce(send, send, COUNT, FW_FLOAT64, far, NULL, own->comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwRedOpDestroy(far));
-    /* Nothing bounds what it makes of errors. */
+    /* A plan with a bound is refused: the function may amplify errors without limit. */
     OK(fwRedOpCreate(&far, furthest, (void *)&n_values));
     const char *lossy[] = {"abs:0.1", "auto,abs:0.1", "codec:truncate:40"};
     for (int i = 0; i < 3; i++) {
@@ -473,12 +473,12 @@ static void *operations(void *argument) {
 
 static void *groups(void *argument) {
     const Rank *own = argument;
-    enum { ARRAYS = 12 }; /* more than there may be calls at once */
+    enum { ARRAYS = 12 }; /* more than fwConfig.calls */
     double data[ARRAYS][COUNT];
     fwPlan plan[2];
     OK(fwPlanParse("rel:1e-3", &plan[0]));
     OK(fwPlanParse("abs:0.5", &plan[1]));
-    /* As one call of core's, exactly and not; as calls of their own. */
+    /* Exact as one group call, compressed as one group call, and as separate calls. */
     for (int kind = 0; kind < 3; kind++) {
         OK(fwGroupStart());
         OK(fwGroupStart());
@@ -500,7 +500,7 @@ static void *groups(void *argument) {
         }
     }
     FAILS(FW_INVALID_USAGE, fwGroupEnd());
-    /* A request of a group is there at its end. */
+    /* A request of a group exists after fwGroupEnd. */
     fwRequest_t request;
     double one = 1, two = 2;
     OK(fwGroupStart());
@@ -515,7 +515,7 @@ static void *groups(void *argument) {
     return NULL;
 }
 
-/* One thread plays all ranks, as with ncclCommInitAll. */
+/* One thread runs all ranks, as with ncclCommInitAll. */
 static void one_thread(void) {
     fwComm_t comms[RANKS];
     fwRequest_t all[RANKS];
@@ -556,7 +556,7 @@ static void *split(void *argument) {
     fwComm_t part;
     fwConfig config = FW_CONFIG_INIT;
     config.calls = 2;
-    /* Ranks 2 and 0, in this order; rank 1 is in none. */
+    /* A communicator of ranks 2 and 0, in this order; rank 1 gets none. */
     const int32_t color = own->rank == 1 ? FW_SPLIT_NOCOLOR : 3;
     OK(fwCommSplit(own->comm, color, -own->rank, &part, &config));
     CHECK((part == NULL) == (own->rank == 1));
@@ -581,7 +581,7 @@ static void *split(void *argument) {
     return NULL;
 }
 
-/* Rank 1 gives up in the middle; the others go on. */
+/* Rank 1 ends early, and the others shrink. */
 static void *survive(void *argument) {
     const Rank *own = argument;
     double data[COUNT] = {0};
@@ -593,7 +593,7 @@ static void *survive(void *argument) {
         FAILS(FW_INVALID_HANDLE, fwWait(&request));
         return NULL;
     }
-    fwResult result = fwBarrier(own->comm, NULL); /* which may yet be a call that disagrees */
+    fwResult result = fwBarrier(own->comm, NULL); /* or notices that rank 1 made another call */
     CHECK(result == FW_ABORTED || result == FW_PEER_LOST || result == FW_MISMATCH);
     FAILS(FW_POISONED, fwBarrier(own->comm, NULL));
     fwComm_t left;
@@ -617,14 +617,14 @@ static void *disagree(void *argument) {
     return NULL;
 }
 
-/* Who is late is waited for no longer than was said. */
+/* A call waits for a late rank only until the timeout. */
 static void *late(void *argument) {
     static _Atomic int n_gone;
     const Rank *own = argument;
     if (own->rank > 0) {
         double one = 1;
         fwResult result = fwAllReduce(&one, &one, 1, FW_FLOAT64, FW_SUM, NULL, own->comm, NULL);
-        CHECK(result == FW_TIMEOUT || result == FW_ABORTED); /* by who noticed first */
+        CHECK(result == FW_TIMEOUT || result == FW_ABORTED); /* by the rank that notices first */
         n_gone++;
     }
     while (n_gone < RANKS - 1) {

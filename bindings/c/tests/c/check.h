@@ -1,4 +1,4 @@
-/* What the programs of this folder check with. */
+/* Checks for the programs in this folder. */
 #ifndef CHECK_H
 #define CHECK_H
 #define _POSIX_C_SOURCE 200809L

@@ -1,5 +1,5 @@
-/* Children of fork: they have none of their parent's communicators, and end nothing of theirs. Run
- * by tests/all/programs.rs. */
+/* Tests of fork: a child cannot use its parent's communicators, and never closes them. Run by
+ * tests/all/programs.rs. */
 #include "check.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@ static void sums(fwComm_t comm) {
     CHECK(values[0] == 2 && values[1] == 4 && values[2] == 6);
 }
 
-/* What a child gets of a communicator and a request of its parent's, by every function. */
+/* Every function refuses a parent's communicator and request in a child. */
 static void has_nothing(fwComm_t comm, fwRequest_t request) {
     float x[8] = {0}, y[8];
     const size_t counts[2] = {4, 4};
@@ -47,7 +47,7 @@ static void has_no_request(fwRequest_t request) {
     FAILS(FW_INVALID_HANDLE, fwWaitAll(1, &again));
 }
 
-/* A child may have communicators of its own. */
+/* A child can create its own communicators. */
 static void has_its_own(void) {
     fwComm_t comm;
     double value = 3;
@@ -59,7 +59,7 @@ static void has_its_own(void) {
 
 static _Atomic int is_over;
 
-/* Looks handles up, so that a fork finds their table in use. */
+/* Looks up handles all the time, so that a fork happens while their table is locked. */
 static void *looks_up(void *comm) {
     int32_t size;
     while (!is_over) {
@@ -69,7 +69,7 @@ static void *looks_up(void *comm) {
     return NULL;
 }
 
-/* Waits for a child that must not hang. */
+/* Waits for a child, which must not hang. */
 static void ends_well(pid_t child) {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);

@@ -1,5 +1,5 @@
-/* A group that has a call which cannot be made is refused whole: nothing of it is sent, at once,
- * and the right group goes well afterwards. Run by tests/all/programs.rs. */
+/* Tests of groups with an invalid call: the group fails at once, nothing of it is sent, and a valid
+ * group succeeds afterwards. Run by tests/all/programs.rs. */
 #include "check.h"
 #include <time.h>
 
@@ -11,7 +11,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The right group: sums of two arrays, one of them with a bound, and then messages. */
+/* A valid group: sums of two arrays, one of them with a bound. Then a group of messages. */
 static void good(const Rank *own) {
     float a[N], b[N], from[N];
     const int other = 1 - own->rank;
@@ -40,7 +40,7 @@ static void adds(const void *input, void *inout, size_t count, void *context) {
     }
 }
 
-/* The wrong call of each kind, after two right ones; what it returns itself, and the group. */
+/* Makes one invalid call, after two valid ones. Sets *expected to the result of the group. */
 enum { KINDS = 26 };
 static float a[N], b[N], c[N], d[2 * N];
 static fwRequest_t requests[1100];
@@ -68,7 +68,7 @@ static fwResult wrong(int kind, fwComm_t comm, fwResult *expected) {
     case 9: plan.bound = 1; return fwAllToAll(c, d, 8, type, &plan, comm, NULL);
     case 10: return fwSend(c, N, type, 7, 0, NULL, comm, NULL);
     case 11: return fwBarrier(comm, (fwRequest_t *)((char *)requests + 1));
-    /* These show when the group ends. */
+    /* These calls are refused when the group ends. */
     case 12: *expected = FW_UNSUPPORTED;
         return fwAllReduce(c, d, 8, FW_INT32, FW_AVG, NULL, comm, NULL);
     case 13: *expected = FW_UNSUPPORTED;
@@ -78,7 +78,7 @@ static fwResult wrong(int kind, fwComm_t comm, fwResult *expected) {
         return fwAllReduce(c, d, N, type, FW_SUM, &plan, comm, NULL);
     case 15: *expected = FW_UNSUPPORTED;
         return fwScan(c, d, N, type, FW_AVG, NULL, comm, NULL);
-    /* Two calls of the group have one array, one place for a request. */
+    /* Two calls of the group use the same array or request pointer. */
     case 16: return fwAllReduce(c, b + 8, 8, type, FW_SUM, NULL, comm, NULL);
     case 17: return fwBroadcast(a, c, N, type, 0, NULL, comm, NULL);
     case 18: OK(fwBarrier(comm, &requests[0]));
@@ -88,10 +88,10 @@ static fwResult wrong(int kind, fwComm_t comm, fwResult *expected) {
     case 19: return fwReduceScatterV(c, d, NULL, type, FW_SUM, NULL, comm, NULL);
     case 20: return fwAllToAllV(c, overflows, d, overflows, type, NULL, comm, NULL);
     case 21: return fwSendRecv(c, 8, 1, d, 8, 2, type, 0, NULL, comm);
-    /* What cannot be beside other calls. */
+    /* Calls that cannot be in a group with others. */
     case 22: *expected = FW_INVALID_USAGE; return fwCommInitRank(&none, 1, id, 0, NULL);
     case 23: *expected = FW_INVALID_USAGE; return fwSend(c, N, type, 1, 0, NULL, comm, NULL);
-    /* Handles; an operation that is exact with a bound. */
+    /* An invalid handle; a plan with a bound for a user-defined operation. */
     case 24: *expected = FW_INVALID_HANDLE;
         return fwAllReduce(c, d, N, type, FW_SUM, NULL, (fwComm_t)(uintptr_t)0x77, NULL);
     default: *expected = FW_UNSUPPORTED;
@@ -103,7 +103,7 @@ static fwResult wrong(int kind, fwComm_t comm, fwResult *expected) {
     }
 }
 
-/* Messages of a group, of which one cannot be made. */
+/* Makes messages of a group, one of them invalid. */
 static fwResult wrong_messages(int kind, fwComm_t comm, fwResult *expected) {
     fwPlan plan;
     OK(fwPlanParse("codec:truncate:60", &plan));
@@ -128,7 +128,7 @@ static fwResult wrong_messages(int kind, fwComm_t comm, fwResult *expected) {
     }
 }
 
-/* Rank 0 makes wrong groups before the right one, of which rank 1 knows nothing. */
+/* Rank 0 makes invalid groups before the valid one. Rank 1 makes only the valid one. */
 static void *rank_main(void *argument) {
     const Rank *own = argument;
     for (int kind = 0; kind < 2 * KINDS + 7; kind++) {
@@ -176,7 +176,7 @@ static void *rank_main(void *argument) {
     return NULL;
 }
 
-/* One thread plays both ranks: a fault of one rank's calls stops those of the other. */
+/* One thread runs both ranks: an invalid call of one rank refuses the calls of both. */
 static void one_thread(void) {
     fwComm_t comms[2];
     double x[2] = {1, 2}, y[2] = {1, 2};
@@ -186,7 +186,7 @@ static void one_thread(void) {
     FAILS(FW_INVALID_ARGUMENT,
           fwAllReduce(&x[1], NULL, 1, FW_FLOAT64, FW_SUM, NULL, comms[1], NULL));
     FAILS(FW_INVALID_ARGUMENT, fwGroupEnd());
-    /* A call of a group has not begun before its end. */
+    /* A request of an open group cannot be waited for. */
     fwRequest_t request;
     int32_t done;
     OK(fwGroupStart());
@@ -198,7 +198,7 @@ static void one_thread(void) {
     OK(fwGroupEnd());
     OK(fwWait(&request));
     CHECK(y[0] == 3 && y[1] == 3);
-    /* More requests than calls at once: the group waits for the first ones. */
+    /* More requests than fwConfig.calls: the group waits for the first ones. */
     enum { MANY = 40 };
     fwRequest_t many[2 * MANY];
     double sums[2 * MANY];
@@ -213,7 +213,7 @@ static void one_thread(void) {
         CHECK(sums[i] == 2 * (i / 2));
     }
     OK(fwCommDestroy(comms[0]));
-    /* A communicator that is gone refuses those of others. */
+    /* A destroyed communicator refuses a group with calls on other ones. */
     OK(fwGroupStart());
     OK(fwBarrier(comms[1], NULL));
     FAILS(FW_INVALID_HANDLE, fwBarrier(comms[0], NULL));
@@ -221,7 +221,7 @@ static void one_thread(void) {
     OK(fwCommDestroy(comms[1]));
 }
 
-/* Groups that make communicators: none is made, and the id is not used up. */
+/* Groups that create communicators: after an error, none is created, and the id stays valid. */
 static void communicators(void) {
     fwUniqueId id, none;
     fwComm_t comms[2];

@@ -1,18 +1,19 @@
-/* What is refused, unique ids, and the codec alone. Run by tests/all/programs.rs. */
+/* Tests of invalid arguments, unique ids, and the codec without communication. Run by
+ * tests/all/programs.rs. */
 #include "check.h"
 #include <math.h>
 
 static void *blocks(void *argument) {
     const Rank *own = argument;
     fwResult result;
-    /* The other thread may be the one that is inside. */
+    /* The other thread may be in a call. */
     while ((result = fwBarrier(own->comm, NULL)) == FW_IN_USE) {
         sched_yield();
     }
     return (void *)(intptr_t)result;
 }
 
-/* Another thread that comes while one is inside is told so. */
+/* A second thread gets FW_IN_USE while one is in a call. */
 static void two_threads(void) {
     fwComm_t comms[2];
     pthread_t thread;
@@ -20,7 +21,7 @@ static void two_threads(void) {
     OK(fwCommInitAll(comms, 2, NULL));
     Rank first = {comms[0], 0};
     CHECK(pthread_create(&thread, NULL, blocks, &first) == 0);
-    /* It ends when the other rank comes, and that is this thread, later. */
+    /* The thread waits for the other rank, which this thread runs later. */
     fwReport report = FW_REPORT_INIT;
     while (fwCommReport(comms[0], &report) != FW_IN_USE) {
         sched_yield();
@@ -119,7 +120,7 @@ static void misuse(void) {
     FAILS(FW_UNSUPPORTED, fwAllReduce(data, out, 2, FW_INT64, FW_AVG, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, 0, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, -1, NULL));
-    /* Structs: too short, later with something in it, later with nothing. */
+    /* Structs: too short, of a later version with and without new data. */
     struct {
         fwPlan plan;
         uint64_t more;
@@ -138,7 +139,7 @@ static void misuse(void) {
     plan = (fwPlan)FW_PLAN_INIT;
     OK(fwPlanParse("rel:2", &plan));
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
-    /* Plans: nothing is lost but by consent. */
+    /* Plans that contradict themselves. */
     const char *refused[] = {"", "fast", "rel", "rel:0", "rel:1,abs:1", "auto", "exact,rel:1e-3",
                              "lossless,abs:1", "codec:dense", "codec:zip", "schedule:round",
                              "lossless,codec:truncate", "abs:1,codec:mpc", "auto,exact,rel:1e-3",
@@ -162,7 +163,7 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
     memset(plan.codec, 'x', sizeof plan.codec);
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
-    /* After all of that it works, and is gone when it was destroyed. */
+    /* After all these errors the communicator works, and after fwCommDestroy it is refused. */
     OK(fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, NULL));
     CHECK(out[0] == 1);
     OK(fwCommDestroy(comm));
@@ -174,7 +175,7 @@ static void misuse(void) {
     CHECK(strlen(fwGetErrorString(-7)) > 0);
 }
 
-/* Two ranks of one id, as numbers of ranks and ranks say, by one thread. */
+/* One thread joins two ranks with one id, with these numbers of ranks and ranks. */
 static fwResult join_both(fwComm_t comms[2], fwUniqueId id, const int32_t numbers[2],
                           const int32_t ranks[2], double timeout) {
     fwConfig config = FW_CONFIG_INIT;
@@ -202,10 +203,10 @@ static void tokens(void) {
     OK(fwWaitAll(2, both));
     OK(fwCommDestroy(comms[0]));
     OK(fwCommDestroy(comms[1]));
-    /* It is used up. */
+    /* The id is used up. */
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 0, NULL));
     FAILS(FW_PEER_LOST, fwCommInitRank(&none, 2, id, 1, NULL));
-    /* What cannot be uses nothing up. */
+    /* Invalid arguments do not use up an id. */
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 2, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, -1, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 0, again, 0, NULL));
@@ -218,7 +219,7 @@ static void tokens(void) {
     FAILS(FW_INVALID_USAGE, fwGroupEnd());
     OK(fwCommDestroy(comms[0]));
     CHECK(none == NULL);
-    /* Ranks that do not agree, and that do not come: none is made. */
+    /* Ranks that disagree, and missing ranks: no communicator is created. */
     OK(fwGetUniqueId(&id));
     FAILS(FW_MISMATCH, join_both(comms, id, differ, up, 3));
     CHECK(comms[0] == NULL && comms[1] == NULL);
@@ -231,7 +232,7 @@ static void tokens(void) {
     again = id;
     again.internal[sizeof again.internal - 1] = 1;
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 1, NULL));
-    /* Alone, unless the environment says otherwise. */
+    /* Without variables of a launcher, the process is the only rank. */
     OK(fwCommInitEnv(&comms[0], NULL));
     int32_t size;
     OK(fwCommCount(comms[0], &size));

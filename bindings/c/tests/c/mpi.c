@@ -1,8 +1,9 @@
-/* Communicators of MPI's, run by tests/all/mpi.rs: the world, and its halves with ranks turned. */
+/* Tests of fwCommInitMpi: MPI_COMM_WORLD, and halves of it in reverse order. Run by
+ * tests/all/mpi.rs. */
 #include "check.h"
 #include <foldwire_mpi.h>
 
-/* MPI and Foldwire take turns; both have the same ranks. */
+/* Alternates sums of MPI and Foldwire. Both have the same ranks. */
 static void sums(fwComm_t comm, MPI_Comm mpi) {
     int rank, size;
     int32_t own, n;
@@ -36,7 +37,7 @@ int main(int argc, char **argv) {
     OK(fwCommDestroy(half));
     OK(fwCommDestroy(world));
     MPI_Comm_free(&mpi);
-    /* An id that rank 0 cannot make is everybody's failure. */
+    /* If rank 0 cannot create an id, all ranks get an error. */
     setenv("FOLDWIRE_ADDRESS", "0.0.0.0", 1);
     const fwResult result = fwCommInitMpi(&world, MPI_COMM_WORLD, NULL);
     CHECK(world == NULL && result == (rank == 0 ? FW_INVALID_ARGUMENT : FW_ABORTED));

@@ -1,9 +1,9 @@
-/* Ranks that are processes: several of this program, started by tests/all/processes.rs.
+/* Tests of ranks that are processes. tests/all/processes.rs starts one for each rank.
  *
- *     ranks RANK SIZE FOLDER       all checks; the last rank ends itself at their end
- *     ranks RANK SIZE FOLDER env   by what the environment says; FOLDER is not looked at
+ *     ranks RANK SIZE FOLDER       all checks; the last rank kills itself in the last one
+ *     ranks RANK SIZE FOLDER env   joins with fwCommInitEnv; FOLDER is not used
  *
- * Unique ids travel as files in FOLDER.
+ * Rank 0 passes unique ids to the other ranks as files in FOLDER.
  */
 #include "check.h"
 #include <signal.h>
@@ -28,7 +28,7 @@ static void pause_for(long milliseconds) {
     nanosleep(&time, NULL);
 }
 
-/* The next id: rank 0 makes it, and others wait for its file. */
+/* Returns the next id. Rank 0 creates it, and the other ranks wait for its file. */
 static fwUniqueId next_id(void) {
     char path[512], written[520];
     fwUniqueId id;
@@ -59,7 +59,7 @@ static fwComm_t join(fwUniqueId id, double timeout) {
     return comm;
 }
 
-/* Sums of known numbers, exact and within a bound, by whoever is in comm. */
+/* Sums of known numbers over the ranks of comm, exact and within a bound. */
 static void sums(fwComm_t comm) {
     int32_t own, n;
     OK(fwCommUserRank(comm, &own));
@@ -127,11 +127,11 @@ static void calls(fwComm_t comm) {
     OK(fwCommDestroy(part));
 }
 
-/* Who has no id, or a used one, or another number of ranks, is told so and keeps nobody away. */
+/* A wrong or used id, or another number of ranks, is an error and does not disturb other ranks. */
 static void strangers(void) {
     fwUniqueId id = next_id(), wrong = id;
     fwComm_t comm, none;
-    /* A digit of the secret. */
+    /* A wrong digit of the secret. */
     wrong.internal[30] = wrong.internal[30] == '0' ? '1' : '0';
     if (rank == 1) {
         const double start = seconds();
@@ -146,11 +146,11 @@ static void strangers(void) {
     FAILS(rank == 0 ? FW_INVALID_ARGUMENT : FW_PEER_LOST,
           fwCommInitRank(&none, size, id, rank, NULL));
     OK(fwCommDestroy(comm));
-    /* Others have settings of their own. */
+    /* Ranks with different settings. */
     id = next_id();
     setenv("FOLDWIRE_STREAMS", rank == 1 ? "2" : "1", 1);
     FAILS(FW_MISMATCH, fwCommInitRank(&none, size, id, rank, NULL));
-    /* All have the same. */
+    /* The same settings on all ranks. */
     id = next_id();
     setenv("FOLDWIRE_STREAMS", "2", 1);
     setenv("FOLDWIRE_ENCRYPT", "1", 1);
@@ -159,7 +159,7 @@ static void strangers(void) {
     OK(fwCommDestroy(comm));
     unsetenv("FOLDWIRE_STREAMS");
     unsetenv("FOLDWIRE_ENCRYPT");
-    /* Rank 0 waits no longer than it says. */
+    /* Rank 0 waits only until its deadline. */
     id = next_id();
     if (rank == 0) {
         fwConfig config = FW_CONFIG_INIT;
@@ -168,7 +168,7 @@ static void strangers(void) {
     }
 }
 
-/* A thread of a process with several ranks. */
+/* One of several ranks in a process. */
 static void *one_of_several(void *argument) {
     const Rank *own = argument;
     sums(own->comm);
@@ -176,7 +176,7 @@ static void *one_of_several(void *argument) {
     return NULL;
 }
 
-/* Each process has several ranks. */
+/* Several ranks in each process. */
 static void mixed(void) {
     fwUniqueId id = next_id();
     Rank ranks[THREADS];
@@ -195,12 +195,12 @@ static void mixed(void) {
     }
 }
 
-/* A process ends without a word: the others are told so, and go on without it. */
+/* A process is killed: the others get an error, and shrink. */
 static void one_dies(void) {
     fwComm_t comm = join(next_id(), 30), survivors;
     fwRequest_t request;
     int32_t n;
-    /* So much that it is written to where nobody reads any more. */
+    /* Long enough that data is still sent to the killed process. */
     const size_t count = 4000000;
     float *values = calloc(count, sizeof *values);
     CHECK(values != NULL);

@@ -1,4 +1,4 @@
-! What the module foldwire has, by one thread that plays two ranks. Run by tests/all/fortran.rs.
+! Tests of the module foldwire, with one thread that runs two ranks. Run by tests/all/fortran.rs.
 module adding
     use, intrinsic :: iso_c_binding
     implicit none
@@ -32,7 +32,7 @@ program calls
     real(c_double) :: bound
     integer :: rank, i, n_checks = 0
 
-    ! The structs are those of C: the library refuses other sizes.
+    ! The types have the sizes of the C structs. The library refuses other sizes.
     call ok(c_sizeof(config) == config%size .and. c_sizeof(plan) == plan%size)
     call ok(c_sizeof(report) == report%size .and. c_sizeof(id) == FW_UNIQUE_ID_BYTES)
     call succeeds(fwGetVersion(number))
@@ -44,7 +44,7 @@ program calls
         x(:, rank) = [(sin(1d-2 * i) + rank, i=1, n)]
     end do
 
-    ! Exact, blocking, of both ranks: a group.
+    ! A group of blocking exact calls on both ranks.
     call succeeds(fwGroupStart())
     do rank = 0, 1
         call succeeds(fwAllReduce(x(:, rank), y(:, rank), count, FW_FLOAT64, FW_SUM, &
@@ -53,7 +53,7 @@ program calls
     call succeeds(fwGroupEnd())
     call ok(all(y(:, 0) == x(:, 0) + x(:, 1)) .and. all(y(:, 0) == y(:, 1)))
 
-    ! Within a bound, with requests.
+    ! Calls with a bound and with requests.
     call succeeds(fwPlanParse("abs:1e-3,codec:dense ", plan))
     call ok(fwName(plan%codec) == "dense" .and. plan%bound_kind == FW_ABSOLUTE)
     call succeeds(fwGroupStart())
@@ -67,7 +67,7 @@ program calls
     call succeeds(fwCommReport(comms(0), report))
     call ok(fwName(report%codec) == "dense" .and. report%worst_case > 0)
 
-    ! A scalar, integers, a name that is set, messages, an operation of one's own.
+    ! A scalar, integers, fwSetName, messages, a user-defined operation.
     scalar = [1d0, 2d0]
     whole = reshape([1_c_int64_t, 2_c_int64_t, 3_c_int64_t, 4_c_int64_t, &
                      5_c_int64_t, 6_c_int64_t, 7_c_int64_t, 8_c_int64_t], [4, 2])
@@ -96,14 +96,14 @@ program calls
     call succeeds(fwWait(requests(1)))
     call ok(done == 1)
 
-    ! What is refused, and why.
+    ! Invalid arguments.
     call ok(fwAllReduce(x, y, count, 99, FW_SUM, comm=comms(0)) == FW_INVALID_ARGUMENT)
     call ok(len(fwGetLastError()) > 0 .and. fwGetErrorString(FW_SUCCESS) == "no error")
     call ok(fwPlanParse("fast", plan) == FW_INVALID_ARGUMENT)
     call succeeds(fwCommGetAsyncError(comms(0), state))
     call ok(state == FW_SUCCESS)
 
-    ! By a unique id, which is passed by value.
+    ! Ranks with a unique id, which is passed by value.
     call succeeds(fwGetUniqueId(id))
     call succeeds(fwGroupStart())
     do rank = 0, 1
@@ -113,7 +113,7 @@ program calls
     call succeeds(fwCommUserRank(parts(1), number))
     call ok(number == 1)
 
-    ! The codec alone.
+    ! The codec without communication.
     call succeeds(fwPlanParse("abs:1e-3", plan))
     call succeeds(fwCompressMaxSize(count, FW_FLOAT64, most))
     allocate (bytes(most))

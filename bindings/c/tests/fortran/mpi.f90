@@ -1,4 +1,4 @@
-! Ranks of MPI are ranks of Foldwire. Run by tests/all/fortran.rs.
+! Test of fwCommInitMpi in Fortran. Run by tests/all/fortran.rs.
 program mpi_ranks
     use mpi_f08
     use foldwire
