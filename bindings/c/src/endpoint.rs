@@ -43,7 +43,7 @@ pub(crate) struct SharedEndpoint {
     may_linger: bool,
     /// Communicators that were aborted, and are not dropped yet.
     aborted: Mutex<Vec<usize>>,
-    /// Whether `aborted` has entries. Cheaper to read than the mutex.
+    /// True if `aborted` has entries. Cheaper to read than the mutex.
     has_aborted: AtomicBool,
 }
 

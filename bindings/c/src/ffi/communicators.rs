@@ -271,9 +271,9 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
 
 /// Creates one communicator for each color. All ranks of comm call this function together. The
 /// ranks of a new communicator are those that pass the same color (0 or more), ordered by key and,
-/// for equal keys, by their rank in comm. A rank that passes FW_SPLIT_NOCOLOR receives NULL. Of
-/// config only calls is used, which must be the same on all ranks of a color. NULL keeps the value
-/// of comm. Not allowed in a group.
+/// for equal keys, by their rank in comm. A rank that passes FW_SPLIT_NOCOLOR receives NULL. The
+/// function uses only config->calls, which must be the same on all ranks of a color. A NULL config
+/// keeps the value of comm. Not allowed in a group.
 ///
 /// A communicator and all communicators split from it share 256 channels. Each one takes a channel
 /// for each of its calls, and one for messages, so 28 communicators of 8 calls can exist at once.
@@ -388,7 +388,7 @@ pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
         group::refuse("fwCommAbort")?;
         let (endpoint, signals) = handle_table::signals(comm.addr())?;
         signals.stop();
-        // Of two threads that abort it at once, only the first frees the handle.
+        // If two threads abort it at once, only the first frees the handle.
         if handle_table::take(comm.addr()) {
             endpoint.drop_aborted(comm.addr());
         }

@@ -351,7 +351,7 @@ impl ErasedCommunicator {
         // Each array must have exactly the length that the call uses.
         let needed = needed_lengths(kind, &counts, (self.rank(), size), *root);
         for (what, array, need) in [("send", send, needed[0]), ("receive", recv, needed[1])] {
-            // A call ignores an array of which it needs nothing.
+            // A call ignores an array that it does not use.
             if need > 0 && array.n_values != need {
                 let message =
                     format!("the {what} array has {} values, {need} are needed", array.n_values);
