@@ -15,7 +15,8 @@
 
 /* Creates a communicator of the ranks of mpi, with the same rank and size. All ranks of mpi call
  * this function together, and wait for each other like in fwCommInitRank. In a group, they wait
- * when the group ends. mpi is not changed, and must not be an intercommunicator. config may be NULL.
+ * when the group ends. mpi is not changed, and must not be an intercommunicator. config may be
+ * NULL.
  *
  * Errors: those of fwCommInitRank; FW_ABORTED if rank 0 could not create the unique id;
  * FW_INTERNAL_ERROR if an MPI call failed. */

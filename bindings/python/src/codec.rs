@@ -1,4 +1,4 @@
-//! Arrays as bytes that say all about themselves.
+//! Compression of arrays to bytes that store their type, length and error bound.
 
 use foldwire::bound::ValueRange;
 use foldwire::compress::{self as array_bytes, DecompressError, Info};
@@ -11,7 +11,7 @@ use pyo3::types::{PyByteArray, PyBytes};
 use crate::failure::raise;
 use crate::ffi::{self, lent};
 
-/// Expands `$body` for the float type `$T` of a code.
+/// Expands `$body` with `$T` as the float type of a code.
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr) => {
         with_float!($dtype, $T => $body; F32 f32, F64 f64, F16 f16, Bf16 bf16)
@@ -30,6 +30,7 @@ macro_rules! with_float {
     };
 }
 
+/// Returns the quantization step for these values.
 fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, ApiError> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
     let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
@@ -43,7 +44,7 @@ fn unreadable(error: DecompressError) -> ApiError {
     ApiError::new(FW_DAMAGED, error.to_string())
 }
 
-/// Compresses an array of floats within a bound, or with every bit.
+/// Compresses an array of floats within an error bound, or exactly without one.
 #[pyfunction]
 pub(crate) fn compress<'py>(
     py: Python<'py>,
@@ -68,7 +69,7 @@ pub(crate) fn compress<'py>(
     Ok(PyBytes::new(py, &bytes.map_err(|fault| raise(py, &fault))?))
 }
 
-/// What compressed bytes say of themselves: code of the type, number of values, bound (0: exact).
+/// Reads the header of compressed bytes: code of the type, number of values, bound (0: exact).
 #[pyfunction]
 pub(crate) fn info(py: Python<'_>, compressed: &Bound<'_, PyAny>) -> PyResult<(u8, u64, f64)> {
     let bytes = ffi::array(Some(compressed), DType::U8, false)?;
@@ -77,14 +78,14 @@ pub(crate) fn info(py: Python<'_>, compressed: &Bound<'_, PyAny>) -> PyResult<(u
     Ok((info.dtype as u8, info.n_values, info.bound))
 }
 
-/// The values of compressed bytes, as they lie in memory.
+/// Decompresses to the bytes of the values, in native byte order.
 #[pyfunction]
 pub(crate) fn decompress<'py>(
     py: Python<'py>,
     compressed: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyByteArray>> {
     let bytes = ffi::array(Some(compressed), DType::U8, false)?;
-    /// Values of any type.
+    /// Decompressed values of any float type.
     trait Bytes: Send {
         fn bytes(&self) -> &[u8];
     }

@@ -1,5 +1,5 @@
-//! Communicators and requests as the package around has them: calls by their names, arrays that
-//! were made fit.
+//! The classes `Comm`, `Request` and `Plan` of `foldwire._native`. The Python package passes the
+//! name of a call and arrays that are contiguous and aligned.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -23,13 +23,15 @@ use crate::failure::raise;
 use crate::ffi::{self, CallWithArrays};
 use crate::report::dict;
 
-/// Seconds beyond which a limit of time is none.
+/// Times of this many seconds or more mean "no limit".
 const FOREVER: f64 = 1e9;
 
+/// Creates the error for an invalid argument.
 fn argument(message: impl Into<String>) -> ApiError {
     ApiError::new(FW_INVALID_ARGUMENT, message)
 }
 
+/// Converts a time in seconds.
 fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
@@ -38,7 +40,7 @@ fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     Duration::try_from_secs_f64(value).map_err(wrong)
 }
 
-/// What calls of a communicator have in common.
+/// Creates core's configuration of a communicator.
 pub(crate) fn config(
     timeout: Option<f64>,
     deadline: Option<f64>,
@@ -59,7 +61,7 @@ pub(crate) fn config(
     Ok(config)
 }
 
-/// A plan that was read.
+/// A parsed plan.
 #[pyclass(frozen, name = "Plan", module = "foldwire._native")]
 pub(crate) struct PyPlan(ParsedPlan);
 
@@ -85,7 +87,7 @@ pub(crate) struct PyCommunicator {
 }
 
 impl PyCommunicator {
-    /// The communicator of all ranks of a network.
+    /// Creates the communicator of all ranks of an endpoint.
     pub(crate) fn create(
         rank_endpoint: RankEndpoint,
         config: Config,
@@ -96,7 +98,7 @@ impl PyCommunicator {
         Ok(Self { endpoint: Arc::new(endpoint), id, rank, size, n_calls })
     }
 
-    /// The request of what `start` starts.
+    /// Starts a call with `start` and returns its request.
     fn request(
         &self,
         py: Python<'_>,
@@ -113,15 +115,16 @@ impl PyCommunicator {
         Ok(PyRequest { endpoint, id, outcome: Mutex::new(None) })
     }
 
+    /// Wraps another communicator of the same endpoint.
     fn derived(&self, (id, (rank, size, n_calls)): (ObjectId, (usize, usize, usize))) -> Self {
         Self { endpoint: Arc::clone(&self.endpoint), id, rank, size, n_calls }
     }
 }
 
-/// Array, type, peer, tag, and of what is sent the plan.
+/// A message: array, type, peer, tag, and the plan. `None` in place of the plan: receive.
 type MessageTuple<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, PyPlan>>);
 
-/// A message as it goes over.
+/// Converts a message.
 fn message_args(message: &MessageTuple<'_>) -> PyResult<MessageArgs> {
     let (array, dtype, peer, tag, plan) = message;
     let dtype = ffi::dtype(array.py(), *dtype)?;
@@ -130,11 +133,12 @@ fn message_args(message: &MessageTuple<'_>) -> PyResult<MessageArgs> {
     Ok(MessageArgs { array, dtype, peer: *peer, tag: *tag, plan })
 }
 
-/// Where an array lies.
+/// Returns the address range of an array.
 fn range(array: RawArray, dtype: DType) -> Range<usize> {
     array.address..array.address + array.n_values * dtype.n_bytes()
 }
 
+/// Returns rank, number of ranks, and largest number of calls at once.
 fn properties(comm: &ErasedCommunicator) -> (usize, usize, usize) {
     (comm.rank(), comm.size(), comm.n_calls())
 }
@@ -145,7 +149,7 @@ impl Drop for PyCommunicator {
     }
 }
 
-/// The ranks of a group of threads, in order.
+/// Creates the communicators of `n_ranks` ranks that are threads, in order of ranks.
 #[pyfunction]
 #[pyo3(signature = (n_ranks, rate=None, timeout=None, deadline=None, lanes=None, n_calls=8))]
 pub(crate) fn threads(
@@ -167,13 +171,14 @@ pub(crate) fn threads(
     all().map_err(|fault| raise(py, &fault))
 }
 
-/// What ranks need to find each other; one of them makes it.
+/// Creates a unique id. One rank does this for all.
 #[pyfunction]
 pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
     py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
 }
 
-/// A rank of processes: of those with a unique id, or of those that a launcher has started.
+/// Joins ranks in other processes: those with the same unique id, or without one, those that a
+/// launcher started.
 #[pyfunction]
 #[pyo3(signature = (
     id=None, n_ranks=1, rank=0, limit=60.0, timeout=None, deadline=None, lanes=None,
@@ -204,7 +209,7 @@ pub(crate) fn join(
     made.map_err(|fault| raise(py, &fault))
 }
 
-/// A call by its name: its arrays, how long they are, and what is done with them.
+/// Arguments of a collective from Python.
 #[derive(FromPyObject)]
 struct CallArgs<'py> {
     name: String,
@@ -214,16 +219,17 @@ struct CallArgs<'py> {
     op: u8,
     root: usize,
     count: usize,
-    /// Of each rank's share.
+    /// Length of each rank's block.
     counts: Option<Vec<usize>>,
-    /// Of what comes from each rank.
+    /// Length of the block from each rank, for an all-to-all.
     recv_counts: Option<Vec<usize>>,
     plan: Bound<'py, PyPlan>,
-    /// Seconds; of the communicator for none.
+    /// Seconds without progress after which the call fails. `None`: the communicator's.
     timeout: Option<f64>,
 }
 
 impl CallArgs<'_> {
+    /// Converts and checks the arguments.
     fn to_collective(&self, py: Python<'_>) -> PyResult<CollectiveArgs> {
         let fault = |message: String| raise(py, &argument(message));
         let name = collective(&self.name)
@@ -247,6 +253,7 @@ impl CallArgs<'_> {
         timeout.map_err(|fault| raise(py, &fault))
     }
 
+    /// Returns references to the arrays.
     fn arrays(&self) -> Vec<Py<PyAny>> {
         let both = [&self.send, &self.recv];
         both.into_iter().flatten().map(|array| array.clone().unbind()).collect()
@@ -255,7 +262,7 @@ impl CallArgs<'_> {
 
 #[pymethods]
 impl PyCommunicator {
-    /// Makes a call; what it did.
+    /// Makes a blocking call and returns its report.
     fn call<'py>(&self, py: Python<'py>, call: CallArgs<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
@@ -268,7 +275,7 @@ impl PyCommunicator {
         dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
     }
 
-    /// Starts a call.
+    /// Starts a call and returns its request.
     fn start(&self, py: Python<'_>, call: CallArgs<'_>) -> PyResult<PyRequest> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
@@ -277,14 +284,13 @@ impl PyCommunicator {
         })
     }
 
-    /// Starts to send or receive: an array, its type, peer, tag, and if it is sent the plan.
+    /// Starts to send or receive a message.
     fn start_message(&self, py: Python<'_>, message: MessageTuple<'_>) -> PyResult<PyRequest> {
         let (message_args, array) = (message_args(&message)?, message.0.unbind());
         self.request(py, |comm| CallWithArrays::start_message(comm, &message_args, array))
     }
 
-    /// Sends and receives side by side: of each its array, type, peer, tag, and of what is sent the
-    /// plan.
+    /// Sends and receives several messages concurrently, and returns their report.
     fn exchange<'py>(
         &self,
         py: Python<'py>,
@@ -296,10 +302,10 @@ impl PyCommunicator {
         dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
     }
 
-    /// All-reduces of several arrays of floats in place as one call, each within a bound of its own
-    /// or the plan's; what they did together.
+    /// All-reduces several arrays of floats in place as one call. Each has its own bound, or else
+    /// the plan's. Returns the report of all of them.
     #[pyo3(signature = (arrays, bounds, feedback, dtype, residue, op, plan))]
-    #[allow(clippy::too_many_arguments, reason = "the package around gives them by place")]
+    #[allow(clippy::too_many_arguments, reason = "the Python package passes them by position")]
     fn all_reduce_group<'py>(
         &self,
         py: Python<'py>,
@@ -346,7 +352,7 @@ impl PyCommunicator {
         dict(py, &sum.unwrap_or_default())
     }
 
-    /// The communicator of the ranks with the same color, if there is one.
+    /// Creates the communicator of the ranks with the same color. `None`: this rank has no color.
     fn split(
         &self,
         py: Python<'_>,
@@ -366,7 +372,7 @@ impl PyCommunicator {
         Ok(made.map_err(|fault| self.endpoint.raise(py, &fault))?.map(|made| self.derived(made)))
     }
 
-    /// The communicator of the ranks that call this.
+    /// Creates the communicator of the ranks that call this function.
     fn shrink(&self, py: Python<'_>, patience: f64) -> PyResult<Self> {
         let made = py.detach(|| {
             let patience = seconds(patience, "patience")?;
@@ -379,7 +385,7 @@ impl PyCommunicator {
         Ok(self.derived(made.map_err(|fault| self.endpoint.raise(py, &fault))?))
     }
 
-    /// Where this rank's share of so many values begins and ends.
+    /// Returns start and end of this rank's block in an array of `n_values` values.
     fn share(&self, py: Python<'_>, n_values: usize) -> PyResult<(usize, usize)> {
         let share = py
             .detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.share(n_values))))
@@ -387,13 +393,13 @@ impl PyCommunicator {
         Ok((share.start, share.end))
     }
 
-    /// Whether an earlier call has failed.
+    /// Returns whether an earlier call has failed and made the communicator unusable.
     fn is_poisoned(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.is_poisoned())))
             .map_err(|fault| self.endpoint.raise(py, &fault))
     }
 
-    /// Advances all calls under way.
+    /// Advances all calls in progress.
     fn progress(&self, py: Python<'_>) -> PyResult<()> {
         let moved = py.detach(|| {
             self.endpoint.enter(|state| {
@@ -404,25 +410,25 @@ impl PyCommunicator {
         moved.map_err(|fault| self.endpoint.raise(py, &fault))
     }
 
-    /// Ends the calls that threads wait in, and all that come.
+    /// Stops running calls, and all later ones.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.check().map_err(|fault| raise(py, &fault))?;
         self.endpoint.interrupt();
         Ok(())
     }
 
-    /// Ends this rank, with all communicators that came of the same link.
+    /// Ends this rank, with all communicators of the same endpoint.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.endpoint.close());
     }
 }
 
-/// A call under way.
+/// A call in progress.
 #[pyclass(frozen, name = "Request", module = "foldwire._native")]
 pub(crate) struct PyRequest {
     endpoint: Arc<LockedEndpoint>,
     id: ObjectId,
-    /// Once it is done.
+    /// Result, once the call has finished.
     outcome: Mutex<Option<Result<Report, ApiError>>>,
 }
 
@@ -432,27 +438,30 @@ impl Drop for PyRequest {
     }
 }
 
-/// Calls a function of Python's, once.
+/// Waker that calls a Python function once.
 struct WakeCallback(Mutex<Option<Py<PyAny>>>);
 
 impl Wake for WakeCallback {
     fn wake(self: Arc<Self>) {
         let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(function) = function {
-            // Where the interpreter has ended nobody waits; a loop that was closed meanwhile
-            // raises, of which nobody is to hear either.
+            // If the interpreter has ended, nothing waits for the call. If the event loop was
+            // closed meanwhile, the function raises, and the exception is ignored for the same
+            // reason.
             Python::try_attach(|py| drop(function.call0(py)));
         }
     }
 }
 
 impl PyRequest {
+    /// Locks the result.
     fn outcome(&self) -> MutexGuard<'_, Option<Result<Report, ApiError>>> {
-        // Never locked while the GIL or a family is waited for.
+        // No thread waits for the GIL or the endpoint while it holds this lock.
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The call's outcome, once it is done, which `by` may find out, for whoever is first.
+    /// Returns the call's result if it has finished. `by` advances the call; it runs only if no
+    /// other thread has stored the result before.
     fn settle(
         &self,
         py: Python<'_>,
@@ -472,6 +481,7 @@ impl PyRequest {
         })
     }
 
+    /// Advances the call. Returns whether it has finished.
     fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
         self.endpoint.check().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {
@@ -493,24 +503,24 @@ impl PyRequest {
 
 #[pymethods]
 impl PyRequest {
-    /// Whether it is done, after all calls have been advanced.
+    /// Advances all calls, and returns whether this one has finished.
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
         self.poll_with(py, Waker::noop())
     }
 
-    /// Whether it is done; if not, the function is called, by any thread, when that may have
-    /// changed.
+    /// Returns whether the call has finished. If not, any thread calls `wake` when the call may
+    /// have made progress.
     fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
         self.poll_with(py, &Waker::from(Arc::new(WakeCallback(Mutex::new(Some(wake))))))
     }
 
-    /// Waits until it is done; what it did.
+    /// Waits until the call has finished, and returns its report.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.endpoint.check().map_err(|fault| raise(py, &fault))?;
         match self.settle(py, |state| Some(state.finish(self.id))) {
             Some(Ok(report)) => dict(py, &report),
             Some(Err(fault)) => Err(self.endpoint.raise(py, &fault)),
-            None => unreachable!("it was finished"),
+            None => unreachable!("`finish` waits until the call has finished"),
         }
     }
 }

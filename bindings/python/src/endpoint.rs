@@ -1,10 +1,10 @@
-//! All that comes of one link: communicators, those split from them, and calls under way. One
-//! thread at a time is inside; others wait, without the GIL.
+//! The state of one transport endpoint: communicators, those split from them, and calls in
+//! progress. A lock allows one thread at a time. Other threads wait for it without the GIL.
 //!
-//! A fork of the process has a copy of all of this, and the same sockets: what it sent would come
-//! as this rank's, and what it closed would end this rank. So a family is its process's own:
-//! elsewhere calls are errors, and nothing is dropped. Locks may be held there by threads that do
-//! not exist, so the process is looked at first.
+//! A fork of the process has a copy of this state, and the same sockets. If it used them, its
+//! messages would appear as this rank's, and closing them would end this rank. So an endpoint
+//! belongs to its process: in a fork, calls are errors and nothing is dropped. Threads that do not
+//! exist in the fork may hold locks, so the process is checked before any lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,31 +21,34 @@ use pyo3::prelude::*;
 use crate::failure::{interrupted, raise};
 use crate::ffi::{CallWithArrays, SendWrapper};
 
-/// What communicators of one link share.
+/// The communicators and calls of one endpoint, behind a lock.
 pub(crate) struct LockedEndpoint {
     state: Mutex<SendWrapper<LockedState>>,
-    /// What Python let go of while another thread was inside.
+    /// Objects that Python released while another thread held the lock.
     released: Mutex<Vec<ObjectId>>,
     end: Arc<StopSignal>,
-    /// The process that it belongs to.
+    /// Id of the process that created the endpoint.
     process: u32,
 }
 
-/// How calls end from outside.
+/// Requests to stop running calls.
 #[derive(Default)]
 struct StopSignal {
-    /// Another thread has said so.
+    /// True after `Comm.interrupt`.
     is_ended: AtomicBool,
-    /// What a signal's handler has raised.
+    /// Exception that a signal handler raised.
     raised: Mutex<Option<PyErr>>,
 }
 
 impl StopSignal {
-    /// Asked while a thread waits, for as long as it says yes; `looked` is when signals were last
-    /// looked for.
+    /// Returns whether the running calls should continue. Waiting threads poll this. `looked` is
+    /// the time when signals were last checked.
     fn goes_on(&self, looked: &mut Instant) -> bool {
         if looked.elapsed() > SIGNALS {
-            #[allow(clippy::redundant_closure_for_method_calls, reason = "it is for one lifetime")]
+            #[allow(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method does not fit all lifetimes"
+            )]
             let handled = Python::try_attach(|py| py.check_signals());
             *looked = Instant::now();
             if let Some(Err(raised)) = handled {
@@ -56,34 +59,37 @@ impl StopSignal {
         !self.is_ended.load(Ordering::Relaxed)
     }
 
+    /// Locks the exception of a signal handler.
     fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How often signals are looked for.
+/// Interval between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(100);
 
-/// Where something is in a state.
+/// Key of a communicator or call in a [`LockedState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectId(u64);
 
-/// By their places.
+/// Communicators and calls, by id.
 #[derive(Default)]
 pub(crate) struct LockedState {
-    /// Above the communicators: calls that are dropped are given up on them.
+    /// First, because fields are dropped in order: dropping a call aborts it on its communicator.
     requests: HashMap<ObjectId, CallWithArrays>,
     comms: HashMap<ObjectId, ErasedCommunicator>,
+    /// Number of ids that were assigned.
     n_ids: u64,
 }
 
+/// The error for an id that is no longer in the state.
 fn closed() -> ApiError {
     let message = "this communicator was closed or shrunk, or its rank has ended";
     ApiError::new(FW_INVALID_HANDLE, message)
 }
 
 impl LockedEndpoint {
-    /// A family of one communicator, and its place.
+    /// Creates an endpoint with one communicator, and returns the communicator's id.
     pub(crate) fn create(
         endpoint: RankEndpoint,
         config: Config,
@@ -100,31 +106,34 @@ impl LockedEndpoint {
         self.process == process::id()
     }
 
+    /// Checks that the current process created the endpoint.
+    ///
     /// # Errors
-    /// A fault in a fork of the process that it belongs to.
+    /// If the current process is a fork of the one that created it.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.is_of_this_process() {
             return Ok(());
         }
         let message = format!(
-            "this communicator is of process {}, and this one was forked off that: make calls \
-             there, or make a communicator after the fork",
+            "this communicator belongs to process {}, and this process was forked from it; make \
+             calls there, or create a communicator after the fork",
             self.process
         );
         Err(ApiError::new(FW_INVALID_HANDLE, message))
     }
 
-    /// Goes in, once nobody else is inside, with no GIL.
+    /// Waits for the lock and calls `then` with the state. The caller must not hold the GIL.
     ///
     /// # Errors
-    /// A fault in a fork of the process, or if a panic has left it half way; what `then` returns.
+    /// In a fork of the process, or if an earlier panic has poisoned the lock; otherwise the errors
+    /// of `then`.
     pub(crate) fn enter<R>(
         &self,
         then: impl FnOnce(&mut LockedState) -> Result<R, ApiError>,
     ) -> Result<R, ApiError> {
         self.check()?;
         let mut guard = self.state.lock().map_err(|_| {
-            let message = "a panic has left this communicator half way; please report it";
+            let message = "an earlier panic left this communicator unusable; please report it";
             ApiError::new(FW_INTERNAL_ERROR, message)
         })?;
         self.drop_released(&mut guard.0);
@@ -137,12 +146,12 @@ impl LockedEndpoint {
         with_stop_check(Box::new(ask), || then(&mut guard.0))
     }
 
-    /// Ends the calls that threads wait in, and all that come.
+    /// Stops running calls, and all later ones.
     pub(crate) fn interrupt(&self) {
         self.end.is_ended.store(true, Ordering::Relaxed);
     }
 
-    /// The exception of a call that failed.
+    /// Returns the exception for a failed call.
     pub(crate) fn raise(&self, py: Python<'_>, fault: &ApiError) -> PyErr {
         if fault.code == FW_TRANSPORT_ERROR {
             let raised = self.end.raised().take();
@@ -156,7 +165,7 @@ impl LockedEndpoint {
         raise(py, fault)
     }
 
-    /// Drops what Python has let go of, now if nobody is inside.
+    /// Drops an object that Python has released: now, or when the lock is next free.
     pub(crate) fn release(&self, id: ObjectId) {
         if !self.is_of_this_process() {
             return;
@@ -164,14 +173,15 @@ impl LockedEndpoint {
         self.released().push(id);
         match self.state.try_lock() {
             Ok(mut guard) => self.drop_released(&mut guard.0),
-            // Who is inside next does it.
+            // The next thread that takes the lock drops it.
             Err(TryLockError::WouldBlock) => {}
-            // It goes with the family.
+            // It is dropped with the endpoint.
             Err(TryLockError::Poisoned(_)) => {}
         }
     }
 
-    /// Drops all: for other ranks this one has ended. In a fork there is nothing to end.
+    /// Drops all communicators and calls. The other ranks notice that this rank has ended. Does
+    /// nothing in a fork.
     pub(crate) fn close(&self) {
         if !self.is_of_this_process() {
             return;
@@ -181,8 +191,9 @@ impl LockedEndpoint {
         guard.0.comms.clear();
     }
 
+    /// Drops the objects that Python has released.
     fn drop_released(&self, state: &mut LockedState) {
-        // Not locked while they are dropped, which may let go of others.
+        // Unlock first: dropping an object may release others.
         let ids = mem::take(&mut *self.released());
         for id in ids {
             state.requests.remove(&id);
@@ -190,7 +201,7 @@ impl LockedEndpoint {
         }
     }
 
-    /// Nothing panics while it is locked.
+    /// Locks the list of released objects. Nothing panics while it is locked.
     fn released(&self) -> MutexGuard<'_, Vec<ObjectId>> {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +210,7 @@ impl LockedEndpoint {
 impl Drop for LockedEndpoint {
     fn drop(&mut self) {
         if !self.is_of_this_process() {
-            // Memory and sockets go when the process ends, without a word to other ranks.
+            // The system frees memory and sockets when the fork ends. Other ranks do not notice.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             mem::forget(mem::take(&mut state.0));
         }
@@ -207,54 +218,55 @@ impl Drop for LockedEndpoint {
 }
 
 impl LockedState {
+    /// Assigns an id.
     fn id(&mut self) -> ObjectId {
         self.n_ids += 1;
         ObjectId(self.n_ids)
     }
 
-    /// Takes a communicator in.
+    /// Adds a communicator and returns its id.
     pub(crate) fn add_comm(&mut self, comm: ErasedCommunicator) -> ObjectId {
         let id = self.id();
         self.comms.insert(id, comm);
         id
     }
 
-    /// Takes a call under way in.
+    /// Adds a running call and returns its id.
     pub(crate) fn add_call(&mut self, running: CallWithArrays) -> ObjectId {
         let id = self.id();
         self.requests.insert(id, running);
         id
     }
 
-    /// A communicator.
+    /// Returns a communicator.
     pub(crate) fn comm(&self, id: ObjectId) -> Result<&ErasedCommunicator, ApiError> {
         self.comms.get(&id).ok_or_else(closed)
     }
 
-    /// Takes a communicator out.
+    /// Removes a communicator and returns it.
     pub(crate) fn take_comm(&mut self, id: ObjectId) -> Result<ErasedCommunicator, ApiError> {
         self.comms.remove(&id).ok_or_else(closed)
     }
 
-    /// A call under way.
+    /// Returns a running call.
     pub(crate) fn request(&mut self, id: ObjectId) -> Result<&mut CallWithArrays, ApiError> {
         self.requests.get_mut(&id).ok_or_else(closed)
     }
 
-    /// Drops a call that is done.
+    /// Drops a finished call.
     pub(crate) fn forget(&mut self, id: ObjectId) {
         self.requests.remove(&id);
     }
 
-    /// Drives a call to its end.
+    /// Waits until a call has finished.
     pub(crate) fn finish(&mut self, id: ObjectId) -> Result<Report, ApiError> {
         let running = self.requests.remove(&id).ok_or_else(closed)?;
         Ok(running.wait()?)
     }
 
-    /// Advances all that is under way.
+    /// Advances all calls in progress.
     pub(crate) fn progress(&self) {
-        // Any of them drives all calls over the link.
+        // Any communicator advances all calls of the endpoint.
         if let Some(comm) = self.comms.values().next() {
             comm.progress();
         }

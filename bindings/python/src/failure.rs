@@ -1,5 +1,5 @@
-//! What Rust returns, as `foldwire.Error`: a kind to look at, words that say what to change, and
-//! which ranks and which argument are concerned.
+//! Conversion of errors to `foldwire.Error`: a kind, a message that says what to change, and the
+//! ranks and the argument that are involved.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyType};
 
 static ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// The kind of a failure; `foldwire.Error` lists them.
+/// Returns the kind of an error. `foldwire.Error` documents the kinds.
 const fn kind(fault: &ApiError) -> &'static str {
     if matches!(fault.error, Some(Error::TooManyCalls { .. } | Error::TooManyMessages { .. })) {
         return "too_many_calls";
@@ -37,7 +37,7 @@ const fn kind(fault: &ApiError) -> &'static str {
     }
 }
 
-/// The rank that a failure speaks of.
+/// Returns the rank that an error is about.
 fn rank(error: &Error) -> Option<usize> {
     let rank = match *error {
         Error::Mismatch { rank, .. }
@@ -54,7 +54,7 @@ fn rank(error: &Error) -> Option<usize> {
     Some(rank.index())
 }
 
-/// Names of the C interface, by what Python calls them.
+/// Phrases of the C API in error messages, and their replacements for Python.
 const NAMES: [(&str, &str); 6] = [
     ("set its mode to FW_COMPRESS or FW_AUTO", "leave one of them out"),
     ("set its mode to FW_LOSSLESS or FW_COMPRESS", "write `lossless`, or a bound, instead"),
@@ -64,7 +64,7 @@ const NAMES: [(&str, &str); 6] = [
     ("fwGetUniqueId", "foldwire.unique_id"),
 ];
 
-/// What to change, in the words of the package around.
+/// Returns the message of an error, in terms of the Python API.
 fn words(fault: &ApiError) -> Cow<'_, str> {
     match fault.error {
         Some(Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) }) => {
@@ -95,17 +95,18 @@ fn words(fault: &ApiError) -> Cow<'_, str> {
     }
 }
 
-/// The exception of a failure.
+/// Returns the exception for an error.
 pub(crate) fn raise(py: Python<'_>, fault: &ApiError) -> PyErr {
     exception(py, fault, kind(fault)).unwrap_or_else(|error| error)
 }
 
-/// The exception of a call that another thread has ended.
+/// Returns the exception for a call that another thread has interrupted.
 pub(crate) fn interrupted(py: Python<'_>) -> PyErr {
     let fault = ApiError::new(FW_ABORTED, "the call was interrupted, and its communicator with it");
     exception(py, &fault, "interrupted").unwrap_or_else(|error| error)
 }
 
+/// Creates a `foldwire.Error`.
 fn exception(py: Python<'_>, fault: &ApiError, kind: &str) -> PyResult<PyErr> {
     let class = ERROR.import(py, "foldwire._errors", "Error")?;
     let fields = PyDict::new(py);

@@ -7,9 +7,9 @@
 //! *What every block rests on.* Only `numpy.ndarray` is believed. Numpy promises that an array's
 //! memory stays where it is as long as somebody refers to it. Who calls a function with arrays here
 //! is called from Python with them, and so they are referred to until it returns; what is under way
-//! longer, [`CallWithArrays`], refers to them itself. That no thread writes an array meanwhile, nor reads
-//! one that is written to, is the user's part, as with every library that lets the GIL go while it
-//! works on arrays; the package's documentation says so.
+//! longer, [`CallWithArrays`], refers to them itself. That no thread writes an array meanwhile, nor
+//! reads one that is written to, is the user's part, as with every library that lets the GIL go
+//! while it works on arrays; the package's documentation says so.
 #![allow(unsafe_code, reason = "numpy's memory")]
 
 use std::time::Duration;
@@ -30,11 +30,16 @@ use crate::failure::raise;
 
 static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
+/// Creates the exception for an invalid argument.
 fn refuse(py: Python<'_>, message: impl Into<String>) -> PyErr {
     raise(py, &ApiError::new(FW_INVALID_ARGUMENT, message))
 }
 
-/// The memory of an array of `dtype`; of no values for `None`.
+/// Returns address and length of an array of `dtype`. `None` is an empty array.
+///
+/// # Errors
+/// If `values` is not a contiguous, aligned numpy array of this type, or is read-only but
+/// `is_written`.
 pub(crate) fn array(
     values: Option<&Bound<'_, PyAny>>,
     dtype: DType,
@@ -63,7 +68,7 @@ pub(crate) fn array(
         return Err(refuse(py, format!("an array of `{kind}`, and not of {dtype}")));
     }
     let shape: Vec<usize> = item("shape")?.extract()?;
-    // Numpy has made it, so it is there.
+    // The array exists, so the product does not overflow.
     let n_values = shape.iter().product();
     if n_values > 0 && address % dtype.n_bytes() != 0 {
         return Err(refuse(py, "an array that is not aligned"));
@@ -71,51 +76,51 @@ pub(crate) fn array(
     Ok(RawArray { address, n_values })
 }
 
-/// The type with this code.
+/// Looks up the type with this code.
 pub(crate) fn dtype(py: Python<'_>, code: u8) -> PyResult<DType> {
     DType::from_code(code).ok_or_else(|| refuse(py, format!("{code} is no type of values")))
 }
 
-/// Lends the values of an array to a function.
+/// Calls `then` with the values of an array.
 pub(crate) fn lent<T: Element, R>(
     values: RawArray,
     then: impl FnOnce(&[T]) -> Result<R, ApiError>,
 ) -> Result<R, ApiError> {
-    // SAFETY: the head of this file.
+    // SAFETY: see the top of this file.
     unsafe { rust::lent(values, then) }
 }
 
-/// A call under way, and the arrays that it needs.
+/// A running call, and references to its arrays.
 pub(crate) struct CallWithArrays {
-    /// Above the arrays, and so dropped before them.
+    /// First, because fields are dropped in order: the call uses the arrays.
     call: ErasedCall,
     _arrays: Vec<Py<PyAny>>,
 }
 
 impl CallWithArrays {
-    /// Starts a call, whose arrays are `arrays`.
+    /// Starts a collective. `arrays` are the Python objects of its arrays.
     pub(crate) fn start(
         comm: &ErasedCommunicator,
         call: &CollectiveArgs,
         arrays: Vec<Py<PyAny>>,
     ) -> Result<Self, ApiError> {
-        // SAFETY: the head of this file; the arrays are referred to as long as the call is there.
+        // SAFETY: see the top of this file; the result holds references to the arrays.
         let call = unsafe { comm.start(call) }?;
         Ok(Self { call, _arrays: arrays })
     }
 
-    /// Starts to send or receive an array.
+    /// Starts to send or receive a message.
     pub(crate) fn start_message(
         comm: &ErasedCommunicator,
         args: &MessageArgs,
         array: Py<PyAny>,
     ) -> Result<Self, ApiError> {
-        // SAFETY: as of `start`.
+        // SAFETY: as in `start`.
         let call = unsafe { comm.start_message(args) }?;
         Ok(Self { call, _arrays: vec![array] })
     }
 
-    /// The same with another limit of time without any progress.
+    /// Replaces the time without progress after which the call fails.
     pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Self {
         let Self { call, _arrays } = self;
         let call = match timeout {
@@ -125,28 +130,29 @@ impl CallWithArrays {
         Self { call, _arrays }
     }
 
-    /// The call, to be polled.
+    /// Returns the call, for polling.
     pub(crate) const fn call(&mut self) -> &mut ErasedCall {
         &mut self.call
     }
 
-    /// Drives all calls over the link until this one is done.
+    /// Advances all calls of the endpoint until this one has finished.
     pub(crate) fn wait(self) -> Result<Report, Error> {
         let Self { call, _arrays } = self;
         call.wait()
     }
 }
 
-/// Sends and receives all of these side by side.
+/// Sends and receives several messages concurrently.
 pub(crate) fn exchange(
     comm: &ErasedCommunicator,
     messages: &[MessageArgs],
 ) -> Result<Report, ApiError> {
-    // SAFETY: the head of this file.
+    // SAFETY: see the top of this file.
     unsafe { comm.exchange(messages) }
 }
 
-/// As [`ErasedCommunicator::all_reduce_group`], on arrays that do not overlap.
+/// Calls [`ErasedCommunicator::all_reduce_group`]. The arrays must not overlap; the caller checks
+/// it.
 pub(crate) fn all_reduce_group(
     comm: &ErasedCommunicator,
     arrays: &[(RawArray, Option<ErrorBound>)],
@@ -155,17 +161,18 @@ pub(crate) fn all_reduce_group(
     op: OpCode,
     plan: ParsedPlan,
 ) -> Result<Vec<Report>, ApiError> {
-    // SAFETY: the head of this file.
+    // SAFETY: see the top of this file; the caller has checked that the arrays do not overlap.
     unsafe { comm.all_reduce_group(arrays, feedback, dtype, op, plan) }
 }
 
-/// A value that counts references to its parts without atomics, and so is not `Send` by itself.
+/// Makes an endpoint's state `Send`. The state is not `Send` by itself, because its parts count
+/// references without atomics.
 pub(crate) struct SendWrapper<V>(pub(crate) V);
 
-// SAFETY: what a state has in common with others are counted references to one node. All of them
-// are in the state: communicators are put there when they are made, and those that are taken out
-// for a moment (split, shrink, calls that are waited for) are taken by who has locked the state. So
-// counts are changed by one thread at a time, and each sees what the one before it wrote. Nothing
-// in there is bound to a thread: endpoints and references to Python's objects are `Send`, and
-// arrays of numpy's may be used by any thread.
+// SAFETY: the parts of a state share non-atomic reference counts of one node. All references to
+// this node are inside the state: communicators are stored there when they are created, and code
+// that takes one out for a moment (split, shrink, waiting for a call) holds the state's lock. So
+// only one thread at a time changes the counts, and each thread sees the changes of the previous
+// one. Nothing in the state is bound to a thread: endpoints and references to Python objects are
+// `Send`, and any thread may use numpy's arrays.
 unsafe impl Send for SendWrapper<LockedState> {}

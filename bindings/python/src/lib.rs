@@ -27,7 +27,7 @@ mod report;
 use foldwire::DType;
 use pyo3::prelude::*;
 
-/// The native half of `foldwire`.
+/// The native module of the package `foldwire`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let codes: Vec<(&str, u8, usize, bool)> = DType::ALL

@@ -1,9 +1,10 @@
-//! What a call did, as a dict.
+//! Conversion of reports to dicts.
 
 use foldwire::Report;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+/// Converts a report to a dict. Times are in seconds, sizes in bytes.
 pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("schedule", report.schedule)?;
