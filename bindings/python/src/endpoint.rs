@@ -47,7 +47,7 @@ impl StopSignal {
         if looked.elapsed() > SIGNALS {
             #[allow(
                 clippy::redundant_closure_for_method_calls,
-                reason = "the method does not fit all lifetimes"
+                reason = "the path is for one lifetime"
             )]
             let handled = Python::try_attach(|py| py.check_signals());
             *looked = Instant::now();

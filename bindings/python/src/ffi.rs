@@ -1,16 +1,15 @@
-//! Memory that numpy owns, and what threads pass to each other: all `unsafe` code of the package.
+//! Access to numpy's memory, and sending state between threads: all `unsafe` code of the package.
 //!
-//! Arrays are told by what they say of themselves (`__array_interface__`): where they lie, how many
-//! values they have, whether they may be written. The package around makes them contiguous and
-//! aligned; [`array`] checks it.
+//! The attribute `__array_interface__` of an array has its address, shape and type, and whether it
+//! may be written. The Python package makes arrays contiguous and aligned; [`array`] checks it.
 //!
-//! *What every block rests on.* Only `numpy.ndarray` is believed. Numpy promises that an array's
-//! memory stays where it is as long as somebody refers to it. Who calls a function with arrays here
-//! is called from Python with them, and so they are referred to until it returns; what is under way
-//! longer, [`CallWithArrays`], refers to them itself. That no thread writes an array meanwhile, nor
-//! reads one that is written to, is the user's part, as with every library that lets the GIL go
-//! while it works on arrays; the package's documentation says so.
-#![allow(unsafe_code, reason = "numpy's memory")]
+//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`. Numpy keeps an
+//! array's memory in place while a reference to the array exists. Python callers hold a reference
+//! until the function returns. Calls that run longer hold references in [`CallWithArrays`]. The user
+//! must ensure that no other thread writes an array during a call, nor reads one that the call
+//! writes. This holds for every library that releases the GIL while it works on arrays, and the
+//! package documents it.
+#![allow(unsafe_code, reason = "access to numpy's memory")]
 
 use std::time::Duration;
 

@@ -1,21 +1,21 @@
-//! Foldwire for Python: what `foldwire._native` holds. The package around it, `python/foldwire`,
-//! has what users call, and makes of it the few calls below.
+//! The native extension module `foldwire._native` of Foldwire for Python. Users import the package
+//! `python/foldwire`, which calls the few functions below.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | `ffi` | numpy's arrays: where they lie, what they hold; all `unsafe` code |
-//! | `codec` | arrays as bytes |
-//! | `communicator` | `PyCommunicator` and `PyRequest`: calls, blocking and not |
-//! | `endpoint` | all communicators of one link, behind a lock that is waited for without the GIL |
-//! | `failure` | what Rust returns, as `foldwire.Error` |
-//! | `report` | what a call did, as a dict |
+//! | `ffi` | address and type of numpy arrays; all `unsafe` code |
+//! | `codec` | compression of arrays to bytes |
+//! | `communicator` | the classes `Comm`, `Request` and `Plan` |
+//! | `endpoint` | the communicators of one endpoint, behind a lock that threads wait for without the GIL |
+//! | `failure` | conversion of errors to `foldwire.Error` |
+//! | `report` | conversion of reports to dicts |
 //!
-//! Memory is checked, and calls are made, by `foldwire_c::ffi::rust`, which the C interface has as
-//! well: what is generic over types is compiled once for both.
+//! `foldwire_c::ffi::rust` checks memory and makes the calls. The C bindings use the same code, so
+//! generic code is compiled once for both.
 //!
-//! *The GIL.* Whoever waits for the lock of a family, or for a network, has let the GIL go; who
-//! holds that lock may take the GIL. So ranks that are threads of one process do not wait for each
-//! other in a circle.
+//! *The GIL.* A thread releases the GIL before it waits for an endpoint's lock or for the network. A
+//! thread that holds the lock may take the GIL. So ranks that are threads of one process cannot
+//! deadlock.
 
 mod codec;
 mod communicator;

@@ -1,4 +1,4 @@
-"""Compression-accelerated collectives of numpy arrays.
+"""Collective communication of numpy arrays, with compressed messages.
 
 >>> import foldwire, numpy as np
 >>> def program(comm):
@@ -6,8 +6,9 @@
 >>> [round(float(sum), 2) for sum in foldwire.run(4, program)]
 [8.0, 8.0, 8.0, 8.0]
 
-Nothing is lost unless a bound is given. ``foldwire.run`` makes ranks of threads, ``foldwire.init``
-of processes over TCP. ``foldwire.numcodecs`` and ``foldwire.torch`` need those packages.
+Results are exact unless a call has an error bound. In ``foldwire.run`` ranks are threads; with
+``foldwire.init`` they are processes that communicate over TCP. ``foldwire.numcodecs`` and
+``foldwire.torch`` are modules that need the packages of these names.
 """
 
 from . import _native

@@ -1,4 +1,4 @@
-"""``python -m foldwire launch -n 4 program.py``."""
+"""The command ``python -m foldwire launch -n 4 program.py``."""
 
 import sys
 

@@ -1,5 +1,6 @@
-"""Arguments that are no arrays: whole numbers, times and rates, bounds and plans. One that cannot
-be used is an error that names it, before other ranks hear of the call.
+"""Checks of arguments that are not arrays: whole numbers, times, rates, bounds and plans.
+
+An invalid argument raises an error that names it, before anything is sent to other ranks.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ U32, I64 = 2**32 - 1, 2**63 - 1
 
 
 def whole(value, what: str, least: int = 0, most: int = I64) -> int:
-    """A whole number from ``least`` to ``most``."""
+    """Converts to a whole number from ``least`` to ``most``."""
     try:
         made = operator.index(value)
     except TypeError:
         kind = type(value).__name__
-        raise Error(f"{what}: a whole number is needed, and not {kind}", field=what) from None
+        raise Error(f"{what} must be a whole number, not {kind}", field=what) from None
     if made < least:
         raise Error(f"{what} is {made}; it must be {least} or more", field=what)
     if made > most:
@@ -27,26 +28,26 @@ def whole(value, what: str, least: int = 0, most: int = I64) -> int:
 
 
 def number(value, what: str, unit: str, may_be_0: bool = False) -> Optional[float]:
-    """A number above 0, or None."""
+    """Converts to a number above 0 (or 0, if allowed), or returns None for None."""
     if value is None:
         return None
     try:
         made = float(value)
     except (TypeError, ValueError):
-        raise Error(f"{what} is {value!r}; give {unit}, as a number", field=what) from None
+        raise Error(f"{what} is {value!r}; it must be a number of {unit}", field=what) from None
     if not (made > 0 or made == 0 and may_be_0):
         least = "0 or more" if may_be_0 else "more than 0"
-        raise Error(f"{what} is {value!r}; give {unit}, {least}", field=what)
+        raise Error(f"{what} is {value!r}; it must be {least} {unit}", field=what)
     return made
 
 
 def seconds(value, what: str) -> Optional[float]:
-    """A time in seconds, or None."""
+    """Converts to a time in seconds, or returns None for None."""
     return number(value, what, "seconds", may_be_0=True)
 
 
 def settings(timeout, deadline, lanes, calls):
-    """What communicators of all kinds take, as the native half does."""
+    """Converts the settings of a communicator for the native module."""
     lanes = None if lanes is None else whole(lanes, "lanes", 1)
     return (seconds(timeout, "timeout"), seconds(deadline, "deadline"), lanes,
             whole(calls, "calls", 1))
@@ -61,27 +62,29 @@ def _is_number(bound):
 
 
 def bound_text(bound) -> Optional[str]:
-    """A bound as text, or None."""
+    """Checks a bound, which is text or None."""
     if bound is None or isinstance(bound, str) and bound.strip() and not _is_number(bound):
         return bound
     if _is_number(bound):
-        message = (f'a bound says of what it is: write bound="abs:{bound}" (in the unit of the '
-                   f'data), or bound="rel:{bound}" (a fraction of the range of the values)')
+        message = (f'a bound needs a kind: write bound="abs:{bound}" (in the unit of the data) or '
+                   f'bound="rel:{bound}" (a fraction of the value range)')
     else:
-        message = f'a bound is text as "rel:1e-4", or None for exact results, and not {bound!r}'
+        message = (f'a bound must be text such as "rel:1e-4", or None for exact results, not '
+                   f'{bound!r}')
     raise Error(message, field="bound")
 
 
 def plan_text(bound, plan) -> str:
-    """Bound and plan as one text."""
+    """Joins bound and plan to the text of one plan."""
     bound = bound_text(bound)
     if plan is not None and not (isinstance(plan, str) and plan.strip()):
-        raise Error(f'a plan is text as "auto" or "schedule:ring", and not {plan!r}', field="plan")
+        message = f'a plan must be text such as "auto" or "schedule:ring", not {plan!r}'
+        raise Error(message, field="plan")
     return ",".join(words for words in (plan, bound) if words is not None) or "exact"
 
 
 def bounds_operands_alone(text: str) -> bool:
-    """Whether a plan has a bound, and does not say itself that it is one of the operands."""
+    """Returns whether a plan has a bound and lacks ``scope:operand``."""
     words = [word.strip() for word in text.split(",")]
     return "scope:operand" not in words and any(
         word.startswith(("abs:", "rel:", "psnr:")) for word in words)

@@ -1,8 +1,7 @@
-"""Arrays as calls need them: contiguous in C's order, in the machine's byte order, of a type that
-is moved. Masks are refused.
+"""Conversion of arrays for calls: contiguous in C order, native byte order, a supported type.
 
-All ranks send in C's order, whatever order their arrays have in memory, so that results do not
-depend on that. :class:`Out` is what a call writes to.
+All ranks send values in C order, so results do not depend on the order of axes in memory.
+:class:`Out` is the array that a call writes. Masked arrays are refused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from . import _native
 from ._errors import Error
 
-# Foldwire's name of a type: its code, its bytes, whether it is a float.
+# Foldwire's name of each type, with its code, its size in bytes, and whether it is a float.
 TYPES = {name: (code, size, is_float) for name, code, size, is_float in _native.DTYPES}
 
 _NAMES = {
@@ -42,7 +41,7 @@ _OF_CODE = {code: name for name, code in reversed(_CODES.items())}
 
 @functools.lru_cache(maxsize=64)
 def type_name(dtype: np.dtype, name=None) -> str:
-    """What values are; ``name`` says what their bits are if numpy has no such type."""
+    """Returns the name of a type. ``name`` overrides it if numpy lacks the type."""
     if name is None:
         return dtype.name
     return name if isinstance(name, str) else np.dtype(name).name
@@ -50,15 +49,15 @@ def type_name(dtype: np.dtype, name=None) -> str:
 
 @functools.lru_cache(maxsize=64)
 def code_of(dtype: np.dtype, name=None) -> int:
-    """The code of a type; ``name`` as for :func:`type_name`."""
+    """Returns the code of a type; ``name`` as for :func:`type_name`."""
     name = type_name(dtype, name)
     if name not in _CODES:
         name = "structures" if dtype.fields else f"values of {name}"
-        message = f"{name} are not moved: floats of 16 to 64 bits, integers and bool are"
+        message = f"{name} are not supported; floats of 16 to 64 bits, integers and bool are"
         raise Error(message, kind="unsupported", field="dtype")
     n_bytes = TYPES[_NAMES[name]][1]
     if n_bytes != dtype.itemsize:
-        message = f"dtype is {name}, of {n_bytes} bytes; the array's values have {dtype.itemsize}"
+        message = f"dtype is {name}, of {n_bytes} bytes, but the values have {dtype.itemsize}"
         raise Error(message, field="dtype")
     return _CODES[name]
 
@@ -68,23 +67,23 @@ def is_float(code: int) -> bool:
 
 
 def dtype_of(code: int) -> np.dtype:
-    """The numpy type of a code; bfloat16 is that of ml_dtypes."""
+    """Returns the numpy type of a code. bfloat16 comes from ml_dtypes."""
     name = _OF_CODE[code]
     if name == "bfloat16":
         try:
             import ml_dtypes
         except ImportError:
-            message = "values are bfloat16, which numpy has with the package ml_dtypes only"
+            message = "the values are bfloat16; install ml_dtypes, which adds this type to numpy"
             raise Error(message, kind="unsupported", field="dtype") from None
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
 
 
 def refuse_masks(values, what: str = "array") -> None:
-    """A masked array is an error, as no result would have its mask; so is a list of some."""
+    """Raises an error for masked arrays and lists of them, because calls do not keep masks."""
     if isinstance(values, np.ma.MaskedArray):
-        message = (f"{what} is a masked array, and masks are not kept: give filled(value) of it, "
-                   "or data if nothing is masked")
+        message = (f"{what} is a masked array, and masks are not kept; pass its filled(value), or "
+                   "its data if nothing is masked")
         raise Error(message, kind="unsupported", field=what)
     if isinstance(values, (list, tuple)):
         for value in values:
@@ -92,10 +91,10 @@ def refuse_masks(values, what: str = "array") -> None:
 
 
 def as_array(values) -> np.ndarray:
-    """Values as a contiguous array, copied only if they are not one.
+    """Returns values as a contiguous array. Copies only if necessary.
 
-    What is no array of numpy's is taken by DLPack if it has that (on the CPU), else as
-    ``numpy.asarray`` does.
+    Objects that are not numpy arrays are converted through DLPack if they support it (on the CPU),
+    otherwise like ``numpy.asarray``.
     """
     if type(values) is not np.ndarray:
         values = _converted(values)
@@ -103,16 +102,16 @@ def as_array(values) -> np.ndarray:
         values = values.astype(values.dtype.newbyteorder("="))
     flags = values.flags
     if not (flags.c_contiguous and flags.aligned):
-        # Never of another shape, as ascontiguousarray makes it of a number.
+        # Not ascontiguousarray, which changes the shape of a scalar.
         values = np.array(values, order="C", copy=True)
     return values
 
 
 def _converted(values) -> np.ndarray:
-    """What is no array of numpy's, or is one of a kind of its own, as one."""
+    """Converts other objects, and subclasses of numpy's array."""
     if not isinstance(values, np.ndarray):
         refuse_masks(values)
-        # Not `asarray`, which drops the masks of what says that it is an array.
+        # Not `asarray`, which drops masks of objects with an array interface.
         if hasattr(values, "__dlpack__") and not hasattr(values, "__array_interface__"):
             try:
                 values = np.from_dlpack(values)
@@ -125,31 +124,32 @@ def _converted(values) -> np.ndarray:
 
 
 def is_dense(array: np.ndarray) -> bool:
-    """Whether an array is contiguous, with its axes in whatever order."""
+    """Returns whether an array has no gaps, with its axes in any order."""
     axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     return array.transpose(axes).flags.c_contiguous
 
 
 def check_out(out, shape, dtype, what: str = "out") -> np.ndarray:
-    """An array that a result can be written to."""
+    """Checks that a result of this shape and type can be written to an array."""
     if type(out) is not np.ndarray:
         if not isinstance(out, np.ndarray):
             kind = type(out).__name__
-            raise Error(f"{what} is written to; give a numpy array, and not {kind}", field=what)
+            raise Error(f"{what} is written; it must be a numpy array, not {kind}", field=what)
         refuse_masks(out, what)
     if dtype is not None and out.dtype != dtype:
-        raise Error(f"{what} is of {out.dtype}, the result of {dtype}", field=what)
+        raise Error(f"{what} has type {out.dtype}, but the result has type {dtype}", field=what)
     if not out.dtype.isnative:
-        message = f"{what} is of {out.dtype}, which is not the machine's byte order"
+        message = f"{what} has type {out.dtype}, which is not in native byte order"
         raise Error(message, kind="unsupported", field=what)
     if shape is not None and out.shape != tuple(shape):
-        raise Error(f"{what} has the shape {out.shape}, the result {tuple(shape)}", field=what)
+        message = f"{what} has shape {out.shape}, but the result has shape {tuple(shape)}"
+        raise Error(message, field=what)
     flags = out.flags
     if not flags.writeable:
         raise Error(f"{what} is read-only", field=what)
     if not (flags.aligned and (flags.c_contiguous or is_dense(out))):
-        message = (f"{what} has gaps, runs backwards or is not aligned: give an array of its own, "
-                   "and assign that")
+        message = (f"{what} has gaps, negative strides or is not aligned; pass a new array, and "
+                   "assign its values")
         raise Error(message, field=what)
     return out
 
@@ -158,7 +158,10 @@ _DELIVERY = threading.Lock()
 
 
 class Out:
-    """An array that a call writes: itself, or memory in C's order whose values it gets after."""
+    """An array that a call writes, directly or through a copy in C order.
+
+    ``array`` is the caller's array, ``memory`` the contiguous array that the call writes.
+    """
 
     __slots__ = ("array", "memory", "_is_due")
 
@@ -169,9 +172,10 @@ class Out:
             self.memory = np.array(array, order="C", copy=True)
 
     def deliver(self) -> Optional[np.ndarray]:
-        """The array, with its values, once the call is done."""
+        """Returns the array. Copies the result to it first, if that is due. Call it after the call
+        has finished."""
         if self._is_due:
-            # Who waits too does not return before they are there.
+            # A second thread that waits must not return before the copy is complete.
             with _DELIVERY:
                 if self._is_due:
                     self.array[...] = self.memory
@@ -180,23 +184,26 @@ class Out:
 
     @property
     def is_due(self) -> bool:
-        """Whether values are still to be brought."""
+        """Returns whether the result must still be copied to the array."""
         return self._is_due
 
 
 def outs(arrays) -> list:
-    """Of several arrays, which do not overlap."""
+    """Returns an :class:`Out` for each of several arrays, which must not overlap."""
     if any(not array.flags.c_contiguous for array in arrays):
-        # Of those that are written to themselves the native half sees it.
+        # The native module checks arrays that the call writes directly.
         spans = sorted((array.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
         if any(start + n > after for (start, n), (after, _) in zip(spans, spans[1:])):
-            raise Error("arrays that are written to overlap", field="array")
+            raise Error("arrays that the call writes overlap", field="array")
     return [Out(array) for array in arrays]
 
 
 def apart(array, out, before: Optional[int] = 0):
-    """An array to send, or a copy of it if the result lies over it, unless the shorter of the two
-    is so many values behind the start of the longer one: that is a call in place."""
+    """Returns the array to send, or a copy of it if the result would overwrite it.
+
+    There is no copy for a call in place: the shorter array starts ``before`` values after the
+    start of the longer one. With ``before=None`` calls cannot be in place.
+    """
     if array is None or out is None or before == 0 and array is out:
         return array
     if not np.may_share_memory(array, out):

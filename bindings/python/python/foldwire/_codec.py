@@ -1,4 +1,4 @@
-"""Arrays as bytes that say all about themselves."""
+"""Compression of arrays to bytes that store their type, length and error bound."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Info", "compress", "decompress", "info"]
 
 
 class Info(NamedTuple):
-    """What compressed bytes say of themselves."""
+    """Header of compressed bytes: type, number of values and error bound."""
 
     dtype: np.dtype
     n_values: int
     bound: float
-    """No finite value is off by more; 0 if every bit is kept."""
+    """Largest absolute error of a finite value; 0 if every bit is kept."""
 
 
 def _bound(bound):
@@ -29,16 +29,19 @@ def _bound(bound):
 
 
 def compress(array, bound: Optional[str] = None) -> bytes:
-    """Compresses an array of floats.
+    """Compresses an array of floats (16 to 64 bits) to bytes.
 
-    ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the range of
-    the values) or ``"psnr:60"``; None or ``"lossless"`` keeps every bit. The shape is not kept:
-    values are in C's order, whatever the array's.
+    ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
+    range of this array) or ``"psnr:60"`` (dB). None or ``"lossless"`` keeps every bit. The values
+    are stored in C order. The shape is not stored.
+
+    Raises :class:`Error` of kind ``"unsupported"`` for other types, and ``"argument"`` for an
+    invalid bound.
     """
     array = as_array(array)
     code = code_of(array.dtype)
     if not is_float(code):
-        message = f"{array.dtype} values are not compressed: floats of 16 to 64 bits are"
+        message = f"{array.dtype} values cannot be compressed; floats of 16 to 64 bits can"
         raise Error(message, kind="unsupported", field="dtype")
     try:
         return _native.compress(array, code, _bound(bound))
@@ -51,19 +54,26 @@ def _bytes(data) -> np.ndarray:
     try:
         return np.frombuffer(data, np.uint8)
     except (TypeError, ValueError) as failure:
-        raise Error(f"data is to be contiguous bytes: {failure}", field="data") from None
+        raise Error(f"data must be contiguous bytes: {failure}", field="data") from None
 
 
 def info(data) -> Info:
-    """What bytes that :func:`compress` made say of themselves."""
+    """Reads the header of bytes that :func:`compress` returned.
+
+    Raises :class:`Error` of kind ``"damaged"`` for other or damaged bytes.
+    """
     code, n_values, bound = _native.info(_bytes(data))
     return Info(dtype_of(code), n_values, bound)
 
 
 def decompress(data, shape: Optional[Tuple[int, ...]] = None) -> np.ndarray:
-    """The array that :func:`compress` made these bytes of, within its bound, in this shape.
+    """Decompresses bytes that :func:`compress` returned.
 
-    Bytes that were damaged, or made otherwise, raise :class:`Error` of kind ``"damaged"``.
+    The result has the given shape, or one dimension. Each value is within the error bound of the
+    compression.
+
+    Raises :class:`Error` of kind ``"damaged"`` for other or damaged bytes, and ``"argument"`` if
+    the shape does not fit the number of values.
     """
     bytes_ = _bytes(data)
     code, _, _ = _native.info(bytes_)
@@ -73,5 +83,5 @@ def decompress(data, shape: Optional[Tuple[int, ...]] = None) -> np.ndarray:
     try:
         return values.reshape(shape)
     except (TypeError, ValueError):
-        message = f"shape is {shape}, and there are {values.size} values"
+        message = f"shape is {shape}, but there are {values.size} values"
         raise Error(message, field="shape") from None

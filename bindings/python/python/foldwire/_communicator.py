@@ -1,4 +1,4 @@
-"""Collectives of numpy arrays."""
+"""Communicators: collectives and messages of numpy arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ._errors import Error
 __all__ = ["Communicator", "Request"]
 
 _OPS = {"sum": 1, "avg": 2, "mean": 2, "min": 3, "max": 4, "prod": 5}
-# Of booleans, as numpy's + and *: logical or, logical and.
+# Booleans, like numpy's + and *: logical or, logical and.
 _OPS_OF_BOOL = {"sum": 4, "min": 3, "max": 4, "prod": 3}
 _NO_OP = 0
 _FLOAT32 = TYPES["f32"][0]
@@ -35,6 +35,7 @@ _FLOAT32 = TYPES["f32"][0]
 
 @functools.lru_cache(maxsize=256)
 def _read_plan(text: str):
+    """Parses the text of a plan."""
     try:
         return _native.Plan(text)
     except Error as failure:
@@ -44,36 +45,37 @@ def _read_plan(text: str):
 
 
 def read_plan(bound, plan):
-    """A bound and a plan, read as one."""
+    """Parses a bound and a plan as one plan."""
     return _read_plan(plan_text(bound, plan))
 
 
 @functools.lru_cache(maxsize=256)
 def _reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
-    """What a call has of an operation on values of a type, by a plan, if they go together."""
+    """Returns type code, operation and plan of a reduction, if they are compatible."""
     if op not in _OPS:
-        raise Error(f"there is no operation {op!r}, but {', '.join(_OPS)}", field="op")
+        raise Error(f"unknown operation {op!r}; there are {', '.join(_OPS)}", field="op")
     code, name, ops = code_of(of, dtype), type_name(of, dtype), _OPS
     if name == "bool":
         ops = _OPS_OF_BOOL
         if op not in ops:
-            message = "booleans have no average: make them floats, and average those"
+            message = "booleans have no average; convert them to floats"
             raise Error(message, kind="unsupported", field="op")
     elif not is_float(code):
         if _OPS[op] == _OPS["avg"]:
-            message = f"{name} values have no average: divide their sum, or make them floats"
+            message = f"{name} values have no average; divide their sum, or convert them to floats"
             raise Error(message, kind="unsupported", field="op")
     elif op == "prod" and bounds_operands_alone(text):
-        message = ('no bound holds for a product: give bound="exact", or plan="scope:operand" for '
-                   "factors within the bound and a product that may be off by anything")
+        message = ('a product cannot keep a bound; pass bound="exact", or plan="scope:operand" to '
+                   "bound only the factors")
         raise Error(message, kind="unsupported", field="bound")
     return {"dtype": code, "op": ops[op], "plan": _read_plan(text)}
 
 
 class _Call:
-    """A call as the native half takes it, with what becomes of it.
+    """Arguments of a collective for the native module.
 
-    ``before`` says where a shorter array lies in the longer one if the call is in place.
+    ``before`` is the offset, in values, of the shorter array in the longer one if the call is in
+    place.
     """
 
     __slots__ = (
@@ -92,9 +94,11 @@ class _Call:
 
 
 class Request:
-    """A call under way. It moves while its rank is in a call of Foldwire's, or tests or awaits.
+    """A call in progress.
 
-    Dropping it unfinished gives the call up on all ranks.
+    There is no background thread: the call progresses while its rank is in a call of Foldwire, or
+    in :meth:`test`, :meth:`wait` or ``await``. Dropping an unfinished request aborts the call on
+    all ranks. ``report`` is the report of the finished call, or None.
     """
 
     def __init__(self, native, communicator, out: Out):
@@ -104,18 +108,24 @@ class Request:
         self.report = None
 
     def test(self) -> bool:
-        """Advances all calls of this rank; whether this one is over, well or not."""
+        """Advances all calls of this rank. Returns whether this one has finished or failed.
+
+        Does not raise the error of a failed call; :meth:`wait` does.
+        """
         is_over = self._native.test()
         if is_over and self._out.is_due:
             try:
                 self.wait()
             except Error:
-                # For who waits.
+                # `wait` raises it again.
                 pass
         return is_over
 
     def wait(self):
-        """Waits until the call is over; its result, as the blocking call returns it."""
+        """Waits until the call has finished. Returns the result of the blocking call.
+
+        Raises :class:`Error` if the call failed.
+        """
         if self.report is None:
             report = self._native.wait()
             self._out.deliver()
@@ -146,7 +156,7 @@ def _blocking(prepare: Callable):
         self.report = self._native.call(made)
         return made.out.deliver()
 
-    # What is wrong with arguments is said of the name that was called.
+    # Python's errors about arguments show the public name.
     call.__name__ = prepare.__name__.lstrip("_")
     call.__qualname__ = prepare.__qualname__ = f"Communicator.{call.__name__}"
     return call
@@ -162,33 +172,46 @@ def _starting(prepare: Callable):
     name = prepare.__name__.lstrip("_")
     start.__name__ = f"start_{name}"
     start.__qualname__ = f"Communicator.{start.__name__}"
-    start.__doc__ = f"Starts what :meth:`{name}` does; the :class:`Request` has its result."
+    start.__doc__ = (f"Starts :meth:`{name}` without blocking. Returns a :class:`Request`, whose "
+                     "``wait()`` returns the result.")
     return start
 
 
 class _Share(NamedTuple):
-    """Rows of an array that ranks have shares of."""
+    """Lengths of the ranks' blocks of an array."""
 
     counts: Optional[list]
-    """Values of each rank, if they are not as many."""
+    """Number of values of each rank, or None if they are equal."""
     count: int
-    """Values of this rank."""
+    """Number of values of this rank."""
     before: int
-    """Values of the ranks before it."""
+    """Number of values of the ranks before this one."""
 
 
 class Communicator:
-    """A rank of a group of ranks that make the same calls in the same order.
+    """One rank of a communicator. All ranks make the same collectives in the same order.
 
-    Arrays are numpy's, or what has DLPack; others are made arrays. Calls are exact unless a
-    ``bound`` is given, here or as the communicator's (:attr:`bound`): ``"rel:1e-4"``,
-    ``"abs:0.1"``, ``"psnr:60"``, or ``"lossless"``, which compresses and keeps every bit. ``plan``
-    says more, in the words of Foldwire's plans: ``"auto"``, ``"codec:dense,shape:64x64x64"``,
-    ``"schedule:ring"``. All ranks give the same.
+    Create one with :func:`foldwire.run`, :func:`foldwire.threads`, :func:`foldwire.init`,
+    :func:`foldwire.join` or :func:`foldwire.from_mpi`.
 
-    Calls let the GIL go. An array must not be written while a call has it, nor one be read that a
-    call writes to. Several threads may use a communicator; they take turns. Forks of the process
-    may not: their calls are errors of kind ``"closed"``.
+    *Arrays* are numpy arrays, or objects that convert to one (DLPack, lists). Types are floats of
+    16 to 64 bits, bfloat16 of ml_dtypes, integers of 8 to 64 bits, and bool. Integers and bool are
+    always exact.
+
+    *Bounds.* Calls are exact unless ``bound`` is set, as an argument or for all calls
+    (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"`` (in
+    the unit of the data), ``"psnr:60"`` (dB), or ``"lossless"``, which compresses and keeps every
+    bit. By default the bound applies to each rank's input.
+
+    *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
+    ``"scope:result"``. All ranks pass the same bound and plan.
+
+    *Threads.* Calls release the GIL. Until a call has finished, no other thread may write an array
+    that it reads, nor use an array that it writes. Several threads may share a communicator; their
+    calls run one after the other. In a fork of the process, calls raise errors of kind
+    ``"closed"``.
+
+    Calls raise :class:`foldwire.Error`.
     """
 
     def __init__(self, native, bound: Optional[str] = None, plan: Optional[str] = None):
@@ -196,14 +219,15 @@ class Communicator:
         self.rank: int = native.rank
         self.size: int = native.size
         self.bound = bound
-        """The bound of calls that give none; None: they are exact."""
+        """Default error bound of calls; None: exact."""
         self.plan = plan
-        """The plan of calls that give none."""
+        """Default plan of calls."""
         self.timeout: Optional[float] = None
-        """The seconds without any progress after which a collective fails; None: those that the
-        communicator was made with."""
+        """Seconds without progress after which a collective fails; None: the timeout with which the
+        communicator was created."""
         self.report: Optional[dict] = None
-        """What the last call that ended well did on this rank."""
+        """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
+        absolute bound, worst-case error, times in seconds."""
 
     def __repr__(self):
         return f"<foldwire.Communicator: rank {self.rank} of {self.size}>"
@@ -217,7 +241,7 @@ class Communicator:
         return _read_plan(self._text(bound, plan))
 
     def _reduction(self, op, array, dtype, bound, plan):
-        """Type, operation and plan of a reduction."""
+        """Returns type, operation and plan of a reduction."""
         return _reduction(str(op), array.dtype, dtype, self._text(bound, plan))
 
     def _new(self, out, shape, like):
@@ -232,11 +256,14 @@ class Communicator:
         return self.rank == root
 
     def share(self, n_values: int) -> slice:
-        """Where this rank's share of so many values is: shares of ranks differ by one at most."""
+        """Returns the slice of this rank's block in an array of ``n_values`` values.
+
+        The lengths of the ranks' blocks differ by at most one.
+        """
         return slice(*self._native.share(whole(n_values, "n_values")))
 
     def _shares(self, n_values):
-        """Each rank's share, as counts; None if they are equal."""
+        """Returns the lengths of the ranks' blocks, or None if they are equal."""
         if n_values % self.size == 0:
             return None
         each, more = divmod(n_values, self.size)
@@ -246,7 +273,7 @@ class Communicator:
         try:
             counts = [whole(count, what) for count in counts]
         except TypeError:
-            raise Error(f"{what} is a list, of a count for each rank", field=what) from None
+            raise Error(f"{what} must be a list with one count for each rank", field=what) from None
         if len(counts) != self.size:
             raise Error(f"{what} has {len(counts)} counts for {self.size} ranks", field=what)
         return counts
@@ -254,10 +281,17 @@ class Communicator:
     # Reductions
 
     def _all_reduce(self, array, op="sum", bound=None, plan=None, out=None, dtype=None):
-        """The reduction of all ranks' arrays, the same bits on every rank.
+        """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
-        In a new array, or in ``out``, which may be ``array`` itself. ``dtype`` names what the bits
-        are where numpy has no such type: ``"bfloat16"``.
+        :param array: this rank's input; the same shape and type on every rank
+        :param op: ``"sum"``, ``"avg"`` (or ``"mean"``), ``"min"``, ``"max"`` or ``"prod"``
+        :param out: array for the result, of the shape of ``array``; may be ``array`` itself. None:
+            a new array
+        :param dtype: name of the type if numpy lacks it, such as ``"bfloat16"`` for an array of
+            16-bit integers
+
+        Raises :class:`Error` of kind ``"unsupported"`` for an average of integers, and for a product
+        of floats with an error bound.
         """
         array = as_array(array)
         out = self._new(out, array.shape, array)
@@ -265,7 +299,10 @@ class Communicator:
                      **self._reduction(op, array, dtype, bound, plan))
 
     def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None, dtype=None):
-        """The reduction of all ranks' arrays on the root; None on the others."""
+        """Returns the reduction of all ranks' arrays on rank ``root``, and None on other ranks.
+
+        The other arguments are those of :meth:`all_reduce`. ``out`` is used on the root only.
+        """
         array = as_array(array)
         out = self._new(out, array.shape, array) if self._root(root) else None
         return _Call("reduce", array, out, root=root, count=array.size,
@@ -273,15 +310,18 @@ class Communicator:
 
     def _reduce_scatter(self, array, op="sum", counts=None, bound=None, plan=None, out=None,
                         dtype=None):
-        """This rank's share of the reduction of all ranks' arrays, as values in a row.
+        """Returns this rank's block of the reduction of all ranks' arrays, with one dimension.
 
-        That is ``array.reshape(-1)[comm.share(array.size)]`` of it, or of rank r ``counts[r]``
-        values, one after the other.
+        Without ``counts``, this is ``total.reshape(-1)[comm.share(array.size)]`` of the reduction
+        ``total``. With ``counts``, rank r gets ``counts[r]`` values; the blocks are in order of ranks
+        and add up to ``array.size``.
+
+        The other arguments are those of :meth:`all_reduce`.
         """
         array = as_array(array)
         counts = self._shares(array.size) if counts is None else self._counts(counts)
         if counts is not None and sum(counts) != array.size:
-            message = f"counts are of {sum(counts)} values, and the array has {array.size}"
+            message = f"counts add up to {sum(counts)} values, but the array has {array.size}"
             raise Error(message, field="counts")
         own = array.size // self.size if counts is None else counts[self.rank]
         before = own * self.rank if counts is None else sum(counts[: self.rank])
@@ -290,15 +330,21 @@ class Communicator:
                      **self._reduction(op, array, dtype, bound, plan))
 
     def _scan(self, array, op="sum", bound=None, plan=None, out=None):
-        """The reduction of the arrays of the ranks up to this one."""
+        """Returns the reduction of the arrays of ranks 0 to this rank (inclusive scan).
+
+        The arguments are those of :meth:`all_reduce`.
+        """
         array = as_array(array)
         out = self._new(out, array.shape, array)
         return _Call("scan", array, out, count=array.size,
                      **self._reduction(op, array, None, bound, plan))
 
     def _exclusive_scan(self, array, op="sum", bound=None, plan=None, out=None):
-        """The reduction of the arrays of the ranks before this one; on rank 0 ``out`` as it was, or
-        zeros."""
+        """Returns the reduction of the arrays of the ranks before this one (exclusive scan).
+
+        Rank 0 returns ``out`` unchanged, or zeros without ``out``. The arguments are those of
+        :meth:`all_reduce`.
+        """
         array = as_array(array)
         if out is None and self.rank == 0:
             out = np.zeros_like(array)
@@ -306,35 +352,41 @@ class Communicator:
         return _Call("exclusive_scan", array, out, count=array.size,
                      **self._reduction(op, array, None, bound, plan))
 
-    # Movement
+    # Data movement
 
     def _broadcast(self, array, root=0, bound=None, plan=None, dtype=None):
-        """The array becomes the root's, in place, the same bits on every rank."""
+        """Overwrites ``array`` with that of rank ``root``, and returns it.
+
+        The array has the same bits on every rank, also on the root if the plan compresses. It has
+        the same shape and type on every rank.
+        """
         out = check_out(array, None, None, "array")
         send = as_array(out) if self._root(root) else None
         return _Call("broadcast", send, out, code_of(out.dtype, dtype), self._plan(bound, plan),
                      root=root, count=out.size)
 
     def _rows(self, array, counts):
-        """What ranks have of an array along its first axis, and the shape of all."""
+        """Returns the ranks' blocks along the first axis, and the shape of all of them."""
         if counts is None:
             size = array.size
             return _Share(None, size, size * self.rank), (self.size, *array.shape)
         if array.ndim == 0:
-            raise Error("counts are of rows, and this array has none", field="counts")
+            raise Error("counts are numbers of rows, but this array is a scalar", field="counts")
         rows = self._counts(counts)
         row = math.prod(array.shape[1:])
         if len(array) != rows[self.rank]:
-            message = f"counts say {rows[self.rank]} rows of this rank, which has {len(array)}"
+            message = f"counts has {rows[self.rank]} rows for this rank, but its array has {len(array)}"
             raise Error(message, field="counts")
         values = [count * row for count in rows]
         share = _Share(values, array.size, sum(values[: self.rank]))
         return share, (sum(rows), *array.shape[1:])
 
     def _all_gather(self, array, counts=None, bound=None, plan=None, out=None, dtype=None):
-        """All ranks' arrays, the same bits on every rank: of shape ``(size, *array.shape)``.
+        """Returns the arrays of all ranks, with the same bits on every rank.
 
-        With ``counts``, rank r has ``counts[r]`` rows, and they lie one after the other.
+        The result has the shape ``(size, *array.shape)``; row r is the array of rank r. With
+        ``counts``, the array of rank r has ``counts[r]`` rows, and the result has the shape
+        ``(sum(counts), *array.shape[1:])``, with the rows in order of ranks.
         """
         array = as_array(array)
         share, shape = self._rows(array, counts)
@@ -343,7 +395,7 @@ class Communicator:
                      self._plan(bound, plan), **share._asdict())
 
     def _gather(self, array, root=0, counts=None, bound=None, plan=None, out=None):
-        """As :meth:`all_gather`, on the root; None on the others."""
+        """Returns the result of :meth:`all_gather` on rank ``root``, and None on other ranks."""
         array = as_array(array)
         share, shape = self._rows(array, counts)
         out = self._new(out, shape, array) if self._root(root) else None
@@ -351,19 +403,21 @@ class Communicator:
                      root=root, **share._asdict())
 
     def _scatter(self, array, out, root=0, counts=None, bound=None, plan=None):
-        """``out`` becomes this rank's part of the root's array, which others need not give.
+        """Fills ``out`` with this rank's block of the root's array, and returns it.
 
-        The root has as many values for each rank as ``out`` has, or ``counts[r]`` rows for rank r.
+        The root's array has ``size * out.size`` values. With ``counts``, ``out`` of rank r has
+        ``counts[r]`` rows, and the root's array has ``sum(counts)`` rows. ``array`` is used on the
+        root only.
         """
         out = check_out(out, None, None)
         share, shape = self._rows(out, counts)
         if self._root(root):
             array = as_array(array)
             if array.dtype != out.dtype:
-                raise Error(f"array is of {array.dtype}, out of {out.dtype}", field="array")
+                raise Error(f"array has type {array.dtype}, but out has type {out.dtype}", field="array")
             n = math.prod(shape)
             if array.size != n:
-                message = f"array has {array.size} values, and the parts of all ranks have {n}"
+                message = f"array has {array.size} values, but the blocks of all ranks have {n}"
                 raise Error(message, field="array")
         else:
             array = None
@@ -371,25 +425,31 @@ class Communicator:
                      root=root, **share._asdict())
 
     def _all_to_all(self, array, bound=None, plan=None, out=None):
-        """Row r of the array goes to rank r; row r of the result came from rank r."""
+        """Sends row r of the array to rank r. Row r of the result is from rank r.
+
+        The first axis of the array has length ``size``. The result has the shape of the array.
+        """
         array = as_array(array)
         if array.ndim == 0 or array.shape[0] != self.size:
-            message = f"an array of shape {array.shape}; its first axis is the {self.size} ranks"
+            message = f"the array has shape {array.shape}; its first axis must have length {self.size}"
             raise Error(message, field="array")
         out = self._new(out, array.shape, array)
         return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      count=array.size // self.size)
 
     def _all_to_all_v(self, array, send_counts, recv_counts, bound=None, plan=None, out=None):
-        """``send_counts[r]`` rows of the array go to rank r; of the result, ``recv_counts[r]`` came
-        from it. They lie in the order of ranks."""
+        """Sends ``send_counts[r]`` rows of the array to rank r, and receives ``recv_counts[r]`` rows.
+
+        Rows of the array and of the result are in order of ranks. The result has the shape
+        ``(sum(recv_counts), *array.shape[1:])``.
+        """
         array = as_array(array)
         if array.ndim == 0:
-            raise Error("counts are of rows, and this array has none", field="array")
+            raise Error("counts are numbers of rows, but this array is a scalar", field="array")
         to = self._counts(send_counts, "send_counts")
         back = self._counts(recv_counts, "recv_counts")
         if sum(to) != len(array):
-            message = f"send_counts are of {sum(to)} rows, and the array has {len(array)}"
+            message = f"send_counts add up to {sum(to)} rows, but the array has {len(array)}"
             raise Error(message, field="send_counts")
         row = math.prod(array.shape[1:])
         out = self._new(out, (sum(back), *array.shape[1:]), array)
@@ -398,7 +458,7 @@ class Communicator:
                      recv_counts=[count * row for count in back], before=None)
 
     def _barrier(self):
-        """Returns when all ranks have called it."""
+        """Waits until all ranks have called it."""
         return _Call("barrier", None, None, _FLOAT32, _read_plan("exact"))
 
     all_reduce, start_all_reduce = _blocking(_all_reduce), _starting(_all_reduce)
@@ -415,12 +475,15 @@ class Communicator:
     barrier, start_barrier = _blocking(_barrier), _starting(_barrier)
 
     def all_reduce_group(self, arrays, op="sum", bounds=None, feedback=None, plan=None, dtype=None):
-        """All-reduces of several arrays of floats in place, as one call: one look at all of them,
-        and short ones share messages.
+        """All-reduces several arrays of floats in place, as one call. Returns the list of arrays.
 
-        ``bounds`` is one for all, or one for each. ``feedback``, an array for each (of
-        :meth:`feedback_for`), has error feedback: what rounding lost of a value in earlier calls is
-        added to it, and what is lost now takes its place, so that errors do not add up over calls.
+        This is faster than separate calls, because short arrays share messages.
+
+        :param arrays: arrays of one type of floats, which must not overlap
+        :param bounds: one error bound for all arrays, or a list with one for each
+        :param feedback: enables error feedback: a list with one array for each, from
+            :meth:`feedback_for`. The call adds the rounding errors of earlier calls to the input,
+            and stores the new ones, so that errors do not accumulate over calls.
         """
         arrays = list(arrays)
         if not arrays:
@@ -433,17 +496,17 @@ class Communicator:
             bounds = [bound_text(bound) for bound in bounds]
             text = self._text(next(iter(bounds), None), plan)
         if len(bounds) != len(arrays):
-            raise Error(f"{len(bounds)} bounds for {len(arrays)} arrays", field="bounds")
+            raise Error(f"there are {len(bounds)} bounds for {len(arrays)} arrays", field="bounds")
         code = code_of(first, dtype)
         if not is_float(code):
-            message = f"a group of {type_name(first, dtype)} arrays; there are groups of floats"
+            message = f"a group cannot have {type_name(first, dtype)} arrays, only floats"
             raise Error(message, kind="unsupported", field="dtype")
         residue = _residue(code)
         kept = []
         if feedback is not None:
             kept = list(feedback)
             if [np.shape(array) for array in kept] != [array.shape for array in arrays]:
-                raise Error("feedback has an array of the same shape for each", field="feedback")
+                raise Error("feedback must have one array of the same shape for each array", field="feedback")
             kept = [check_out(array, None, residue, "feedback") for array in kept]
         written = outs(arrays + kept)
         memory = [out.memory for out in written]
@@ -458,27 +521,31 @@ class Communicator:
 
     @staticmethod
     def feedback_for(array, dtype=None) -> np.ndarray:
-        """Zeros to begin error feedback with, for an array."""
+        """Returns the initial error feedback for an array: zeros of the same shape.
+
+        The type is float32 for floats of 16 bits, otherwise the type of the array.
+        """
         array = np.asanyarray(array)
         return np.zeros(array.shape, _residue(code_of(array.dtype, dtype)))
 
     # Messages
 
     def exchange(self, sends=(), recvs=(), bound=None, plan=None) -> None:
-        """Sends and receives side by side: ``(rank, array)`` or ``(rank, array, tag)`` each.
+        """Sends and receives several messages concurrently, and waits for all of them.
 
-        Received arrays are written to, and are as long as what is sent.
+        A message is ``(rank, array)`` or ``(rank, array, tag)``; the default tag is 0. Each receive
+        overwrites its array, which has as many values as the message. All arrays have one type.
         """
         sends, recvs = list(sends), list(recvs)
         for message in sends + recvs:
             if not isinstance(message, (tuple, list)) or len(message) not in (2, 3):
-                raise Error("a message is (rank, array) or (rank, array, tag)", field="message")
+                raise Error("a message must be (rank, array) or (rank, array, tag)", field="message")
         came = [self._from(*recv) for recv in recvs]
         written = outs([array for array, *_ in came])
         messages = []
         for send in sends:
             array, *rest = self._to(*send, bound=bound, plan=plan)
-            # Of an array that is received into, what was there before is sent.
+            # If an array is sent and received into, send its values from before the call.
             for out in written:
                 array = apart(array, out.memory, None)
             messages.append((array, *rest))
@@ -503,42 +570,58 @@ class Communicator:
         return peer
 
     def send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> None:
-        """Sends an array to a rank, which receives it with the same tag."""
+        """Sends an array to rank ``to``, which receives it with the same tag.
+
+        Returns when the array may be changed; it may not have arrived yet.
+        """
         self.exchange([(to, array, tag)], bound=bound, plan=plan)
 
     def recv(self, out, source: int, tag: int = 0) -> np.ndarray:
-        """Receives into an array from a rank. What may be lost is the sender's choice."""
+        """Receives from rank ``source`` into ``out``, and returns it.
+
+        ``out`` has as many values as the message. The sender's bound applies.
+        """
         self.exchange((), [(source, out, tag)])
         return out
 
     def start_send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> Request:
-        """Starts what :meth:`send` does. It is over when the array may be used again.
+        """Starts :meth:`send` without blocking. The request finishes when the array may be changed.
 
-        Messages match as in MPI, blocking ones too: from one rank to another, of those with the
-        same tag, the first that was started comes to the first receive. Otherwise ranks start
-        messages and collectives in any order, and at most 1024 sends and as many receives at once.
+        Messages match as in MPI: among messages with the same sender, receiver and tag, the first
+        send matches the first receive, blocking or not. Messages with other tags or ranks, and
+        collectives, may start in any order. At most 1024 sends and 1024 receives can be in progress
+        at once.
         """
         message = self._to(to, array, tag, bound, plan)
         return Request(self._native.start_message(message), self, Out(None))
 
     def start_recv(self, out, source: int, tag: int = 0) -> Request:
-        """Starts what :meth:`recv` does; the :class:`Request` has the array."""
+        """Starts :meth:`recv` without blocking. The request's ``wait()`` returns ``out``."""
         array, *rest = self._from(source, out, tag)
         written = Out(array)
         return Request(self._native.start_message((written.memory, *rest)), self, written)
 
     def send_recv(self, array, to: int, out, source: int, tag: int = 0, bound=None, plan=None):
-        """Sends an array to one rank while another's is received into ``out``."""
+        """Sends ``array`` to rank ``to`` while receiving from rank ``source`` into ``out``.
+
+        Returns ``out``. Both messages have the same tag.
+        """
         self.exchange([(to, array, tag)], [(source, out, tag)], bound=bound, plan=plan)
         return out
 
-    # Groups
+    # Communicators
 
     def split(self, color: Optional[int], key: int = 0, calls: Optional[int] = None):
-        """The communicator of the ranks that give the same color, in the order of their keys; None
-        for a rank that gives None. All ranks call it. A communicator that nobody refers to any more
-        gives its room back, so there is no end to splits. Where too many live at once, a split is
-        an error, and this communicator is as it was."""
+        """Returns a communicator of the ranks that pass the same color, or None for color None.
+
+        All ranks call it. Ranks are ordered by key, and for equal keys by their rank here.
+        ``calls`` is the largest number of calls in progress at once (default: as here).
+
+        The communicator inherits ``bound`` and ``plan``. A communicator without references frees its
+        channels. Raises :class:`Error` of kind ``"no_room"`` if too few channels are free, and of
+        kind ``"mismatch"`` if ``calls`` differs between ranks of a color; this communicator stays
+        usable.
+        """
         if color is not None:
             color = whole(color, "color", 0, U32)
         key = whole(key, "key", -2**31, 2**31 - 1)
@@ -547,32 +630,39 @@ class Communicator:
         return None if made is None else Communicator(made, self.bound, self.plan)
 
     def duplicate(self):
-        """Another communicator of the same ranks, whose calls are apart from this one's."""
+        """Returns another communicator of the same ranks. Calls on the two do not interfere."""
         return self.split(0)
 
     def shrink(self, patience: float = 5.0):
-        """The communicator of the ranks that call this, after a failure or without one; who does
-        not answer for ``patience`` seconds is left out. This one is of no use then."""
+        """Returns a communicator of the ranks that call this, after a failure or without one.
+
+        A rank that does not answer for ``patience`` seconds is excluded. This communicator becomes
+        unusable.
+        """
         made = self._native.shrink(seconds(patience, "patience"))
         return Communicator(made, self.bound, self.plan)
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether an earlier call failed, so that this communicator is of no use but to shrink."""
+        """True if an earlier call has failed; then only :meth:`shrink` is possible."""
         return self._native.is_poisoned()
 
     def progress(self) -> None:
-        """Advances all calls of this rank that are under way."""
+        """Advances all calls of this rank that are in progress."""
         self._native.progress()
 
     def interrupt(self) -> None:
-        """Ends the calls that other threads wait in on this rank, and all that come, with an error
-        of kind ``"interrupted"``. Its other ranks notice."""
+        """Stops running calls of other threads on this rank, and all later calls.
+
+        They raise errors of kind ``"interrupted"``. Calls of the other ranks fail, too.
+        """
         self._native.interrupt()
 
     def close(self) -> None:
-        """Ends this rank, with all communicators split from the same one. Nothing in a fork of the
-        process, which has no part in it."""
+        """Ends this rank, on this communicator and all others that were split from the same one.
+
+        Calls of other ranks that need this rank fail. Does nothing in a fork of the process.
+        """
         self._native.close()
 
     def __enter__(self):
@@ -583,4 +673,5 @@ class Communicator:
 
 
 def _residue(code):
+    """Returns the type of error feedback for a float type."""
     return np.dtype(np.float64 if code == TYPES["f64"][0] else np.float32)

@@ -1,4 +1,4 @@
-"""What calls raise."""
+"""The exception that Foldwire raises."""
 
 from __future__ import annotations
 
@@ -10,30 +10,47 @@ __all__ = ["Error"]
 class Error(RuntimeError):
     """A call that failed.
 
-    ``str`` says what to change. ``kind`` is one of
+    ``str(error)`` says what was wrong and what to change. ``kind`` is one of:
 
     ``"argument"``, ``"usage"``, ``"unsupported"``, ``"no_room"``, ``"too_many_calls"``
-        The call itself was wrong, and nothing is under way: correct it and go on.
+        The call is invalid, and nothing was sent. Correct it; the communicator stays usable.
     ``"mismatch"``
-        Ranks disagree: ``rank`` says ``theirs`` of ``field``, this one says ``ours``.
-    ``"timeout"``, ``"peer_lost"``, ``"aborted"``, ``"transport"``, ``"interrupted"``
-        ``rank`` came too late, is gone, or gave up (because of ``culprit``); the network failed;
-        the user stopped the program.
-    ``"poisoned"``, ``"closed"``, ``"excluded"``
-        The communicator is of no use: an earlier call failed; it was closed or shrunk, or belongs
-        to the process that this one was forked off; the survivors went on without this rank.
+        Ranks disagree on ``field``: ``rank`` passed ``theirs``, this rank passed ``ours``.
+    ``"timeout"``
+        ``rank`` did not answer in time.
+    ``"peer_lost"``
+        ``rank`` has ended, was killed, or closed its communicator.
+    ``"aborted"``
+        ``rank`` aborted the call, because of ``culprit``.
+    ``"transport"``
+        The network failed.
+    ``"interrupted"``
+        Another thread called ``interrupt``.
+    ``"poisoned"``
+        An earlier call failed, and the communicator is unusable. Call ``shrink``.
+    ``"closed"``
+        The communicator was closed or shrunk, or belongs to the parent of this forked process.
+    ``"excluded"``
+        The other ranks shrank the communicator without this rank.
     ``"damaged"``
-        Bytes were not made by Foldwire, or were changed.
+        Bytes are damaged, or were not made by Foldwire.
     ``"internal"``
-        A defect of Foldwire; please report it.
+        A bug in Foldwire; please report it.
+
+    Attributes that do not apply are None.
     """
 
     kind: str
     rank: Optional[int]
+    """The rank that the error is about."""
     field: Optional[str]
+    """The argument that the error is about."""
     ours: Optional[str]
+    """This rank's value of ``field``, for a mismatch."""
     theirs: Optional[str]
+    """The value of ``field`` on ``rank``, for a mismatch."""
     culprit: Optional[int]
+    """The rank whose failure made ``rank`` abort the call."""
 
     def __init__(
         self,
@@ -56,7 +73,7 @@ class Error(RuntimeError):
 
     @property
     def is_usage(self) -> bool:
-        """Whether the call itself was wrong: the communicator can be used on."""
+        """True if the call itself was invalid, so that the communicator stays usable."""
         return self.kind in ("argument", "usage", "unsupported", "no_room", "too_many_calls")
 
     def __reduce__(self):

@@ -1,4 +1,4 @@
-"""Ranks that are threads of this process."""
+"""Ranks that are threads of one process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ __all__ = ["run", "threads"]
 
 def threads(n: int, *, rate=None, timeout=None, deadline=None, lanes=None, calls: int = 8,
             bound: Optional[str] = None, plan: Optional[str] = None) -> List[Communicator]:
-    """The communicators of n ranks, each for a thread of this process.
+    """Creates the communicators of n ranks (1 to 1024), each for one thread of this process.
 
-    ``rate`` limits their links, in bytes per second each way; ``timeout`` is the seconds without
-    any progress after which a call fails (300), ``deadline`` those that it may take, ``lanes`` the
-    parts of a call that are under way side by side (4), ``calls`` how many calls may be under way
-    at once, ``bound`` and ``plan`` those of calls that give none.
+    :param rate: limit of each rank's link in bytes per second, in each direction; None: as fast as
+        memory
+    :param timeout: seconds without progress after which a call fails (default 300)
+    :param deadline: seconds after which a call fails, even while it makes progress (default: none)
+    :param lanes: largest number of messages of one call that a rank sends in parallel (default 4)
+    :param calls: largest number of calls in progress at once
+    :param bound: default error bound of calls, for example ``"rel:1e-4"``; None: exact
+    :param plan: default plan of calls, for example ``"auto"``
+
+    Raises :class:`Error` if an argument is invalid.
     """
     n, rate = whole(n, "n", 1), number(rate, "rate", "bytes per second")
     common = settings(timeout, deadline, lanes, calls)
@@ -30,16 +36,16 @@ def threads(n: int, *, rate=None, timeout=None, deadline=None, lanes=None, calls
 
 
 def run(n: int, function: Callable[..., Any], *args: Any, **keywords: Any) -> List[Any]:
-    """Calls ``function(comm, *args)`` on n ranks, each in a thread of its own; what they returned.
+    """Calls ``function(comm, *args)`` on n ranks, each in its own thread. Returns their results.
 
-    Keywords are those of :func:`threads`. If a rank raises, the others' calls end, and what it
-    raised is raised here.
+    The keywords are those of :func:`threads`. If a rank raises an exception, calls of the other
+    ranks fail, and this function raises the exception of the first rank.
     """
     known = inspect.getfullargspec(threads).kwonlyargs
     for name in keywords:
         if name not in known:
-            raise TypeError(f"foldwire.run() has no setting {name!r}, but {', '.join(known)}; "
-                            "give arguments of the function by position")
+            raise TypeError(f"foldwire.run() has no setting {name!r}; there are "
+                            f"{', '.join(known)}. Pass arguments of the function by position")
     ranks = threads(n, **keywords)
     results: List[Any] = [None] * n
     failures = []
@@ -48,7 +54,7 @@ def run(n: int, function: Callable[..., Any], *args: Any, **keywords: Any) -> Li
         try:
             results[comm.rank] = function(comm, *args)
         except BaseException as failure:  # noqa: BLE001 (it is raised below)
-            # Before the others can notice: the first one here is the cause.
+            # Store it before closing the communicator, so that the first entry is the cause.
             failures.append((comm.rank, failure))
         finally:
             comm.close()
@@ -61,7 +67,7 @@ def run(n: int, function: Callable[..., Any], *args: Any, **keywords: Any) -> Li
         worker.start()
     try:
         for worker in workers:
-            # With a limit, or Ctrl-C is not heard.
+            # Join with a timeout, so that Ctrl-C can interrupt the wait.
             while worker.is_alive():
                 worker.join(0.1)
     except BaseException:
