@@ -1,12 +1,13 @@
-"""All-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py, gloo,
-and torch's process group of Foldwire's.
+"""Times all-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py,
+gloo, and Foldwire's process group for torch.
 
     python examples/compare.py                       # 2 processes, 8 bytes to 64 MiB
     python examples/compare.py --ranks 4 --repeat 15 --json
-    python examples/compare.py --beside gloo         # torch alone
+    python examples/compare.py --beside gloo         # only the comparison with torch
 
-Each way is timed where it is installed. Rounds of all ways alternate; the median of the slowest
-rank's times is shown. ``mpirun`` is taken for mpi4py (its arguments from ``FOLDWIRE_MPIRUN``).
+Libraries that are not installed are skipped. Each round times every method once. The table shows
+the median over rounds of the slowest rank's time. mpi4py runs with ``mpirun``, or with the command
+in ``FOLDWIRE_MPIRUN``.
 """
 
 import argparse
@@ -26,13 +27,13 @@ SIZES = (8, *(4096 << shift for shift in range(0, 16, 2)))
 
 
 def field(rank, n_bytes):
-    """What compresses as smooth fields do."""
+    """Returns values that compress like a smooth field."""
     x = np.arange(n_bytes // 4, dtype=np.float32) * np.float32(1e-3)
     return np.sin(x) + np.float32(rank) + np.float32(1e-4) * np.sin(x * 977)
 
 
 def rounds(ways, rank, barrier, slowest, args):
-    """Times of each way and size; rank 0 prints them."""
+    """Times each method for each size. Rank 0 prints the results."""
     for n_bytes in SIZES:
         data = field(rank, n_bytes)
         times = {name: [] for name in ways}
@@ -112,7 +113,7 @@ def has(module):
 
 
 def launch(way, args):
-    """The rows that the processes of one way print."""
+    """Starts the processes of one comparison, and returns the rows that they print."""
     own = [sys.executable, os.path.abspath(__file__), "--as", way, "--ranks", str(args.ranks),
            "--repeat", str(args.repeat)]
     if way == "mpi":
@@ -145,8 +146,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="a row of JSON for each way and size")
-    parser.add_argument("--beside", choices=("mpi", "gloo"), help="one of them alone")
+    parser.add_argument("--json", action="store_true",
+                        help="print a row of JSON for each method and size")
+    parser.add_argument("--beside", choices=("mpi", "gloo"), help="run only this comparison")
     parser.add_argument("--as", dest="way", choices=("foldwire", "mpi", "gloo"),
                         help=argparse.SUPPRESS)
     args = parser.parse_args()

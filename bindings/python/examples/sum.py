@@ -1,4 +1,4 @@
-"""Four ranks, threads of this process, sum an array within a bound."""
+"""Averages an array over four ranks, threads of this process, within an error bound."""
 
 import numpy as np
 

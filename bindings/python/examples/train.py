@@ -1,14 +1,13 @@
-"""A small network that several ranks train together, with gradients as they are and compressed.
+"""Trains a small network on several ranks, with exact and with compressed gradients.
 
     python examples/train.py --ranks 4 --link 12.5e6          # links of 100 Mbit/s
     python examples/train.py --link 125e6 --bound rel:0.1 --no-feedback
     foldwire launch -n 4 -- python examples/train.py --join   # ranks that are processes
 
-Every rank has the whole network and its share of each batch; the gradients of all layers are
-averaged by one group call, each layer's within a bound of its own range. What compression costs is
-a loss that falls otherwise; error feedback makes it less. What it brings is time, on links that
-are slow. Ranks are threads here, and what is between them is limited to a rate; with ``--join``
-they are processes that somebody has started, on whatever network is between those.
+Each rank has the whole network and a part of each batch. One group call averages the gradients of
+all layers, each within a bound relative to its own value range. Compression saves time on slow
+links, but changes how the loss falls; error feedback reduces this effect. By default ranks are
+threads, with links of a limited rate. With ``--join`` they are processes that a launcher started.
 """
 
 import argparse
@@ -25,7 +24,7 @@ WIDTH = 384
 
 
 class Network:
-    """Two layers of tanh and one that adds up; it learns a function of the plane."""
+    """Two tanh layers and a linear one, which learn a function of two variables."""
 
     def __init__(self, seed):
         random = np.random.default_rng(seed)
@@ -47,7 +46,8 @@ class Network:
         return passed
 
     def gradients(self, x, y):
-        """Those of the mean squared error, in the order of the parameters; and the error."""
+        """Returns the gradients of the mean squared error, in the order of the parameters, and the
+        error."""
         passed = self.forward(x)
         off = passed[-1] - y
         slope, gradients = 2 * off / len(x), []
@@ -57,7 +57,7 @@ class Network:
         return [g.astype(np.float32) for g in gradients], float((off**2).mean())
 
 
-def lesson(random, n):
+def sample(random, n):
     x = random.uniform(-1, 1, (n, 2)).astype(np.float32)
     return x, np.sin(6 * x[:, :1]) * np.cos(4 * x[:, 1:])
 
@@ -65,13 +65,13 @@ def lesson(random, n):
 def train(comm, steps, batch, bound, feedback, seed):
     network = Network(seed)
     own = np.random.default_rng((seed, comm.rank))
-    test = lesson(np.random.default_rng(seed + 1), 512)
+    test = sample(np.random.default_rng(seed + 1), 512)
     velocity = [np.zeros_like(p) for p in network.parameters()]
     residues = [comm.feedback_for(p) for p in velocity] if feedback and bound else None
     curve, raw, wire, averaging = [], 0, 0, 0.0
     began = time.perf_counter()
     for step in range(steps):
-        gradients, _ = network.gradients(*lesson(own, batch // comm.size))
+        gradients, _ = network.gradients(*sample(own, batch // comm.size))
         start = time.perf_counter()
         comm.all_reduce_group(gradients, "avg", bound, residues)
         averaging += time.perf_counter() - start
@@ -95,7 +95,7 @@ def train(comm, steps, batch, bound, feedback, seed):
 
 
 def plot(rows, columns=72, lines=14):
-    """The curves of the loss, on a logarithmic scale, in characters."""
+    """Prints the loss curves as text, on a logarithmic scale."""
     values = np.log10([loss for row in rows for _, loss in row["curve"]])
     low, high = values.min(), max(values.max(), values.min() + 1e-9)
     page = [[" "] * columns for _ in range(lines)]
@@ -120,15 +120,17 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--batch", type=int, default=256, help="of all ranks together")
+    parser.add_argument("--batch", type=int, default=256, help="batch size of all ranks together")
     parser.add_argument("--link", type=float, default=12.5e6,
                         help="bytes per second of a rank's link, each way; 0: as fast as memory")
-    parser.add_argument("--bound", action="append", help="more than one may be given")
+    parser.add_argument("--bound", action="append",
+                        help="error bound of the gradients; may be repeated")
     parser.add_argument("--no-feedback", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="a row of JSON for each way")
+    parser.add_argument("--json", action="store_true",
+                        help="print a row of JSON for each kind of gradients")
     parser.add_argument("--join", action="store_true",
-                        help="this process is a rank, whose launcher says which")
+                        help="run as one rank of processes that a launcher started")
     args = parser.parse_args()
 
     def every_way(comm):

@@ -1,4 +1,4 @@
-"""Wrong arguments: errors that name the argument, in the words of this package."""
+"""Tests of invalid arguments: errors name the argument, in terms of the Python API."""
 
 import re
 import unittest
@@ -7,7 +7,7 @@ import numpy as np
 
 import foldwire
 
-# What is another language's.
+# Terms of other languages, which messages must not contain.
 FOREIGN = re.compile(r"fw[A-Z]|FW_|foldwire\.h|Some\(|Rank\(|Config::|Plan::|\bu\d+\b|\bi\d+\b"
                      r"|usize|NULL|\b0x[0-9a-f]{4}|<[a-z]+ object")
 
@@ -136,7 +136,7 @@ class Arguments(unittest.TestCase):
             self.refused(call, "bound", "product", 'bound="exact"', 'plan="scope:operand"')
         for keywords in ({"bound": "exact"}, {"bound": "lossless"}, {"plan": "scope:operand"}):
             comm.all_reduce(array, "prod", **keywords)
-        # Integers are exact, whatever the bound.
+        # Integers are always exact.
         comm.all_reduce(np.arange(4), "prod")
         comm.all_reduce(array, "max")
 

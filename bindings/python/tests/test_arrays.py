@@ -1,4 +1,4 @@
-"""Arrays of every layout, byte order and kind: what calls do with them, or why they refuse them."""
+"""Tests of arrays of every layout, byte order and kind: calls use them, or refuse them."""
 
 import unittest
 
@@ -14,14 +14,14 @@ def field(rank, dtype=np.float64):
 
 
 def layouts(array):
-    """The same values, with their axes in memory in different orders."""
+    """Yields the same values with different orders of axes in memory."""
     yield np.array(array, order="C")
     yield np.array(array, order="F")
     yield np.array(array.transpose(1, 2, 0), order="C").transpose(2, 0, 1)
 
 
 def layout_of(array, rank):
-    """One of these layouts, another one on each rank."""
+    """Returns one of these layouts, a different one on each rank."""
     return list(layouts(array))[rank % 3]
 
 
@@ -77,7 +77,7 @@ class Layouts(unittest.TestCase):
             request = comm.start_all_reduce(own, out=out)
             while not request.test():
                 pass
-            # It is over, so the result is there, before anybody waits.
+            # The call has finished, so `out` has the result even before `wait`.
             np.testing.assert_array_equal(out, TOTAL)
             out[...] = 7
             self.assertIs(request.wait(), out)
@@ -110,7 +110,7 @@ class Layouts(unittest.TestCase):
             for view in (whole[::2], whole[:, 1:3], np.zeros(4)[::-1]):
                 said = self.refused(lambda v=view: comm.all_reduce(v, out=v), "out")
                 self.assertIn("assign", said)
-            # Neither is one that cannot be written to.
+            # Read-only arrays are not written, either.
             fixed = np.full(3, comm.rank + 1.0)
             fixed.flags.writeable = False
             self.assertIn("read-only", self.refused(lambda: comm.broadcast(fixed), "array"))
@@ -152,7 +152,7 @@ class Layouts(unittest.TestCase):
             line = np.arange(10.0) * (comm.rank + 1)
             total = comm.all_reduce(line[:-1], out=line[1:])
             np.testing.assert_array_equal(total, np.arange(9.0) * 6)
-            # In the first places, which are its own on rank 0 alone.
+            # The first values of `out` are this rank's block on rank 0 only.
             row = np.zeros((N, 4))
             row[0] = comm.rank
             comm.all_gather(row[0], out=row)
@@ -184,7 +184,7 @@ class Kinds(unittest.TestCase):
         masked = np.ma.masked_greater(np.arange(4.0), 2)
 
         class Variable:
-            """As files' variables are."""
+            """Array-like object, such as a variable of a file."""
 
             def __array__(self, dtype=None, copy=None):
                 return masked
@@ -202,7 +202,7 @@ class Kinds(unittest.TestCase):
         np.testing.assert_array_equal(comm.all_reduce(masked.filled(9)), [0, 1, 2, 9])
 
     def test_booleans_are_added_as_numpy_adds_them(self):
-        # 256 ones are none in eight bits.
+        # A sum of 256 ones is 0 in 8 bits.
         for n in (2, 256):
             own = [np.array([True, True, False, rank == 1]) for rank in range(n)]
             expected = {

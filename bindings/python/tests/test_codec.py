@@ -1,4 +1,4 @@
-"""Arrays as bytes."""
+"""Tests of compression to bytes."""
 
 import pickle
 import unittest

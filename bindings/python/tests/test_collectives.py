@@ -1,4 +1,4 @@
-"""Every collective against numpy, on ranks that are threads."""
+"""Tests of every collective against numpy, on ranks that are threads."""
 
 import unittest
 
@@ -11,7 +11,7 @@ INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int6
 
 
 def of(rank, shape=(7, 3), dtype=np.float64):
-    """What a rank has: small whole numbers, whose sums are exact in every type."""
+    """Input of a rank: small whole numbers, whose sums are exact in every type."""
     return np.random.default_rng(rank).integers(0, 6, shape).astype(dtype)
 
 
@@ -21,7 +21,7 @@ def all_of(n, *args):
 
 class Collectives(unittest.TestCase):
     def each(self, program):
-        """Runs a program on groups of all sizes; it gets its communicator, and what all have."""
+        """Runs a program with several numbers of ranks. It gets its communicator and all inputs."""
         for n in SIZES:
             with self.subTest(ranks=n):
                 foldwire.run(n, program, all_of(n))
@@ -218,7 +218,7 @@ class Collectives(unittest.TestCase):
     def test_a_group_with_a_wrong_array_sends_nothing(self):
         def program(comm):
             arrays = [np.full(100, 1.0), np.full(7, 2.0)]
-            # One rank is wrong, and the others know nothing of it.
+            # Only one rank makes an invalid call.
             if comm.rank == 0:
                 for wrong, bounds in (
                     ([arrays[0], np.array([1, 2])], ["abs:1", "abs:1"]),

@@ -1,4 +1,4 @@
-"""The examples run, as they are."""
+"""Tests that run the examples unchanged."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class Examples(unittest.TestCase):
         return [json.loads(line) for line in said.splitlines()]
 
     def check(self, rows):
-        """Exact training sends what it is; within a bound it sends less, and learns too."""
+        """Training with a bound sends fewer bytes than exact training, and learns, too."""
         self.assertEqual([row["bound"] for row in rows], ["exact", "rel:0.02", "rel:0.2"])
         self.assertAlmostEqual(rows[0]["ratio"], 1, delta=0.1)
         self.assertGreater(rows[1]["ratio"], 2)

@@ -1,4 +1,4 @@
-"""Forks of a rank's process: nothing that they do reaches the other ranks."""
+"""Tests of forks of a rank's process: nothing in a fork reaches the other ranks."""
 
 import os
 import textwrap
@@ -6,7 +6,7 @@ import unittest
 
 from test_processes import by_hand, said, start
 
-# Rank 0 forks for each of the children, and after each both ranks call on.
+# Rank 0 forks each of the children. After each one, both ranks make calls.
 PROGRAM = """
     import gc, multiprocessing, os, sys, numpy as np, foldwire
     comm = foldwire.init(limit=20, timeout=20)
@@ -31,7 +31,7 @@ PROGRAM = """
     comm.close()
 """
 
-# By what they show.
+# Programs of children, by name.
 CHILDREN = {
     "ends": "pass",
     "ends without a word": "os._exit(0)",
@@ -54,7 +54,7 @@ CHILDREN = {
             else:
                 os._exit(3)
         assert (comm.rank, comm.size) == (0, 2)
-        # One of its own is.
+        # A communicator of the child is usable.
         alone = foldwire.threads(1)[0]
         assert alone.all_reduce(np.ones(1)) == 1
     """,

@@ -1,4 +1,4 @@
-"""``python -m foldwire launch``."""
+"""Tests of ``python -m foldwire launch``."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ class Launch(unittest.TestCase):
         self.assertEqual((code, errors), (0, ""))
         expected = [f"[{rank}] 4 [4.] --its -n option" for rank in range(4)]
         self.assertEqual(sorted(said.splitlines()), expected)
-        # As a command, too; and two at once do not meet.
+        # Also as a command. Two launches at once do not interfere.
         both = [self.start("--no-prefix", "--ranks", str(n), "--", sys.executable, program)
                 for n in (2, 3)]
         for process, n in zip(both, (2, 3)):

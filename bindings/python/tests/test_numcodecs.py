@@ -1,4 +1,4 @@
-"""The codec of numcodecs, and zarr where it is installed."""
+"""Tests of the numcodecs codec, with zarr if it is installed."""
 
 import os
 import tempfile
@@ -13,13 +13,13 @@ except ImportError:
 
 try:
     import zarr
-    # Its calls are those of version 3, which writes format 2 too.
+    # The tests use the API of zarr 3, which also writes format 2.
     zarr = zarr if hasattr(zarr, "create_array") else None
 except ImportError:
     zarr = None
 
 try:
-    # Its checks are for pytest.
+    # The checks of numcodecs need pytest.
     from numcodecs.tests import common
 except ImportError:
     common = None
@@ -28,7 +28,7 @@ import foldwire
 
 
 def layouts(array):
-    """The same values in other memory: orders, byte order, gaps."""
+    """Yields the same values with other orders of axes, byte orders, and gaps."""
     yield array
     yield np.asfortranarray(array)
     yield np.array(array.T, order="C").T
@@ -82,7 +82,7 @@ class Numcodecs(unittest.TestCase):
             for array in layouts(field.astype(dtype)):
                 dense = array.flags.c_contiguous or array.flags.f_contiguous
                 self.assertTrue(dense)
-                # As long as bits are kept, and a value within a bound; of bytes, too.
+                # Exact without a bound, otherwise within it. Also for chunks of bytes.
                 codec = self.codec(None, array.dtype)
                 common.check_encode_decode(array, codec)
                 common.check_encode_decode_array(array.reshape(-1, order="A"), codec)
@@ -101,7 +101,7 @@ class Numcodecs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
-                # The first time writes, the second reads.
+                # The first opening writes, the second one reads.
                 for _ in range(2):
                     common.check_backwards_compatibility(
                         "foldwire", [self.field, np.asfortranarray(self.field)],
@@ -118,13 +118,13 @@ class Numcodecs(unittest.TestCase):
             back = codec.decode(codec.encode(swapped))
             self.assertEqual(back.dtype.str, ">f4")
             np.testing.assert_allclose(back, self.field.ravel(), atol=0.0101 if bound else 0)
-            # Of bytes alike.
+            # The same for bytes.
             again = codec.decode(codec.encode(swapped.tobytes()))
             np.testing.assert_array_equal(again, back)
         native = self.codec().encode(self.field)
         self.refused(lambda: self.codec().decode(native, np.zeros(self.field.shape, ">f4")), ">f4")
         self.refused(lambda: self.codec(None, ">f4").encode(self.field), "<f4")
-        # What others wrote with another type is not read as this one.
+        # Chunks of another type are not decoded as this type.
         self.refused(lambda: self.codec(None, ">f8").decode(native), "float32")
 
     def test_chunks_of_other_kinds_are_refused(self):
@@ -134,7 +134,7 @@ class Numcodecs(unittest.TestCase):
             self.refused(lambda c=chunk: codec.encode(c))
         for chunk in (np.arange(4, dtype="i4"), np.zeros(4), b"odd", np.zeros(4, "M8[s]")):
             self.refused(lambda c=chunk: typed.encode(c))
-        # As bits they could be kept, but floats are no bits of others.
+        # Floats of one type are not accepted as bits of another type.
         for chunk in (np.zeros(4), b"odd", np.zeros(4, ">f4")):
             self.refused(lambda c=chunk: self.codec(None, "f4").encode(c))
         for bound in (0.1, 1, ""):
@@ -180,7 +180,7 @@ class Numcodecs(unittest.TestCase):
             np.testing.assert_array_equal(back.view("u2"), field.ravel().view("u2"))
 
     def stored(self, array, chunks, **how):
-        """What zarr reads of an array that it has written by a codec."""
+        """Writes an array with zarr and a codec, and returns what zarr reads."""
         with tempfile.TemporaryDirectory() as folder:
             made = zarr.create_array(folder, shape=array.shape, chunks=chunks, dtype=array.dtype,
                                      zarr_format=2, **how)
@@ -199,7 +199,7 @@ class Numcodecs(unittest.TestCase):
             for dtype in ("f4", "f8", "f2"):
                 for array in layouts(self.field.astype(dtype)):
                     given = None if array.dtype.isnative else array.dtype
-                    # Whole chunks, and some that stick out.
+                    # Whole chunks, and partial ones at the edges.
                     chunks = tuple(max(1, min(n, 40)) for n in array.shape)
                     for bound, most in ((None, 0.0), ("abs:0.01", 0.0101)):
                         if dtype == "f2" and bound:
@@ -217,15 +217,15 @@ class Numcodecs(unittest.TestCase):
             self.skipTest("numcodecs: too old for this test")
         for order in "CF":
             if order == "C":
-                # Whose chunks are integers that are bits of floats; it transposes those of order F
-                # itself, with any codec.
+                # Chunks are integers with the bits of floats. The filter transposes chunks in
+                # Fortran order itself, with any codec.
                 back = self.stored(self.field, (16, 30), filters=[numcodecs.BitRound(20)],
                                    compressors=self.codec(None, "f4"))
                 np.testing.assert_allclose(back, self.field, rtol=1e-6)
             back = self.stored(self.field, (16, 30), order=order, filters=[numcodecs.Shuffle(4)],
                                compressors=self.codec(None, "f4"))
             np.testing.assert_array_equal(back, self.field)
-            # As a filter itself, with a general codec behind it.
+            # Foldwire as a filter, followed by a general codec.
             back = self.stored(self.field, (16, 30), order=order,
                                filters=[self.codec("abs:0.01")], compressors=numcodecs.Zlib())
             np.testing.assert_allclose(back, self.field, atol=0.0101)
@@ -247,7 +247,7 @@ class Numcodecs(unittest.TestCase):
                         data.to_zarr(folder, zarr_format=2, mode="w", consolidated=False,
                                      encoding={"t": {keyword: codec, "chunks": (16, 30)}})
                     except ValueError as failure:
-                        # Which of them it knows depends on its version.
+                        # Keywords depend on the version of zarr.
                         self.assertIn(keyword, str(failure))
                         continue
                     back = xarray.open_zarr(folder, consolidated=False).load()

@@ -1,4 +1,4 @@
-"""Ranks that are processes, over TCP."""
+"""Tests of ranks that are processes, over TCP."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ LAUNCHERS = ("FOLDWIRE_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTE
 
 
 def environment(**more):
-    """This process's, without what launchers set."""
+    """Returns this process's environment without variables of launchers."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
     return {**plain, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
@@ -32,7 +32,7 @@ def free_port():
 
 
 def start(program, n, variables):
-    """Starts n processes of a program; ``variables`` are a rank's."""
+    """Starts n processes of a program. ``variables`` returns the environment of a rank."""
     program = textwrap.dedent(program)
     return [
         subprocess.Popen([sys.executable, "-c", program], env=environment(**variables(rank)),
@@ -179,7 +179,7 @@ class Processes(unittest.TestCase):
             env=environment(), capture_output=True, text=True, timeout=60)
         if run.returncode != 0 and "libmpi" in run.stderr:
             self.skipTest("mpi4py: built for another MPI library")
-        # Both write into one pipe, in pieces.
+        # Both processes write to one pipe, in pieces.
         self.assertEqual((run.returncode, run.stdout.count("True")), (0, 2), run.stderr)
 
 

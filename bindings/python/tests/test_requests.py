@@ -1,4 +1,4 @@
-"""Calls that do not block, and calls that fail."""
+"""Tests of calls that do not block, and of calls that fail."""
 
 import asyncio
 import gc
@@ -54,7 +54,7 @@ class Requests(unittest.TestCase):
             self.assertLess(came[0].report["bound"], 1.01e-3)
             self.assertEqual([request.wait() for request in sent], [None] * 3)
             self.assertLess(sent[1].report["wire_bytes"], long.nbytes / 3)
-            # Blocking ones match with those that do not.
+            # Blocking messages match non-blocking ones.
             came = comm.start_recv(np.empty(4), before, tag=5)
             comm.send(np.full(4, 1.0 + comm.rank), after, tag=5)
             self.assertEqual(came.wait()[0], 1.0 + before)

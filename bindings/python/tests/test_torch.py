@@ -1,4 +1,4 @@
-"""The hook of DistributedDataParallel, and the process group."""
+"""Tests of the hook for DistributedDataParallel, and of the process group."""
 
 import unittest
 
@@ -12,7 +12,7 @@ from test_processes import free_port, said, start
 
 
 def launched(n=2):
-    """As torchrun has it."""
+    """Returns the environment that torchrun sets."""
     port = free_port()
     return lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
                          "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
@@ -107,7 +107,7 @@ GROUP = """
 """
 
 
-# What follows is tried in groups of its own: a failure ends a group.
+# Each of the following cases has its own process group, because a failure ends a group.
 SAME = """
     import torch, torch.distributed as dist, foldwire.torch as ft
     dist.init_process_group("gloo")
@@ -152,7 +152,7 @@ SAME = """
         dist.all_to_all_single(out, t, group=g)
         return out
     def unequal(g, t):
-        # Rank 0 keeps nothing, and gives and gets 1 row; rank 1 keeps the rest.
+        # Ranks 0 and 1 exchange 1 row, and rank 1 keeps the rest. Rank 0 keeps none.
         t = t.reshape(-1, 2)
         n = len(t)
         splits = [0, n] if rank == 0 else [n, 0]
@@ -183,7 +183,7 @@ SAME = """
     scalar = torch.tensor(1.5 + rank)
     dist.all_reduce(scalar, group=groups[1])
     assert scalar.item() == 4
-    # Values that do not lie in a row, of which gloo writes others.
+    # Non-contiguous tensors. Gloo writes wrong values for them.
     wide = torch.ones(5, 2)
     dist.all_reduce(wide[:, 0], group=groups[1])
     assert wide.tolist() == [[2, 1]] * 5
@@ -196,7 +196,7 @@ SAME = """
     dist.destroy_process_group()
 """
 
-# `said` tells what a call raises, at once or when it is waited for.
+# `said` returns the exception that a call raises, at once or when it is waited for.
 FAILS = """
     import os, re, signal, sys, time
     from datetime import timedelta
@@ -248,7 +248,7 @@ LENGTHS = FAILS + """
         yield lambda: dist.gather(one, rows if root else None, 0, **more)
         yield lambda: dist.scatter(one, rows if root else None, 0, **more)
 
-    # Short ones, long ones, and where the longest of the short ones ends.
+    # Arrays below, above and at the threshold between short and long ones.
     for n in (10, 300_000, (1 << 18) - 1):
         for is_async in (False, True):
             n_calls = sum(1 for _ in calls(n))
@@ -256,14 +256,14 @@ LENGTHS = FAILS + """
                 group = together(timeout=timedelta(seconds=60))
                 call = list(calls(n, group=group, async_op=is_async))[i]
                 first = said(call)
-                # Who only sends may hear of it after its call.
+                # A rank that only sends may notice the error after its call.
                 first = first or said(lambda: dist.barrier(group=group))
                 assert first is not None, (i, n, is_async)
                 assert (first.rank, first.field) == (1 - rank, "count"), (
                     i, first, first.kind, first.rank, first.field)
                 all_fail_from_now_on(group, first)
                 group.shutdown()
-    # Of two operations, and of two types.
+    # Ranks with different operations, and with different types.
     for own in ([torch.ones(9), torch.ones(9, dtype=torch.float64)][rank],
                 torch.ones(9, dtype=torch.int64) if rank else torch.ones(9)):
         group = together()
@@ -277,7 +277,7 @@ HOOKS = FAILS + """
     group = together()
     comm = ft.connect(group)
     model = torch.nn.Sequential(torch.nn.Linear(100, 100 + 10 * rank), torch.nn.ReLU())
-    # As a user's own loop has it: DistributedDataParallel refuses such models itself.
+    # In a user's own loop, because DistributedDataParallel refuses such models itself.
     state = ft.HookState(comm, "rel:0.1")
 
     class Bucket:
@@ -300,7 +300,7 @@ HOOKS = FAILS + """
     print("refused", flush=True)
 """
 
-# By the group's own averages, and by the hook's.
+# With the averages of the process group, and with the hook.
 KILLED = FAILS + """
     by_hook = {by_hook}
     group = together(timeout=timedelta(seconds=60))
@@ -316,7 +316,7 @@ KILLED = FAILS + """
         model(torch.ones(2, 200)).sum().backward()
 
     def die(_):
-        # In the midst of a backward pass.
+        # During a backward pass.
         os.kill(os.getpid(), signal.SIGKILL)
 
     for _ in range(3):
@@ -329,7 +329,7 @@ KILLED = FAILS + """
             assert False, "no error"
         except RuntimeError as error:
             print("raised", type(error).__name__, getattr(error, "rank", None), flush=True)
-            # Those of later steps are DistributedDataParallel's: it does not go on after one.
+            # In later steps DistributedDataParallel raises its own errors.
             assert i > 0 or re.search(r"[Rr]ank.1(?![0-9])", str(error)), error
     if not by_hook:
         first = said(lambda: dist.all_reduce(torch.ones(3), group=group))
@@ -339,7 +339,7 @@ KILLED = FAILS + """
 """
 
 KILLED_CALLS = FAILS + """
-    # Of three, so that a rank hears of it that did not wait for the one that is gone.
+    # Three ranks, so that a rank gets the error that did not wait for the killed one.
     def calls(group):
         large, small = torch.ones(3 << 18), torch.ones(3)
         yield lambda: dist.all_reduce(large, group=group)
@@ -378,7 +378,7 @@ STOPPED = FAILS + """
     dist.barrier()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
-        # Rank 0 has given up meanwhile.
+        # Rank 0 has aborted meanwhile.
         for group in (*groups[:2], by_gloo):
             first = said(lambda: dist.all_reduce(torch.ones(300_000), group=group))
             assert first is not None and first.rank == 0, first
@@ -420,7 +420,7 @@ LIMITS = FAILS + """
         store.set("late", "now")
         assert work.wait(timedelta(seconds=60)) and work.is_success()
     assert own[0] == 2
-    # Another limit from now on.
+    # A different timeout from here.
     dist.barrier(group=group)
     group.set_timeout(timedelta(seconds=1))
     if rank == 1:
@@ -436,8 +436,8 @@ LIMITS = FAILS + """
 @unittest.skipIf(torch is None, "torch: not installed")
 class Torch(unittest.TestCase):
     def check(self, program, last):
-        """Both ranks come to the end. What torch says after that is its own: 2.15 ends 1 of 20
-        programs of DistributedDataParallel by "terminate called", with gloo alone as well."""
+        """Both ranks reach the end. Errors of torch after that are ignored: torch 2.15 ends 1 of 20
+        programs of DistributedDataParallel with "terminate called", also with gloo alone."""
         outputs = said(start(program, 2, launched()), 120)
         self.assertTrue(all(last in output.splitlines() for output in outputs), outputs)
 
@@ -455,7 +455,7 @@ class Torch(unittest.TestCase):
         self.check(HOOKS, "refused")
 
     def survive(self, program, n, last):
-        """All ranks but the last one, which is killed, come to the end."""
+        """All ranks reach the end, except the last one, which is killed."""
         outputs = said(start(program, n, launched(n)), 120)[:-1]
         self.assertTrue(all(last in output.splitlines() for output in outputs), outputs)
         return outputs
@@ -476,7 +476,7 @@ class Torch(unittest.TestCase):
         self.check(LIMITS, "ended")
 
     def test_the_limit_of_a_group_is_that_of_its_communicator(self):
-        """Longer than Foldwire's own, too."""
+        """Also with a timeout that is longer than Foldwire's default."""
         import datetime
         from unittest import mock
 

@@ -1,4 +1,4 @@
-"""What the .pyi files say is there."""
+"""Tests that the .pyi files match the package."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ SOURCES = pathlib.Path(__file__).parent.parent / "python" / "foldwire"
 
 
 def stubs(name):
-    """The methods of each class of a .pyi file, with the names of their parameters."""
+    """Returns the methods of each class in a .pyi file, with their parameter names."""
     tree = ast.parse((SOURCES / f"{name}.pyi").read_text())
     return {
         one.name: {

@@ -199,9 +199,9 @@ class Communicator:
     always exact.
 
     *Bounds.* Calls are exact unless ``bound`` is set, as an argument or for all calls
-    (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"`` (in
-    the unit of the data), ``"psnr:60"`` (dB), or ``"lossless"``, which compresses and keeps every
-    bit. By default the bound applies to each rank's input.
+    (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"``
+    (in the unit of the data), ``"psnr:60"`` (dB), or ``"lossless"``, which compresses and keeps
+    every bit. By default the bound applies to each rank's input.
 
     *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
     ``"scope:result"``. All ranks pass the same bound and plan.
@@ -290,8 +290,8 @@ class Communicator:
         :param dtype: name of the type if numpy lacks it, such as ``"bfloat16"`` for an array of
             16-bit integers
 
-        Raises :class:`Error` of kind ``"unsupported"`` for an average of integers, and for a product
-        of floats with an error bound.
+        Raises :class:`Error` of kind ``"unsupported"`` for an average of integers, and for a
+        product of floats with an error bound.
         """
         array = as_array(array)
         out = self._new(out, array.shape, array)
@@ -313,8 +313,8 @@ class Communicator:
         """Returns this rank's block of the reduction of all ranks' arrays, with one dimension.
 
         Without ``counts``, this is ``total.reshape(-1)[comm.share(array.size)]`` of the reduction
-        ``total``. With ``counts``, rank r gets ``counts[r]`` values; the blocks are in order of ranks
-        and add up to ``array.size``.
+        ``total``. With ``counts``, rank r gets ``counts[r]`` values; the blocks are in order of
+        ranks and add up to ``array.size``.
 
         The other arguments are those of :meth:`all_reduce`.
         """
@@ -375,7 +375,8 @@ class Communicator:
         rows = self._counts(counts)
         row = math.prod(array.shape[1:])
         if len(array) != rows[self.rank]:
-            message = f"counts has {rows[self.rank]} rows for this rank, but its array has {len(array)}"
+            message = (f"counts has {rows[self.rank]} rows for this rank, but its array has "
+                       f"{len(array)}")
             raise Error(message, field="counts")
         values = [count * row for count in rows]
         share = _Share(values, array.size, sum(values[: self.rank]))
@@ -414,7 +415,8 @@ class Communicator:
         if self._root(root):
             array = as_array(array)
             if array.dtype != out.dtype:
-                raise Error(f"array has type {array.dtype}, but out has type {out.dtype}", field="array")
+                message = f"array has type {array.dtype}, but out has type {out.dtype}"
+                raise Error(message, field="array")
             n = math.prod(shape)
             if array.size != n:
                 message = f"array has {array.size} values, but the blocks of all ranks have {n}"
@@ -431,14 +433,15 @@ class Communicator:
         """
         array = as_array(array)
         if array.ndim == 0 or array.shape[0] != self.size:
-            message = f"the array has shape {array.shape}; its first axis must have length {self.size}"
+            message = (f"the array has shape {array.shape}; its first axis must have length "
+                       f"{self.size}")
             raise Error(message, field="array")
         out = self._new(out, array.shape, array)
         return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      count=array.size // self.size)
 
     def _all_to_all_v(self, array, send_counts, recv_counts, bound=None, plan=None, out=None):
-        """Sends ``send_counts[r]`` rows of the array to rank r, and receives ``recv_counts[r]`` rows.
+        """Sends ``send_counts[r]`` rows of the array to rank r. Receives ``recv_counts[r]`` rows.
 
         Rows of the array and of the result are in order of ranks. The result has the shape
         ``(sum(recv_counts), *array.shape[1:])``.
@@ -506,7 +509,8 @@ class Communicator:
         if feedback is not None:
             kept = list(feedback)
             if [np.shape(array) for array in kept] != [array.shape for array in arrays]:
-                raise Error("feedback must have one array of the same shape for each array", field="feedback")
+                message = "feedback must have one array of the same shape for each array"
+                raise Error(message, field="feedback")
             kept = [check_out(array, None, residue, "feedback") for array in kept]
         written = outs(arrays + kept)
         memory = [out.memory for out in written]
@@ -539,7 +543,8 @@ class Communicator:
         sends, recvs = list(sends), list(recvs)
         for message in sends + recvs:
             if not isinstance(message, (tuple, list)) or len(message) not in (2, 3):
-                raise Error("a message must be (rank, array) or (rank, array, tag)", field="message")
+                text = "a message must be (rank, array) or (rank, array, tag)"
+                raise Error(text, field="message")
         came = [self._from(*recv) for recv in recvs]
         written = outs([array for array, *_ in came])
         messages = []
@@ -617,10 +622,10 @@ class Communicator:
         All ranks call it. Ranks are ordered by key, and for equal keys by their rank here.
         ``calls`` is the largest number of calls in progress at once (default: as here).
 
-        The communicator inherits ``bound`` and ``plan``. A communicator without references frees its
-        channels. Raises :class:`Error` of kind ``"no_room"`` if too few channels are free, and of
-        kind ``"mismatch"`` if ``calls`` differs between ranks of a color; this communicator stays
-        usable.
+        The communicator inherits ``bound`` and ``plan``. A communicator without references frees
+        its channels. Raises :class:`Error` of kind ``"no_room"`` if too few channels are free, and
+        of kind ``"mismatch"`` if ``calls`` differs between ranks of a color; this communicator
+        stays usable.
         """
         if color is not None:
             color = whole(color, "color", 0, U32)

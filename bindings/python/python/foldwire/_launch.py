@@ -1,9 +1,10 @@
-"""``foldwire launch``: starts the ranks of a program on this machine, and ends them together.
+"""The command ``foldwire launch`` starts the ranks of a program on this machine, and ends them
+together.
 
-Each rank finds its place in FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this
-machine) and FOLDWIRE_TOKEN (a new secret), as under the command of the same name that comes with
-Foldwire's measurements. Ranks lead process groups of their own, so that what they start ends with
-them, and on Linux they end with their launcher, however that ends.
+Each rank gets FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine) and
+FOLDWIRE_TOKEN (a new secret) in its environment, as with the command of the same name in Foldwire's
+benchmark suite. Each rank leads its own process group, so that its child processes end with it. On
+Linux, ranks end with their launcher, even if it is killed.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import threading
 import time
 
 _ABOUT = """\
-Each line of output has its rank in front. Rank 0 has the standard input, if that is no terminal.
-When a rank fails, the others have --grace seconds to notice; then they are asked to end, and after
-as long again they are killed. The exit code is that of the rank that failed first, 128 + N if
+Each line of output begins with its rank. Rank 0 gets the standard input, unless that is a terminal.
+When a rank fails, the other ranks have --grace seconds to end by themselves. Then they get SIGTERM,
+and after the same time SIGKILL. The exit code is that of the rank that failed first, or 128 + N if
 signal N ended it; 124 after --timeout; 130 after Ctrl-C.
 """
 _INTERRUPTED, _TIMED_OUT = 130, 124
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Of how long ranks are looked for, and how long the last output is waited for: somebody whom a rank
-# has left behind may hold it open.
+# Seconds between polls of the ranks, and longest wait for their last output. A process that a rank
+# has started and left behind may keep the output open.
 _STEP, _LAST_OUTPUT = 0.02, 1.0
 _PR_SET_PDEATHSIG = 1
 
@@ -52,21 +53,22 @@ _positive.__name__, _seconds.__name__ = "number of ranks", "number of seconds"
 
 def _arguments(words):
     parser = argparse.ArgumentParser("foldwire", description=(
-        "The command of Foldwire for Python. Measurements are commands of the program of the same "
-        "name that `cargo build --release` makes in a clone of the repository."))
+        "The command of Foldwire for Python. The benchmark commands are in the program of the same "
+        "name that `cargo build --release` builds in a clone of the repository."))
     commands = parser.add_subparsers(dest="command", required=True, metavar="launch")
     launch = commands.add_parser(
         "launch", help="start the ranks of a program on this machine", epilog=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="foldwire launch -n N [options] [--] program.py [arguments]")
     launch.add_argument("-n", "--ranks", type=_positive, required=True, help="number of ranks")
-    launch.add_argument("--no-prefix", action="store_true", help="forward lines as they are")
+    launch.add_argument("--no-prefix", action="store_true",
+                        help="do not add ranks to lines of output")
     launch.add_argument("--timeout", type=_seconds, metavar="SECONDS",
                         help="end all ranks after this time")
     launch.add_argument("--grace", type=_seconds, default=2.0, metavar="SECONDS",
-                        help="how long others may go on when a rank has failed (2)")
+                        help="how long other ranks may continue after one has failed (2)")
     launch.add_argument("program", nargs=argparse.REMAINDER,
-                        help="a command, or a program of Python that ends in .py")
+                        help="a command, or a Python program that ends in .py")
     made = parser.parse_args(words)
     made.program = made.program[1:] if made.program[:1] == ["--"] else made.program
     if not made.program:
@@ -77,7 +79,7 @@ def _arguments(words):
 
 
 class _Ranks:
-    """The processes, and who forwards their output."""
+    """The processes of the ranks, and the threads that forward their output."""
 
     def __init__(self, arguments, root):
         self._lock = threading.Lock()
@@ -103,7 +105,7 @@ class _Ranks:
 
     def _forward(self, pipe, to, prefix):
         for line in pipe:
-            # Whole lines, so that those of different ranks do not mix.
+            # Write whole lines, so that output of different ranks does not mix.
             line = prefix + line + (b"\n" if prefix and not line.endswith(b"\n") else b"")
             try:
                 with self._lock:
@@ -114,9 +116,9 @@ class _Ranks:
                 return
 
     def signal(self, number):
-        """Sends a signal to all that have not ended, and to what they have started."""
+        """Sends a signal to all running ranks and their child processes."""
         for process in self.processes:
-            # Not reaped but by `poll`, so its number is still its own.
+            # Only `poll` reaps processes, so the process id still belongs to the rank.
             if process.returncode is None:
                 try:
                     os.killpg(process.pid, number)
@@ -138,7 +140,7 @@ def _start(arguments, rank, root, token):
         arguments.program, env=environment, start_new_session=True,
         stdin=None if has_input else subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # No thread has been started yet.
+        # Safe, because no thread has been started yet.
         preexec_fn=_end_with_parent(os.getpid()) if sys.platform == "linux" else None)
 
 
@@ -163,7 +165,7 @@ def _how(code):
 
 
 def _supervise(arguments, ranks, interrupts):
-    """Waits until all ranks have ended; why they had to, and the exit code."""
+    """Waits until all ranks have ended. Returns the message of an error, and the exit code."""
     why, code, heard = None, 0, 0
     end = None if arguments.timeout is None else time.monotonic() + arguments.timeout
     stages = [signal.SIGTERM, signal.SIGKILL]
@@ -195,12 +197,13 @@ def _supervise(arguments, ranks, interrupts):
 
 
 def main(words=None) -> int:
-    """Runs the command; its exit code."""
+    """Runs the command. Returns its exit code."""
     arguments = _arguments(words)
     interrupts = []
     before = {number: signal.signal(number, lambda *_: interrupts.append(1))
               for number in _SIGNALS}
-    # Kept open, so that Linux gives the port to nobody else; rank 0 can listen at it all the same.
+    # Keep the socket open, so that Linux gives the port to no other program. With SO_REUSEADDR,
+    # rank 0 can still listen on it.
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
@@ -210,7 +213,7 @@ def main(words=None) -> int:
         try:
             ranks = _Ranks(arguments, root)
         except OSError as failure:
-            print(f"error: cannot start `{arguments.program[0]}` ({failure.strerror}); give a "
+            print(f"error: cannot start `{arguments.program[0]}` ({failure.strerror}); pass a "
                   "path, or a program in PATH", file=sys.stderr)
             return 2
         why, code = _supervise(arguments, ranks, interrupts)

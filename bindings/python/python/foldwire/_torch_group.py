@@ -1,5 +1,5 @@
-"""The process group: collectives go by Foldwire, in the order in which they are asked for, what it
-has none for by gloo; what fails in one of them ends both."""
+"""A process group whose collectives use Foldwire, in the order of submission. It uses gloo for
+calls that Foldwire lacks. A failure of one makes both unusable."""
 
 import math
 import os
@@ -17,14 +17,14 @@ from ._torch_tensors import Lent, is_float, is_moved, op_of
 __all__ = ["ProcessGroup", "settings"]
 
 _KEY = "foldwire/unique_id"
-# What a call waits for who else has failed, in seconds.
+# Seconds to wait for the other ranks when searching for the rank that failed.
 _BLAME = 1.0
 
 settings = {"bound": None, "plan": None, "min_bytes": 1 << 20}
 
 
 def _shared_id(store, rank):
-    """Rank 0's unique id, or why it has none, on all ranks."""
+    """Sends rank 0's unique id to all ranks, or raises rank 0's error on all ranks."""
     if rank == 0:
         try:
             store.set(_KEY, b"+" + unique_id())
@@ -38,7 +38,7 @@ def _shared_id(store, rank):
 
 
 class _Passed(dist._Work):
-    """A call of gloo's, whose loss is its group's."""
+    """A call of gloo. If it fails, the whole group fails."""
 
     def __init__(self, group, work, peer):
         super().__init__()
@@ -47,13 +47,13 @@ class _Passed(dist._Work):
     def wait(self, timeout=timedelta(0)):
         limit = timeout
         if seconds(timeout) is None and self._peer is not None:
-            # Gloo's messages do not hear of another limit than the group was made with.
+            # Gloo's messages ignore timeouts other than that of the group's creation.
             limit = self._group._timeout
         try:
             return self._work.wait(limit)
         except RuntimeError as failure:
             if seconds(timeout) is not None and not self._work.is_completed():
-                message = f"the call is not over after {seconds(timeout)} s; it goes on"
+                message = f"the call did not finish within {seconds(timeout)} s; it continues"
                 raise Error(message, kind="timeout", field="timeout") from failure
             lost = self._group._lost(failure, self._peer)
             raise lost from (None if lost is failure else failure)
@@ -83,13 +83,14 @@ class _Passed(dist._Work):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """A process group whose collectives of tensors of the CPU go by Foldwire: large floats in
-    all-reduces, all-gathers and reduce-scatters as :func:`configure` says, all else exactly.
-    Messages, coalesced calls, operations of bits and tensors that are elsewhere go by gloo. Which
-    those are, all ranks tell alike: by type and operation.
+    """A process group whose collectives of CPU tensors use Foldwire.
 
-    ``timeout`` is the longest time without any progress that a call may have. After a call has
-    failed, by either way, all calls fail.
+    All-reduces, all-gathers and reduce-scatters of large arrays of floats have the bound and plan
+    of :func:`configure`. All other calls are exact. Messages, coalesced calls, bitwise operations
+    and tensors on other devices use gloo. All ranks choose alike, by type and operation.
+
+    ``timeout`` is the longest time without progress of a call. After a call has failed, with
+    Foldwire or gloo, all later calls fail.
     """
 
     def __init__(self, store, rank: int, size: int, timeout):
@@ -101,11 +102,11 @@ class ProcessGroup(dist.ProcessGroup):
         limit = timeout.total_seconds()
         self.comm = join(_shared_id(store, rank), rank, size, limit=limit, timeout=limit,
                          bound=self._bound, plan=self._plan)
-        # The same ranks and calls, without what `configure` has said.
+        # The same communicator, without the bound and plan of `configure`.
         self._exact = Communicator(self.comm._native)
         self._line = line_of(self.comm)
         self.n_taken = 0
-        """Calls that went as ``configure`` has said."""
+        """Number of calls with the bound and plan of ``configure``."""
 
     def getBackendName(self):
         return "foldwire"
@@ -113,26 +114,26 @@ class ProcessGroup(dist.ProcessGroup):
     name = getBackendName
 
     def set_timeout(self, timeout):
-        """The longest time without progress of calls that are started from now on."""
+        """Sets the longest time without progress for later calls."""
         self._timeout = timeout
         if hasattr(self._gloo, "set_timeout"):
             self._gloo.set_timeout(timeout)
 
     def shutdown(self):
-        """Ends this rank's part in the group."""
+        """Ends this rank."""
         self._line.end()
         self._line.fail(Error("this process group was shut down", kind="closed"))
         self.comm.close()
 
     def abort(self):
-        """Ends the calls under way, and all that come."""
+        """Stops running calls, and all later ones."""
         self._line.fail(Error("this process group was aborted", kind="interrupted"))
         self.comm.interrupt()
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
 
     def _start(self, call, result, opts, n_bytes=None):
-        """Starts ``call(comm)``; of so many bytes of floats, if they may be compressed."""
+        """Starts ``call(comm)``. ``n_bytes``: size of floats that may be compressed, or None."""
         is_large = n_bytes is not None and n_bytes >= self._min_bytes
         self.n_taken += is_large
         comm = self.comm if is_large else self._exact
@@ -154,14 +155,15 @@ class ProcessGroup(dist.ProcessGroup):
         return _Passed(self, work, peer)
 
     def _lost(self, failure, peer):
-        """The error of a call of gloo's that has failed, if the group has failed with it."""
+        """Returns the error to raise for a failed gloo call, and marks the group as failed if
+        needed."""
         if self._line.failure is not None:
             return again(self._line.failure)
         said = str(failure)
         is_late = "imed out" in said or "timeout" in said
         if not is_late and "gloo/" not in said:
             return failure
-        # The others hear by this, too, that the group has ended.
+        # This also notifies the other ranks that the group has failed.
         blamed = self._blamed()
         kind, rank = "timeout" if is_late else "peer_lost", blamed if peer is None else peer
         self._line.fail(Error(f"gloo: {said}", kind=kind, rank=rank))
@@ -169,7 +171,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._line.failure
 
     def _blamed(self):
-        """The rank that is gone or does not answer."""
+        """Returns the rank that has ended or does not answer, or None if unknown."""
         if not self._line.is_idle:
             return None
         try:
@@ -238,7 +240,7 @@ class ProcessGroup(dist.ProcessGroup):
             return self._pass_on("_reduce_scatter_base", output, tensor, opts)
         return self._scatter(output, tensor, op, opts)
 
-    # Movement
+    # Data movement
 
     def broadcast(self, tensors, opts=None):
         opts = opts or dist.BroadcastOptions()
@@ -329,7 +331,7 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts=None):
         return self._start(lambda comm: comm.barrier(), None, opts or dist.BarrierOptions())
 
-    # Later names of calls above.
+    # Names of the same calls in later versions of torch.
     def all_gather_single(self, output, tensor, opts=None):
         return self._allgather_base(output, tensor, opts)
 
@@ -341,17 +343,18 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def _splits(splits, array, tensor, size):
-    """Each rank's rows of a tensor along its first axis, and the array as these rows."""
+    """Returns the number of rows for each rank, and the array reshaped to rows."""
     n_rows = tensor.shape[0] if tensor.dim() else 1
     if not splits and n_rows % size != 0:
-        raise Error(f"{n_rows} rows are not the same number for each of {size} ranks",
+        raise Error(f"{n_rows} rows cannot be divided evenly among {size} ranks",
                     field="splits")
-    # Not -1: there may be no rows.
+    # Not -1, which numpy cannot infer if there are no rows.
     row = math.prod(tensor.shape[1:]) * tensor.element_size() // array.itemsize
     return splits or [n_rows // size] * size, array.reshape(n_rows, row)
 
 
 def _passes(name, has_peer=False):
+    """Returns a method that calls gloo."""
     def call(self, *args):
         return self._pass_on(name, *args, peer=args[1] if has_peer else None)
 
@@ -367,7 +370,7 @@ ProcessGroup.send, ProcessGroup.recv = _passes("send", True), _passes("recv", Tr
 
 
 def _monitored_barrier(self, *args, **kwargs):
-    # It names the rank that does not come, and is no end of gloo's group.
+    # Its error names the missing rank, and does not end gloo's group.
     self._line.check()
     return self._gloo.monitored_barrier(*args, **kwargs)
 

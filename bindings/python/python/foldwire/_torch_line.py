@@ -1,5 +1,5 @@
-"""Calls of a communicator one after the other, in the order in which they are asked for, as works
-and futures of torch's; and what becomes of all calls after one that has failed."""
+"""A queue that makes a communicator's calls in order, with torch's works and futures as results.
+After a failed call, all later calls fail."""
 
 import atexit
 import queue
@@ -16,20 +16,21 @@ from ._errors import Error
 __all__ = ["Line", "Work", "again", "line_of", "seconds"]
 
 _NO_LIMIT = timedelta(0)
-# Held while a work gets a future, or is over.
+# Held while a work creates its future, or finishes.
 _FUTURES = threading.Lock()
-# How long a program that ends waits for calls that it has not waited for.
+# Seconds that an ending program waits for calls in progress.
 _PATIENCE = 10.0
 
 
 def seconds(limit) -> Optional[float]:
-    """A limit of time of torch's, which has none as 0 and unset as -1."""
+    """Converts a time limit of torch to seconds. None: no limit (0 in torch) or not set (-1)."""
     return limit.total_seconds() if limit is not None and limit > _NO_LIMIT else None
 
 
 def again(failure: Error) -> Error:
-    """The failure of a call that comes after one that has failed."""
-    later = Error(f"no call can be made any more: {failure}", kind="poisoned", rank=failure.rank,
+    """Returns the error of calls after a failed one."""
+    message = f"an earlier call failed, so no more calls are possible: {failure}"
+    later = Error(message, kind="poisoned", rank=failure.rank,
                   field=failure.field, ours=failure.ours, theirs=failure.theirs,
                   culprit=failure.culprit)
     later.__cause__ = failure
@@ -37,23 +38,23 @@ def again(failure: Error) -> Error:
 
 
 class Work(dist._Work):
-    """A call, as torch waits for it: what the call raised, ``wait`` raises."""
+    """A call, with torch's interface for waiting. ``wait`` raises the exception of the call."""
 
     def __init__(self, call, result):
         super().__init__()
         self._call, self._result = call, result
         self._failure = self._begun = self._future = None
         self._is_over = False
-        # Closed until it is over; of calls that are made at once there is none.
+        # Locked until the call has finished. None if the caller makes the call itself.
         self._gate = None
 
     def _run(self, line):
-        """Makes the call, on whatever thread."""
+        """Makes the call, on the current thread."""
         failure = line.failure and again(line.failure)
         try:
             if failure is None:
                 self._call()
-        except Exception as raised:  # noqa: BLE001 (it is the work's)
+        except Exception as raised:  # noqa: BLE001 (`wait` raises it)
             line.fail(raised)
             failure = raised
         except BaseException:
@@ -81,15 +82,15 @@ class Work(dist._Work):
         if not self._is_over:
             limit = seconds(timeout)
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
-                raise Error(f"the call is not over after {limit} s; it goes on", kind="timeout",
-                            field="timeout")
+                message = f"the call did not finish within {limit} s; it continues"
+                raise Error(message, kind="timeout", field="timeout")
             self._gate.release()
         self._outcome()
         return True
 
     def get_future(self):
-        # A future that Python ends by an exception has it as its value, and C++ sees a success:
-        # only what a callback raises is an error to both.
+        # If Python sets an exception on a future, C++ sees it as a value, and the future as
+        # successful. Only an exception that a callback raises is an error for both.
         with _FUTURES:
             is_new = self._future is None
             if is_new:
@@ -118,12 +119,12 @@ class Work(dist._Work):
 
 
 class _Jobs:
-    """What a line shares with its thread, which so does not keep the line."""
+    """State that a line shares with its thread, so that the thread does not keep the line alive."""
 
     def __init__(self):
         self.waiting = queue.SimpleQueue()
         self.lock = threading.Lock()
-        # Held while a call is made.
+        # Held during a call.
         self.turn = threading.Lock()
         self.n_unfinished = 0
         self.thread = None
@@ -133,7 +134,7 @@ class _Jobs:
             with self.turn:
                 work._run(line)
             self.finish()
-            # The next one may be long in coming.
+            # Release the references while waiting for the next call.
             del work, line
 
     def finish(self):
@@ -141,7 +142,7 @@ class _Jobs:
             self.n_unfinished -= 1
 
     def end(self, interrupt):
-        """Waits a little for what is under way, and ends it then."""
+        """Waits up to ``_PATIENCE`` for calls in progress, and then interrupts them."""
         self.waiting.put(None)
         if self.thread in (None, threading.current_thread()):
             return
@@ -152,26 +153,27 @@ class _Jobs:
 
 
 class Line:
-    """Makes calls in the order in which they come; a call that its caller would only wait for is
-    made by the caller, if no other is before it, and those of others by a thread, as torch's other
-    groups have it. After a failure of which a communicator does not recover, no call is made any
-    more: each fails, and names the same rank and field."""
+    """Makes calls in the order of their submission.
+
+    The caller makes a blocking call itself, if no other call is queued. A thread makes all other
+    calls, as in torch's other process groups. After an error that makes the communicator unusable,
+    all later calls fail, with the same rank and field."""
 
     def __init__(self, interrupt):
         self.failure: Optional[Error] = None
         self._jobs = _Jobs()
         self.end = weakref.finalize(self, self._jobs.end, interrupt)
-        # That of `finalize` is too late where other threads may need the interpreter.
+        # The exit handler of `finalize` runs too late, when other threads can no longer run.
         self.end.atexit = False
         _LINES.add(self)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is under way or waits."""
+        """True if no call is running or queued."""
         return self._jobs.n_unfinished == 0
 
     def fail(self, failure: BaseException) -> None:
-        """Has all later calls fail, if this is no mistake of a single call."""
+        """Makes all later calls fail, unless only the arguments of this call were invalid."""
         if self.failure is None and isinstance(failure, Error) and not failure.is_usage:
             self.failure = failure
 
@@ -181,14 +183,14 @@ class Line:
             raise again(self.failure)
 
     def start(self, call, result, is_async: bool = True) -> Work:
-        """Makes a call, or has it made; ``result`` is what its future will have."""
+        """Makes or queues a call. ``result`` becomes the value of its future."""
         self.check()
         work, jobs = Work(call, result), self._jobs
         with jobs.lock:
             is_now = not is_async and jobs.n_unfinished == 0
             jobs.n_unfinished += 1
             if is_now:
-                # Nobody has it, and who comes next finds a call before it.
+                # Nobody holds the lock, and a later call finds this one and is queued.
                 jobs.turn.acquire()
             else:
                 if jobs.thread is None:
@@ -217,7 +219,7 @@ def _end_all():
 
 
 def line_of(comm) -> Line:
-    """The line of a communicator's calls."""
+    """Returns the queue of a communicator's calls."""
     line = _OF_COMMUNICATORS.get(comm)
     if line is None:
         line = _OF_COMMUNICATORS.setdefault(comm, Line(comm._native.interrupt))

@@ -1,4 +1,4 @@
-"""Tensors as arrays of the same memory, and operations by torch's names for them."""
+"""Conversion of tensors to arrays, and of torch's operations to Foldwire's names."""
 
 import torch
 import torch.distributed as dist
@@ -34,12 +34,12 @@ def is_float(tensor: torch.Tensor) -> bool:
 
 
 def is_moved(tensor: torch.Tensor) -> bool:
-    """Whether Foldwire can take it from where it is."""
+    """Returns whether Foldwire can read the tensor: dense, on the CPU."""
     return tensor.device.type == "cpu" and tensor.layout == torch.strided
 
 
 def op_of(options, tensor):
-    """The name of an operation, if Foldwire has it for such values."""
+    """Returns the name of an operation, or None if Foldwire lacks it for this type."""
     op = next((name for known, name in _OPS.items() if options.reduceOp == known), None)
     if is_float(tensor):
         return op
@@ -47,9 +47,10 @@ def op_of(options, tensor):
 
 
 class Lent:
-    """A tensor's values in a row, as numpy has them: its own memory, or a copy of it on the CPU.
+    """A tensor as a numpy array of one dimension. Shares the tensor's memory if possible, otherwise
+    has a copy on the CPU.
 
-    Other types than Foldwire's are their bytes, which can be moved but not reduced.
+    Types that Foldwire lacks become bytes, which can be sent but not reduced.
     """
 
     def __init__(self, tensor: torch.Tensor):
@@ -65,6 +66,6 @@ class Lent:
             self.array = values.numpy()
 
     def give_back(self) -> None:
-        """Writes the values to the tensor, unless they are its own memory."""
+        """Copies the values back to the tensor, unless they share its memory."""
         if self._values.data_ptr() != self._tensor.data_ptr():
             self._tensor.copy_(self._values)

@@ -1,10 +1,10 @@
-"""A codec of numcodecs, for zarr: chunks of floats within a bound, or exact.
+"""A numcodecs codec, for zarr: compresses chunks of floats within an error bound, or exactly.
 
 >>> import zarr, foldwire.numcodecs
 >>> zarr.create_array("x.zarr", shape=(1000, 1000), chunks=(250, 250), dtype="f4", zarr_format=2,
 ...                   compressors=foldwire.numcodecs.Foldwire("abs:1e-3"))  # doctest: +SKIP
 
-The package announces it, so that readers find it by its name, ``foldwire``, without an import.
+The package registers the codec as ``foldwire``, so that readers find it without an import.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Foldwire"]
 
 
 def _numpys(dtype):
-    """A type of a configuration, as numpy has it."""
+    """Converts the type of a configuration to a numpy type."""
     return dtype_of(TYPES["bf16"][0]) if dtype == "bfloat16" else np.dtype(dtype)
 
 
 def _dtype(dtype):
-    """A type as it stands in a configuration: a name where others have no letter for it."""
+    """Converts a type to its text in a configuration. bfloat16 has no type string, so its name."""
     dtype = _numpys(dtype)
     return dtype.name if dtype.name == "bfloat16" else dtype.str
 
@@ -37,15 +37,17 @@ def _is_of_bytes(dtype):
 
 
 class Foldwire(Codec):
-    """Compresses each chunk within ``bound``, or exactly if there is none.
+    """Codec that compresses each chunk within ``bound``, or exactly without one.
 
-    A relative bound is a fraction of the range of each chunk's values; give an absolute one for the
-    same error everywhere.
+    :param bound: ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
+        range of each chunk), ``"psnr:60"`` (dB), or None. For the same error in all chunks, use an
+        absolute bound.
+    :param dtype: type of the floats, for example ``">f4"``. Needed if chunks are bytes (after other
+        filters), or not in native byte order, because the stored bytes do not have the byte order.
+        Chunks are decoded to this type.
 
-    ``dtype`` is the type of the floats in chunks that do not say it (bytes, as after other
-    filters), and of what chunks are decoded to. Chunks in another byte order than the machine's
-    need it, as ``">f4"``: what is stored does not name an order. Values are stored in the order in
-    which they lie in memory, C's or Fortran's, and come back in that order.
+    Values are stored and restored in memory order, C or Fortran. Raises :class:`foldwire.Error` if
+    an argument is invalid, or if a chunk has another type or is damaged.
     """
 
     codec_id = "foldwire"
@@ -53,7 +55,7 @@ class Foldwire(Codec):
     def __init__(self, bound=None, dtype=None):
         self.bound = bound
         self.dtype = None if dtype is None else _dtype(dtype)
-        # What is wrong shows here, and not at the first chunk.
+        # Report invalid arguments here, not at the first chunk.
         compress(np.zeros(1, _numpys(self.dtype or "f4")), bound)
 
     def encode(self, buf):
@@ -65,19 +67,19 @@ class Foldwire(Codec):
         if self.dtype is None:
             if not values.dtype.isnative:
                 given = _dtype(values.dtype)
-                message = (f'chunks are of {given}, of another byte order than the machine\'s: '
-                           f'make the codec with dtype="{given}"')
+                message = (f'chunks have type {given}, which is not in native byte order; create '
+                           f'the codec with dtype="{given}"')
                 raise Error(message, kind="unsupported", field="dtype")
             return compress(values, self.bound)
         dtype = _numpys(self.dtype)
         if values.dtype != dtype:
-            # Integers may be bits of floats, as those of BitRound, or numbers: with every bit kept
-            # that is the same.
+            # Integers may be the bits of floats, as from BitRound, or numbers. If every bit is
+            # kept, both work.
             is_exact = self.bound in (None, "lossless", "exact")
             is_of_bits = _is_of_bytes(values.dtype) or is_exact and values.dtype.kind in "iu"
             if not is_of_bits or values.nbytes % dtype.itemsize != 0:
-                message = (f"the codec is for {self.dtype}, and a chunk of {values.size} values is "
-                           f"of {_dtype(values.dtype)}")
+                message = (f"the codec has dtype {self.dtype}, but a chunk of {values.size} values "
+                           f"has type {_dtype(values.dtype)}")
                 raise Error(message, field="dtype")
             values = values.view(dtype)
         return compress(values, self.bound)
@@ -87,7 +89,7 @@ class Foldwire(Codec):
         if self.dtype is not None:
             dtype = _numpys(self.dtype)
             if values.dtype != dtype.newbyteorder("="):
-                message = f"the codec is for {self.dtype}, and the chunk holds {values.dtype}"
+                message = f"the codec has dtype {self.dtype}, but the chunk contains {values.dtype}"
                 raise Error(message, kind="damaged", field="dtype")
             values = values.astype(dtype, copy=False)
         if out is None:
@@ -95,11 +97,11 @@ class Foldwire(Codec):
         refuse_masks(out, "out")
         into = ensure_ndarray(out)
         if into.nbytes != values.nbytes:
-            message = f"out has {into.nbytes} bytes, and the chunk {values.nbytes}"
+            message = f"out has {into.nbytes} bytes, but the chunk has {values.nbytes}"
             raise Error(message, field="out")
-        # Bytes of floats in bytes; but nobody means floats of another kind.
+        # Floats may be decoded into an array of bytes, but not into floats of another type.
         if into.dtype != values.dtype and not _is_of_bytes(into.dtype):
-            message = f"out is of {_dtype(into.dtype)}, and the chunk of {_dtype(values.dtype)}"
+            message = f"out has type {_dtype(into.dtype)}, but the chunk has {_dtype(values.dtype)}"
             raise Error(message, field="out")
         if not into.flags.writeable:
             raise Error("out is read-only", field="out")

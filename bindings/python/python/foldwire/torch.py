@@ -1,21 +1,24 @@
-"""Gradients that travel compressed: a communication hook for DistributedDataParallel, and a process
-group whose collectives go by Foldwire: large floats within a bound, all else exactly.
+"""Compressed gradients for torch: a communication hook for DistributedDataParallel, and a process
+group whose collectives use Foldwire.
+
+The hook averages gradients within an error bound:
 
 >>> model = DistributedDataParallel(network)                               # doctest: +SKIP
 >>> state = foldwire.torch.HookState(foldwire.torch.connect(), "rel:1e-2", feedback=True)
 >>> model.register_comm_hook(state, foldwire.torch.hook)                   # doctest: +SKIP
 
-or, for a program that is not to be changed but for one word,
+The process group works without other changes to a program. It keeps large arrays of floats within
+the bound, and all other data exact:
 
 >>> foldwire.torch.configure(bound="rel:1e-3", min_bytes=1 << 20)          # doctest: +SKIP
 >>> torch.distributed.init_process_group("foldwire")                       # doctest: +SKIP
 
-Importing this module announces the backend ``"foldwire"``. The hook takes tensors of other devices
-than the CPU through its memory; the process group hands them to gloo.
+Importing this module registers the backend ``"foldwire"``. For tensors on other devices, the hook
+copies them through the CPU's memory, and the process group uses gloo.
 
-A call that fails raises :class:`foldwire.Error`, when it is made or when it is waited for, with the
-rank and the field that it is about; so does each call after it. Futures of torch's raise a
-``RuntimeError`` with the same words.
+A failed call raises :class:`foldwire.Error` when it is made or waited for, with the rank and field
+that it is about. All later calls raise it again. Torch futures raise a ``RuntimeError`` with the
+same message.
 """
 
 from typing import Optional
@@ -34,10 +37,10 @@ __all__ = ["HookState", "ProcessGroup", "all_reduce", "configure", "connect", "h
 
 
 def connect(group: Optional[dist.ProcessGroup] = None, **settings) -> Communicator:
-    """The communicator of a process group's ranks (of the default one's), over TCP.
+    """Creates a communicator of a process group's ranks (default: all ranks), over TCP.
 
-    Settings are those of :func:`foldwire.join`; ``limit`` and ``timeout`` are the group's, if it
-    tells its own.
+    All ranks of the group call it. The settings are those of :func:`foldwire.join`. ``limit`` and
+    ``timeout`` default to the timeout of the group, if it can be read.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     limit = _timeout_of(group or dist.group.WORLD)
@@ -51,13 +54,13 @@ def connect(group: Optional[dist.ProcessGroup] = None, **settings) -> Communicat
             said[0] = str(failure)
     dist.broadcast_object_list(said, group=group, group_src=0)
     if isinstance(said[0], str):
-        # A rank that fails alone would leave the others waiting.
+        # Raise on all ranks, because a rank that fails alone would leave the others waiting.
         raise Error(f"rank 0: {said[0]}", kind="transport", rank=0)
     return join(said[0], rank, size, **settings)
 
 
 def _timeout_of(group):
-    """The seconds that calls of a group may take, if it tells them."""
+    """Returns the timeout of a group in seconds, or None if it cannot be read."""
     try:
         options = group if isinstance(group, ProcessGroup) else group._get_backend(
             torch.device("cpu")).options
@@ -67,7 +70,10 @@ def _timeout_of(group):
 
 
 def all_reduce(comm: Communicator, tensor: torch.Tensor, op: str = "sum", bound=None, plan=None):
-    """All-reduces a tensor in place; returns it."""
+    """All-reduces a tensor in place, and returns it.
+
+    The arguments are those of :meth:`foldwire.Communicator.all_reduce`.
+    """
     own = Lent(tensor)
     comm.all_reduce(own.array, op, bound=bound, plan=plan, out=own.array, dtype=own.dtype)
     own.give_back()
@@ -75,12 +81,16 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, op: str = "sum", bound=
 
 
 class HookState:
-    """How :func:`hook` averages gradients.
+    """Settings of :func:`hook`, and its error feedback.
 
-    Each gradient is within ``bound`` of its own, so that a relative one does not erase small
-    layers. ``feedback`` adds what rounding lost to the gradient of the next step, so that coarse
-    bounds (``"rel:0.1"``) train as exact ones do; ``unbiased`` rounds at random with the exact
-    value as the mean, from ``seed``. Without a bound averages are exact.
+    :param comm: communicator of the ranks, from :func:`connect`
+    :param bound: error bound of each gradient; None: exact. A relative bound refers to the value
+        range of each gradient, so that it keeps small layers
+    :param plan: other words of the plan, for example ``"schedule:ring"``
+    :param feedback: adds the rounding error of each step to the gradient of the next step. Coarse
+        bounds (``"rel:0.1"``) then train like exact gradients
+    :param unbiased: rounds stochastically, so that the expected error is 0
+    :param seed: seed for ``unbiased``
     """
 
     def __init__(self, comm: Communicator, bound: Optional[str] = None, *,
@@ -93,9 +103,9 @@ class HookState:
         self.unbiased = unbiased and bound is not None
         self.seed = seed
         self.raw_bytes = 0
-        """Bytes of the gradients that this rank sent."""
+        """Uncompressed size in bytes of the gradients that this rank sent."""
         self.wire_bytes = 0
-        """Bytes that it sent them as."""
+        """Size in bytes of the messages that this rank sent."""
         self._step = 0
         self._residues = {}
 
@@ -107,7 +117,7 @@ class HookState:
         return ",".join(word for word in words if word) or "exact"
 
     def _residues_of(self, index, arrays, dtype):
-        """What earlier steps lost of a bucket; none if it was built anew."""
+        """Returns the error feedback of a bucket. It restarts at zero if the bucket changed."""
         residues = self._residues.get(index)
         if residues is None or [r.shape for r in residues] != [a.shape for a in arrays]:
             residues = [self.comm.feedback_for(array, dtype) for array in arrays]
@@ -115,7 +125,10 @@ class HookState:
         return residues
 
     def average(self, index: int, gradients) -> None:
-        """Averages tensors over all ranks, in place, as one call; ``index`` tells lists apart."""
+        """Averages tensors over all ranks, in place, as one call.
+
+        ``index`` identifies the list of tensors, which has its own error feedback.
+        """
         lent = [Lent(gradient) for gradient in gradients]
         arrays, dtype = [own.array for own in lent], lent[0].dtype
         residues = self._residues_of(index, arrays, dtype) if self.feedback else None
@@ -128,11 +141,11 @@ class HookState:
 
 
 def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """For ``DistributedDataParallel.register_comm_hook``: the average of a bucket's gradients.
+    """Communication hook for ``DistributedDataParallel.register_comm_hook``: averages a bucket.
 
-    A thread makes the calls, in the same order on all ranks, while the backward pass goes on. That
-    of the last bucket, for which the pass would only wait, is made at once: so ``backward()``
-    raises what failed in any of them.
+    A background thread makes the calls, in the same order on all ranks, during the backward pass.
+    The call of the last bucket is made in the calling thread, which would only wait. So
+    ``backward()`` raises the error of any failed call.
     """
 
     def average():
@@ -147,11 +160,11 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
 
 def configure(bound: Optional[str] = None, plan: Optional[str] = None,
               min_bytes: int = 1 << 20) -> None:
-    """What process groups of the backend ``"foldwire"`` that are made from now on do with
-    all-reduces, all-gathers and reduce-scatters of floats of ``min_bytes`` or more in all: they are
-    within the bound, by the plan, and exact without either.
+    """Sets bound and plan for process groups of the backend ``"foldwire"`` that are created later.
 
-    Where nothing is configured, ``FOLDWIRE_BOUND`` may hold the bound.
+    They apply to all-reduces, all-gathers and reduce-scatters of floats of ``min_bytes`` or more.
+    All other calls are exact. Without a bound here, the environment variable ``FOLDWIRE_BOUND`` is
+    used.
     """
     settings.update(bound=bound, plan=plan, min_bytes=min_bytes)
 
