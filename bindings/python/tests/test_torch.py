@@ -152,7 +152,7 @@ SAME = """
         dist.all_to_all_single(out, t, group=g)
         return out
     def unequal(g, t):
-        # Ranks 0 and 1 exchange 1 row, and rank 1 keeps the rest. Rank 0 keeps none.
+        # Each rank sends all its rows to the other rank, and keeps none.
         t = t.reshape(-1, 2)
         n = len(t)
         splits = [0, n] if rank == 0 else [n, 0]
