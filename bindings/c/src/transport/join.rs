@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use foldwire::Rank;
 use foldwire_bootstrap::{
-    Exchange, Job, Launcher, MAX_RANKS, Session, Place, Rendezvous, Root, Token,
+    Exchange, Job, Launcher, MAX_RANKS, Place, Rendezvous, Root, Session, Token,
 };
 use foldwire_tcp::Settings;
 
