@@ -51,9 +51,9 @@ The exit code is 1 if the error of a result exceeds its bound.";
 pub struct BenchArgs {
     /// The collective to measure
     ///
-    /// Names that end in v use shares of different lengths: the share of rank r is r parts of 1 + 2
-    /// + … + (n − 1), so rank 0's share is empty. In alltoallv each rank divides its input like
-    /// this.
+    /// Names that end in v use shares of different lengths: the share of rank r is r parts of
+    /// 1 + 2 + … + (n − 1), so rank 0's share is empty. In alltoallv each rank divides its input
+    /// like this.
     #[arg(value_name = "COLLECTIVE", value_parser = form())]
     pub form: FormArg,
 

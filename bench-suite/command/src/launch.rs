@@ -155,7 +155,7 @@ fn supervise(
         match wait(events, until) {
             Some(LaunchEvent::OutputEnded) => n_outputs -= 1,
             Some(LaunchEvent::Unwritable(error)) => {
-                reason = reason.or(Some(EndReason::Unwritable(error)))
+                reason = reason.or(Some(EndReason::Unwritable(error)));
             }
             Some(_) => {}
             None => break,

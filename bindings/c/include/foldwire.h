@@ -499,9 +499,9 @@ fwResult fwReduce(const void *send,
                   fwRequest_t *request);
 
 // Reduce-scatter. The input send[size * count] has count values for each rank. recv[count]
-// receives this rank's block of the reduction of all ranks' send. In place if recv == send + rank
-// * count. In place, the call writes that block of send. The other blocks keep their values,
-// except that they are rounded if the plan rounds without bias (is_unbiased).
+// receives this rank's block of the reduction of all ranks' send. In place if
+// recv == send + rank * count: then the call writes that block of send. The other blocks keep
+// their values, except that they are rounded if the plan rounds without bias (is_unbiased).
 fwResult fwReduceScatter(const void *send,
                          void *recv,
                          size_t count,

@@ -234,9 +234,9 @@ pub unsafe extern "C" fn fwReduce(
 }
 
 /// Reduce-scatter. The input send[size * count] has count values for each rank. recv[count]
-/// receives this rank's block of the reduction of all ranks' send. In place if recv == send + rank
-/// * count. In place, the call writes that block of send. The other blocks keep their values,
-/// except that they are rounded if the plan rounds without bias (is_unbiased).
+/// receives this rank's block of the reduction of all ranks' send. In place if
+/// recv == send + rank * count: then the call writes that block of send. The other blocks keep
+/// their values, except that they are rounded if the plan rounds without bias (is_unbiased).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReduceScatter(
     send: *const c_void,

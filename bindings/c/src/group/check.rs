@@ -24,7 +24,7 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
         match call {
             SubmittedCall::Collective(call, _) => ranges.extend(call.ranges()),
             SubmittedCall::Messages(messages) => {
-                ranges.extend(messages.iter().map(CheckedMessage::range))
+                ranges.extend(messages.iter().map(CheckedMessage::range));
             }
             SubmittedCall::Message(message, _) => ranges.push(message.range()),
         }
