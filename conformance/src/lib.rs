@@ -11,7 +11,10 @@
 //! impl Backend for Mine {
 //!     type Transport = Endpoint;
 //!
-//!     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+//!     fn run_transports<R>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R>
+//!     where
+//!         R: Send,
+//!     {
 //!         World::new(size).run_endpoints(body)
 //!     }
 //! }

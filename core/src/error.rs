@@ -155,7 +155,8 @@ pub enum Error {
     },
     /// The transport's pool has too few frames for the lanes.
     #[error(
-        "the transport has {have} frames, {lanes} lanes need {need}: enlarge its pool, or set Config::lanes lower on all ranks"
+        "the transport has {have} frames, {lanes} lanes need {need}: enlarge its pool, or set \
+        Config::lanes lower on all ranks"
     )]
     TooFewFrames {
         /// Number of lanes of the communicator.
@@ -245,7 +246,8 @@ pub enum Error {
     },
     /// The transport has too few free channels for another communicator.
     #[error(
-        "calls need {need} channels, {have} are free: drop other communicators, or use a transport with more channels and frames"
+        "calls need {need} channels, {have} are free: drop other communicators, or use a transport \
+        with more channels and frames"
     )]
     TooFewChannels {
         /// Number of channels that the communicator needs.

@@ -413,8 +413,8 @@ impl Plan {
                 .is_some_and(|bound| bound.needs_value_range() || self.scope == Scope::Result)
     }
 
-    /// Returns whether a call on `count` values that [needs the value range](Self::needs_value_range)
-    /// takes it from a sample first.
+    /// Returns whether a call on `count` values that [needs the value
+    /// range](Self::needs_value_range) takes it from a sample first.
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
         // A bound on the result needs the largest magnitude for its rounding.

@@ -132,7 +132,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} (encode {:?}, fold {:?}, decode {:?}, waiting {:?}); {} bytes sent as {}, ratio {:.2}",
+            "{:?} (encode {:?}, fold {:?}, decode {:?}, waiting {:?}); {} bytes sent as {}, ratio \
+            {:.2}",
             self.total,
             self.encode,
             self.fold,

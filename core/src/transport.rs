@@ -380,7 +380,8 @@ impl fmt::Display for TransportErrorKind {
             Self::OutOfFrames => "the frame pool is exhausted",
             Self::Misuse => "the contract between engine and transport was broken",
             Self::OtherProcess => {
-                "this process was forked off the one that made the transport, which alone may use it"
+                "this process was forked off the one that made the transport, which alone may use \
+                it"
             }
             Self::Stopped => "another thread has ended the call",
             Self::Other => "the transport failed",

@@ -36,7 +36,8 @@ fuzz/corpus/TARGET/regress-NAME: the tests of the workspace then run it.";
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
-    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1 \
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions \
+    -Ccodegen-units=1 \
     --cfg fuzzing";
 
 /// Enough for two chunks of f64 in the worst case. Longer inputs find nothing new and take longer.
@@ -59,7 +60,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     time: Duration,
     /// Number of targets that run at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
     /// Instead of fuzzing, choose a few small inputs of earlier runs for fuzz/corpus/
     #[arg(long)]

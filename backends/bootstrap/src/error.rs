@@ -20,7 +20,8 @@ pub enum Error {
     Place(#[from] PlaceError),
     /// Other programs could reach rank 0, and there is no token.
     #[error(
-        "rank 0 listens at {root}, which other programs can reach; set FOLDWIRE_TOKEN to the same secret on every rank, such as the output of `openssl rand -hex 16`"
+        "rank 0 listens at {root}, which other programs can reach; set FOLDWIRE_TOKEN to the same \
+        secret on every rank, such as the output of `openssl rand -hex 16`"
     )]
     NoToken {
         /// Rank 0's address.
@@ -31,7 +32,8 @@ pub enum Error {
     NoRandomNumbers(#[from] NoRandomNumbers),
     /// The root's host name cannot be resolved.
     #[error(
-        "cannot find the address of {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine"
+        "cannot find the address of {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address \
+        of rank 0's machine"
     )]
     Resolve {
         /// Rank 0's address.
@@ -41,7 +43,8 @@ pub enum Error {
     },
     /// Rank 0 cannot listen.
     #[error(
-        "rank 0 cannot listen at {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address of this machine and a free port, the same on every rank"
+        "rank 0 cannot listen at {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address of \
+        this machine and a free port, the same on every rank"
     )]
     Listen {
         /// Rank 0's address.
@@ -51,7 +54,8 @@ pub enum Error {
     },
     /// No rank 0 answers at the root.
     #[error(
-        "no rank 0 at {root} within {limit:?} ({source}); is rank 0 running, is FOLDWIRE_ROOT the same everywhere, and does a firewall let it through?"
+        "no rank 0 at {root} within {limit:?} ({source}); is rank 0 running, is FOLDWIRE_ROOT the \
+        same everywhere, and does a firewall let it through?"
     )]
     Unreachable {
         /// Rank 0's address.
@@ -63,7 +67,9 @@ pub enum Error {
     },
     /// Another program answers at the root, or a rank 0 with another token.
     #[error(
-        "the process that listens at {root} does not know this rank's FOLDWIRE_TOKEN, or is not rank 0 of {size} ranks; set the same token and size on every rank, and another FOLDWIRE_ROOT for each job"
+        "the process that listens at {root} does not know this rank's FOLDWIRE_TOKEN, or is not \
+        rank 0 of {size} ranks; set the same token and size on every rank, and another \
+        FOLDWIRE_ROOT for each job"
     )]
     Impostor {
         /// Rank 0's address.
@@ -81,7 +87,8 @@ pub enum Error {
     },
     /// Ranks did not join in time, or joined and did not take part in an all-gather.
     #[error(
-        "waited {limit:?} for {missing} of {size} ranks{}; read the output of these ranks, or raise the time limit",
+        "waited {limit:?} for {missing} of {size} ranks{}; read the output of these ranks, or \
+        raise the time limit",
         after(turned_away)
     )]
     Missing {
@@ -106,7 +113,8 @@ pub enum Error {
     },
     /// Rank 0 is connected, but sends nothing.
     #[error(
-        "rank 0 at {root} sent nothing for {limit:?}: it is busy, or itself waits for ranks; read its output, or raise the time limit"
+        "rank 0 at {root} sent nothing for {limit:?}: it is busy, or itself waits for ranks; read \
+        its output, or raise the time limit"
     )]
     Silent {
         /// Rank 0's address.
@@ -122,7 +130,8 @@ pub enum Error {
     },
     /// A rank has left with a goodbye while other ranks wait for it.
     #[error(
-        "rank {rank} has left the group, but other ranks wait for it; every rank must make the same calls"
+        "rank {rank} has left the group, but other ranks wait for it; every rank must make the \
+        same calls"
     )]
     Left {
         /// The rank.
@@ -130,12 +139,14 @@ pub enum Error {
     },
     /// This process is a fork of the one that joined.
     #[error(
-        "this process is a fork of the one that joined the group, and only that one may use the group; join after the fork, or make this call in the parent"
+        "this process is a fork of the one that joined the group, and only that one may use the \
+        group; join after the fork, or make this call in the parent"
     )]
     OtherProcess,
     /// The input of an all-gather is too long.
     #[error(
-        "{n_bytes} bytes are too many for an all-gather of the bootstrap, which takes at most {MAX_GIVEN_BYTES} from each rank"
+        "{n_bytes} bytes are too many for an all-gather of the bootstrap, which takes at most \
+        {MAX_GIVEN_BYTES} from each rank"
     )]
     TooLong {
         /// Bytes of the input.
@@ -143,7 +154,8 @@ pub enum Error {
     },
     /// A rank sent a message that is invalid or unexpected.
     #[error(
-        "rank {rank} broke the protocol; run the same program everywhere, and make the same calls on every rank"
+        "rank {rank} broke the protocol; run the same program everywhere, and make the same calls \
+        on every rank"
     )]
     Protocol {
         /// The rank.

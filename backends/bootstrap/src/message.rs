@@ -129,7 +129,8 @@ pub enum Refusal {
     Garbage,
     /// The process has another version of the protocol.
     #[error(
-        "it speaks version {theirs} of the protocol, rank 0 version {VERSION}; run the same program everywhere"
+        "it speaks version {theirs} of the protocol, rank 0 version {VERSION}; run the same \
+        program everywhere"
     )]
     Version {
         /// The process's version.
@@ -146,7 +147,8 @@ pub enum Refusal {
         ours: u32,
     },
     /// The process claims rank 0, or a rank beyond the group.
-    #[error("it claims to be rank {rank} of {size}, but must be one of ranks 1 to {}; set FOLDWIRE_RANK to another rank on each process", size.saturating_sub(1))]
+    #[error("it claims to be rank {rank} of {size}, but must be one of ranks 1 to {}; set \
+        FOLDWIRE_RANK to another rank on each process", size.saturating_sub(1))]
     Rank {
         /// The claimed rank.
         rank: u32,
@@ -158,7 +160,8 @@ pub enum Refusal {
     Token,
     /// Another process has joined as this rank.
     #[error(
-        "rank {rank} has already joined; give each process its own FOLDWIRE_RANK, and each job its own FOLDWIRE_ROOT"
+        "rank {rank} has already joined; give each process its own FOLDWIRE_RANK, and each job its \
+        own FOLDWIRE_ROOT"
     )]
     Duplicate {
         /// The rank.
@@ -169,7 +172,8 @@ pub enum Refusal {
     Slow,
     /// The process belongs to another job.
     #[error(
-        "it is of job {theirs:08x}, rank 0 of job {ours:08x}; give each job its own FOLDWIRE_ROOT or FOLDWIRE_JOB, the same on all its ranks"
+        "it is of job {theirs:08x}, rank 0 of job {ours:08x}; give each job its own FOLDWIRE_ROOT \
+        or FOLDWIRE_JOB, the same on all its ranks"
     )]
     Job {
         /// First bytes of the identity of the process's job.
@@ -179,7 +183,8 @@ pub enum Refusal {
     },
     /// Rank 0 cannot listen at its root.
     #[error(
-        "rank 0 cannot listen there ({}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine and a free port, the same on every rank",
+        "rank 0 cannot listen there ({}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's \
+        machine and a free port, the same on every rank",
         io::Error::from_raw_os_error(*os_error)
     )]
     CannotListen {

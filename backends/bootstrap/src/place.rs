@@ -293,7 +293,9 @@ impl Place {
     ///     ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
     ///     ("PMIX_NAMESPACE", "1438646273"),
     /// ];
-    /// let lookup = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+    /// let lookup = |name: &str| {
+    ///     set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    /// };
     /// let place = Place::detect(lookup)?;
     /// assert_eq!((place.rank.0, place.size), (2, 4));
     /// assert!(place.root.is_loopback());

@@ -30,7 +30,8 @@ pub struct Token(String);
 /// A token has too few characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a token needs at least {MIN_TOKEN_CHARS} characters, this one has {have}; make one with `openssl rand -hex 16`"
+    "a token needs at least {MIN_TOKEN_CHARS} characters, this one has {have}; make one with \
+    `openssl rand -hex 16`"
 )]
 pub struct TokenTooShort {
     /// Characters of the token.

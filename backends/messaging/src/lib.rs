@@ -1,9 +1,9 @@
 //! A Foldwire transport over any two-sided message layer.
 //!
-//! MPI, libfabric and TCP offer the same operations under different names: start a send, post a receive,
-//! poll for completions. A crate that wraps such a layer implements [`Net`]. [`Endpoint`] turns it
-//! into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link, receives
-//! posted ahead, one wildcard receive for abort notices, and an orderly shutdown.
+//! MPI, libfabric and TCP offer the same operations under different names: start a send, post a
+//! receive, poll for completions. A crate that wraps such a layer implements [`Net`]. [`Endpoint`]
+//! turns it into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link,
+//! receives posted ahead, one wildcard receive for abort notices, and an orderly shutdown.
 //!
 //! Only the process that made an endpoint can use it. In a forked child its calls fail with
 //! [`Error::OtherProcess`], and dropping it sends nothing.

@@ -14,7 +14,8 @@
 //! other slot comes back. A matched send completes when the receiver has posted the receive, as
 //! with `MPI_Issend`. So no rank waits for another to poll, and credit works as over other layers.
 //!
-//! Abort notices travel by the message layer, and so does everything where ranks cannot share memory.
+//! Abort notices travel by the message layer, and so does everything where ranks cannot share
+//! memory.
 
 use std::collections::VecDeque;
 use std::fs::File;

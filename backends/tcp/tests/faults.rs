@@ -177,8 +177,8 @@ fn strangers_at_the_door_stop_nobody() {
     }
 }
 
-/// Connections that send nothing, garbage, half a hello, or a whole one with a wrong proof. They are
-/// closed when the ranks have joined. After that, the listener is gone.
+/// Connections that send nothing, garbage, half a hello, or a whole one with a wrong proof. They
+/// are closed when the ranks have joined. After that, the listener is gone.
 #[test]
 fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     let greeting = |stream: u8, encrypts: u8| {

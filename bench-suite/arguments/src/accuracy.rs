@@ -27,8 +27,9 @@ Examples:
   foldwire accuracy --ranks 2,8,100 --pipeline per-hop --schedule all --json > result.json
       Every schedule, including a reduce plus a broadcast; stdout holds one JSON object.
 
-An error is the difference of a reduced value from the exact one, in units of the bound on each operand. The exit code is 1 if it
-exceeds the bound that the library states. docs/guarantees.md compares theory and measurements.";
+An error is the difference of a reduced value from the exact one, in units of the bound on each
+operand. The exit code is 1 if it exceeds the bound that the library states. docs/guarantees.md
+compares theory and measurements.";
 
 /// Options of `foldwire accuracy`.
 #[derive(Debug, Clone, Args)]
@@ -156,7 +157,10 @@ fn ranks(text: &str) -> Result<SizeList, String> {
     let list = text.parse::<SizeList>().ok();
     let list = list.filter(|list| list.n_bytes().iter().all(|n| (2..=MAX_RANKS).contains(n)));
     list.ok_or_else(|| {
-        format!("numbers from 2 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")
+        format!(
+            "numbers from 2 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) \
+            or 8,64,100"
+        )
     })
 }
 

@@ -36,12 +36,13 @@ Examples:
   foldwire launch -n 2 --no-prefix -- foldwire bench allreduce --backend tcp --streams 4 --encrypt
       Two processes over four encrypted TCP connections.
 
-A size is in bytes of the whole array, as in nccl-tests: what every rank sends in allreduce, reduce-scatter and
-reduce, the root in broadcast and scatter; what every rank receives in allgather, the root in gather. (The OSU
-benchmarks use the share of one rank for allgather, scatter and gather.)
+A size is in bytes of the whole array, as in nccl-tests: what every rank sends in allreduce,
+reduce-scatter and reduce, the root in broadcast and scatter; what every rank receives in allgather,
+the root in gather. (The OSU benchmarks use the share of one rank for allgather, scatter and
+gather.)
 
-Times are as in the OSU benchmarks: barrier, call, each rank's time. Contestants take turns, with one call each per
-round. The reported time is the median over rounds of the slowest rank's time.
+Times are as in the OSU benchmarks: barrier, call, each rank's time. Contestants take turns, with
+one call each per round. The reported time is the median over rounds of the slowest rank's time.
 
 The exit code is 1 if the error of a result exceeds its bound.";
 
@@ -101,7 +102,8 @@ pub struct BenchArgs {
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes,
+        allow_hyphen_values = true)]
     pub sizes: SizeList,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
@@ -198,15 +200,18 @@ pub struct BenchArgs {
     pub overlap: Option<usize>,
 
     /// Number of warm-up rounds, which do not count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = crate::values::warmup, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = crate::values::warmup,
+        allow_hyphen_values = true)]
     pub warmup: usize,
 
     /// Least number of counted rounds
-    #[arg(long, value_name = "N", default_value_t = 11, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Least total time in seconds of the counted rounds of a size (at most 1000 rounds)
-    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds,
+        allow_hyphen_values = true)]
     pub min_time: f64,
 
     /// Number of segments in progress at the same time

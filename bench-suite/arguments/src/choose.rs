@@ -25,8 +25,9 @@ Examples:
       Between two processes over libfabric, in shared memory.
 
 All plans run in turn for every size, in another order each round. A time is the median over rounds
-of the slowest rank's time. The table marks an automatic plan with * if it is slower than --tolerance
-allows, or 5 % slower than raw. Plans close to these limits are timed up to four times as long.";
+of the slowest rank's time. The table marks an automatic plan with * if it is slower than
+--tolerance allows, or 5 % slower than raw. Plans close to these limits are timed up to four times
+as long.";
 
 /// Options of `foldwire choose`.
 #[derive(Debug, Clone, Args)]

@@ -81,7 +81,8 @@ pub struct CodecArgs {
     pub level: Vec<LevelArg>,
 
     /// Timed runs of each operation; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv if it exists]

@@ -33,11 +33,13 @@ pub struct GuidelinesArgs {
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes,
+        allow_hyphen_values = true)]
     pub sizes: SizeList,
 
     /// Presets to judge, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "foldwire")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
+        value_delimiter = ',', default_value = "foldwire")]
     pub preset: Vec<PresetArg>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
@@ -51,11 +53,13 @@ pub struct GuidelinesArgs {
     pub link: LinkRate,
 
     /// Number of rounds; each round calls every collective once
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Fraction by which a collective may be slower than the alternative
-    #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = crate::values::tolerance, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PART", default_value_t = 0.1,
+        value_parser = crate::values::tolerance, allow_hyphen_values = true)]
     pub tolerance: f64,
 
     /// Print all comparisons as one JSON object on stdout, instead of a table of the failed ones

@@ -22,7 +22,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct HaloArgs {
     /// Number of ranks, which divide the planes evenly
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
     pub ranks: usize,
 
     /// Points of the volume along y, depth and x; ranks divide it along y
@@ -30,12 +31,14 @@ pub struct HaloArgs {
     pub shape: Dims,
 
     /// Number of time steps; after each, neighbours exchange four planes each way
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub steps: usize,
 
     /// Error bounds of the exchanged planes, each a run of its own: rel:X times the range of the
     /// planes, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-4")]
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-4")]
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
@@ -45,7 +48,8 @@ pub struct HaloArgs {
     pub link: LinkRate,
 
     /// Number of runs of each variant; the run with the median time is reported
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Folder for the pictures

@@ -16,23 +16,25 @@ Examples:
   foldwire launch -n 8 --timeout 60 --no-prefix -- ./program < input > output
       Rank 0 reads the input. All ranks are ended after a minute.
 
-Every rank reads its place from FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine),
-FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, unless that is a
-terminal. The other ranks have none.
+Every rank reads its place from FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this
+machine), FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard
+input, unless that is a terminal. The other ranks have none.
 
-When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM, and after
-the same time again SIGKILL.
+When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM,
+and after the same time again SIGKILL.
 
-The exit code is that of the rank that failed first, or 128 + N if signal N ended it. It is 124 after --timeout,
-and 130 after Ctrl-C or another signal to foldwire. Such a signal ends all ranks, and a second one kills them.
-If foldwire itself is killed, a shell that it started kills all ranks.";
+The exit code is that of the rank that failed first, or 128 + N if signal N ended it. It is 124
+after --timeout, and 130 after Ctrl-C or another signal to foldwire. Such a signal ends all ranks,
+and a second one kills them. If foldwire itself is killed, a shell that it started kills all
+ranks.";
 
 /// Options of `foldwire launch`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LaunchArgs {
     /// Number of ranks
-    #[arg(short = 'n', long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
     pub ranks: usize,
 
     /// Set a variable on every rank, or on one; may be given several times
@@ -48,7 +50,8 @@ pub struct LaunchArgs {
     pub timeout: Option<Duration>,
 
     /// Time that the other ranks have after a failure, and again after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds,
+        allow_hyphen_values = true)]
     pub grace: Duration,
 
     /// The program and its arguments

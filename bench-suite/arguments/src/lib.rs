@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn lists_may_be_long_or_repeated() {
-        let words = "foldwire codec --field a.f32 b.f64 --bound rel:1e-3 --bound abs:0.1 --level scalar --level avx2";
+        let words = "foldwire codec --field a.f32 b.f64 --bound rel:1e-3 --bound abs:0.1 --level \
+            scalar --level avx2";
         let Command::Codec(args) = Cli::try_parse_from(words.split_whitespace()).unwrap().command
         else {
             unreachable!("the subcommand is codec")

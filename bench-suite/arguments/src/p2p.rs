@@ -27,17 +27,17 @@ Examples:
   foldwire launch -n 2 --no-prefix -- foldwire p2p --backend tcp
       Two processes over TCP sockets.
 
-pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array back and forth. The time
-is half of the round trip. MB/s are the size / time, with one message at a time (osu_bw has many in
-progress).
-sendrecv, as osu_bibw and the Sendrecv of IMB: every rank sends to the next rank and receives from the
-previous one. The time is the slowest rank's. MB/s count the sent and the received bytes of a rank, as
-in IMB.
+pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array back and forth. The
+time is half of the round trip. MB/s are the size / time, with one message at a time (osu_bw has
+many in progress).
+sendrecv, as osu_bibw and the Sendrecv of IMB: every rank sends to the next rank and receives from
+the previous one. The time is the slowest rank's. MB/s count the sent and the received bytes of a
+rank, as in IMB.
 barrier, as osu_barrier: the slowest rank's time.
 
-A measurement consists of many messages in a row, each from another offset in the data. Contestants take
-turns, with one measurement each per round. The table has the median over rounds, the fastest round,
-and the 99th percentile.
+A measurement consists of many messages in a row, each from another offset in the data. Contestants
+take turns, with one measurement each per round. The table has the median over rounds, the fastest
+round, and the 99th percentile.
 
 Received values are compared with sent ones before and after the rounds. The exit code is 1 if one
 exceeds its bound, or if an uncompressed or MPI message changed a bit.";

@@ -14,11 +14,12 @@ Examples:
   foldwire preload --print -- mpirun -n 4 python3 script.py
       Prints the command, and does not run it.
 
-The program's own libraries determine the library to preload (libmpi.so.40: Open MPI; libmpich.so.12 or
-libmpi.so.12: MPICH; libmpi_abi.so: the standard ABI of MPI 5). For scripts, the launcher's version
-determines it. The library must be beside this command, or named with --library. To build all three:
-cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
--p foldwire-preload-mpi-abi
+The program's own libraries determine the library to preload (libmpi.so.40: Open MPI; libmpich.so.12
+or libmpi.so.12: MPICH; libmpi_abi.so: the standard ABI of MPI 5). For scripts, the launcher's
+version determines it. The library must be beside this command, or named with --library. To build
+all three:
+  cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich \\
+    -p foldwire-preload-mpi-abi
 
 All ranks receive all FOLDWIRE_… variables. bindings/mpi-preload/README.md describes them.";
 

@@ -47,7 +47,8 @@ pub struct ScheduleArgs {
     pub ranks_per_node: u64,
 
     /// Largest number of parts that a message may carry
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = value_parser!(u16).range(1..))]
     pub max_run: u16,
 
     /// Draw the messages into this file, .svg or .png

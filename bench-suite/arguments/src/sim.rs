@@ -31,23 +31,27 @@ Examples:
   foldwire sim --validate allreduce.json broadcast.json --fabric exchange.json --latency 0s
       Compares with times that `foldwire bench` measured on a cluster. docs/scale.md describes how to measure exchange.json.
 
-The simulator runs the library's own schedules, rounds, lanes and credit on virtual time, and sends nothing. docs/scale.md describes
-the model and its accuracy. --size is the size of the whole array, as in `foldwire bench`.";
+The simulator runs the library's own schedules, rounds, lanes and credit on virtual time, and sends
+nothing. docs/scale.md describes the model and its accuracy. --size is the size of the whole array,
+as in `foldwire bench`.";
 
 /// Options of `foldwire sim`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArgs {
     /// The collective to predict
-    #[arg(value_name = "COLLECTIVE", value_parser = collective(), required_unless_present = "validate")]
+    #[arg(value_name = "COLLECTIVE", value_parser = collective(),
+        required_unless_present = "validate")]
     pub collective: Option<Collective>,
 
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
+        allow_hyphen_values = true)]
     pub ranks: SizeList,
 
     /// Bytes of the whole array: 646MB, 64M, 1G, …
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size,
+        allow_hyphen_values = true)]
     pub size: usize,
 
     /// Rate of each rank's link, each way: 100gbit, 12.5GB/s, …; `none` for the speed of memory
@@ -55,11 +59,13 @@ pub struct SimArgs {
     pub link: LinkRate,
 
     /// Time from a message's first byte leaving to its first byte arriving
-    #[arg(long, value_name = "TIME", default_value = "2us", value_parser = crate::values::time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "2us", value_parser = crate::values::time,
+        allow_hyphen_values = true)]
     pub latency: f64,
 
     /// Time that a message of any size occupies its sender's core, and also its receiver's core
-    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time,
+        allow_hyphen_values = true)]
     pub overhead: f64,
 
     /// Largest message in bytes that is sent at once; longer ones wait for an answer of their
@@ -98,11 +104,13 @@ pub struct SimArgs {
 
     /// Threads of a rank's codec. Speeds are measured on this many cores at once and added up;
     /// ranks of a machine are also measured side by side, as far as there are cores
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
     pub threads: usize,
 
     /// Number of ranks per machine (each has its own link)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
     pub ranks_per_node: usize,
 
     /// Ranks know which of them share a machine: these exchange messages without the network, and
@@ -115,11 +123,13 @@ pub struct SimArgs {
     pub cores: Option<usize>,
 
     /// Number of segments in progress at the same time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes,
+        allow_hyphen_values = true)]
     pub lanes: usize,
 
     /// Bytes of a frame, such as 260K
-    #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame,
+        allow_hyphen_values = true)]
     pub frame: usize,
 
     /// Compute checksums of frames, as over networks
@@ -141,12 +151,14 @@ pub struct SimArgs {
     /// With files, the options --field, --fabric (or --overhead), --latency, --eager,
     /// --ranks-per-node and --cores apply, and the rest comes from the files. Speeds are always
     /// this machine's.
-    #[arg(long, value_name = "RESULTS.json", num_args = 0.., conflicts_with_all = ["collective", "plot"])]
+    #[arg(long, value_name = "RESULTS.json", num_args = 0..,
+        conflicts_with_all = ["collective", "plot"])]
     pub validate: Option<Vec<PathBuf>>,
 
     /// Files to derive the cost of messages from: raw times of one value and of a long array
     /// between ranks with a core each, and, if ranks share cores, of one value between all of them
-    #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with_all = ["collective", "overhead"])]
+    #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate",
+        conflicts_with_all = ["collective", "overhead"])]
     pub fabric: Vec<PathBuf>,
 }
 
@@ -161,7 +173,10 @@ fn ranks(text: &str) -> Result<SizeList, String> {
     let list = text.parse::<SizeList>().ok();
     let list = list.filter(|list| list.n_bytes().iter().all(|n| (1..=MAX_RANKS).contains(n)));
     list.ok_or_else(|| {
-        format!("numbers from 1 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")
+        format!(
+            "numbers from 1 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) \
+            or 8,64,100"
+        )
     })
 }
 

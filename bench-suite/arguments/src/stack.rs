@@ -93,7 +93,8 @@ pub struct StackArgs {
     pub papers: bool,
 
     /// Timed runs of each preset; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Folder for the pictures; with several bounds, each has a folder in it

@@ -16,8 +16,9 @@ Examples:
   foldwire choose --speeds speeds.toml
       Shows what automatic plans choose with these speeds.
 
-In a program, read the file with std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()?
-and pass the result to Config::with_speeds. comm.share_speeds()? makes all ranks use the same speeds.";
+In a program, read the file with
+std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()? and pass the result
+to Config::with_speeds. comm.share_speeds()? makes all ranks use the same speeds.";
 
 /// Options of `foldwire tune`.
 #[derive(Debug, Clone, Args)]

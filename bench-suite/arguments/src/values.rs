@@ -76,7 +76,8 @@ impl FromStr for LinkRate {
                 Ok(Self { text: text.to_owned(), bytes_per_s: Some(rate) })
             }
             _ => Err(UsageError::new(format!(
-                "`{text}` is no link rate: the number must be above 0, as in 10gbit or 250MB/s; `none` means no limit"
+                "`{text}` is no link rate: the number must be above 0, as in 10gbit or 250MB/s; \
+                `none` means no limit"
             ))),
         }
     }
@@ -113,7 +114,8 @@ pub fn time(text: &str) -> Result<f64, UsageError> {
         Ok(seconds)
     } else {
         Err(UsageError::new(format!(
-            "`{text}` is no time: write a number and its unit (ns, us, ms, s), as in 2us, an hour at most"
+            "`{text}` is no time: write a number and its unit (ns, us, ms, s), as in 2us, an hour \
+            at most"
         )))
     }
 }

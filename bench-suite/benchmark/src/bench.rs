@@ -87,7 +87,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
         return Err(UsageError::new(
-            "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …)",
+            "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
+            foldwire bench …)",
         )
         .into());
     }
@@ -172,7 +173,8 @@ fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
 #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     UsageError::new(format!(
-        "this foldwire was built without {feature}; build it with --features {feature} (which needs {needs})"
+        "this foldwire was built without {feature}; build it with --features {feature} (which \
+        needs {needs})"
     ))
     .into()
 }

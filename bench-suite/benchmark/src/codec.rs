@@ -117,7 +117,8 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         streams::write(&report::all(&rows, &points, &peers))?;
         if peers.is_empty() && !rows.is_empty() {
             streams::remark(format_args!(
-                "note: {DEFAULT_PATH} is not there, so no other compressor is compared; --peers names such a table"
+                "note: {DEFAULT_PATH} is not there, so no other compressor is compared; --peers \
+                names such a table"
             ));
         }
     }
@@ -126,7 +127,8 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     }
     if share > LARGE_DISTURBANCE && !rows.is_empty() {
         streams::remark(format_args!(
-            "note: other programs had the processor for {:.0} % of the time; measure again when the machine is idle",
+            "note: other programs had the processor for {:.0} % of the time; measure again when \
+            the machine is idle",
             100.0 * share
         ));
     }

@@ -82,7 +82,8 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let needed = args.command.iter().find_map(|word| abi_of_program(&which(word)?));
     let Some(abi) = needed.or(launcher) else {
         return Err(UsageError::new(format!(
-            "no word of the command `{} …` is an MPI program or a launcher of Open MPI or MPICH; name the program's file",
+            "no word of the command `{} …` is an MPI program or a launcher of Open MPI or MPICH; \
+            name the program's file",
             args.command[0].display()
         ))
         .into());

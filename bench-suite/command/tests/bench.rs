@@ -315,7 +315,8 @@ mod tcp {
             let mut command = Command::new(PROGRAM);
             command.args(["launch", "-n", "3", "--no-prefix", "--", PROGRAM, "bench", collective]);
             let args = format!(
-                "--backend tcp {how} --sizes 12,12K,60000 --preset raw,foldwire --repeat 2 --min-time 0 --json"
+                "--backend tcp {how} --sizes 12,12K,60000 --preset raw,foldwire --repeat 2 \
+                --min-time 0 --json"
             );
             let object = object(&command.args(args.split_whitespace()).output().unwrap());
             assert_eq!(object["backend"], name);
@@ -348,7 +349,8 @@ mod mpi {
         for collective in
             ["allreduce", "reduce-scatter", "allgather", "broadcast", "scatter", "gather", "reduce"]
         {
-            let args = "--backend mpi --sizes 4,4K,20000 --preset raw,foldwire --repeat 2 --min-time 0 --json";
+            let args = "--backend mpi --sizes 4,4K,20000 --preset raw,foldwire --repeat 2 \
+                --min-time 0 --json";
             let object = object(&mpirun(2, &format!("{collective} {args}")));
             assert!(object["backend"].as_str().unwrap().starts_with("MPI ("), "{object}");
             let rows = object["rows"].as_array().unwrap();
@@ -397,7 +399,8 @@ mod mpi {
         std::fs::write(&path, values.flat_map(f32::to_le_bytes).collect::<Vec<_>>()).unwrap();
         for collective in ["allreduce", "reduce", "reduce-scatter"] {
             let args = format!(
-                "{collective} --backend mpi --sizes 8K --preset raw,foldwire --op max --min-time 0 --json --field"
+                "{collective} --backend mpi --sizes 8K --preset raw,foldwire --op max --min-time 0 \
+                --json --field"
             );
             let output = mpirun(2, &format!("{args} {}", path.display()));
             let rows = object(&output)["rows"].as_array().unwrap().clone();

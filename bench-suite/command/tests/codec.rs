@@ -72,7 +72,8 @@ fn json_holds_one_row_for_each_field_bound_and_level_and_every_promise_is_kept()
     let folder = folder();
     let output = codec(
         folder.path(),
-        "--field holes.f32 wave.f64 --bound abs:1e-3 --bound abs:0.01 --level scalar --repeat 1 --json",
+        "--field holes.f32 wave.f64 --bound abs:1e-3 --bound abs:0.01 --level scalar --repeat 1 \
+        --json",
     );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let object: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");

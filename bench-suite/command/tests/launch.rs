@@ -86,7 +86,8 @@ fn is_zombie(process: Pid) -> bool {
 fn every_rank_has_its_place_and_its_prefix() {
     let output = launch(
         "-n 11 --env COLOUR=red --env 10:COLOUR=blue",
-        "echo $FOLDWIRE_RANK of $FOLDWIRE_SIZE; echo at $FOLDWIRE_ROOT; echo $FOLDWIRE_TOKEN; echo $COLOUR",
+        "echo $FOLDWIRE_RANK of $FOLDWIRE_SIZE; echo at $FOLDWIRE_ROOT; echo $FOLDWIRE_TOKEN; echo \
+        $COLOUR",
     );
     assert!(output.status.success(), "{}", text(&output.stderr));
     let ranks = by_rank(&output.stdout);

@@ -99,7 +99,8 @@ fn a_codec_that_takes_no_time_is_as_fast_as_its_ratio() {
 #[test]
 fn the_table_lines_up_and_the_plot_has_a_line_for_each_preset() {
     let folder = folder();
-    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire --plot out.svg";
+    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire \
+        --plot out.svg";
     let output = sim(folder.path(), args);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -123,7 +124,8 @@ fn the_table_lines_up_and_the_plot_has_a_line_for_each_preset() {
 #[test]
 fn a_plot_whose_name_ends_in_png_is_one_and_has_a_line_for_each_preset() {
     let folder = folder();
-    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire --plot out.PNG";
+    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire \
+        --plot out.PNG";
     let output = sim(folder.path(), args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let file = fs::File::open(folder.path().join("out.PNG")).unwrap();

@@ -96,10 +96,12 @@ impl FromStr for Dims {
         match dims.map(Self::new) {
             Some(Ok(dims)) => Ok(dims),
             Some(Err(DimsError::Overflow)) => Err(UsageError::new(format!(
-                "`{text}` overflows: no machine has room for so many values; look for a digit too many"
+                "`{text}` overflows: no machine has room for so many values; look for a digit too \
+                many"
             ))),
             Some(Err(DimsError::NoValues)) | None => Err(UsageError::new(format!(
-                "`{text}` are no dimensions: write whole numbers above 0, slowest first, as in 128x160x160"
+                "`{text}` are no dimensions: write whole numbers above 0, slowest first, as in \
+                128x160x160"
             ))),
         }
     }

@@ -265,7 +265,8 @@ impl FileFormat {
             Some("npy") => Ok(Self::Npy),
             _ => Err(UsageError::new(
                 "the type of the values is not known from this name; write it before the path, as in f32:PATH (or \
-                 f64:, f16:, bf16:), or rename or link raw little-endian values to NAME.f32, NAME.f64, NAME.f16 \
+                 f64:, f16:, bf16:), or rename or link raw little-endian values to NAME.f32, \
+                 NAME.f64, NAME.f16 \
                  or NAME.bf16, or save a NumPy array as .npy",
             )),
         }
@@ -279,7 +280,8 @@ fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
     }
     if !n_bytes.is_multiple_of(size) {
         return Err(UsageError::new(format!(
-            "has {n_bytes} bytes, which is no multiple of {size}; it is cut short, has a header, or is of another type"
+            "has {n_bytes} bytes, which is no multiple of {size}; it is cut short, has a header, \
+            or is of another type"
         )));
     }
     usize::try_from(n_bytes / size).map_err(|_| UsageError::new("is too large for this machine"))

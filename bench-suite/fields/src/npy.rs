@@ -116,7 +116,8 @@ fn parse(text: &str) -> Result<NpyHeader, UsageError> {
         ">f2" => (Dtype::F16, true),
         other => {
             return Err(UsageError::new(format!(
-                "values of type `{other}` are not supported; convert with array.astype('<f4') or '<f8'"
+                "values of type `{other}` are not supported; convert with array.astype('<f4') or \
+                '<f8'"
             )));
         }
     };
@@ -132,7 +133,8 @@ fn parse(text: &str) -> Result<NpyHeader, UsageError> {
     let fortran = value_of(text, "fortran_order").ok_or_else(damaged)?.starts_with("True");
     if fortran && sizes.len() > 1 {
         return Err(UsageError::new(
-            "the array is in Fortran order; save it in C order with numpy.save(name, numpy.ascontiguousarray(array))",
+            "the array is in Fortran order; save it in C order with numpy.save(name, \
+            numpy.ascontiguousarray(array))",
         ));
     }
     let dims = Dims::new(sizes).map_err(|fault| {

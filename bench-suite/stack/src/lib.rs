@@ -125,7 +125,8 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         );
         anyhow::ensure!(
             row.quality.is_within(row.bound_worst),
-            "{} at {}: the error {:e} exceeds the promised {:e} ({} values should be infinite or NaN, and differ)",
+            "{} at {}: the error {:e} exceeds the promised {:e} ({} values should be infinite or \
+            NaN, and differ)",
             row.preset,
             row.bound,
             row.quality.max_error,
@@ -177,7 +178,8 @@ fn check_room(
     let exact = (dims.n_values() * size_of::<f64>()) as u128;
     room::check(arrays + exact).map_err(|error| {
         UsageError::new(format!(
-            "{n_arrays} arrays of {} on each of {n_ranks} ranks: {error}; ask for fewer --ranks or presets",
+            "{n_arrays} arrays of {} on each of {n_ranks} ranks: {error}; ask for fewer --ranks or \
+            presets",
             table::bytes(n_bytes as u64)
         ))
     })

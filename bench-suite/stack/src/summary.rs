@@ -31,7 +31,8 @@ pub(super) fn sentences(rows: &[StackRow], link: &str, are_several: bool) -> Str
             n => {
                 let _ = writeln!(
                     text,
-                    "{n} sums can overflow {} and have no bound, every other value is within its own.",
+                    "{n} sums can overflow {} and have no bound, every other value is within its \
+                    own.",
                     row.dtype
                 );
             }

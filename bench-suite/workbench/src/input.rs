@@ -128,7 +128,8 @@ pub fn load(
         files => {
             if let Some(ranks) = ranks.filter(|&ranks| ranks != files.len()) {
                 return Err(UsageError::new(format!(
-                    "--ranks {ranks} does not match {} input files; give one file per rank, or one file that is cut",
+                    "--ranks {ranks} does not match {} input files; give one file per rank, or one \
+                    file that is cut",
                     files.len()
                 )));
             }
@@ -215,7 +216,8 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
         Vec::new()
     } else {
         vec![format!(
-            "{ranks} ranks do not divide {slowest} of {}: the last {left} along the slowest dimension ({} values) are left out",
+            "{ranks} ranks do not divide {slowest} of {}: the last {left} along the slowest \
+            dimension ({} values) are left out",
             field.name,
             field.dims.with_slowest(left).n_values()
         )]

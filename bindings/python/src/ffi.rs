@@ -3,12 +3,12 @@
 //! The attribute `__array_interface__` of an array has its address, shape and type, and whether it
 //! may be written. The Python package makes arrays contiguous and aligned; [`array`] checks it.
 //!
-//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`. Numpy keeps an
-//! array's memory in place while a reference to the array exists. Python callers hold a reference
-//! until the function returns. Calls that run longer hold references in [`CallWithArrays`]. The user
-//! must ensure that no other thread writes an array during a call, nor reads one that the call
-//! writes. This holds for every library that releases the GIL while it works on arrays, and the
-//! package documents it.
+//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`. Numpy keeps
+//! an array's memory in place while a reference to the array exists. Python callers hold a
+//! reference until the function returns. Calls that run longer hold references in
+//! [`CallWithArrays`]. The user must ensure that no other thread writes an array during a call, nor
+//! reads one that the call writes. This holds for every library that releases the GIL while it
+//! works on arrays, and the package documents it.
 #![allow(unsafe_code, reason = "access to numpy's memory")]
 
 use std::time::Duration;

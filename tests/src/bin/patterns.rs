@@ -216,7 +216,8 @@ fn print_table(cli: &Cli, rows: &[PatternRow], took: Duration) {
     }
     let values: u64 = rows.iter().map(|row| row.tally.n_values).sum();
     text += &format!(
-        "\n{values} values at {} in {:.0} s. worst: largest error / bound; ns: for each value and thread\n",
+        "\n{values} values at {} in {:.0} s. worst: largest error / bound; ns: for each value and \
+        thread\n",
         levels(cli).join(", "),
         took.as_secs_f64()
     );

@@ -85,7 +85,8 @@ impl Counters {
             let Self { sent, received, retransmitted } = counters;
             let dropped = sent.dropped + received.dropped;
             table += &format!(
-                "{node:>4}  {:>15}  {:>11}  {:>15}  {:>15}  {:>15}  {dropped:>7}  {retransmitted:>13}\n",
+                "{node:>4}  {:>15}  {:>11}  {:>15}  {:>15}  {:>15}  {dropped:>7}  \
+                {retransmitted:>13}\n",
                 sent.wire_bytes,
                 sent.packets,
                 sent.payload_bytes,

@@ -44,7 +44,8 @@ pub(super) struct Args {
     mpirun_args: Vec<String>,
     /// Print the kernel's counters of each node's link for the run: as a table on standard error,
     /// or as one line of JSON on standard output
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
+        default_missing_value = "table")]
     node_counters: Option<CounterFormat>,
     /// Forward output without the rank in front
     #[arg(long, conflicts_with = "mpi")]

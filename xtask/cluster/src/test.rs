@@ -137,7 +137,8 @@ fn identity(cluster: &ClusterName) -> anyhow::Result<()> {
     let token = random_token()?;
     let line = format!(
         "test $FOLDWIRE_SIZE = {N_NODES} && test \"$(uname -n)\" = {cluster}-$FOLDWIRE_RANK && \
-         test $FOLDWIRE_ADDRESS = 10.77.0.$((FOLDWIRE_RANK + 1)) && test $FOLDWIRE_TOKEN = {token} && \
+         test $FOLDWIRE_ADDRESS = 10.77.0.$((FOLDWIRE_RANK + 1)) && test $FOLDWIRE_TOKEN = {token} \
+         && \
          touch /dev/shm/$FOLDWIRE_TOKEN"
     );
     ranks(cluster, &token).run(&sh(&line))?;

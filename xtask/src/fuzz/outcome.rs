@@ -63,7 +63,8 @@ impl FuzzOutcome {
         if self.failed {
             bail!(
                 "fuzz target `{target}` failed; its log, {}, says\n{}\nTo repeat it, run the program with the \
-                 artifact's path alone; after fixing it, commit that file as fuzz/corpus/{target}/regress-NAME",
+                 artifact's path alone; after fixing it, commit that file as \
+                 fuzz/corpus/{target}/regress-NAME",
                 log.display(),
                 self.said
             );

@@ -16,7 +16,8 @@ pub enum PlaceError {
     },
     /// A variable is not a number.
     #[error(
-        "{variable} holds `{value}`, which is not a whole number; correct it, or set FOLDWIRE_RANK and FOLDWIRE_SIZE instead"
+        "{variable} holds `{value}`, which is not a whole number; correct it, or set FOLDWIRE_RANK \
+        and FOLDWIRE_SIZE instead"
     )]
     NotANumber {
         /// Name of the variable.
@@ -26,7 +27,8 @@ pub enum PlaceError {
     },
     /// One of two variables is missing.
     #[error(
-        "{although} is set, but {variable} is not; set FOLDWIRE_RANK to this process's rank, counted from 0, and FOLDWIRE_SIZE to the number of ranks"
+        "{although} is set, but {variable} is not; set FOLDWIRE_RANK to this process's rank, \
+        counted from 0, and FOLDWIRE_SIZE to the number of ranks"
     )]
     Missing {
         /// The missing variable.
@@ -44,7 +46,8 @@ pub enum PlaceError {
     },
     /// The rank is not below the size.
     #[error(
-        "{variable} holds {rank}, but {size_from} holds {size}; ranks count from 0 to the size minus 1"
+        "{variable} holds {rank}, but {size_from} holds {size}; ranks count from 0 to the size \
+        minus 1"
     )]
     Rank {
         /// The variable with the rank.
@@ -69,7 +72,8 @@ pub enum PlaceError {
     Token(TokenTooShort),
     /// A node list is not in Slurm's notation.
     #[error(
-        "{variable} holds `{value}`, which is not a list of nodes; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank"
+        "{variable} holds `{value}`, which is not a list of nodes; set FOLDWIRE_ROOT=HOST:PORT, \
+        the address of rank 0, on every rank"
     )]
     NodeList {
         /// Name of the variable.
@@ -78,13 +82,16 @@ pub enum PlaceError {
         value: String,
     },
     /// No variable identifies the job.
-    #[error("{launcher} does not identify this job, so two jobs that run at the same time could mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an address that no other job has, the same on every rank{}", name(*launcher))]
+    #[error("{launcher} does not identify this job, so two jobs that run at the same time could \
+        mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an \
+        address that no other job has, the same on every rank{}", name(*launcher))]
     JobUnknown {
         /// Launcher of the ranks.
         launcher: Launcher,
     },
     /// The ranks may be on several machines, and no variable gives the address of rank 0.
-    #[error("{launcher} does not give the address of rank 0; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank{}", how(*launcher))]
+    #[error("{launcher} does not give the address of rank 0; set FOLDWIRE_ROOT=HOST:PORT, the \
+        address of rank 0, on every rank{}", how(*launcher))]
     RootUnknown {
         /// Launcher of the ranks.
         launcher: Launcher,

@@ -10,7 +10,8 @@ pub(super) fn text(setting: &AccuracySetting, rows: &[AccuracyRow]) -> String {
     let AccuracySetting { op, codec, dtype, count, bound, seed, data } = setting;
     let mut text = format!(
         "# all-reduce ({op}) of {count} values of {dtype} a rank by {codec} within {bound}, seed \
-         {seed}\n# {data}\n# errors in units of the bound on each operand; *: the schedule that the \
+         {seed}\n# {data}\n# errors in units of the bound on each operand; *: the schedule that \
+         the \
          library chooses\n\n"
     );
     let mut table = Table::new(&[

@@ -260,7 +260,8 @@ impl BenchResults {
     pub(super) fn text(&self) -> String {
         let BenchmarkOutcome { rows, memcpy_gbps, .. } = &self.outcome;
         let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
-            "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the same rounds\n"
+            "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the \
+            same rounds\n"
         } else {
             ""
         };

@@ -130,7 +130,8 @@ fn speeds(rows: &[CodecRow]) -> String {
         table.render()
     );
     if rows.iter().any(|row| row.n_bytes < CACHED_BYTES) {
-        text += "Fields of a few MB stay in the processor's caches, for memcpy and read as for the codec.\n";
+        text += "Fields of a few MB stay in the processor's caches, for memcpy and read as for the \
+            codec.\n";
     }
     text
 }

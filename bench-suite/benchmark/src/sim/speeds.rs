@@ -224,14 +224,16 @@ impl ModelSpeeds {
         let measures_ratio = file.as_ref().is_none_or(|file| file.ratio.is_empty());
         if measures_ratio && args.frame > MAX_FRAME {
             return Err(UsageError::new(format!(
-                "--frame {} is too large to measure; use 16M at most, or --speeds with a file that holds the ratio",
+                "--frame {} is too large to measure; use 16M at most, or --speeds with a file that \
+                holds the ratio",
                 Size(args.frame)
             ))
             .into());
         }
         if file.is_none() && args.threads > here {
             return Err(UsageError::new(format!(
-                "this machine has {here} cores, so it cannot measure --threads {}; take --speeds of a file",
+                "this machine has {here} cores, so it cannot measure --threads {}; take --speeds \
+                of a file",
                 args.threads
             ))
             .into());

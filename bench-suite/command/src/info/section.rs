@@ -156,7 +156,8 @@ mod tests {
         );
         assert_eq!(
             section.text(),
-            "Fruit\n  in stock  yes\n  of        the garden\n  name    how many\n ──────────────────\n  apple         12\n  fig      unknown\n"
+            "Fruit\n  in stock  yes\n  of        the garden\n  name    how many\n \
+            ──────────────────\n  apple         12\n  fig      unknown\n"
         );
     }
 }

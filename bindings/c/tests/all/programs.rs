@@ -196,7 +196,8 @@ fn cmake_finds_the_library() {
     if has_fortran {
         let example = package().join("examples/average.f90");
         lists += &format!(
-            "add_executable(sum-fortran {})\ntarget_link_libraries(sum-fortran foldwire::fortran)\n",
+            "add_executable(sum-fortran {})\ntarget_link_libraries(sum-fortran \
+            foldwire::fortran)\n",
             example.display()
         );
     }

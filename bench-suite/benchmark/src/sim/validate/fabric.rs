@@ -67,7 +67,8 @@ pub(super) fn compare(
         format!("predicted, and measured over {backends}"),
         format!("{ranks_per_node} ranks a machine on {cores} cores; {data}"),
         format!(
-            "each end of a message takes {:.2} µs of a core and {:.3} ns a byte, waking up {:.1} µs",
+            "each end of a message takes {:.2} µs of a core and {:.3} ns a byte, waking up {:.1} \
+            µs",
             overhead * 1e6,
             per_byte * 1e9,
             wake * 1e6
@@ -130,7 +131,8 @@ impl FabricModel {
             _ => {
                 return Err(UsageError::new(
                     "--fabric needs raw times of one value and of a long array between ranks with a core each: \
-                     `foldwire bench allgather --backend … --preset raw --sizes 8,64M --link RATE --json`",
+                     `foldwire bench allgather --backend … --preset raw --sizes 8,64M --link RATE \
+                     --json`",
                 )
                 .into());
             }
