@@ -23,7 +23,7 @@ macro_rules! with_float {
                 $body
             })*
             other => {
-                let message = format!("{other} is not compressed; floats are");
+                let message = format!("{other} values cannot be compressed; floats can");
                 Err(ApiError::new(FW_UNSUPPORTED, message))
             }
         }

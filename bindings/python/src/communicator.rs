@@ -36,7 +36,7 @@ fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
-    let wrong = |_| argument(format!("{value} is no number of seconds for the {what}"));
+    let wrong = |_| argument(format!("{value} is not a valid {what} in seconds"));
     Duration::try_from_secs_f64(value).map_err(wrong)
 }
 
@@ -233,10 +233,10 @@ impl CallArgs<'_> {
     fn to_collective(&self, py: Python<'_>) -> PyResult<CollectiveArgs> {
         let fault = |message: String| raise(py, &argument(message));
         let name = collective(&self.name)
-            .ok_or_else(|| fault(format!("there is no collective {}", self.name)))?;
+            .ok_or_else(|| fault(format!("unknown collective {}", self.name)))?;
         let dtype = ffi::dtype(py, self.dtype)?;
         let op = OpCode::from_code(self.op).filter(|&op| op != OpCode::User);
-        let op = op.ok_or_else(|| fault(format!("{} is no operation", self.op)))?;
+        let op = op.ok_or_else(|| fault(format!("unknown operation code {}", self.op)))?;
         let lengths = match (&self.counts, &self.recv_counts) {
             (None, _) => CountArgs::Same(self.count),
             (Some(counts), None) => CountArgs::Given(counts.clone()),
@@ -318,7 +318,8 @@ impl PyCommunicator {
         plan: &Bound<'py, PyPlan>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let fault = |message: String| raise(py, &argument(message));
-        let op = OpCode::from_code(op).ok_or_else(|| fault(format!("{op} is no operation")))?;
+        let op =
+            OpCode::from_code(op).ok_or_else(|| fault(format!("unknown operation code {op}")))?;
         let (dtype, residue) = (ffi::dtype(py, dtype)?, ffi::dtype(py, residue)?);
         let mut lent = Vec::new();
         for (array, bound) in arrays.iter().zip(&bounds) {

@@ -58,7 +58,7 @@ fn rank(error: &Error) -> Option<usize> {
 const NAMES: [(&str, &str); 6] = [
     ("set its mode to FW_COMPRESS or FW_AUTO", "leave one of them out"),
     ("set its mode to FW_LOSSLESS or FW_COMPRESS", "write `lossless`, or a bound, instead"),
-    ("as foldwire.h has calls in place", "as calls in place have them"),
+    ("as foldwire.h defines it", "as documented"),
     ("use the raw codec", "leave the bound out, or write `exact`"),
     ("fwCommInitRank", "foldwire.join"),
     ("fwGetUniqueId", "foldwire.unique_id"),
@@ -72,17 +72,17 @@ fn words(fault: &ApiError) -> Cow<'_, str> {
             format!("rank {rank} is gone: it ended, was killed, or closed its communicator").into()
         }
         Some(Error::TooFewFrames { have, lanes, need }) => format!(
-            "{lanes} lanes need {need} frames, and there are {have}: give a smaller lanes= on all \
+            "{lanes} lanes need {need} frames, but there are {have}: pass a smaller lanes= on all \
              ranks"
         )
         .into(),
         Some(Error::TooFewChannels { need, have }) => format!(
-            "the communicator needs {need} channels, and {have} are free: let go of others that \
-             were split, or give a smaller calls="
+            "the communicator needs {need} channels, but {have} are free: delete other split \
+             communicators, or pass a smaller calls="
         )
         .into(),
         Some(Error::TooManyCalls { max }) => format!(
-            "{max} calls are under way already: wait for one, or make the communicator with a \
+            "{max} calls are in progress already: wait for one, or create the communicator with a \
              larger calls="
         )
         .into(),
@@ -102,7 +102,8 @@ pub(crate) fn raise(py: Python<'_>, fault: &ApiError) -> PyErr {
 
 /// Returns the exception for a call that another thread has interrupted.
 pub(crate) fn interrupted(py: Python<'_>) -> PyErr {
-    let fault = ApiError::new(FW_ABORTED, "the call was interrupted, and its communicator with it");
+    let fault =
+        ApiError::new(FW_ABORTED, "the call was interrupted, and its communicator is unusable");
     exception(py, &fault, "interrupted").unwrap_or_else(|error| error)
 }
 

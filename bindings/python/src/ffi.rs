@@ -48,36 +48,38 @@ pub(crate) fn array(
     let py = values.py();
     let ndarray = NDARRAY.import(py, "numpy", "ndarray")?;
     if !values.is_instance(ndarray)? {
-        return Err(refuse(py, "not a numpy array"));
+        return Err(refuse(py, "the argument is not a numpy array"));
     }
     let interface = values.getattr("__array_interface__")?;
     let interface = interface.cast::<PyDict>()?;
     let item = |name: &str| {
-        interface.get_item(name)?.ok_or_else(|| refuse(py, format!("an array without {name}")))
+        interface
+            .get_item(name)?
+            .ok_or_else(|| refuse(py, format!("the array interface has no {name}")))
     };
     if !item("strides")?.is_none() {
-        return Err(refuse(py, "an array that is not contiguous in C's order"));
+        return Err(refuse(py, "the array is not contiguous in C order"));
     }
     let (address, is_read_only): (usize, bool) = item("data")?.extract()?;
     if is_written && is_read_only {
-        return Err(refuse(py, "an array that cannot be written to"));
+        return Err(refuse(py, "the array is read-only"));
     }
     let kind: String = item("typestr")?.extract()?;
     if kind.get(2..) != Some(&*dtype.n_bytes().to_string()) || kind.starts_with('>') {
-        return Err(refuse(py, format!("an array of `{kind}`, and not of {dtype}")));
+        return Err(refuse(py, format!("the array has type `{kind}`, not {dtype}")));
     }
     let shape: Vec<usize> = item("shape")?.extract()?;
     // The array exists, so the product does not overflow.
     let n_values = shape.iter().product();
     if n_values > 0 && address % dtype.n_bytes() != 0 {
-        return Err(refuse(py, "an array that is not aligned"));
+        return Err(refuse(py, "the array is not aligned"));
     }
     Ok(RawArray { address, n_values })
 }
 
 /// Looks up the type with this code.
 pub(crate) fn dtype(py: Python<'_>, code: u8) -> PyResult<DType> {
-    DType::from_code(code).ok_or_else(|| refuse(py, format!("{code} is no type of values")))
+    DType::from_code(code).ok_or_else(|| refuse(py, format!("unknown type code {code}")))
 }
 
 /// Calls `then` with the values of an array.

@@ -6,7 +6,7 @@
 //! | `ffi` | address and type of numpy arrays; all `unsafe` code |
 //! | `codec` | compression of arrays to bytes |
 //! | `communicator` | the classes `Comm`, `Request` and `Plan` |
-//! | `endpoint` | the communicators of one endpoint, behind a lock that threads wait for without the GIL |
+//! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `report` | conversion of reports to dicts |
 //!

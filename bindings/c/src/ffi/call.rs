@@ -154,7 +154,7 @@ pub(crate) struct CheckedCollective {
 /// Looks up the type with this code.
 pub(crate) fn dtype(code: fwDataType) -> Result<DType, ApiError> {
     let dtype = u8::try_from(code).ok().and_then(DType::from_code);
-    dtype.ok_or_else(|| ApiError::argument(format!("{code} is no type of values")))
+    dtype.ok_or_else(|| ApiError::argument(format!("unknown type code {code}")))
 }
 
 /// Expands `$body` with `$T` as the Rust type of a [`DType`].
@@ -171,7 +171,7 @@ macro_rules! with_type {
             })*
             other => Err($crate::errors::ApiError::new(
                 $crate::ffi::types::FW_UNSUPPORTED,
-                format!("there are no calls on {other}"),
+                format!("calls do not support values of type {other}"),
             )),
         }
     };
@@ -227,7 +227,9 @@ impl CheckedCollective {
         let received = bytes(recv, n_recv, each)?;
         for (start, n) in [(sent.start, n_send), (received.start, n_recv)] {
             if n > 0 && start % each != 0 {
-                return Err(ApiError::argument(format!("an array of {dtype} is not aligned")));
+                return Err(ApiError::argument(format!(
+                    "an array of {dtype} values is not aligned"
+                )));
             }
         }
         let shifted = |long: usize, short: usize| {
@@ -245,8 +247,8 @@ impl CheckedCollective {
             (false, _) => BufferOverlap::Apart,
             (true, true) => BufferOverlap::InPlace,
             (true, false) => {
-                let message = "the arrays to send and to receive overlap, and not as foldwire.h \
-                               has calls in place";
+                let message = "the send and receive arrays overlap, but are not in place as \
+                               foldwire.h defines it";
                 return Err(ApiError::argument(message));
             }
         };
@@ -254,7 +256,7 @@ impl CheckedCollective {
         if matches!(op, ReduceOperation::User(_))
             && (plan.bound.is_some() || !plan.codec.is_exact())
         {
-            let message = "an operation of your own is exact; give it a plan without a bound";
+            let message = "a user-defined operation is exact; use a plan without a bound";
             return Err(ApiError::new(FW_UNSUPPORTED, message));
         }
         let (send, recv) = ((send, n_send), (recv.cast_const(), n_recv));

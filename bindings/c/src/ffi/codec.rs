@@ -36,9 +36,10 @@ macro_rules! with_float {
                 type $T = foldwire::bf16;
                 $body
             }
-            other => {
-                Err(ApiError::new(FW_UNSUPPORTED, format!("{other} is not compressed; floats are")))
-            }
+            other => Err(ApiError::new(
+                FW_UNSUPPORTED,
+                format!("{other} values cannot be compressed; floats can"),
+            )),
         }
     };
 }
@@ -65,7 +66,11 @@ pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> 
         // SAFETY: not null; the caller guarantees that it ends with a 0.
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().ok().filter(|text| text.len() <= MAX_TEXT);
-        let wrong = || ApiError::argument(format!("a plan is text of up to {MAX_TEXT} bytes"));
+        let wrong = || {
+            ApiError::argument(format!(
+                "the text of a plan must be UTF-8 of at most {MAX_TEXT} bytes"
+            ))
+        };
         *plan = plan::parse(text.ok_or_else(wrong)?)?;
         Ok(())
     })
@@ -77,7 +82,7 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
     let core = plan::to_core(plan)?;
     let is_ours = plan.codec[0] == 0 || core.codec == CodecId::FzLight;
     if !is_ours || plan.scope != FW_EACH_OPERAND || plan.is_unbiased != 0 {
-        let message = "arrays are compressed by fz-light, within a bound on each value";
+        let message = "this function supports only the codec fz-light, with a bound on each value";
         return Err(ApiError::new(FW_UNSUPPORTED, message));
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
@@ -146,10 +151,12 @@ pub unsafe extern "C" fn fwCompress(
     })
 }
 
+/// The error for a buffer that is too small.
 fn no_room(need: usize, have: usize) -> ApiError {
-    ApiError::new(FW_NO_ROOM, format!("{need} are needed, there is room for {have}"))
+    ApiError::new(FW_NO_ROOM, format!("the output needs a capacity of {need}, but has {have}"))
 }
 
+/// Converts an error of decompression.
 fn unreadable(error: compress::DecompressError) -> ApiError {
     ApiError::new(FW_DAMAGED, error.to_string())
 }

@@ -44,23 +44,27 @@ unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
     // SAFETY: guaranteed by the caller.
     let config = unsafe { read(config, DEFAULT, "fwConfig") }?;
     if config.reserved != 0 {
-        return Err(ApiError::argument("fwConfig.reserved is not 0"));
+        return Err(ApiError::argument("fwConfig.reserved must be 0"));
     }
     Ok(config)
 }
 
+/// Converts a time in seconds.
 fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
-    let wrong = |_| ApiError::argument(format!("{value} is no number of seconds for the {what}"));
+    let wrong = |_| ApiError::argument(format!("{value} is not a valid {what} in seconds"));
     Duration::try_from_secs_f64(value).map_err(wrong)
 }
 
+/// Returns the configured number of calls, or the default.
 fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
     let calls = if config.calls == 0 { default } else { config.calls };
     if calls > MAX_CALLS {
-        return Err(ApiError::argument(format!("{calls} calls at once; {MAX_CALLS} is the most")));
+        return Err(ApiError::argument(format!(
+            "{calls} calls at once; at most {MAX_CALLS} are possible"
+        )));
     }
     Ok(calls as usize)
 }
@@ -69,7 +73,10 @@ fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
 fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     let mut made = Config::default();
     if config.lanes as usize > MAX_LANES {
-        return Err(ApiError::argument(format!("{} lanes; {MAX_LANES} is the most", config.lanes)));
+        return Err(ApiError::argument(format!(
+            "{} lanes; at most {MAX_LANES} are possible",
+            config.lanes
+        )));
     }
     if config.lanes > 0 {
         made.lanes = config.lanes as usize;
@@ -82,7 +89,10 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     }
     if config.link_rate != 0.0 {
         if !(config.link_rate > 0.0 && config.link_rate.is_finite()) {
-            return Err(ApiError::argument(format!("{} is no rate of a link", config.link_rate)));
+            return Err(ApiError::argument(format!(
+                "{} is not a valid link rate in bytes per second",
+                config.link_rate
+            )));
         }
         made.link_rate = Some(config.link_rate);
     }
@@ -90,16 +100,22 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
         FW_CHECKSUM_AS_NEEDED => None,
         FW_CHECKSUM_ALWAYS => Some(true),
         FW_CHECKSUM_NEVER => Some(false),
-        other => return Err(ApiError::argument(format!("{other} says nothing of checksums"))),
+        other => {
+            return Err(ApiError::argument(format!(
+                "{other} is not a valid value for fwConfig.checksum"
+            )));
+        }
     };
     Ok((made, calls(config, N_CALLS)?))
 }
 
 /// Converts a rank or number of ranks from C.
 fn index(number: i32, what: &str) -> Result<usize, ApiError> {
-    usize::try_from(number).map_err(|_| ApiError::argument(format!("{number} is no {what}")))
+    usize::try_from(number)
+        .map_err(|_| ApiError::argument(format!("{number} is not a valid {what}")))
 }
 
+/// Converts a handle to its C type.
 fn comm_of(handle: usize) -> fwComm_t {
     ptr::without_provenance_mut(handle)
 }
@@ -298,7 +314,9 @@ pub unsafe extern "C" fn fwCommSplit(
         let color = match color {
             FW_SPLIT_NOCOLOR => None,
             color => Some(u32::try_from(color).map_err(|_| {
-                ApiError::argument(format!("{color} is no color: 0 or more, or FW_SPLIT_NOCOLOR"))
+                ApiError::argument(format!(
+                    "{color} is not a color; pass 0 or more, or FW_SPLIT_NOCOLOR"
+                ))
             })?),
         };
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
@@ -353,6 +371,7 @@ pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
     catch_errors(|| destroy(comm.addr()))
 }
 
+/// Destroys a communicator.
 fn destroy(comm: usize) -> Result<(), ApiError> {
     group::refuse("fwCommDestroy")?;
     let (endpoint, ..) = handle_table::comm(comm)?;
@@ -361,7 +380,7 @@ fn destroy(comm: usize) -> Result<(), ApiError> {
             let requests = guard.requests_of(comm);
             if !requests.is_empty() {
                 let message = format!(
-                    "{} requests are under way: wait for them, or use fwCommAbort",
+                    "{} requests are in progress: wait for them, or use fwCommAbort",
                     requests.len()
                 );
                 return Err(ApiError::new(FW_IN_USE, message));

@@ -84,7 +84,7 @@ impl<T> AsRef<[T]> for SendBuffer<T> {
 }
 
 fn null() -> ApiError {
-    ApiError::argument("an array is NULL")
+    ApiError::argument("an array is NULL but has values")
 }
 
 /// Returns the address range of an array; an empty range if it has no values.
@@ -132,11 +132,11 @@ pub(crate) unsafe fn lent_bytes<'a>(start: *const c_void, n: usize) -> Result<&'
 /// `'a`.
 pub(crate) unsafe fn out_value<'a, V>(pointer: *mut V, what: &str) -> Result<&'a mut V, ApiError> {
     if !pointer.is_aligned() {
-        return Err(ApiError::argument(format!("the place for the {what} is not aligned")));
+        return Err(ApiError::argument(format!("the pointer to the {what} is not aligned")));
     }
     // SAFETY: aligned; null is an error; the rest is guaranteed by the caller.
     unsafe { pointer.as_mut() }
-        .ok_or_else(|| ApiError::argument(format!("the place for the {what} is NULL")))
+        .ok_or_else(|| ApiError::argument(format!("the pointer to the {what} is NULL")))
 }
 
 /// Borrows an array of `n` outputs, for reading and writing.
@@ -264,8 +264,8 @@ unsafe fn declared_size<V: Versioned>(pointer: *const V, what: &str) -> Result<u
     let size = unsafe { pointer.cast::<usize>().read() };
     if !(V::FIRST_BYTES..=MAX_STRUCT_BYTES).contains(&size) {
         let message = format!(
-            "a {what} of {size} bytes: its first member is its size, of {} bytes or more; begin \
-             with the _INIT of foldwire.h",
+            "the size member of the {what} is {size}, but must be {} or more; initialize the \
+             struct with its _INIT macro of foldwire.h",
             V::FIRST_BYTES
         );
         return Err(ApiError::argument(message));
@@ -293,7 +293,8 @@ pub(crate) unsafe fn read<V: Versioned>(
     // SAFETY: the caller guarantees `size` bytes.
     let more = unsafe { lent_bytes(pointer.cast::<u8>().add(known).cast(), size - known) }?;
     if more.iter().any(|&byte| byte != 0) {
-        let message = format!("the {what} is of a later version and says what this one cannot do");
+        let message =
+            format!("the {what} is of a later version, and sets a member that this version lacks");
         return Err(ApiError::argument(message));
     }
     let mut copy = default;

@@ -50,7 +50,7 @@ impl CheckedMessage {
         })?;
         let bytes = bytes(start, count, dtype.n_bytes())?;
         if bytes.start % dtype.n_bytes() != 0 {
-            return Err(ApiError::argument(format!("an array of {dtype} is not aligned")));
+            return Err(ApiError::argument(format!("an array of {dtype} values is not aligned")));
         }
         let (is_sent, c_plan, peer) = (c_plan.is_some(), c_plan.unwrap_or(EXACT), Rank::new(rank));
         let plan = plan::to_core(&c_plan)?;
@@ -112,8 +112,8 @@ pub(crate) fn exchange(
     let c_plan = sent.map_or(EXACT, |message| message.c_plan);
     for message in messages {
         if message.dtype != first.dtype || message.is_sent && message.c_plan != c_plan {
-            let message = "the messages of a group have one type, and one plan for all that is \
-                           sent; make a group of each";
+            let message = "the messages of a group must have one type, and those that are sent \
+                           one plan; make one group for each";
             return Err(ApiError::usage(message));
         }
     }
@@ -136,8 +136,8 @@ pub(crate) fn check_apart(
     let (mut end, mut end_written) = (0, 0);
     for (range, is_written) in ranges {
         if range.start < if is_written { end } else { end_written } {
-            let message = "an array that a call of the group writes overlaps another one of the \
-                           group";
+            let message = "an array that a call of the group writes overlaps another array of \
+                           the group";
             return Err(ApiError::argument(message));
         }
         end = end.max(range.end);

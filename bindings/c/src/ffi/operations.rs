@@ -75,7 +75,8 @@ impl ReduceOperation {
         }
         let table = table();
         let callers = table.known.iter().find(|(number, _)| *number == code);
-        let none = || ApiError::argument(format!("{code} is no operation, or no longer"));
+        let none =
+            || ApiError::argument(format!("operation {code} does not exist, or was destroyed"));
         Ok(Self::User(callers.ok_or_else(none)?.1))
     }
 
@@ -97,7 +98,12 @@ pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, ApiE
         OpCode::Min => Op::Min,
         OpCode::Max => Op::Max,
         OpCode::Prod => Op::Prod,
-        other => return Err(ApiError::new(FW_UNSUPPORTED, format!("no {} here", other.name()))),
+        other => {
+            return Err(ApiError::new(
+                FW_UNSUPPORTED,
+                format!("the operation {} is not supported here", other.name()),
+            ));
+        }
     })
 }
 
@@ -139,7 +145,8 @@ pub unsafe extern "C" fn fwRedOpCreate(
         let function = function.ok_or_else(|| ApiError::argument("the function is NULL"))?;
         let mut table = table();
         let number = table.next;
-        let full = || ApiError::new(FW_NO_ROOM, "no more operations can be made in this process");
+        let full =
+            || ApiError::new(FW_NO_ROOM, "no more operations can be created in this process");
         table.next = number.checked_add(1).ok_or_else(full)?;
         table.known.push((number, ReduceCallback { function, context }));
         *op = number;
@@ -153,7 +160,11 @@ pub extern "C" fn fwRedOpDestroy(op: fwRedOp) -> fwResult {
     catch_errors(|| {
         let mut table = table();
         let at = table.known.iter().position(|(number, _)| *number == op);
-        let none = || ApiError::argument(format!("{op} is no operation of yours, or no longer"));
+        let none = || {
+            ApiError::argument(format!(
+                "fwRedOpCreate did not create operation {op}, or it was destroyed"
+            ))
+        };
         table.known.swap_remove(at.ok_or_else(none)?);
         Ok(())
     })

@@ -65,6 +65,7 @@ pub unsafe extern "C" fn fwWaitAll(n: usize, requests: *mut fwRequest_t) -> fwRe
     })
 }
 
+/// Waits for several requests, which may belong to several endpoints.
 fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     requests.iter().try_for_each(group::refuse_collected)?;
     let mut endpoints: Vec<Arc<SharedEndpoint>> = Vec::new();
@@ -72,7 +73,7 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
     let mut known: Vec<(usize, usize)> = Vec::new();
     for handle in requests.iter().map(|request| request.addr()).filter(|&handle| handle != 0) {
         if known.iter().any(|known| known.1 == handle) {
-            return Err(ApiError::argument("a request is there twice"));
+            return Err(ApiError::argument("a request appears twice"));
         }
         let endpoint = handle_table::request(handle)?;
         let at = endpoints.iter().position(|known| Arc::ptr_eq(known, &endpoint));

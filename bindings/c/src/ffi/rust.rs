@@ -43,7 +43,9 @@ impl RankEndpoint {
             return Ok(transport::threads(n_ranks)?.into_iter().map(Self).collect());
         };
         if !(rate > 0.0 && rate.is_finite()) {
-            return Err(ApiError::argument(format!("{rate} is no rate of a link")));
+            return Err(ApiError::argument(format!(
+                "{rate} is not a valid link rate in bytes per second"
+            )));
         }
         if !(1..=MAX_RANKS).contains(&n_ranks) {
             return Err(ApiError::argument(format!(
@@ -60,7 +62,7 @@ impl RankEndpoint {
     /// If the id is invalid, or a rank is missing after `limit`.
     pub fn join(id: &[u8], n_ranks: usize, rank: usize, limit: Duration) -> Result<Self, ApiError> {
         let n_bytes = id.len();
-        let wrong = |_| ApiError::argument(format!("a unique id has 128 bytes, and not {n_bytes}"));
+        let wrong = |_| ApiError::argument(format!("a unique id has 128 bytes, not {n_bytes}"));
         Ok(Self(transport::join(&id.try_into().map_err(wrong)?, n_ranks, rank, limit)?))
     }
 
@@ -194,6 +196,7 @@ pub struct MessageArgs {
     pub plan: Option<ParsedPlan>,
 }
 
+/// Names of the collectives.
 const KINDS: [(&str, CollectiveKind); 11] = [
     ("all_reduce", CollectiveKind::AllReduce),
     ("reduce_scatter", CollectiveKind::ReduceScatter),
@@ -244,8 +247,9 @@ fn needed_lengths(
     }
 }
 
+/// Converts a number to its C type.
 fn number(n: usize, what: &str) -> Result<i32, ApiError> {
-    i32::try_from(n).map_err(|_| ApiError::argument(format!("there is no {what} {n}")))
+    i32::try_from(n).map_err(|_| ApiError::argument(format!("{what} {n} is too large")))
 }
 
 /// One rank of a communicator, for values of all types. Only one thread at a time may use the
@@ -335,11 +339,12 @@ impl ErasedCommunicator {
     pub unsafe fn start(&self, call: &CollectiveArgs) -> Result<ErasedCall, ApiError> {
         let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan } = call;
         let kind = KINDS.iter().find(|(known, _)| known == name);
-        let (_, kind) = *kind.ok_or_else(|| ApiError::argument(format!("there is no {name}")))?;
+        let (_, kind) =
+            *kind.ok_or_else(|| ApiError::argument(format!("unknown collective {name}")))?;
         let size = self.size();
         let complete = |counts: &Vec<usize>| match counts.len() {
             n if n == size => Ok(Rc::from(&counts[..])),
-            n => Err(ApiError::argument(format!("{n} counts for {size} ranks"))),
+            n => Err(ApiError::argument(format!("there are {n} counts for {size} ranks"))),
         };
         let counts = match lengths {
             CountArgs::Same(n_values) => ValueCounts::Same(*n_values),
@@ -354,7 +359,7 @@ impl ErasedCommunicator {
             // A call ignores an array that it does not use.
             if need > 0 && array.n_values != need {
                 let message =
-                    format!("the {what} array has {} values, {need} are needed", array.n_values);
+                    format!("the {what} array has {} values, but needs {need}", array.n_values);
                 return Err(ApiError::argument(message));
             }
         }
@@ -445,7 +450,7 @@ impl ErasedCommunicator {
                 DType::F16 => self.group::<foldwire::f16>(arrays, feedback, op, plan),
                 DType::Bf16 => self.group::<foldwire::bf16>(arrays, feedback, op, plan),
                 other => {
-                    let message = format!("there are no group calls on {other}, but on floats");
+                    let message = format!("group calls support floats, not {other}");
                     Err(ApiError::new(FW_UNSUPPORTED, message))
                 }
             }
@@ -466,7 +471,11 @@ impl ErasedCommunicator {
         let (core, op) = (plan.to_core()?, operation::<T>(op)?);
         // A lossless codec accepts any bound.
         let any = core.codec.is_exact().then_some(Bound::Absolute(1.0));
-        let none = || ApiError::argument("an array of a group has no bound, as `rel:1e-4`");
+        let none = || {
+            ApiError::argument(
+                "an array of the group has no bound; pass one, for example `rel:1e-4`",
+            )
+        };
         let mut lent = arrays
             .iter()
             .map(|(array, bound)| {
