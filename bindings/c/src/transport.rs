@@ -78,12 +78,12 @@ impl AsMut<[u8]> for AnyFrame {
 
 /// The parts of a transport's error that core uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TransportFailure {
+pub(crate) struct EndpointFailure {
     kind: Kind,
     peer: Option<Rank>,
 }
 
-impl TransportFailure {
+impl EndpointFailure {
     /// The stop check ended the call.
     const STOPPED: Self = Self { kind: Kind::Other, peer: None };
 
@@ -92,7 +92,7 @@ impl TransportFailure {
     }
 }
 
-impl TransportError for TransportFailure {
+impl TransportError for EndpointFailure {
     fn kind(&self) -> Kind {
         self.kind
     }
@@ -114,7 +114,7 @@ macro_rules! forward {
 
 impl Transport for AnyTransport {
     type Frame = AnyFrame;
-    type Error = TransportFailure;
+    type Error = EndpointFailure;
 
     fn rank(&self) -> Rank {
         forward!(self, endpoint => endpoint.rank())
@@ -132,13 +132,13 @@ impl Transport for AnyTransport {
         forward!(self, endpoint => endpoint.n_channels())
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<AnyFrame, TransportFailure>> {
+    fn poll_frame(&mut self) -> Poll<Result<AnyFrame, EndpointFailure>> {
         match self {
             Self::Threads(transport) => {
-                transport.poll_frame().map_ok(AnyFrame::Threads).map_err(TransportFailure::of)
+                transport.poll_frame().map_ok(AnyFrame::Threads).map_err(EndpointFailure::of)
             }
             Self::Tcp(transport) => {
-                transport.poll_frame().map_ok(AnyFrame::Tcp).map_err(TransportFailure::of)
+                transport.poll_frame().map_ok(AnyFrame::Tcp).map_err(EndpointFailure::of)
             }
         }
     }
@@ -147,8 +147,8 @@ impl Transport for AnyTransport {
         forward!(self, endpoint => endpoint.n_frames())
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
-        forward!(self, endpoint => endpoint.poll_ready(to, tag).map_err(TransportFailure::of))
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), EndpointFailure>> {
+        forward!(self, endpoint => endpoint.poll_ready(to, tag).map_err(EndpointFailure::of))
     }
 
     fn send(
@@ -157,15 +157,15 @@ impl Transport for AnyTransport {
         tag: Tag,
         frame: AnyFrame,
         n_bytes: usize,
-    ) -> Result<(), TransportFailure> {
+    ) -> Result<(), EndpointFailure> {
         match (self, frame) {
             (Self::Threads(transport), AnyFrame::Threads(frame)) => {
-                transport.send(to, tag, frame, n_bytes).map_err(TransportFailure::of)
+                transport.send(to, tag, frame, n_bytes).map_err(EndpointFailure::of)
             }
             (Self::Tcp(transport), AnyFrame::Tcp(frame)) => {
-                transport.send(to, tag, frame, n_bytes).map_err(TransportFailure::of)
+                transport.send(to, tag, frame, n_bytes).map_err(EndpointFailure::of)
             }
-            _ => Err(TransportFailure { kind: Kind::Misuse, peer: Some(to) }),
+            _ => Err(EndpointFailure { kind: Kind::Misuse, peer: Some(to) }),
         }
     }
 
@@ -173,14 +173,14 @@ impl Transport for AnyTransport {
         &mut self,
         from: Rank,
         tag: Tag,
-    ) -> Poll<Result<(AnyFrame, usize), TransportFailure>> {
+    ) -> Poll<Result<(AnyFrame, usize), EndpointFailure>> {
         match self {
             Self::Threads(transport) => {
-                let came = transport.poll_recv(from, tag).map_err(TransportFailure::of);
+                let came = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
                 came.map_ok(|(frame, n_bytes)| (AnyFrame::Threads(frame), n_bytes))
             }
             Self::Tcp(transport) => {
-                let came = transport.poll_recv(from, tag).map_err(TransportFailure::of);
+                let came = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
                 came.map_ok(|(frame, n_bytes)| (AnyFrame::Tcp(frame), n_bytes))
             }
         }
@@ -211,9 +211,9 @@ impl Transport for AnyTransport {
         forward!(self, endpoint => endpoint.undelivered_of(channel))
     }
 
-    fn progress(&mut self) -> Result<(), TransportFailure> {
+    fn progress(&mut self) -> Result<(), EndpointFailure> {
         stop_check::check()?;
-        forward!(self, endpoint => endpoint.progress().map_err(TransportFailure::of))
+        forward!(self, endpoint => endpoint.progress().map_err(EndpointFailure::of))
     }
 
     fn nudge(&mut self) {

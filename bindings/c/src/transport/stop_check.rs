@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::TransportFailure;
+use super::EndpointFailure;
 
 /// Longest sleep of a waiting call, so that it soon notices an abort.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -35,11 +35,11 @@ pub(crate) fn with_stop_check<R>(goes_on: StopCheck, then: impl FnOnce() -> R) -
 ///
 /// # Errors
 /// If the check stops the thread's calls.
-pub(crate) fn check() -> Result<(), TransportFailure> {
+pub(crate) fn check() -> Result<(), EndpointFailure> {
     let goes_on = WATCH.try_with(|stop_check| {
         // The check is borrowed if it makes a call itself. Such a call is not stopped.
         let Ok(mut stop_check) = stop_check.try_borrow_mut() else { return true };
         stop_check.as_mut().is_none_or(|goes_on| goes_on())
     });
-    if goes_on.unwrap_or(true) { Ok(()) } else { Err(TransportFailure::STOPPED) }
+    if goes_on.unwrap_or(true) { Ok(()) } else { Err(EndpointFailure::STOPPED) }
 }
