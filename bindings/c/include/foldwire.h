@@ -218,7 +218,7 @@ typedef struct fwRequest *fwRequest_t;
 // A call made no progress for fwConfig.timeout seconds, or fwConfig.deadline passed.
 #define FW_TIMEOUT 8
 
-// The process of another rank ended, or its connection broke.
+// Another rank ended, or its connection broke.
 #define FW_PEER_LOST 9
 
 // Another rank aborted the call, or another thread called fwCommAbort.
@@ -296,7 +296,8 @@ typedef struct fwRequest *fwRequest_t;
 // Messages carry compressed values, and every bit is kept.
 #define FW_LOSSLESS 1
 
-// Messages carry values compressed within the error bound.
+// Messages carry values compressed within the error bound, or with the setting of a codec that
+// takes no bound.
 #define FW_COMPRESS 2
 
 // Each call is exact or compressed within the bound, whichever is estimated to be faster.
@@ -398,9 +399,9 @@ fwResult fwCommReport(fwComm_t comm, struct fwReport *report);
 
 // Creates one communicator for each color. All ranks of comm call this function together. The
 // ranks of a new communicator are those that pass the same color (0 or more), ordered by key and,
-// for equal keys, by their rank in comm. A rank that passes FW_SPLIT_NOCOLOR receives NULL. Of
-// config only calls is used, which must be the same on all ranks of a color. NULL keeps the value
-// of comm. Not allowed in a group.
+// for equal keys, by their rank in comm. A rank that passes FW_SPLIT_NOCOLOR receives NULL. The
+// function uses only config->calls, which must be the same on all ranks of a color. A NULL config
+// keeps the value of comm. Not allowed in a group.
 //
 // A communicator and all communicators split from it share 256 channels. Each one takes a channel
 // for each of its calls, and one for messages, so 28 communicators of 8 calls can exist at once.
