@@ -1,4 +1,5 @@
-//! Concurrent calls on one communicator and on overlapping groups.
+//! Checks of concurrent calls on one communicator and on overlapping groups. The `digests` of
+//! results are compared with those of the threads backend.
 
 use crate::case::Counts;
 use crate::suite::{PATIENT, SIZES};
@@ -10,13 +11,14 @@ use foldwire::{
 
 /// Number of concurrent calls on a communicator.
 const N_CALLS: usize = 6;
-/// Every case divides its values evenly.
+/// Counts for calls with unequal shares, which these cases do not have.
 static NO_COUNTS: Counts = Counts::NONE;
 
-/// Skips transports with a single channel.
+/// Runs all checks of this file. Skips transports that have too few channels for them.
 pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let backend = make(Some(20_000));
-    // Use the cases of the sizes that all backends have, or of any size.
+    // For the suite's sizes there are cases that cover all pairs of choices; run up to 24 of them.
+    // For other sizes, run a few.
     let (cover, n_cases) =
         if SIZES.contains(&size) { (pairwise_of(&SIZES), 24) } else { (pairwise(), N_CALLS) };
     let cases: Vec<Case> = cover.into_iter().filter(|case| case.size == size).collect();
@@ -27,83 +29,89 @@ pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, 
         let has_channels = transport.n_channels() >= 2 * N_CALLS + 4;
         has_channels.then(|| {
             let world = world(transport);
-            let words = words(&world, &cases).unwrap_or_else(|error| panic!("{error}"));
+            let digests = digests(&world, &cases).unwrap_or_else(|error| panic!("{error}"));
             groups(&world).unwrap_or_else(|error| panic!("{error}"));
             beside_messages(&world).unwrap_or_else(|error| panic!("{error}"));
-            (words, n_bytes)
+            (digests, n_bytes)
         })
     });
     for (rank, outcome) in backend.ranks(size).zip(outcomes) {
-        let Some((words, n_bytes)) = outcome else { continue };
-        for (case, word) in cases.iter().zip(words) {
+        let Some((digests, n_bytes)) = outcome else { continue };
+        for (case, digest) in cases.iter().zip(digests) {
             let expected = case.check(&Threads { frame_bytes: Some(n_bytes) });
-            assert!(word == expected[rank], "{case:?} beside others, rank {rank}: other bits");
+            assert!(
+                digest == expected[rank],
+                "{case:?} while other calls run, rank {rank}: other bits"
+            );
         }
     }
 }
 
 fn world<'a, X: Transport + 'a>(transport: X) -> SharedCommunicator<'a, X> {
-    // The number of lanes is a communicator's default. With another number the frames would differ.
+    // Keep the default number of lanes, which the expected results use. With another number, frames
+    // would differ.
     let config = Config::default().with_timeout(PATIENT);
     let world = SharedCommunicator::with_config(transport, config, N_CALLS);
     world.expect("there are channels and frames enough")
 }
 
-/// Returns a word of each case. [`N_CALLS`] cases run at once.
-fn words<'a, X: Transport + 'a>(
+/// Runs the cases, [`N_CALLS`] of them at once. Returns a digest of each result.
+fn digests<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
 ) -> Result<Vec<u64>, Error> {
-    let mut words = Vec::new();
+    let mut digests = Vec::new();
     for cases in cases.chunks(N_CALLS) {
-        words.extend(batch(world, cases)?);
+        digests.extend(batch(world, cases)?);
     }
-    Ok(words)
+    Ok(digests)
 }
 
-/// Runs cases at once. Ranks wait for their calls in different orders.
+/// Runs cases at once, and returns a digest of each result. Ranks wait for their calls in different
+/// orders.
 fn batch<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
 ) -> Result<Vec<u64>, Error> {
-    type PendingWord<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
-    let mut waits: Vec<Option<PendingWord<'_>>> = Vec::new();
+    type PendingDigest<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
+    let mut waits: Vec<Option<PendingDigest<'_>>> = Vec::new();
     for case in cases {
         waits.push(Some(with_type!(case.dtype, T => {
             let call = case.start_at_once::<T, X>(world, &NO_COUNTS)?;
-            Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
+            Box::new(move || digest(case, world.rank().index(), call.wait().into_result()?))
         })));
     }
     if cases.len() == N_CALLS {
         let one_more = world.start(Call::all_reduce(vec![1.0f32], Op::Sum), &Plan::raw());
         assert!(matches!(one_more, Err(Error::TooManyCalls { max: N_CALLS })));
     }
-    let mut words = vec![0; cases.len()];
+    let mut digests = vec![0; cases.len()];
     for turn in 0..cases.len() {
         let at = (turn * 5 + world.rank().index()) % cases.len();
         let at = (0..cases.len()).map(|next| (at + next) % cases.len());
         if let Some((at, wait)) = at.filter_map(|at| Some((at, waits[at].take()?))).next() {
-            words[at] = wait()?;
+            digests[at] = wait()?;
         }
     }
-    Ok(words)
+    Ok(digests)
 }
 
-fn word<T: Float>(
+/// Returns a digest of a call's result and report.
+fn digest<T: Float>(
     case: &Case,
     rank: usize,
-    (given_back, report): (Vec<T>, foldwire::Report),
+    (buffer, report): (Vec<T>, foldwire::Report),
 ) -> Result<u64, Error> {
-    Ok(Case::word(&case.result_at_once(rank, given_back), &report))
+    Ok(Case::word(&case.result_at_once(rank, buffer), &report))
 }
 
-/// Runs sums while neighbours exchange messages, on the same communicator and on a duplicate. On
-/// the duplicate one rank sends its message before it starts its calls, and the other ranks after
-/// that.
+/// Runs sums while neighbouring ranks exchange messages, on the same communicator and on a
+/// duplicate. On the duplicate, one rank exchanges its message before it starts its sums, and all
+/// other ranks exchange theirs after they have started their sums.
 fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
-    let apart = world.duplicate(1)?;
+    let duplicate = world.duplicate(1)?;
     for round in 0..4 {
         let sum =
             || world.start(Call::all_reduce(vec![rank as i32; 40_000], Op::Sum), &Plan::raw());
@@ -116,11 +124,11 @@ fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> 
             Ok::<(), Error>(())
         };
         let sums = if rank == round as usize % size {
-            pass(&apart)?;
+            pass(&duplicate)?;
             [sum()?, sum()?]
         } else {
             let sums = [sum()?, sum()?];
-            pass(&apart)?;
+            pass(&duplicate)?;
             sums
         };
         pass(world)?;
@@ -148,8 +156,8 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         let (plan, key) = (&Plan::raw(), if round == 1 { -(rank as i32) } else { 0 });
         let parity = world.split(Some(rank % 2), key, 1)?.ok_or(Error::Internal)?;
         let twin = world.duplicate(2)?;
-        let but_last = world.split((rank + 1 < size || size == 1).then_some(7), 0, 1)?;
-        let but_first = world.split((rank > 0 || size == 1).then_some(9), 0, 1)?;
+        let all_but_last = world.split((rank + 1 < size || size == 1).then_some(7), 0, 1)?;
+        let all_but_first = world.split((rank > 0 || size == 1).then_some(9), 0, 1)?;
         if round == 1 {
             // The highest rank of each parity comes first.
             let highest = (0..size).rev().find(|other| other % 2 == rank % 2);
@@ -159,10 +167,10 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
             (&parity, sum(&mut (0..size).filter(|other| other % 2 == rank % 2))),
             (&twin, sum(&mut (0..size))),
         ];
-        if let Some(group) = &but_last {
+        if let Some(group) = &all_but_last {
             groups.push((group, sum(&mut (0..(size - 1).max(1)))));
         }
-        if let Some(group) = &but_first {
+        if let Some(group) = &all_but_first {
             groups.push((group, sum(&mut (u32::from(size > 1)..size))));
         }
         if is_odd {
@@ -172,7 +180,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         for (group, want) in &groups {
             calls.push((group.start(Call::all_reduce(input(), Op::Sum), plan)?, *want));
         }
-        // A call that waits also drives the other calls.
+        // Waiting for one call also advances the other calls.
         let mut together = input();
         twin.all_reduce(&mut together, Op::Sum, plan)?;
         assert!(all(&together, sum(&mut (0..size))));
@@ -182,7 +190,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
             assert!(all(&values, want), "rank {rank} of {size}: {} for {want}", values[0]);
         }
     }
-    // Dropped communicators free their channels, so that this works any number of times.
+    // A dropped communicator frees its channels, so duplicating any number of times works.
     for _ in 0..20 {
         let again = world.duplicate(N_CALLS + 1)?;
         assert_eq!((again.rank(), again.size()), (world.rank(), world.size()));

@@ -1,4 +1,4 @@
-//! Integers: every schedule moves and reduces them exactly, whatever bound the plan has.
+//! Checks that every schedule moves and reduces integers exactly, even if the plan has a bound.
 
 use crate::Backend;
 use crate::case::ROUTES;
@@ -35,7 +35,7 @@ pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
     }
 }
 
-/// A call and the source of each rank's values for it.
+/// Size, seed and count of a call, from which each rank's values follow.
 struct IntegerCase {
     size: usize,
     seed: usize,
@@ -102,7 +102,7 @@ impl IntegerCase {
         let (own, share) = (self.values::<T>(rank), comm.share(count));
         let is_root = rank == root.index();
         let garbage: T = data::from_bits(0xa5a5_a5a5_a5a5_a5a5);
-        let room = |n: usize| vec![garbage; n];
+        let buffer = |n: usize| vec![garbage; n];
         let all = || self.reduced(&op, 0..size);
         let whole = self.values::<T>(root.index());
         let (got, want) = match collective {
@@ -112,33 +112,33 @@ impl IntegerCase {
                 (data, all())
             }
             Collective::ReduceScatter => {
-                let mut recv = room(share.len());
+                let mut recv = buffer(share.len());
                 comm.reduce_scatter(&own, &mut recv, op, plan)?;
                 (recv, all()[share].to_vec())
             }
             Collective::AllGather => {
-                let mut recv = room(count);
+                let mut recv = buffer(count);
                 comm.all_gather(&whole[share], &mut recv, plan)?;
                 (recv, whole)
             }
             Collective::Broadcast => {
-                let mut data = if is_root { own } else { room(count) };
+                let mut data = if is_root { own } else { buffer(count) };
                 comm.broadcast(&mut data, root, plan)?;
                 (data, whole)
             }
             Collective::Scatter => {
-                let mut recv = room(share.len());
+                let mut recv = buffer(share.len());
                 let send = if is_root { &own[..] } else { &[] };
                 comm.scatter(count, send, &mut recv, root, plan)?;
                 (recv, whole[share].to_vec())
             }
             Collective::Gather => {
-                let mut recv = room(if is_root { count } else { 0 });
+                let mut recv = buffer(if is_root { count } else { 0 });
                 comm.gather(count, &whole[share], &mut recv, root, plan)?;
                 (recv, if is_root { whole } else { Vec::new() })
             }
             Collective::Reduce => {
-                let mut recv = room(if is_root { count } else { 0 });
+                let mut recv = buffer(if is_root { count } else { 0 });
                 comm.reduce(&own, &mut recv, op, root, plan)?;
                 (recv, if is_root { all() } else { Vec::new() })
             }
@@ -148,13 +148,13 @@ impl IntegerCase {
                 (data, self.reduced(&op, 0..rank + 1))
             }
             Collective::ExclusiveScan => {
-                let mut recv = room(if rank == 0 { 0 } else { count });
+                let mut recv = buffer(if rank == 0 { 0 } else { count });
                 comm.exclusive_scan_into(&own, &mut recv, op, plan)?;
                 (recv, self.reduced(&op, 0..rank))
             }
             Collective::AllToAll => {
                 let n = share.len();
-                let mut recv = room(n * size);
+                let mut recv = buffer(n * size);
                 comm.all_to_all(&own, &mut recv, plan)?;
                 let from = |rank| self.values::<T>(rank)[share.clone()].to_vec();
                 (recv, (0..size).flat_map(from).collect())

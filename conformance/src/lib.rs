@@ -24,8 +24,8 @@
 //!
 //! The tests take about twelve seconds with two cores in an optimized build (a debug build of the
 //! codecs is ten times slower). If ranks are processes, all of them run the same program. Two more
-//! methods of [`Backend`] then say which ranks live in this process, and gather a word from every
-//! rank.
+//! methods of [`Backend`] then return the ranks that live in this process, and gather a `u64` from
+//! every rank.
 //!
 //! | module | contents |
 //! |---|---|
@@ -124,8 +124,8 @@ pub trait Backend {
         0..size
     }
 
-    /// Returns one word of every rank, in rank order. `own` has the words of the ranks in this
-    /// process.
+    /// Gathers one number from every rank, in rank order. `own` has the numbers of the ranks in
+    /// this process.
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
         own
     }

@@ -1,5 +1,6 @@
-//! Expected results of reductions, in `f64`, and their allowed errors: a second implementation of
-//! docs/guarantees.md.
+//! Expected results of reductions, in `f64`, and their allowed errors. It implements
+//! docs/guarantees.md independently of the library. Sections and tables named here are in that
+//! document.
 
 use crate::Case;
 use crate::case::Operation;
@@ -25,7 +26,8 @@ pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
     }
 }
 
-/// Returns the absolute bound on an operand, in the unit of all ranks' input: section 3.
+/// Returns the absolute bound on an operand (section 3). `contributed` holds the input of all
+/// ranks.
 ///
 /// # Panics
 /// If the oracle does not know the kind of bound.
@@ -33,18 +35,18 @@ pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
 pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
     let finite = contributed.filter(|x| x.is_finite());
     let (min, max) = finite.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
-    // The range of values near the limits of `f64` overflows. Without any value the range is 0.
+    // The range may overflow to infinity, and without finite values it is negative: clamp it.
     let range = (max - min).clamp(0.0, f64::MAX);
     match bound {
         Bound::Absolute(bound) => bound,
-        Bound::Relative(part) => part * range,
+        Bound::Relative(fraction) => fraction * range,
         Bound::Psnr(decibels) => range * 10f64.powf(-decibels / 20.0),
         other => panic!("the oracle does not know {other:?}"),
     }
 }
 
-/// Returns the table E of section 2: the number of encodings whose errors add up in a sum, in
-/// pipelines that keep floats. The unit is the bound of an operand.
+/// Returns the case's entry of table E in section 2: the number of encodings whose errors add up in
+/// a sum, in pipelines that keep floats. Each error is at most the bound of an operand.
 ///
 /// # Panics
 /// If the schedule is not in the table.
@@ -52,7 +54,7 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
 pub fn encodings_of(case: &Case) -> u64 {
     let (n, k) = (case.size as u64, case.per_node as u64);
     let is_sum = !matches!(case.op, Operation::Min | Operation::Max);
-    // An encoded sum has k operands, so its error may be k times as large.
+    // A node encodes the sum of its k operands, so the error may be k times as large.
     let times = if is_sum { k } else { 1 };
     let has_levels = case.schedule.name() == "two-levels" && 1 < k && k < n && n.is_multiple_of(k);
     let n_encodings = match case.collective {
@@ -60,11 +62,12 @@ pub fn encodings_of(case: &Case) -> u64 {
         Collective::ReduceScatter if has_levels => (n / k - 1) * times,
         collective => encodings(case.schedule.name(), collective, n),
     };
-    // With rounding before the call, operands that are never encoded have an error too.
+    // With rounding before the call, all n operands have an error, even those that are never
+    // encoded.
     if case.rounding == Rounding::Nearest { n_encodings } else { n_encodings.max(n) }
 }
 
-/// The same number if the node layout is unknown.
+/// Returns the same number for a schedule on `n` ranks whose distribution over nodes is unknown.
 ///
 /// # Panics
 /// If the schedule is not in the table.
@@ -76,7 +79,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
             Collective::AllReduce,
         ) => n,
         ("ring" | "pairwise" | "circulant" | "two-levels", Collective::ReduceScatter) => n - 1,
-        // A guest's part is encoded once more.
+        // If n is no power of two, the host of a surplus rank (its guest) encodes that rank's part
+        // once more.
         ("recursive-halving", Collective::ReduceScatter) => n - u64::from(n.is_power_of_two()),
         ("reduce-scatter-gather", _) => n,
         ("recursive-doubling", Collective::AllReduce) => {
@@ -94,8 +98,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     }
 }
 
-/// Returns the first table of section 2: the worst case of a lossy call, in bounds of an operand.
-/// `None` if the table has no worst case.
+/// Returns the case's entry of the first table in section 2: the worst error of a lossy call, as a
+/// multiple of the bound on an operand. `None` if the table has no worst case.
 #[must_use]
 pub fn error_terms(case: &Case) -> Option<f64> {
     let codec = case.coding();
@@ -126,8 +130,8 @@ fn is_stable(codec: CodecId) -> bool {
     !matches!(codec.name(), "szx" | "zfp-rate")
 }
 
-/// Returns the error of a codec that keeps no bound, at its default setting, relative to the
-/// largest value.
+/// Returns the largest error of a codec that keeps no bound, at its default setting, relative to
+/// the largest value.
 ///
 /// # Panics
 /// If the codec is not in the table.
@@ -137,8 +141,8 @@ pub fn lost(codec: CodecId, dtype: DType) -> f64 {
         ("truncate" | "truncate-xor", DType::F32) => 2f64.powi(16 - 23),
         ("truncate" | "truncate-xor", _) => 2f64.powi(32 - 52),
         ("demote", _) => 2f64.powi(-24),
-        // The largest errors found are 0.27 and 0.47, in a block of 32 bits, where the exponent
-        // takes 9 or 12 bits.
+        // The largest errors found are 0.27 for `f32` and 0.47 for `f64`. A block has 32 bits, and
+        // the exponent takes 9 or 12 of them.
         ("zfp-rate", DType::F32) => 0.3,
         ("zfp-rate", _) => 0.5,
         (name, _) => panic!("no {name} in the table"),
@@ -172,8 +176,8 @@ pub fn tolerance<T: Float>(
         }
         // The norm changes by at most the change of an operand, so errors add.
         Operation::Norm => encodings * bound + rounding * magnitude,
-        // It holds |Π(x+e) − Πx| ≤ Π(|x|+|e|) − Π|x|. Each encoding of a partial product adds e to
-        // it. The factors that follow scale that e by at most their own product.
+        // |Π(x+e) − Πx| ≤ Π(|x|+|e|) − Π|x|. Each encoding of a partial product adds an error e, and
+        // the later factors multiply that e by at most their product.
         Operation::Prod => {
             let product: f64 = operands.iter().map(|x| x.abs().max(1.0)).product();
             let off: f64 = operands.iter().map(|x| x.abs().max(1.0) + bound).product();

@@ -35,7 +35,8 @@ pub type Check<M> = (&'static str, fn(&M, usize));
 /// Number of checks.
 pub const N_CHECKS: usize = 15;
 
-/// All checks. The first is divided among [`SIZES`], the others run with any size.
+/// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
+/// any size.
 #[must_use]
 pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     [
@@ -74,9 +75,10 @@ pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
-/// Timeout that only a silent rank can exceed.
+/// Timeout of calls in most checks. Only a silent rank can exceed it.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
+/// Compares every case of this size with the threads backend, in frames of different sizes.
 fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let cases = pairwise_of(&SIZES);
     for (i, case) in cases.iter().enumerate().filter(|(_, case)| case.size == size) {
@@ -180,8 +182,8 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
     }
 }
 
-/// One rank sends more or fewer values than the receiver expects. Then not all ranks may have a
-/// result.
+/// Rank 0 sends more or fewer values than rank 1 expects. Rank 1 must report the mismatch, and no
+/// rank may get an unexpected error or stall.
 fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (sent, expected) in [(5, 6), (9000, 30_000), (30_000, 9000), (0, 1), (1, 0)] {
         let backend = make(Some(20_000));
@@ -206,6 +208,7 @@ fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: u
     }
 }
 
+/// Runs all-reduces, barriers and broadcasts in a row, on arrays of various lengths.
 fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
     let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<(), Error> {
@@ -242,7 +245,7 @@ fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// Outcome of a rank as a word for the other ranks.
+/// Outcome of a rank as a number, so that ranks can exchange outcomes.
 fn code(outcome: &Result<(), Error>) -> u64 {
     match outcome {
         Ok(()) => 0,
@@ -278,6 +281,8 @@ fn run_case<X: Transport>(case: &Case, comm: &mut Communicator<X>) -> Result<(),
     with_type!(case.dtype, T => case.run_rank::<T, _>(comm).map(|_| ()))
 }
 
+/// The last rank passes another argument than the other ranks. Some rank must report the mismatch,
+/// and all ranks must get an error, in this call or in the next.
 fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     if size == 1 {
         return;
@@ -287,15 +292,15 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             if name == "op" && !collective.reduces() {
                 continue;
             }
-            let honest = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
-            let mut twisted = honest;
-            change(&mut twisted);
+            let agreed = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
+            let mut different = agreed;
+            change(&mut different);
             let backend = make(Some(20_000));
             let start = Instant::now();
             let outcomes = backend.run(size, |mut comm| {
                 comm.config_mut().timeout = PATIENT;
-                let is_odd = comm.rank().index() == size - 1;
-                let first = run_case(if is_odd { &twisted } else { &honest }, &mut comm);
+                let is_last = comm.rank().index() == size - 1;
+                let first = run_case(if is_last { &different } else { &agreed }, &mut comm);
                 // A rank that only sends may have finished before another rank saw its call. Its
                 // next call must fail.
                 let next = comm.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
@@ -321,19 +326,21 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
+/// Flips a bit in a frame that rank 0 receives.
 fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     if size == 1 {
         return;
     }
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
-    // Index of the damaged frame among those that rank 0 receives, and of the damaged byte.
+    // Index of the damaged frame among the data frames that rank 0 receives, and index of the
+    // damaged byte.
     for (nth, byte) in [(0, 0), (0, 20), (1, 64), (2, 100), (0, 300)] {
         let backend = make(Some(20_000));
         let outcomes = backend.run_transports(size, |transport| {
             let is_victim = transport.rank() == Rank(0);
             let mut n_seen = 0;
             let harm = Box::new(move |message: &mut [u8], n_bytes: usize| {
-                // Queries of waiting ranks may come in between.
+                // Count data frames only: waiting ranks also send queries.
                 if MessageKind::of(message) == Some(MessageKind::Data) {
                     if is_victim && n_seen == nth && byte < n_bytes {
                         message[byte] ^= 0x10;
@@ -354,6 +361,7 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
+/// The last rank drops a call after a few polls.
 fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     if size == 1 {
         return;
@@ -381,6 +389,7 @@ fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usiz
     }
 }
 
+/// The last rank starts its call later than the other ranks' timeout.
 fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     if size == 1 {
         return;
@@ -406,13 +415,13 @@ fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let codes = backend.gather(outcomes.iter().map(code).collect());
     let context = format!("{outcomes:?}, all {codes:?}");
     assert!(!codes.contains(&OK) && !codes.contains(&UNEXPECTED), "{context}");
-    // Which ranks name the silent one depends on when each of them notices it. On virtual time that
-    // is known (`simulated`).
+    // Some rank must report the stall; the other ranks may learn of it by an abort notice first.
+    // The test `simulated` checks each rank, because virtual time makes the order known.
     assert!(codes[..size - 1].contains(&STALLED), "{context}");
 }
 
-/// Time that survivors wait for a silent rank.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time that survivors wait for a silent rank before they shrink the group.
+const SHRINK_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn go_on_after_cancel<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     go_on(make, size, false);
@@ -453,11 +462,11 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
             assert!(outcome.is_err(), "a call that a rank cancelled");
         }
         let start = Instant::now();
-        let mut comm = comm.shrink(PATIENCE)?;
+        let mut comm = comm.shrink(SHRINK_TIMEOUT)?;
         let took = start.elapsed();
         // The last rank is the one that left, so no other rank's number changes.
         assert!((comm.size(), comm.rank().index()) == (n_left, rank), "{} left", comm.size());
-        assert!(took < PATIENCE + Duration::from_secs(5), "{took:?}");
+        assert!(took < SHRINK_TIMEOUT + Duration::from_secs(5), "{took:?}");
         let first = sum(&mut comm, &plan)?;
         assert!(first == sum(&mut comm, &plan)?, "the same call twice");
         Ok(Some(first))
@@ -477,10 +486,10 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
     assert_eq!(codes, vec![OK; size]);
 }
 
-/// Delay of the receivers before a call, and delay of its root before it polls again. Both start at
-/// the same time.
-const LATE: Duration = Duration::from_millis(50);
-const AWAY: Duration = Duration::from_millis(250);
+/// Delay of the receivers before they start a call, and delay of the root after its call before it
+/// polls again. Both begin at about the same time.
+const RECEIVER_DELAY: Duration = Duration::from_millis(50);
+const ROOT_DELAY: Duration = Duration::from_millis(250);
 /// Number of tries, because receivers on a busy machine may be slow for other reasons.
 const N_TRIES: usize = 5;
 
@@ -493,7 +502,8 @@ fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
         return;
     }
     let plan = Plan::raw().with_schedule(&Binomial);
-    // One frame, and a few frames of each lane. A link may hold many of them.
+    // 100 values fit one frame, and 12,000 take a few frames on each lane. A link may hold them
+    // all.
     for count in [100, 12_000] {
         let outcomes = make(Some(5_000)).run(size, |mut comm| -> Result<f64, Error> {
             comm.config_mut().timeout = PATIENT;
@@ -504,12 +514,12 @@ fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
                 comm.all_reduce(&mut [0.0f64], Op::Sum, &Plan::raw())?;
                 let start = Instant::now();
                 if !is_root {
-                    thread::sleep(LATE);
+                    thread::sleep(RECEIVER_DELAY);
                 }
                 comm.broadcast(&mut values, Rank(0), &plan)?;
                 let mut slowest = [if is_root { 0.0 } else { start.elapsed().as_secs_f64() }];
                 if is_root {
-                    thread::sleep(AWAY);
+                    thread::sleep(ROOT_DELAY);
                 }
                 comm.all_reduce(&mut slowest, Op::Max, &Plan::raw())?;
                 quickest = quickest.min(slowest[0]);
@@ -524,9 +534,9 @@ fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             assert!(
                 is_prompt(seconds),
                 "{count} values, {size} ranks: after a call in which it only sends, a rank does \
-                 not poll for {AWAY:?}. The other ranks had its values only after {seconds:.3} s, \
-                 {LATE:?} of it their own delay. Does `Transport::undelivered` report frames that \
-                 have not left?"
+                 not poll for {ROOT_DELAY:?}. The other ranks had its values only after \
+                 {seconds:.3} s, {RECEIVER_DELAY:?} of it their own delay. Does \
+                 `Transport::undelivered` report frames that have not left?"
             );
         }
     }
@@ -534,5 +544,5 @@ fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 
 /// Returns whether receivers with this total time cannot have waited until the root polled again.
 fn is_prompt(seconds: f64) -> bool {
-    seconds < ((LATE + AWAY) / 2).as_secs_f64()
+    seconds < ((RECEIVER_DELAY + ROOT_DELAY) / 2).as_secs_f64()
 }

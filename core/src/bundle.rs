@@ -13,8 +13,8 @@
 //! before them. The first segment begins where a single one would. Because the index holds ends and
 //! not lengths, a reader finds each segment at once.
 //!
-//! A [`Placement`] says at which positions segments are inserted or removed. The ends of a bundle
-//! are such positions too, so one function inserts segments, and one removes them. A rank that
+//! A [`Placement`] gives the places of segments that are inserted or removed. It covers both ends
+//! of a bundle, so one function suffices to insert segments, and one to remove them. A rank that
 //! splits or joins bundles copies bytes and decodes nothing.
 //!
 //! No function here trusts an index. [`check`] validates the index of a received payload. The other
@@ -63,7 +63,8 @@ pub fn n_bytes(segments: impl ExactSizeIterator<Item = usize>) -> usize {
     segments.map(padded).sum::<usize>() + index_bytes(n_parts)
 }
 
-/// Places of some segments in a bundle: at its front, at its end, or at the end of each row.
+/// Places of some segments in a bundle: at its front, at its end, or at the end of each row. Rows
+/// are those of an all-to-all ([`SourceRows`](crate::schedule::SourceRows)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     n_parts: usize,
@@ -89,8 +90,9 @@ impl Placement {
         Some(Self { first, ..Self::first(n_parts) })
     }
 
-    /// The last `len` places of each row, `n_parts` in total. A row has `row` places, but the first
-    /// row has one fewer.
+    /// The last `len` places of each row, `n_parts` in total. A row has `row` places. The first row
+    /// has one fewer, because a rank does not hold its part for itself. Returns `None` unless `len`
+    /// is at least 1 and less than `row`.
     #[must_use]
     pub const fn of_rows(n_parts: usize, len: usize, row: usize) -> Option<Self> {
         if len == 0 || len >= row {
@@ -122,10 +124,10 @@ impl Placement {
 
     /// Returns whether `place` is one of the places.
     fn has(self, place: usize) -> bool {
-        let Some(behind) = place.checked_sub(self.first).filter(|_| place < self.end()) else {
+        let Some(offset) = place.checked_sub(self.first).filter(|_| place < self.end()) else {
             return false;
         };
-        behind % self.stride < self.len
+        offset % self.stride < self.len
     }
 }
 
@@ -193,7 +195,7 @@ pub fn free(room: &[u8], n_parts: usize, n_bytes: usize) -> Option<Range<usize>>
     (n_bytes <= end).then_some(n_bytes..end)
 }
 
-/// Records in the index that a segment has been [written](free) at `written`.
+/// Records in the index that a segment has been written to the range `written` (see [`free`]).
 ///
 /// Returns the length of the bundle so far. After the last segment, it is the length of the whole
 /// bundle, index included.
@@ -231,8 +233,8 @@ fn finish(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
     Some(ends + index_bytes(n_parts))
 }
 
-/// Copies some segments of a bundle to `room`, where they form a bundle of their own. Returns its
-/// length.
+/// Copies some segments of a bundle to `room` as a new bundle. Returns the length of the new
+/// bundle.
 #[must_use]
 pub fn copy(payload: &[u8], n_parts: usize, places: Placement, room: &mut [u8]) -> Option<usize> {
     if places.n_parts == n_parts {

@@ -16,11 +16,11 @@ use crate::error::{Buffer, Error};
 
 /// Sender or receiver of a sequence of messages, each relative to the previous one.
 ///
-/// A sender sends [`difference`](Self::difference)s, and the receiver [`restore`](Self::restore)s
-/// them in the same order. The differences may travel in any message or collective that moves
-/// values without reducing them, through any exact codec; [`lz`](crate::codec::CodecId::Lz) makes
-/// them short. All bits are kept, also those of NaN. With [dropped](Self::dropping) bits, a NaN
-/// comes back as some NaN.
+/// The sender sends the results of [`difference`](Self::difference), and the receiver passes them
+/// to [`restore`](Self::restore) in the same order. The differences may travel in any message or
+/// collective that moves values without reducing them, through any exact codec;
+/// [`lz`](crate::codec::CodecId::Lz) makes them short. All bits are kept, also those of NaN. With
+/// [dropped](Self::dropping) bits, a NaN comes back as some NaN.
 ///
 /// Both sides keep the previous step in memory of the caller. If a message is lost, the two copies
 /// differ, and no error reveals it. After a failed call, both sides must therefore
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forgets_is_as_before_the_first_step() {
+    fn forgetting_restores_the_state_before_the_first_step() {
         let mut memory = [1.5_f64; 2];
         let mut side = InterStep::new(&mut memory);
         side.forget();

@@ -100,8 +100,8 @@ pub(crate) fn weighted<T: Float>(x: T, weight: T) -> T {
     T::narrow(x.widen() * weight.widen())
 }
 
-/// Returns the number that converts a sum of `divisor` weighted operands to their average; 1 if
-/// `divisor` is 1.
+/// Returns the number by which to divide a sum of `divisor` weighted operands to get their average.
+/// Returns 1 if `divisor` is 1, for a sum that is not averaged.
 pub(crate) fn divisor_of_sums<T: Float>(divisor: u32, weight: T) -> T::Wide {
     if divisor == 1 { T::Wide::ONE } else { T::Wide::nearest(divisor.into()) * weight.widen() }
 }
@@ -113,8 +113,8 @@ pub(crate) fn divide<T: Float>(values: &mut [T], divisor: T::Wide) {
     }
 }
 
-/// Returns sum / divisor, finite if the sum is finite: rounding alone could take an average past
-/// the largest value.
+/// Returns sum / divisor. Rounding alone could take an average past the largest finite value, so
+/// the result is clamped to it if the sum is finite.
 #[inline(always)]
 pub(crate) fn quotient<T: Float>(sum: T, divisor: T::Wide) -> T {
     let (sum, max) = (sum.widen(), T::MAX.widen());

@@ -7,9 +7,10 @@
 //!
 //! - *Unbiased* (stochastic) rounding chooses one of the two points next to a value x. It chooses
 //!   the upper one with probability (x − lower) / (upper − lower), so that the mean over many calls
-//!   is x. The error is then below one step instead of half a step, so a bound gives a lattice that
-//!   is half as coarse.
-//! - *Error feedback* adds the rounding error to the value in the next call.
+//!   is x. The error is then below one step instead of half a step. To keep a bound, the lattice
+//!   step is therefore halved.
+//! - *Error feedback* keeps the rounding error of each value (its *residue*), and adds it to the
+//!   value in the next call.
 //!
 //! The results are points of the lattice, which every codec with a lattice encodes exactly. The
 //! rest of the engine is therefore unchanged. Values that are on no lattice (NaN, infinities,
@@ -88,7 +89,7 @@ pub(crate) fn begins_with_pass(
     if is_lossy && keeps_feedback && plan.scope == Scope::Result {
         return Err(Error::FeedbackOnResult);
     }
-    // The pass needs a buffer for the rounded values.
+    // The pass needs a buffer with space for all rounded values of this rank.
     let has_room = match collective {
         Collective::AllReduce | Collective::AllGather => window != Window::Input,
         Collective::ReduceScatter => window == Window::Whole,
@@ -167,7 +168,7 @@ impl RoundingPass {
         mut residues: Option<&mut [T::Wide]>,
         level: Level,
     ) {
-        let points = RoundedPoints::new(self.quantum, self.stream.is_some());
+        let lattice = RoundingLattice::new(self.quantum, self.stream.is_some());
         for (at, values) in values.chunks_mut(CHUNK).enumerate() {
             let places = at * CHUNK..at * CHUNK + values.len();
             if let Some(from) = from {
@@ -180,17 +181,17 @@ impl RoundingPass {
                     let residues = &mut [];
                     at_level::run(
                         level,
-                        RoundedChunk::<T, true, false> { points, key, values, residues },
+                        RoundedChunk::<T, true, false> { lattice, key, values, residues },
                     );
                 }
                 (Some(key), Some(residues)) => {
                     at_level::run(
                         level,
-                        RoundedChunk::<T, true, true> { points, key, values, residues },
+                        RoundedChunk::<T, true, true> { lattice, key, values, residues },
                     );
                 }
                 (None, Some(residues)) => {
-                    let task = RoundedChunk::<T, false, true> { points, key: 0, values, residues };
+                    let task = RoundedChunk::<T, false, true> { lattice, key: 0, values, residues };
                     at_level::run(level, task);
                 }
                 // The codec rounds to nearest itself.
@@ -200,9 +201,9 @@ impl RoundingPass {
     }
 }
 
-/// Points q·step of a lattice, and their largest distance from a value.
+/// Lattice of the points q·step, and the largest permitted distance between a value and its point.
 #[derive(Clone, Copy)]
-struct RoundedPoints<T: Float> {
+struct RoundingLattice<T: Float> {
     step: T::Wide,
     inverse: T::Wide,
     /// Largest |q|; negative if every value is exact.
@@ -213,7 +214,7 @@ struct RoundedPoints<T: Float> {
     max: T::Wide,
 }
 
-impl<T: Float> RoundedPoints<T> {
+impl<T: Float> RoundingLattice<T> {
     fn new(quantum: Quantum, is_unbiased: bool) -> Self {
         let (one, max) = (T::Wide::ONE, T::MAX.widen());
         if quantum.is_lossless() {
@@ -277,36 +278,36 @@ impl<T: Float> RoundedPoints<T> {
     }
 }
 
-/// Task that rounds a chunk of values in place.
-struct RoundedChunk<'a, T: Float, const UNBIASED: bool, const CARRIES: bool> {
-    points: RoundedPoints<T>,
+/// Task that rounds a chunk of values in place. `FEEDBACK`: with residues.
+struct RoundedChunk<'a, T: Float, const UNBIASED: bool, const FEEDBACK: bool> {
+    lattice: RoundingLattice<T>,
     key: u64,
     values: &'a mut [T],
     /// One residue for each value, or none.
     residues: &'a mut [T::Wide],
 }
 
-impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool>
-    RoundedChunk<'_, T, UNBIASED, CARRIES>
+impl<T: Float<Wide: Unit>, const UNBIASED: bool, const FEEDBACK: bool>
+    RoundedChunk<'_, T, UNBIASED, FEEDBACK>
 {
     #[inline(always)]
     fn round(&self, x: T::Wide, at: usize) -> T::Wide {
         if UNBIASED {
-            self.points.unbiased(x, T::Wide::unit(self.key, at as u32))
+            self.lattice.unbiased(x, T::Wide::unit(self.key, at as u32))
         } else {
-            self.points.nearest(x)
+            self.lattice.nearest(x)
         }
     }
 }
 
-impl<T: Float<Wide: Unit>, const UNBIASED: bool, const CARRIES: bool> at_level::Task
-    for RoundedChunk<'_, T, UNBIASED, CARRIES>
+impl<T: Float<Wide: Unit>, const UNBIASED: bool, const FEEDBACK: bool> at_level::Task
+    for RoundedChunk<'_, T, UNBIASED, FEEDBACK>
 {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        if CARRIES {
+        if FEEDBACK {
             let zero = T::ZERO.widen();
             for at in 0..self.values.len().min(self.residues.len()) {
                 let (own, kept) = (self.values[at], self.residues[at]);

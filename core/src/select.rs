@@ -151,11 +151,11 @@ pub fn schedule(
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
     let pace = RankSpeed::of(plan.codec);
-    let (codec, is_told, are_copies) = (plan.codec, false, false);
-    let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
-    let soonest =
-        if keeps_frames || is_tree { model.soonest().unwrap_or(default) } else { default };
-    let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);
+    let (codec, is_configured, are_copies) = (plan.codec, false, false);
+    let model = Model { call, n_bytes, codec, pace, network, is_configured, are_copies };
+    let fastest =
+        if keeps_frames || is_tree { model.fastest().unwrap_or(default) } else { default };
+    let is = |known: &dyn Schedule| schedule::code(fastest) == schedule::code(known);
     let is_long = match collective {
         Collective::AllReduce => !is(&RecursiveDoubling),
         _ if !model.is_bound_by_links() => false,
@@ -165,7 +165,7 @@ pub fn schedule(
     if is_long && TwoLevels.supports(collective) && TwoLevels::has_levels(call) {
         return &TwoLevels;
     }
-    soonest
+    fastest
 }
 
 /// Number of chunks in the shortest segments that parts are divided into to give several lanes work

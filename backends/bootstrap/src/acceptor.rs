@@ -2,17 +2,19 @@
 //! refuses them.
 //!
 //! One loop serves all connections, each with its own state and deadline. A connection that never
-//! proves to be a rank costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. If there are too many
-//! connections, rank 0 closes one, and its process must connect again. It closes the oldest one
-//! that has not proven to know the token, or else the oldest one.
+//! proves to be a rank holds at most some 16 KiB of memory, for at most [`HANDSHAKE_LIMIT`]. If
+//! there are too many connections, rank 0 closes one, and its process must connect again. It closes
+//! the oldest one that has not proven to know the token, or else the oldest one.
 //!
-//! Rank 0 reads what a connection has sent before it closes it for lateness, since rank 0 itself
-//! may have been late.
+//! Before rank 0 closes a connection that has passed its deadline, it reads the connection once
+//! more: perhaps the message arrived in time, and rank 0 itself was late.
 //!
 //! A refused rank ends, and the other ranks wait for it. So the group fails if all missing ranks of
-//! this job were refused and none has joined since for [`RETRY_LIMIT`]. All ranks learn the reason.
-//! If rank 0 cannot listen at its root, it reports so at one of the job's spare ports, where ranks
-//! look that do not find it.
+//! this job were refused, and no rank was admitted or refused for [`RETRY_LIMIT`]. All ranks learn
+//! the reason.
+//!
+//! If rank 0 cannot listen at its root, it reports the reason at one of the job's spare ports.
+//! Ranks that do not find rank 0 at its root try these ports too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,16 +36,17 @@ use crate::rank_connections::RankConnections;
 use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::token::{self, NoRandomNumbers};
 
-/// Most open connections that are neither admitted nor refused, beyond one for each missing rank.
+/// Maximum number of connections that are neither admitted nor refused, in addition to one for each
+/// missing rank.
 const MAX_UNPROVEN: usize = 64;
-/// Most connections to accept before the existing ones are served again.
+/// Maximum number of connections to accept before the existing ones are served again.
 const ACCEPTS_PER_PASS: usize = 32;
-/// Longest wait before the next attempt to accept. The system may have failed to accept a
-/// connection because of its limit of open files, and does not report readiness again.
+/// Longest wait before the next attempt to accept. If the limit of open files makes an attempt
+/// fail, the system does not report the waiting connection again.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Time for a refused rank to join after all, or for the real rank if another process claimed its
-/// number.
+/// Time that rank 0 waits after a refusal before the group fails. The refused rank may retry, or
+/// the real rank may connect if another process claimed its number.
 const RETRY_LIMIT: Duration = Duration::from_millis(500);
 /// Longest time for which rank 0 reports to the other ranks that it cannot listen.
 const REFUSE_ALL_LIMIT: Duration = Duration::from_secs(1);
@@ -62,9 +65,10 @@ pub(crate) struct Acceptor<'a> {
     n_accepted: usize,
     /// True if more connections may wait at the listener.
     is_backlogged: bool,
-    /// Number of refused connections and the last reason.
+    /// Number of refused connections, and the reason of the last refusal.
     turned_away: Option<(usize, Refusal)>,
-    /// Refused ranks, by the number that they claimed, that have not joined since.
+    /// Ranks that were refused for good and have not joined since, with the reason. A connection
+    /// counts as the rank that it claimed to be.
     unfit: BTreeMap<Rank, Refusal>,
     /// When the last rank was admitted or refused.
     changed_at: Instant,
@@ -117,9 +121,10 @@ impl<'a> Acceptor<'a> {
         Err(Error::Listen { root: place.root.clone(), source })
     }
 
-    /// Refuses all ranks because rank 0 cannot listen, until all know or `limit` is over.
-    fn refuse_all_ranks(&mut self, why: &io::Error, limit: Duration) {
-        let os_error = why.raw_os_error().unwrap_or_default();
+    /// Refuses all ranks because rank 0 cannot listen, until every rank was refused or `limit` is
+    /// over.
+    fn refuse_all_ranks(&mut self, source: &io::Error, limit: Duration) {
+        let os_error = source.raw_os_error().unwrap_or_default();
         self.refuse_all = Some(Refusal::CannotListen { os_error });
         let deadline = Instant::now() + limit;
         while self.unfit.len() < self.place.size - 1 {
@@ -181,7 +186,8 @@ impl<'a> Acceptor<'a> {
     /// Returns the first refused rank if all missing ranks were refused and [`RETRY_LIMIT`] is
     /// over.
     ///
-    /// Ranks beyond the size that a refused rank expects will not come either.
+    /// Ranks may be refused because they expect a smaller group. Then ranks beyond that size do not
+    /// exist, and count as refused too.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
         let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {
@@ -243,7 +249,8 @@ impl<'a> Acceptor<'a> {
         self.serve(token)
     }
 
-    /// Refuses connections that have passed their deadline, after reading from them once more.
+    /// Reads once more from connections that have passed their deadline, and refuses those that are
+    /// still pending.
     fn expire(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         while let Some(first) = self.pending.front().filter(|first| first.deadline <= now) {
@@ -411,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_answered_is_let_in_however_late_it_is_heard() {
+    fn a_rank_that_answered_in_time_is_admitted_even_if_rank_0_reads_late() {
         let (listener, address) = listener();
         let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
         let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
@@ -431,12 +438,12 @@ mod tests {
     }
 
     #[test]
-    fn who_has_answered_is_let_in_before_a_crowd() {
+    fn a_crowd_with_valid_hellos_does_not_displace_a_rank_that_has_answered() {
         let (listener, address) = listener();
         let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
         let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
         let (mut connection, answer) = challenged(&mut acceptor, &one, address);
-        // Each sends a valid hello, and there is one connection too many.
+        // Each connection of the crowd sends a valid hello, and there is one connection too many.
         let crowd: Vec<_> = (0..=MAX_UNPROVEN + 1)
             .map(|_| {
                 let mut connection = connect(address);
@@ -450,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_says_nothing_does_not_push_out_who_has_been_challenged() {
+    fn a_silent_crowd_does_not_displace_a_challenged_rank() {
         let (listener, address) = listener();
         let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
         let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();

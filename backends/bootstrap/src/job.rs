@@ -80,7 +80,11 @@ impl Job {
         self.derived_port(0)
     }
 
-    /// Ports at which rank 0 may listen if it cannot listen at `port`, or report why it cannot.
+    /// Spare ports. If rank 0 cannot listen at `port`, it listens at one of these instead, or
+    /// reports there why it cannot listen.
+    ///
+    /// At a given address they depend on `port` too, because jobs at different addresses may have
+    /// the same identity.
     pub(crate) fn spare_ports(&self, port: u16) -> impl Iterator<Item = u16> {
         let first = if self.chooses_port { 0 } else { u64::from(port) << 8 };
         let (job, n) = (*self, N_SPARE_PORTS);
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_name_is_another_job_wherever_names_end() {
+    fn names_with_the_same_joined_text_are_different_jobs() {
         let jobs = [&["a", "b"][..], &["ab"], &["a", "b", ""], &["", "ab"], &[]].map(Job::named);
         for (at, job) in jobs.iter().enumerate() {
             assert!(jobs[at + 1..].iter().all(|other| other.id != job.id), "{at}");
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_of_the_job_and_below_those_that_systems_give_away() {
+    fn ports_depend_on_the_job_and_lie_below_the_ephemeral_ports() {
         let job = Job::named(&["a"]).choosing_port();
         let ports: Vec<_> = job.spare_ports(job.port()).chain([job.port()]).collect();
         assert!(ports.len() > 1 && ports.iter().all(|port| (20_000..29_000).contains(port)));

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// Port of a root that no setting names.
+/// Port of rank 0 if no setting names one.
 pub const DEFAULT_PORT: u16 = 29_753;
 
 /// Address of rank 0, by host name or IP address.
@@ -37,8 +37,8 @@ impl Root {
 
     /// Returns whether only processes of this machine can reach the address.
     ///
-    /// Only the text counts (`localhost`, 127.…, `::1`), not name resolution, so that all ranks get
-    /// the same result.
+    /// The decision depends only on the text (`localhost`, 127.…, `::1`). Name resolution could
+    /// give different results on different ranks.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {
@@ -60,9 +60,9 @@ impl Root {
         if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
     }
 
-    /// Addresses to which rank 0 binds: those of its host name. If the name resolves only to
-    /// loopback, as Debian's /etc/hosts defines the machine's own name, rank 0 binds to all
-    /// addresses of the machine.
+    /// Addresses to which rank 0 binds: normally the addresses of its host name. On Debian,
+    /// /etc/hosts resolves the machine's own name to a loopback address only. Rank 0 then binds to
+    /// all addresses of the machine.
     pub(crate) fn listening(&self) -> io::Result<Vec<SocketAddr>> {
         let mut addresses = self.resolve()?;
         if !self.is_loopback() && addresses.iter().all(|address| address.ip().is_loopback()) {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_by_the_text() {
+    fn loopback_is_recognized_by_the_text() {
         for (host, is_loopback) in [
             ("127.0.0.1", true),
             ("127.9.9.9", true),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_listened_on_as_such() {
+    fn a_loopback_root_binds_to_loopback_only() {
         let root = Root::loopback(9);
         assert_eq!(root.listening().unwrap(), [SocketAddr::from(([127, 0, 0, 1], 9))]);
     }

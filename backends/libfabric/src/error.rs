@@ -24,13 +24,13 @@ pub enum Error {
         /// The sender.
         from: Rank,
     },
-    /// A message has no mark, or is longer than its buffer.
+    /// A message lacks the mark at its end (`ffi/memory.rs`), or is longer than its buffer.
     #[error("a message of rank {from} is malformed; give all ranks the same version of Foldwire")]
     Malformed {
         /// The sender, as far as known.
         from: Rank,
     },
-    /// The provider failed to send or receive.
+    /// The provider failed to send a message to the peer, or to receive one from it.
     #[error("libfabric could not carry a message of or for rank {peer}: {errno}")]
     Message {
         /// The other rank.

@@ -1,18 +1,18 @@
 //! Layout of a libfabric tag: `rank << 13 | is an acknowledgement << 12 | tag`.
 //!
-//! The tag includes the sender's rank because few providers report the sender to a receiver, and
-//! fewer match by it. So receives need no `FI_DIRECTED_RECV`. With at most 45 bits it fits all
-//! providers: Slingshot's has 48, the fewest.
+//! The tag includes the sender's rank, because few providers report the sender of a message, and
+//! fewer can match receives by sender (`FI_DIRECTED_RECV`). A tag has at most 45 bits. That fits
+//! all providers; Slingshot's has the fewest, 48.
 //!
 //! No receive ignores bits: `shm` of libfabric 1.17 does not match such a receive with a message
 //! that arrived before it.
 
 use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
 
-/// Bits of the Foldwire tag.
+/// Number of bits of the Foldwire tag.
 const STREAM_BITS: u32 = 12;
 const _: () = assert!(MAX_CHANNELS * Tag::COUNT <= 1 << STREAM_BITS);
-/// Bits below the rank.
+/// Number of bits below the rank.
 const LOW_BITS: u32 = STREAM_BITS + 1;
 
 /// Returns the number of tag bits that a group of `size` ranks needs.

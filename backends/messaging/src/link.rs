@@ -1,13 +1,40 @@
 //! State that an endpoint keeps of each peer: credit and posted receives for each tag, and whether
 //! the peer has ended.
+//!
+//! A frame is *released* when the network returns its buffer. The buffer of a *matched* frame
+//! returns only after the receiver has posted the receive (`net.rs`; *Credit* in `endpoint.rs`).
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use foldwire::transport::{Rank, Tag};
 
+/// State of one tag between this rank and a peer, in both directions.
+pub(crate) struct LinkState<B> {
+    /// Sent frames that are not released yet, including frames that wait in the outbox.
+    pub(crate) in_flight: usize,
+    /// A matched frame is in flight.
+    pub(crate) awaits_match: bool,
+    /// Frames sent since the last matched one.
+    pub(crate) n_unmatched: usize,
+    /// Posted receives.
+    pub(crate) n_posted: usize,
+    /// Received frames that the engine has not taken yet, with their lengths in bytes.
+    pub(crate) arrived: VecDeque<(B, usize)>,
+}
+
 impl<B> LinkState<B> {
-    /// Returns whether the next frame must be sent `matched`, as every `depth`-th frame is.
+    fn new() -> Self {
+        Self {
+            in_flight: 0,
+            awaits_match: false,
+            n_unmatched: 0,
+            n_posted: 0,
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// Returns whether the next frame must be sent `matched`. Every `depth`-th frame must.
     pub(crate) const fn is_match_due(&self, depth: usize) -> bool {
         self.n_unmatched + 1 >= depth
     }
@@ -31,36 +58,10 @@ impl<B> LinkState<B> {
     }
 }
 
-/// State of one tag between this rank and a peer, in both directions.
-pub(crate) struct LinkState<B> {
-    /// Sent frames that are not released yet, including frames that wait in the outbox.
-    pub(crate) in_flight: usize,
-    /// A matched frame is in flight.
-    pub(crate) awaits_match: bool,
-    /// Frames sent since the last matched one.
-    pub(crate) n_unmatched: usize,
-    /// Posted receives.
-    pub(crate) n_posted: usize,
-    /// Received frames and their lengths in bytes.
-    pub(crate) arrived: VecDeque<(B, usize)>,
-}
-
-impl<B> LinkState<B> {
-    fn new() -> Self {
-        Self {
-            in_flight: 0,
-            awaits_match: false,
-            n_unmatched: 0,
-            n_posted: 0,
-            arrived: VecDeque::new(),
-        }
-    }
-}
-
 struct PeerState<B> {
-    /// Time at which the peer was found to have ended.
+    /// Time at which this rank learned that the peer has ended.
     lost: Option<Duration>,
-    /// The peer has ended other than in good order.
+    /// The peer has ended without an orderly shutdown.
     is_disorder: bool,
     /// State of each tag up to the highest used.
     links: Vec<LinkState<B>>,
@@ -82,8 +83,10 @@ impl<B> PeerStates<B> {
         Self { peers: (0..size).map(|_| PeerState::new()).collect() }
     }
 
-    /// Returns the state of a link. The caller has checked the rank and tag, at the latest when it
-    /// accepted a message.
+    /// Returns the state of a link.
+    ///
+    /// # Panics
+    /// If the rank is out of range. The caller has checked rank and tag.
     pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut LinkState<B> {
         let links = &mut self.peers[peer.index()].links;
         if links.len() <= tag.index() {
@@ -92,7 +95,8 @@ impl<B> PeerStates<B> {
         &mut links[tag.index()]
     }
 
-    /// Records that a rank has ended in disorder. Keeps the time of the first report.
+    /// Records that a rank has ended without an orderly shutdown. Keeps the time of the first
+    /// report.
     pub(crate) fn lose(&mut self, peer: Rank, now: Duration) {
         self.leave(peer, now);
         if let Some(peer) = self.peers.get_mut(peer.index()) {
@@ -100,20 +104,20 @@ impl<B> PeerStates<B> {
         }
     }
 
-    /// Records that a rank has ended in good order. Keeps the time of the first report.
+    /// Records that a rank has ended by an orderly shutdown. Keeps the time of the first report.
     pub(crate) fn leave(&mut self, peer: Rank, now: Duration) {
         if let Some(peer) = self.peers.get_mut(peer.index()) {
             peer.lost.get_or_insert(now);
         }
     }
 
-    /// Returns the time since which a rank has ended.
+    /// Returns the time at which this rank learned that a rank has ended; `None` if it has not.
     pub(crate) fn lost(&self, peer: Rank) -> Option<Duration> {
         self.peers.get(peer.index()).and_then(|peer| peer.lost)
     }
 
-    /// Counts the frames in flight to a rank, of one channel or of all, optionally without control
-    /// messages.
+    /// Counts the frames in flight to a rank on one channel, or on all channels if `channel` is
+    /// `None`. Control messages count only if `with_control` is set.
     pub(crate) fn n_in_flight(
         &self,
         peer: Rank,
@@ -132,7 +136,7 @@ impl<B> PeerStates<B> {
         }
     }
 
-    /// Returns whether any rank ended other than in good order.
+    /// Returns whether any rank has ended without an orderly shutdown.
     pub(crate) fn any_disorder(&self) -> bool {
         self.peers.iter().any(|peer| peer.is_disorder)
     }

@@ -9,10 +9,12 @@ use std::process;
 
 use crate::ffi;
 
-/// Process id and fork count of a process.
+/// Process id and fork count of a process. Where the system cannot count forks, only the id is
+/// compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     id: u32,
+    /// `None` if the system cannot count forks.
     n_forks: Option<u32>,
 }
 

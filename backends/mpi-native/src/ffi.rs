@@ -1,5 +1,5 @@
-//! Safe wrappers of MPI's functions, which only this module calls: communicators and collectives
-//! here, control variables in [`tool`].
+//! Safe wrappers of MPI's functions: communicators and collectives here, control variables in
+//! [`tool`]. No other module of this crate calls MPI's C functions.
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 pub(crate) mod tool;
@@ -26,7 +26,7 @@ fn checked(code: c_int) -> Result<(), Error> {
     if code == SUCCESS { Ok(()) } else { Err(foldwire_mpi::Error::of_code(code).into()) }
 }
 
-/// Duplicates `communicator`. The duplicate returns errors.
+/// Duplicates `communicator`. Calls on the duplicate return errors instead of aborting the job.
 pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<SimpleCommunicator, Error> {
     let own = communicator.duplicate();
     // SAFETY: rsmpi's communicator is valid, and its constant was initialised before the program
@@ -76,8 +76,8 @@ fn operation(op: Operation) -> ffi::MPI_Op {
     }
 }
 
-/// Makes the call. The caller has checked that `memory` has the lengths that `call` needs on this
-/// rank, and that `call` is for the number of ranks of `comm`.
+/// Runs the call. The caller has checked that `memory` has the lengths that `call` needs on this
+/// rank, and that `call` has as many shares as `comm` has ranks.
 pub(crate) fn collective<T: Float>(
     comm: &SimpleCommunicator,
     call: &Call,

@@ -10,9 +10,9 @@
 //! | Open MPI | `coll_tuned_<function>_algorithm`, `…_segmentsize` | when a communicator is made, if `coll_tuned_use_dynamic_rules` was set before `MPI_Init` ([`required_environment`]) |
 //! | MPICH | `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM`, `…_POSIX_INTRA_ALGORITHM`, `…_DEVICE_COLLECTIVE` | at each call |
 //!
-//! Other libraries have only their default. Settings that cannot change at run time stay as the
-//! user started the library: Open MPI's component for collectives (`tuned`, `han`, …), thresholds,
-//! and trees' fan-outs.
+//! Other libraries have only their default. Some settings cannot change at run time, and keep the
+//! values with which the user started the program: Open MPI's component for collectives (`tuned`,
+//! `han`, …), thresholds, and the fan-outs of trees.
 
 mod error;
 mod ffi;

@@ -1,4 +1,4 @@
-//! Variants of the library's collectives, and their selection by control variables.
+//! Variants of the MPI library's collectives. Control variables of the library select them.
 
 use std::env;
 
@@ -44,9 +44,9 @@ pub fn library() -> String {
     name.replace("Version:", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns an environment variable and its value that must be set before `MPI_Init`, so that
-/// [`ways`] lists more than the default. Returns `None` if all is set. The variable changes no
-/// default.
+/// Returns an environment variable and the value that it must have before `MPI_Init`. Without it,
+/// [`ways`] returns only the library's default variants. Returns `None` if the variable is set or
+/// the library needs none. The variable does not change the library's defaults.
 #[must_use]
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
     let (name, value) = open_mpi::DYNAMIC_RULES;
@@ -72,7 +72,7 @@ impl CollectiveVariant {
         Self { name, form, settings: Vec::new(), least_bytes: 0 }
     }
 
-    /// Adds a setting, described by `words`.
+    /// Returns this variant with one more setting. `words` describes it in the name.
     pub(crate) fn with(&self, words: &str, variable: &str, value: i32) -> Self {
         let mut variant = self.clone();
         variant.name =
@@ -100,13 +100,13 @@ impl CollectiveVariant {
     }
 }
 
-/// Returns every variant that the library offers for `collective`, on arrays that divide evenly
-/// among the ranks or do not. The default comes first. Before `MPI_Init`, only the default is
-/// known. The result is the same on all ranks.
+/// Returns every variant that the library offers for `collective`. `is_even` says whether the array
+/// divides evenly among the ranks. The default variant comes first. Before `MPI_Init`, only the
+/// default is known. The result is the same on all ranks.
 #[must_use]
 pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
     let implementation = MpiImplementation::of(&version());
-    let add: fn(&CollectiveVariant, &str) -> Vec<CollectiveVariant> = match implementation {
+    let others: fn(&CollectiveVariant, &str) -> Vec<CollectiveVariant> = match implementation {
         MpiImplementation::OpenMpi if required_environment().is_none() => open_mpi::variants,
         MpiImplementation::Mpich => mpich::variants,
         MpiImplementation::OpenMpi | MpiImplementation::Other => |_, _| Vec::new(),
@@ -116,9 +116,9 @@ pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
     let mut variants = Vec::new();
     for &form in forms {
         let default = CollectiveVariant::default_of(collective, form);
-        let more = add(&default, function(collective, form));
+        let others = others(&default, function(collective, form));
         variants.push(default);
-        variants.extend(more);
+        variants.extend(others);
     }
     variants
 }
@@ -149,18 +149,19 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// MPI's collectives by one variant.
+/// A duplicated communicator whose calls use one variant of a collective.
 pub struct Tuned {
     native: Native,
     variant: CollectiveVariant,
-    /// The variables, with their values for this variant and their previous values.
+    /// Each control variable, its value for this variant, and its previous value.
     settings: Vec<(Variable, i32, i32)>,
     /// The library reads the variables at each call, not when a communicator is made.
     at_each_call: bool,
 }
 
 impl Tuned {
-    /// Duplicates `communicator`, with the variant's settings in force. All ranks call it together.
+    /// Duplicates `communicator` while the control variables have the variant's values, and then
+    /// restores their previous values. All ranks call it together.
     ///
     /// # Errors
     /// MPI's errors; [`Error::Tool`] if a variable cannot be set.
@@ -191,8 +192,8 @@ impl Tuned {
         &self.variant
     }
 
-    /// Sets the variables that the library reads at each call, until the returned value is dropped.
-    /// In between, run only this variant.
+    /// If the library reads the control variables at each call, sets them until the returned value
+    /// is dropped. Until then, run only this variant.
     ///
     /// # Errors
     /// [`Error::Tool`].
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_named_by_function_and_settings() {
+    fn a_variant_is_named_by_function_and_settings() {
         let variant = CollectiveVariant::default_of(Collective::ReduceScatter, FunctionForm::Equal);
         assert_eq!(variant.name(), "MPI_Reduce_scatter_block");
         let variant = variant.with("ring", "a", 3).with("segments of 32 KiB", "b", 32768);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_always_a_way() {
+    fn the_default_is_always_a_variant() {
         let variants = ways(Collective::Broadcast, true);
         assert_eq!((variants[0].name(), variants[0].settings.len()), ("MPI_Bcast", 0));
     }

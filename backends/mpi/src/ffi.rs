@@ -1,5 +1,5 @@
-//! Safe wrappers of MPI's functions, which only this module calls: a duplicated communicator, and
-//! requests on it.
+//! Safe wrappers of MPI's functions: a duplicated communicator, and requests on it. No other module
+//! of this crate calls MPI's C functions.
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -72,6 +72,7 @@ pub struct MpiRequests {
     rank: Rank,
     size: usize,
     nodes: Vec<i64>,
+    /// Never free the communicator, because pending requests were abandoned.
     keep_forever: bool,
     indices: Vec<c_int>,
     statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
@@ -80,7 +81,8 @@ pub struct MpiRequests {
 }
 
 impl MpiRequests {
-    /// Duplicates `communicator`. The duplicate returns errors. All ranks call it together.
+    /// Duplicates `communicator`. Calls on the duplicate return errors instead of aborting the job.
+    /// All ranks call it together.
     ///
     /// # Errors
     /// MPI's errors.
@@ -110,8 +112,8 @@ impl MpiRequests {
     }
 }
 
-/// Returns, for each rank, the lowest rank that shares memory with it, so that their messages cross
-/// no network. All ranks call it together.
+/// Returns, for each rank, the lowest rank that shares memory with it. Ranks with the same result
+/// are on one node. All ranks call it together.
 ///
 /// # Safety
 /// The communicator must be valid, with this rank and size.

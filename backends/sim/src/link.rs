@@ -15,8 +15,8 @@ pub(crate) struct InFlightFrame {
     pub(crate) frame: Frame,
     pub(crate) n_bytes: usize,
     pub(crate) arrival: Nanos,
-    /// True if the sender spent credit on this frame. The credit returns after the frame is
-    /// received.
+    /// True if the sender spent credit on this frame. The receiver returns the credit when it takes
+    /// the frame.
     pub(crate) is_credited: bool,
 }
 
@@ -24,18 +24,19 @@ pub(crate) struct InFlightFrame {
 #[derive(Debug, Default)]
 pub(crate) struct LinkQueue {
     queue: VecDeque<InFlightFrame>,
-    /// Frames for which the sender's credit has not returned.
+    /// Number of frames for which the sender's credit has not returned.
     n_under_way: usize,
     /// Times at which credit returns, in order.
     returns: VecDeque<Nanos>,
-    /// Frame that is held back until another one has been queued.
+    /// Frame that a fault holds back until the next frame has been queued.
     swapped: Option<InFlightFrame>,
-    /// Copies to deliver later: number of frames that still go before it, index of its fault, copy.
+    /// Copies of frames that faults deliver again. Each entry has the number of frames to queue
+    /// before the copy, the index of the fault, and the copy.
     repeats: Vec<(usize, usize, InFlightFrame)>,
 }
 
 impl LinkQueue {
-    /// Returns whether fewer than `depth` frames lack their credit at time `now`.
+    /// Returns whether the credit of fewer than `depth` frames is missing at time `now`.
     pub(crate) fn has_space(&mut self, depth: usize, now: Nanos) -> bool {
         while self.returns.front().is_some_and(|&at| at <= now) {
             self.returns.pop_front();
@@ -49,8 +50,8 @@ impl LinkQueue {
         self.n_under_way += 1;
     }
 
-    /// Appends a frame. If a repeated copy became due and was appended too, returns the index of
-    /// its fault.
+    /// Appends a frame, then a frame held back before it, then a repeated copy that has become due.
+    /// Returns the index of the copy's fault, if there was one.
     pub(crate) fn push(&mut self, in_flight: InFlightFrame) -> Option<usize> {
         self.enqueue(in_flight);
         if let Some(in_flight) = self.swapped.take() {
@@ -73,7 +74,7 @@ impl LinkQueue {
         self.queue.push_back(in_flight);
     }
 
-    /// Holds a frame back until another has been queued.
+    /// Holds a frame back until another frame has been queued, so that the two arrive swapped.
     pub(crate) fn swap(&mut self, in_flight: InFlightFrame) {
         match self.swapped.replace(in_flight) {
             None => {}
@@ -81,7 +82,7 @@ impl LinkQueue {
         }
     }
 
-    /// Appends a copy later, once `behind` more frames have followed the next one.
+    /// Appends a copy later: after the next frame and `behind` more frames.
     pub(crate) fn repeat(&mut self, behind: usize, fault: usize, in_flight: InFlightFrame) {
         self.repeats.push((behind + 1, fault, in_flight));
     }
@@ -97,7 +98,8 @@ impl LinkQueue {
         self.returns.push_back(at.max(last));
     }
 
-    /// Returns whether no frame is in flight or waits to be received.
+    /// Returns whether no queued frame is in flight or waits to be received. Frames held back and
+    /// copies to be delivered later do not count.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -45,7 +45,7 @@ impl Drop for Frame {
     }
 }
 
-/// All frames of a world.
+/// Pool of all frames of a [`World`](crate::World).
 #[derive(Debug)]
 pub(crate) struct SimPool {
     n_bytes: usize,

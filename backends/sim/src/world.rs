@@ -1,9 +1,9 @@
 //! A group of simulated ranks, and the executor that runs their programs.
 //!
-//! The executor polls all ranks in passes, each pass in another order. If no rank moved a frame in
-//! a pass, all ranks wait, and time jumps to the next event. A jump is never longer than
-//! [`Net::jump`]. A long jump happens only after several idle passes, so that ranks first finish
-//! all work that needs no network.
+//! The executor polls all ranks in passes, each pass in a new random order. If no rank moved a
+//! frame in a pass, all ranks wait, and virtual time jumps to the next event. A jump is never
+//! longer than [`Net::jump`]. Jumps of a quarter of that or more happen only after several idle
+//! passes, so that ranks first finish all work that needs no network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ use crate::{Endpoint, Fault, Net, Trace};
 /// Idle passes before time makes a long jump.
 const IDLE_PASSES: usize = 3;
 
-/// Settings of a simulated group of ranks; [`run`](Self::run) runs it.
+/// Settings of a simulated group of ranks. [`run`](Self::run) simulates the group.
 #[derive(Clone, Debug)]
 pub struct World {
     size: usize,
@@ -53,7 +53,7 @@ pub enum End<R> {
 pub struct FinishedRun<R> {
     /// Outcome of each rank, in rank order.
     pub ends: Vec<End<R>>,
-    /// Faults that occurred.
+    /// Injected faults that occurred.
     pub struck: Vec<Fault>,
     /// Recorded events.
     pub trace: Trace,
@@ -92,8 +92,9 @@ impl World {
         self
     }
 
-    /// Calls `program` with each rank's endpoint, and runs the returned futures until each has
-    /// returned or can never return.
+    /// Calls `program` with each rank's endpoint, and runs the returned futures. Ends when every
+    /// future has returned, when no remaining rank can wake up, or when no frame has moved for
+    /// [`Net::patience`].
     pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> FinishedRun<F::Output> {
         let trace = Trace { keeps: self.keeps_trace, ..Trace::default() };
         let fabric = SimFabric::new(self.size, self.net, self.seed, self.faults, trace);
@@ -130,8 +131,8 @@ impl World {
 }
 
 impl<R> FinishedRun<R> {
-    /// Number of frames that ranks have neither recycled nor sent, including dropped ones. It is 0
-    /// once all communicators and operations have ended, unless one of them leaks frames.
+    /// Number of frames that ranks have neither recycled nor sent, including dropped ones. Unless
+    /// frames leak, it is 0 once all communicators and operations have ended.
     #[must_use]
     pub fn n_leaked(&self) -> usize {
         let mut fabric = self.fabric.borrow_mut();
@@ -185,7 +186,7 @@ impl<F: Future> Executor<F> {
         if order.iter().all(|&rank| sleeps_for_ever(&self.fabric, rank)) {
             for rank in order {
                 if let RankTask::Running(_) = self.tasks[rank] {
-                    // The rank counts as dead, so its program has no effect while it is dropped.
+                    // Mark the rank as dead, so that dropping its program has no effect on others.
                     self.fabric.borrow_mut().ranks[rank].is_dead = true;
                     self.tasks[rank] = RankTask::Over(End::Silent);
                 }
@@ -196,7 +197,9 @@ impl<F: Future> Executor<F> {
         self.advance(moved)
     }
 
-    /// Returns whether to poll the rank now. If so, also advances time by the duration of a poll.
+    /// Returns whether to poll the rank now. False if the rank sleeps, or if the network's settings
+    /// make the executor skip it at random. If true, also advances time by the random duration of
+    /// the poll.
     fn is_turn_of(&self, rank: usize) -> bool {
         let fabric = &mut *self.fabric.borrow_mut();
         let is_turn = fabric.ranks[rank].asleep_until <= fabric.now && !fabric.neglects();

@@ -23,7 +23,7 @@ pub use offers::{ExpectedConnections, OpaqueOffer, hello, reencode_hello};
 
 const PEER: Rank = Rank(0);
 
-/// Encodes the header of a message.
+/// Encodes the header of a message. `matched` requests an answer from the receiver.
 #[must_use]
 pub fn message(tag: Tag, n_bytes: usize, number: u32, matched: bool) -> Vec<u8> {
     MessageHeader::Message { tag, n_bytes, number, matched }.encode().to_vec()
@@ -151,7 +151,8 @@ impl HandshakeEnd {
         }
     }
 
-    /// Returns whether the peer has proven to know the secret.
+    /// Returns whether the handshake has ended and the peer has proven to know the secret. True
+    /// only once.
     pub fn trusts(&mut self) -> bool {
         self.side.take_end().is_some()
     }

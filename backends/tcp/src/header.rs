@@ -5,9 +5,9 @@
 //! ```
 //!
 //! All numbers are little-endian. `number` counts the messages of a link (peer, tag), which may
-//! travel over several connections. `check` is the low half of XXH3 of the bytes before it. So a
-//! length is used only if it comes from a header. It is then checked against the longest valid
-//! message, before any memory is allocated for it.
+//! travel over several connections. `check` is the low half of XXH3 of the bytes before it, so
+//! that other bytes are not taken for a header. A length is compared with the longest valid message
+//! before memory is allocated for it.
 
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Tag};
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,7 +20,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) enum MessageHeader {
     /// A message follows. The sender of a `matched` message waits for an [`Answer`](Self::Answer).
     Message { tag: Tag, n_bytes: usize, number: u32, matched: bool },
-    /// The matched message of this link has met its receive.
+    /// The receiver has posted the receive for this link's `matched` message.
     Answer { tag: Tag },
     /// The sender sends nothing more on this connection.
     Goodbye,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_which_any_bit_is_wrong_is_none() {
+    fn a_header_with_any_wrong_bit_is_refused() {
         let good = message(5, 4000).encode();
         for bit in 0..8 * HEADER_BYTES {
             let mut bytes = good;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_tags_that_cannot_be_are_refused() {
+    fn impossible_lengths_and_tags_are_refused() {
         let decode = |header: MessageHeader| MessageHeader::decode(header.encode(), FRAME);
         let too_long = |n_bytes, most| Err(ProtocolViolation::TooLong { n_bytes, most });
         assert_eq!(decode(message(0, FRAME + 1)), too_long(FRAME + 1, FRAME));

@@ -1,5 +1,5 @@
-//! Links with one peer, one for each tag: they restore the order of messages and match them with
-//! receives.
+//! Links with one peer, one for each tag. A link restores the order of messages, which may travel
+//! over several connections, and matches them with receives.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(crate) struct TagLink {
     arrived: VecDeque<Option<ReceivedMessage>>,
     /// The posted receive.
     pub(crate) posted: Option<HeapFrame>,
-    /// The matched message that its receiver has not yet answered.
+    /// Frame of the `matched` message that its receiver has not yet answered.
     pub(crate) awaits: Option<HeapFrame>,
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct PeerLinks {
 }
 
 impl PeerLinks {
-    /// Creates links whose senders keep to a credit of `depth` (see `foldwire-messaging`).
+    /// Creates links whose senders have a credit of `depth`. With it, a sender is never more than
+    /// 2·`depth` messages ahead of the receives (*Credit* in `foldwire-messaging`'s `endpoint.rs`).
     pub(crate) const fn new(depth: usize) -> Self {
         Self { links: Vec::new(), window: 2 * depth }
     }
@@ -68,7 +69,8 @@ impl PeerLinks {
         &mut self.links[tag.index()]
     }
 
-    /// Checks that a message of this number may arrive now. Returns its distance from the next one.
+    /// Checks that the message with this number may arrive now. Returns its distance from the next
+    /// message to be taken.
     pub(crate) fn admit(&mut self, tag: Tag, number: u32) -> Result<usize, ProtocolViolation> {
         let window = self.window;
         let link = self.of(tag);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_taken_in_the_order_sent_whichever_comes_first() {
+    fn messages_are_taken_in_the_order_sent_not_in_the_order_of_arrival() {
         let (mut links, tag) = (PeerLinks::new(2), Tag(4));
         for number in [2, 0, 3] {
             links.store(tag, number, message(number as usize)).unwrap();
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_beyond_its_credit_or_twice_is_found_out() {
+    fn a_message_beyond_the_credit_or_sent_twice_is_refused() {
         let (mut links, tag) = (PeerLinks::new(2), Tag(0));
         let refused = |number, next| Err(ProtocolViolation::OutOfOrder { number, next });
         assert_eq!(links.admit(tag, 4), refused(4, 0));
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_begin_anew_after_the_last() {
+    fn numbers_wrap_around() {
         let (mut links, tag) = (PeerLinks::new(2), Tag(0));
         let link = links.of(tag);
         (link.n_sent, link.n_taken) = (u32::MAX, u32::MAX);

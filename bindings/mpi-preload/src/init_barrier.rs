@@ -1,10 +1,10 @@
 //! Barrier of all ranks in `MPI_Init`, which also compares their settings.
 //!
-//! A rank without the library leaves `MPI_Init` alone. Its next calls would meet messages of
-//! Foldwire that it does not understand. So the ranks with the library wait for all ranks before
-//! the program continues, and warn if that takes long. They never give up. A late rank is not a
-//! rank without the library, and a rank that gave up could not inform the others. The ranks wait in
-//! a non-blocking all-reduce, so the library needs no special support.
+//! A rank on which this library is not loaded does not wait here. Its next MPI calls would receive
+//! messages of Foldwire that it does not understand. So the ranks with the library wait for all
+//! ranks before the program continues, and warn if that takes long. They never stop waiting: a
+//! missing rank may only be late, and a rank that stopped waiting could not inform the others. The
+//! ranks wait in a non-blocking all-reduce, so the MPI library needs no special support.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use foldwire_messaging::Backoff;
 
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 
-/// MPI libraries complete `MPI_Init` much sooner.
+/// Time after which a rank warns. MPI libraries complete `MPI_Init` much sooner.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 
 /// Waits for all ranks of the program. Returns whether they have equal settings.
@@ -25,7 +25,8 @@ pub(crate) fn wait_for_all_ranks(
     if size == 1 {
         return Ok(true);
     }
-    // One of these two ranks has the library, unless both lack it.
+    // Only these two ranks warn, so that a large job prints two lines at most. If one of them lacks
+    // the library, the other one still warns.
     let mut warns = rank == 0 || rank == size - 1;
     let (start, mut backoff) = (Instant::now(), Backoff::default());
     let mut wait = || {
@@ -39,6 +40,8 @@ pub(crate) fn wait_for_all_ranks(
         }
         backoff.wait(Duration::from_millis(1));
     };
+    // The maximum of the complements is the complement of the minimum. So all fingerprints are
+    // equal if both maxima are those of one number.
     let own = fingerprint as i64;
     let mut largest = [own, !own];
     let world = mpi.handles().comm_world;

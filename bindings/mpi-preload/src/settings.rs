@@ -1,5 +1,5 @@
-//! The user's settings, from environment variables. Pure: the caller passes a function that reads
-//! variables.
+//! The user's settings, from environment variables. The caller passes a function that reads a
+//! variable, so that tests need no environment.
 
 use std::str::FromStr;
 
@@ -65,14 +65,15 @@ pub enum ReportFormat {
     Json,
 }
 
-/// The user's settings. If they differ between ranks, no call is taken.
+/// The user's settings. If they differ between ranks, the MPI library executes all calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Rules for some calls, which override `modes`.
     pub rules: RuleList,
     /// Mode for each of [`COLLECTIVES`].
     modes: [TransferMode; COLLECTIVES.len()],
-    /// Calls of fewer bytes are passed on; `None`: a threshold by mode and placement.
+    /// Calls of fewer bytes are passed on to the MPI library. `None`: the threshold depends on mode
+    /// and placement ([`min_bytes`](Self::min_bytes)).
     pub min_bytes: Option<usize>,
     /// Choice of the quantization steps within a bound.
     pub spacing: Spacing,
@@ -82,16 +83,19 @@ pub struct Settings {
     pub report_format: ReportFormat,
 }
 
-/// Smallest calls that become faster between ranks that share memory, in bytes: reductions within a
-/// bound, exact reductions, and compressed data movement (README, *When it takes a call*).
+// Bytes of the smallest calls that Foldwire makes faster, as measured (README, *When it takes a
+// call*).
+
+/// Between ranks that share memory: reductions within a bound, exact reductions, and calls that
+/// only move data.
 const NEAR_WITHIN_BOUND: usize = 8 << 20;
 const NEAR_EXACT: usize = 16 << 20;
 const NEAR_MOVED: usize = 32 << 20;
-/// Uncompressed reductions between ranks that hand frames over in shared memory.
+/// Between ranks that hand frames over in shared memory: uncompressed reductions.
 const SHARED_RAW: usize = 64 << 10;
-/// Calls over a network: uncompressed between more than two ranks, and compressed.
+/// Over a network: uncompressed calls between more than two ranks, and compressed calls.
 const FAR_RAW: usize = 2 << 20;
-const FAR_CODED: usize = 256 << 10;
+const FAR_COMPRESSED: usize = 256 << 10;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -163,13 +167,14 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Mode of a collective's calls if no rule applies.
+    /// Mode of a collective's calls to which no rule applies.
     #[must_use]
     pub const fn mode(&self, collective: Collective) -> TransferMode {
         self.modes[index_of(collective)]
     }
 
-    /// Smallest number of bytes with which a call in this mode is taken; `None` if none is.
+    /// Smallest number of bytes of a call in this mode that Foldwire executes. `None` if it
+    /// executes no such call.
     #[must_use]
     pub fn min_bytes(
         &self,
@@ -188,13 +193,13 @@ impl Settings {
             (RankPlacement::Shared | RankPlacement::Near, _, false) => Some(NEAR_MOVED),
             (RankPlacement::Pair, TransferMode::Off | TransferMode::Raw, _) => None,
             (RankPlacement::Far, TransferMode::Off | TransferMode::Raw, _) => Some(FAR_RAW),
-            (RankPlacement::Pair | RankPlacement::Far, ..) => Some(FAR_CODED),
+            (RankPlacement::Pair | RankPlacement::Far, ..) => Some(FAR_COMPRESSED),
         })
     }
 
-    /// Returns a faster mode with the same guarantee, if there is one. Sums and products between
-    /// ranks that hand frames over are faster uncompressed. A minimum length set by the user keeps
-    /// the user's mode.
+    /// Returns a faster mode with at least the same guarantee if there is one, else `mode`. Sums
+    /// and products between ranks that hand frames over in shared memory are faster uncompressed.
+    /// If the user has set a minimum length, the user's mode stays.
     #[must_use]
     pub const fn faster_mode(&self, mode: TransferMode, input: &DecisionInput) -> TransferMode {
         match (input.placement, input.op) {
@@ -207,8 +212,8 @@ impl Settings {
         }
     }
 
-    /// Hash of all settings that influence decisions, and of the version: FNV-1a of their debug
-    /// text.
+    /// Hash of the version and of all settings that influence decisions. Ranks compare it. It is
+    /// the FNV-1a hash of their debug text.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let Self { rules, modes, min_bytes, spacing, debug: _, report_format: _ } = self;

@@ -1,4 +1,4 @@
-//! Selection of cases: all of them, or a few that hold every pair of choices.
+//! Selection of cases: all of them, or a few that together contain every pair of choices.
 //!
 //! The search is greedy and draws from a fixed seed, so every run gets the same cases. (After AETG:
 //! D. Cohen, S. Dalal, M. Fredman, G. Patton, IEEE TSE 23(7), 1997.)
@@ -22,16 +22,18 @@ pub fn all() -> impl Iterator<Item = Case> {
     indices.map(|i| Case::of_size(SIZES[i[axis::SIZE]], i))
 }
 
-/// A few cases in which every pair of choices on two axes occurs, if any case has a use for both.
+/// A few cases in which every pair of choices on two axes occurs. Pairs are left out if the two
+/// choices never have an effect together.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
     pairwise_of(&SIZES)
 }
 
-/// The same for groups of these sizes. There must be at least one size, and each is a choice.
+/// As [`pairwise`], for groups of these sizes, which are the choices on the size axis. At least one
+/// size is needed.
 ///
-/// In a case without messages (one rank or no values) a pair counts only if it includes that
-/// choice. Every other pair occurs in a case with messages.
+/// A case with one rank or no values sends no messages. It counts only for pairs that include that
+/// size or that count, so every other pair occurs in a case with messages.
 #[must_use]
 pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
     let cases = cover(sizes).into_iter();
@@ -42,21 +44,22 @@ pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
 type ChoicePair = [(usize, usize); 2];
 
 /// The pairs of choices that a case covers.
-fn shown<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
+fn covered_pairs<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
     let means = meanings(i);
-    let is_alone = sizes[i[axis::SIZE]] == 1;
+    let has_one_rank = sizes[i[axis::SIZE]] == 1;
     let is_empty = i[axis::COUNT] == 0;
     let pairs = (0..AXES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
     let pairs = pairs.filter(move |&(a, b)| {
         let is_of = |axis| a == axis || b == axis;
         means[a]
             && means[b]
-            && (!is_alone || is_of(axis::SIZE))
+            && (!has_one_rank || is_of(axis::SIZE))
             && (!is_empty || is_of(axis::COUNT))
     });
     pairs.map(|(a, b)| [(a, i[a]), (b, i[b])])
 }
 
+/// Selects cases greedily until no pair is missing.
 fn cover(sizes: &[usize]) -> Vec<Indices> {
     let mut n_choices = AXES;
     n_choices[axis::SIZE] = sizes.len();
@@ -78,13 +81,14 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
             }
             normalised(indices)
         });
-        let gain = |i: &Indices| shown(i, sizes).filter(|pair| missing.contains(pair)).count();
-        let candidates = candidates.filter(|i| shown(i, sizes).any(|pair| pair == first));
+        let gain =
+            |i: &Indices| covered_pairs(i, sizes).filter(|pair| missing.contains(pair)).count();
+        let candidates = candidates.filter(|i| covered_pairs(i, sizes).any(|pair| pair == first));
         let best = candidates.take(200).max_by_key(gain);
-        // If no candidate was found, no case has a use for both choices.
+        // If no candidate was found, the two choices never have an effect together.
         missing.remove(&first);
         if let Some(best) = best {
-            for pair in shown(&best, sizes) {
+            for pair in covered_pairs(&best, sizes) {
                 missing.remove(&pair);
             }
             cases.push(best);
@@ -99,8 +103,8 @@ mod tests {
     use crate::case::ROUTES;
     use crate::suite;
 
-    /// Every pair that any case covers, found without the search. The use of a choice depends on
-    /// few axes, and this loop tries all combinations on those.
+    /// Every pair that any case covers, found without the search. Whether a choice has an effect
+    /// depends on few axes, and this loop tries all combinations on those.
     fn possible(sizes: &[usize]) -> BTreeSet<ChoicePair> {
         const DECISIVE: [usize; 8] = [
             axis::ROUTE,
@@ -138,13 +142,13 @@ mod tests {
         pairs
     }
 
-    /// The test includes the suite's sizes for processes, where each size is a job of its own.
+    /// Also tests the suite's sizes. Backends with processes run each of them as a job of its own.
     #[test]
-    fn every_pair_of_choices_is_in_the_cover_and_few_cases_are() {
+    fn few_cases_cover_every_pair_of_choices() {
         for sizes in [&SIZES[..], &suite::SIZES] {
             let cases = cover(sizes);
             let covered: BTreeSet<ChoicePair> =
-                cases.iter().flat_map(|i| shown(i, sizes)).collect();
+                cases.iter().flat_map(|i| covered_pairs(i, sizes)).collect();
             let lost: Vec<_> = possible(sizes).difference(&covered).copied().collect();
             assert!(lost.is_empty(), "{sizes:?}: {lost:?}");
             // Each route at each size is a pair.

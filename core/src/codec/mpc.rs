@@ -6,9 +6,9 @@
 //!
 //! 1. Take the integer residual of each value to the one `dim` places before. `dim` is the setting:
 //!    the number of quantities that the array interleaves.
-//! 2. Transpose the bits of groups of residuals, with as many in a group as a residual has bits.
-//!    Word p holds bit p of all of them. The high planes of small residuals of one sign are all
-//!    equal.
+//! 2. Transpose the bits of each group of residuals. A group has one residual for each bit of a
+//!    word. After that, word p (a *plane*) holds bit p of all of them. If residuals are small and
+//!    have one sign, all high planes are equal.
 //! 3. Take the residual of each word to the word before.
 //! 4. Keep the words that are not 0, and a bitmap of their places.
 //!
@@ -54,8 +54,8 @@ impl<T: Float> Coder<T> for MpcCoder {
 
     fn of_parameter(parameter: f64) -> Option<Self> {
         let dim = parameter as u16;
-        let is_one = f64::from(dim) == parameter && (1..=MAX_DIM).contains(&dim);
-        is_one.then_some(Self { dim: dim.into() })
+        let is_valid = f64::from(dim) == parameter && (1..=MAX_DIM).contains(&dim);
+        is_valid.then_some(Self { dim: dim.into() })
     }
 
     #[inline(always)]
@@ -244,8 +244,8 @@ fn eliminate_zeros<'a, W: Word>(
     &kept[..n_kept]
 }
 
-/// Inverse of [`eliminate_zeros`], for as many words as the bitmaps have bits. `None` if one of the
-/// words is 0.
+/// Inverse of [`eliminate_zeros`]. The caller has checked that `src` has one word for each bit that
+/// is set in the bitmaps. Returns `None` if one of the words is 0.
 #[inline(always)]
 fn insert_zeros<W: Word>(
     src: &[u8],

@@ -1,5 +1,5 @@
-//! A call's values behind a trait, without their type: operations on them besides those that lanes
-//! need.
+//! A call's buffers behind a trait that hides their element type. Lanes use them by [`Compute`];
+//! this trait adds the passes before and after the lanes run.
 
 use super::call_spec::CallSpec;
 use super::value_range;
@@ -12,10 +12,11 @@ use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
 use core::ops::Range;
 
-/// A call's operation and buffers, without their element type. The owner lends them at each poll.
+/// A call's operation and buffers, without their element type. A call's state does not contain
+/// them; each poll receives them by reference.
 ///
 /// All other code of a call is therefore compiled once for each transport, and not for each element
-/// type. Ranges refer to the values to send.
+/// type. `own` is the range of this rank's input in the send buffer.
 pub(crate) trait Operands: Compute {
     /// Scans this rank's input or a sample of it ([`value_range::scan_values`]).
     fn scan_values(
@@ -25,7 +26,8 @@ pub(crate) trait Operands: Compute {
         sampled: bool,
     ) -> [f64; value_range::N_VALUES];
 
-    /// Estimates how many bits codecs need for this rank's input ([`value_range::estimate_bits`]).
+    /// Estimates the bits that each lossy codec needs for a value of this rank's input
+    /// ([`value_range::estimate_bits`]). Also returns the strides of rows and planes.
     fn estimate_bits(
         &self,
         own: Range<usize>,
@@ -37,14 +39,15 @@ pub(crate) trait Operands: Compute {
     /// Adds the array shape that is found in this rank's input to a codec's parameters.
     fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
 
-    /// Rounds this rank's input into the place of the results.
+    /// Rounds this rank's input into the result buffer. The rounded values are the input of the
+    /// rest of the call. `own` is their range in that buffer.
     fn round(&mut self, own: Range<usize>, pass: &RoundingPass, level: Level);
 
-    /// Moves the result of a call in place to the front of its buffer.
+    /// Moves the result of an in-place call to the front of its buffer.
     fn move_to_front(&mut self, result: Range<usize>);
 }
 
-/// Returns the values in a range, or none if the range exceeds the slice.
+/// Returns the values in a range, or an empty slice if the range exceeds `values`.
 fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
     values.get(range).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Plain loops, compiled once for each level, for codecs without kernels of their own and for other
-//! computations around calls.
+//! Compiles plain loops once for each level (an instruction set). Codecs without kernels of their
+//! own use it, and so do the passes over the input before a call, such as rounding.
 //!
 //! A [`Task`] is inlined into a function with the level's instructions, so that the compiler
 //! vectorizes its loops. Rust neither contracts nor reorders floating-point operations, so every
@@ -37,8 +37,8 @@ pub fn run<K: Task>(level: Level, task: K) -> K::Output {
 
 /// Runs a task without special instructions.
 ///
-/// It is not inlined into [`run`], so that callers do not reserve stack for the task's buffers if
-/// the task runs in another function.
+/// Inlining it would make [`run`] reserve stack for the task's buffers, even if the task runs in
+/// `run_avx2` or `run_avx512`, which reserve stack for them too.
 #[inline(never)]
 fn run_plain<K: Task>(task: K) -> K::Output {
     task.run()

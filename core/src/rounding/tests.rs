@@ -137,10 +137,10 @@ fn a_third_of_a_step_is_a_step_once_in_three_times() {
 
 fn odds_match_distance<T: Float>() {
     let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
-    let points = RoundedPoints::<T>::new(quantum, true);
+    let lattice = RoundingLattice::<T>::new(quantum, true);
     for (code, part) in [(0.0, 0.125), (-3.0, 0.375), (7.0, 0.625), (-40.0, 0.875)] {
         let [lower, x, upper] = [0.0, part, 1.0].map(|part| (code + part) * quantum.step());
-        let either = |unit| points.unbiased(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
+        let either = |unit| lattice.unbiased(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
         // Low random numbers choose the farther point.
         let [near, far] = if part < 0.5 { [lower, upper] } else { [upper, lower] };
         let odds = part.min(1.0 - part);

@@ -448,7 +448,8 @@ pub(crate) fn choose(
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = RankSpeed { ratio, ..pace_of(at) };
-        let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
+        let is_configured = is_told;
+        let model = Model { call, n_bytes, codec, pace, network, is_configured, are_copies };
         let needed_scan = if at > 0 { needed_scan } else { 0.0 };
         needed_scan + model.least_seconds(by)
     };

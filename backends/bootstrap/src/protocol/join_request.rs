@@ -1,4 +1,5 @@
-//! A rank's side of the handshake: it sends a hello, and answers rank 0 if that knows the token.
+//! A rank's side of the handshake: it sends a hello, and answers rank 0's challenge if rank 0 knows
+//! the token.
 
 use foldwire::Rank;
 
@@ -17,10 +18,10 @@ pub struct JoinRequest<'a> {
     nonce: Nonce,
 }
 
-/// Result of the listener's first message, and the reply to send.
+/// Result of the listener's first message, with the reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChallengeOutcome {
-    /// Send this [`ChallengeOutcome`](Message::Answer): rank 0 knows the token.
+    /// Rank 0 knows the token. Send this proof in an [`Answer`](Message::Answer).
     Proof(Proof),
     /// Rank 0 refuses this rank.
     Refused(Refusal),

@@ -9,21 +9,23 @@ use libfabric_sys as sys;
 
 use super::{API_VERSION, Errno, Version, checked};
 
-/// Supported modes: each request has its own `fi_context2`.
+/// Modes that Foldwire supports. For these two, each request has its own `fi_context2`.
 const MODES: u64 = sys::FI_CONTEXT | sys::FI_CONTEXT2;
-/// Supported memory modes. Modes for remote access cost nothing, because Foldwire offers none.
+/// Memory modes that Foldwire supports. Those for remote access cost nothing, because Foldwire
+/// gives no peer access to its memory.
 const MEMORY_MODES: c_int = sys::FI_MR_LOCAL
     | sys::FI_MR_ALLOCATED
     | sys::FI_MR_VIRT_ADDR
     | sys::FI_MR_PROV_KEY
     | sys::FI_MR_ENDPOINT;
-/// All memory mode bits, known or future, except the two for older schemes.
+/// All memory mode bits, known or future, except the two lowest, which select libfabric's older
+/// schemes.
 const ALL_MEMORY_MODES: c_int = c_int::MAX & !3;
 
 /// Requirements of a query. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requirements {
-    /// Nothing.
+    /// No requirement.
     Nothing,
     /// Endpoints that reach all peers reliably (`FI_EP_RDM`).
     ReliableDatagrams,
@@ -31,9 +33,9 @@ pub(crate) enum Requirements {
     Tags,
     /// Sends matched in order (`FI_ORDER_SAS`).
     Order,
-    /// No modes but ours.
+    /// Only modes that Foldwire supports.
     Modes,
-    /// No memory modes but ours.
+    /// Only memory modes that Foldwire supports.
     MemoryModes,
     /// Use by one thread, with progress by polls.
     All,
@@ -45,7 +47,7 @@ pub(crate) struct ProviderQuery<'a> {
     pub(crate) provider: &'a str,
     /// Local address to send from and listen on.
     pub(crate) address: Option<IpAddr>,
-    /// Restricts a choice of address formats to IPv4.
+    /// Accepts only IPv4, if `address` does not determine the address format.
     pub(crate) only_ipv4: bool,
     pub(crate) requirements: Requirements,
 }
@@ -264,8 +266,8 @@ pub(crate) fn names_of(bits: u64, is_memory_mode: bool) -> String {
     text(unsafe { sys::fi_tostr((&raw const bits).cast(), kind) })
 }
 
-/// Returns whether libfabric has parameters of a provider that it does not list: that provider is
-/// built in, but gave up when it was loaded.
+/// Returns whether libfabric has parameters of this provider. If libfabric does not list the
+/// provider but has its parameters, the provider is built in and gave up when it was loaded.
 pub(crate) fn is_known_by_parameters(provider: &str) -> bool {
     let (mut list, mut n) = (ptr::null_mut(), 0);
     // SAFETY: both are valid places for the result.

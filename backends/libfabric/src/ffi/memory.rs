@@ -1,5 +1,8 @@
 //! Message buffers, cut from slabs of memory. A slab is registered once, if the provider requires
 //! it.
+//!
+//! Each message ends with a *mark* of one byte, which says whether its sender requests an
+//! acknowledgement (`acks.rs`).
 
 use std::alloc::{self, Layout};
 use std::cell::{Cell, RefCell};
@@ -19,11 +22,11 @@ use super::{Errno, FidHandle, NO_CONTEXT, checked};
 const SLAB_BYTES: usize = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Length of the mark at the end of each message. The buffer's user does not see it.
+/// Length of the mark at the end of each message. A buffer's slice does not include it.
 const MARK_BYTES: usize = 1;
 
-/// Buffer to send from and receive into. Aligned to [`FRAME_ALIGN`], and fixed in memory. Behind
-/// its bytes there is space for a mark.
+/// Buffer to send from and receive into, aligned to [`FRAME_ALIGN`] and fixed in memory. Space for
+/// a mark follows its bytes.
 pub struct MessageBuffer {
     first: NonNull<u8>,
     n_bytes: usize,
@@ -62,8 +65,8 @@ impl MessageBuffer {
         Some((n_bytes, unsafe { self.first.add(n_bytes).read() }))
     }
 
-    /// Returns the registration's descriptor, which the provider requires beside the address; null
-    /// if unregistered.
+    /// Returns the registration's descriptor, which the provider requires in addition to the
+    /// address. Null if the slab is not registered.
     pub(super) fn descriptor(&self) -> *mut c_void {
         self.slab.registration.borrow().as_ref().map_or(ptr::null_mut(), |made| made.descriptor)
     }
@@ -101,10 +104,10 @@ impl fmt::Debug for MessageBuffer {
     }
 }
 
-/// Memory for several buffers. Its pieces are allocated once and not returned, since buffers are
-/// few and reused.
+/// Memory for several buffers. A slab hands out each piece once and never takes it back, because
+/// buffers are few and reused.
 pub(super) struct BufferSlab {
-    // Closed in this order.
+    // Fields are dropped in this order: the registration first, the domain after the memory.
     registration: RefCell<Option<Registration>>,
     memory: SlabMemory,
     domain: Rc<Domain>,

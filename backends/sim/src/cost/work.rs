@@ -1,10 +1,11 @@
 //! Counts of the primitives in a step.
 //!
-//! The list of primitives is core's
-//! ([`Rules::primitives`](foldwire::primitive::Rules::primitives)); this module counts those that
-//! have a cost. *Operands* are the ranks whose values are combined in a frame; their number
-//! determines the frame's size on the wire. The division in an average is not counted, because it
-//! is part of a decode. Storing a frame counts as decoding it.
+//! Core lists the primitives of a step
+//! ([`Rules::primitives`](foldwire::primitive::Rules::primitives)), and this module counts those
+//! that have a cost. It also tracks the contents of frames ([`SlotContent`]): the number of
+//! operands that a frame combines determines its size on the wire. Storing a frame counts as
+//! decoding it. Dividing a sum by the number of ranks is part of a decode, or counts as a copy if
+//! it is a separate primitive.
 
 use foldwire::codec::CodecId;
 use foldwire::primitive::{
@@ -29,31 +30,33 @@ pub(super) struct PrimitiveCounts {
     pub(super) copy: u8,
     /// Copies of a frame into the frame to send.
     pub(super) copy_frame: u8,
-    /// Copies of a received frame behind the frame that the lane holds.
+    /// Copies of a received frame's segments into the frame that the lane holds.
     pub(super) join: u8,
 }
 
 impl PrimitiveCounts {
-    /// Counts a primitive. If `in_place`, the local input is already in the output and needs no
-    /// copy. In a call with another codec, moving a raw payload or adding to it in place counts as
-    /// a copy.
+    /// Counts a primitive of a call with `codec`. If `in_place`, the local input is already in the
+    /// output and needs no copy. Some payloads may be raw although `codec` compresses: moving or
+    /// adding to such a payload in place counts as a copy.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
-        let is_other = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
+        let is_uncompressed = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
-            Primitive::EncodeOwn { codec, .. } if is_other(codec) => self.copy += 1,
+            Primitive::EncodeOwn { codec, .. } if is_uncompressed(codec) => self.copy += 1,
             Primitive::Store { codec, .. } | Primitive::StoreWhole { codec, .. }
-                if is_other(codec) =>
+                if is_uncompressed(codec) =>
             {
                 self.copy += 1;
             }
             Primitive::FoldInPlace | Primitive::CombineInPlace { .. } if !codec.is_in_place() => {
                 self.copy += 1;
             }
-            Primitive::Transcode { codecs: [from, to], .. } => match [from, to].map(is_other) {
-                [true, false] => self.encode += 1,
-                [false, true] => self.decode += 1,
-                _ => self.recode += 1,
-            },
+            Primitive::Transcode { codecs: [from, to], .. } => {
+                match [from, to].map(is_uncompressed) {
+                    [true, false] => self.encode += 1,
+                    [false, true] => self.decode += 1,
+                    _ => self.recode += 1,
+                }
+            }
             Primitive::EncodeOwn { .. } | Primitive::EncodeStored { .. } => self.encode += 1,
             Primitive::Store { .. } | Primitive::StoreWhole { .. } => self.decode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,

@@ -21,7 +21,8 @@ impl TimesPlot<'_> {
         self.results.outcome.rows.iter().filter(|row| row.n_bytes > 0)
     }
 
-    /// Returns one row of each implementation, in the order of their runs.
+    /// Returns one row of each implementation (a *contestant* in the results), in the order of
+    /// their runs.
     fn contestants(&self) -> Vec<&CollectiveRow> {
         let mut contestants: Vec<&CollectiveRow> = Vec::new();
         for row in self.rows() {
@@ -77,8 +78,8 @@ impl Plot for TimesPlot<'_> {
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
         let lines = self.contestants().into_iter().enumerate().map(|(at, contestant)| {
-            let is_its = |row: &&CollectiveRow| row.contestant == contestant.contestant;
-            let points = self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row)));
+            let is_same = |row: &&CollectiveRow| row.contestant == contestant.contestant;
+            let points = self.rows().filter(is_same).map(|row| (row.n_bytes as f64, micros(row)));
             (contestant.title.clone(), COLOURS[at % COLOURS.len()], points.collect())
         });
         plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
@@ -94,7 +95,7 @@ mod tests {
     use foldwire_workbench::plot::PlotFile;
 
     #[test]
-    fn every_contestant_has_a_line_and_an_array_of_no_bytes_has_none() {
+    fn every_contestant_has_a_line_without_its_arrays_of_no_bytes() {
         let mut results = results();
         let plot = TimesPlot { results: &results };
         let names: Vec<&str> = plot.contestants().iter().map(|row| &*row.contestant).collect();

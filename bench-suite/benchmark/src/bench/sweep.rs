@@ -1,8 +1,8 @@
 //! `--schedule all`: compares every schedule with the one that a call chooses by default.
 //!
-//! The ratio of the chosen schedule's time to the best time is the cost of the model in
-//! [`foldwire::select`]. The best time is the least of several medians. So among equally fast
-//! schedules the ratio is a little above 1 by chance.
+//! The ratio of the chosen schedule's time to the best time shows how much the model in
+//! [`foldwire::select`] loses by its choice. The best time is the least of several medians. So the
+//! ratio is a little above 1 by chance, even if all schedules are equally fast.
 
 use foldwire::codec::CodecId;
 use foldwire::op::OpCode;
@@ -20,13 +20,14 @@ use super::problem::Problem;
 use super::row::CollectiveRow;
 use super::runner::Runner;
 
-/// One schedule of all that are compared.
+/// One of the compared schedules.
 pub(super) struct ScheduleImplementation {
     schedule: &'static dyn Schedule,
-    row: PlanImplementation,
+    /// Runs the plan with this schedule.
+    planned: PlanImplementation,
     /// The same plan without a schedule.
-    open: Plan,
-    /// The user's own rules, which take precedence over the model.
+    open_plan: Plan,
+    /// The user's own rules for selection, which take precedence over the model.
     select: &'static [select::SelectionRule],
 }
 
@@ -35,16 +36,17 @@ impl ScheduleImplementation {
         (plan, schedule): (Plan, &'static dyn Schedule),
         select: &'static [select::SelectionRule],
     ) -> Self {
-        let row = PlanImplementation::row(plan.with_schedule(schedule));
-        let mut open = plan;
-        open.schedule = None;
-        Self { schedule, row, open, select }
+        let planned = PlanImplementation::row(plan.with_schedule(schedule));
+        let mut open_plan = plan;
+        open_plan.schedule = None;
+        Self { schedule, planned, open_plan, select }
     }
 
-    /// Returns the schedule that a call chooses if its plan names none.
+    /// Returns the schedule that a call chooses if its plan names none. Like the call, it uses the
+    /// raw pipeline for arrays that the plan sends uncompressed.
     fn chosen<X: Transport, T: Float>(&self, transport: &X, problem: &Problem) -> &dyn Schedule {
         let n_bytes = problem.count * T::BYTES;
-        let mut plan = self.open;
+        let mut plan = self.open_plan;
         if n_bytes < plan.exact_below {
             (plan.pipeline, plan.codec) = (pipeline::RAW, CodecId::Raw);
         }
@@ -64,10 +66,11 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
     }
 
     fn title(&self) -> String {
-        Implementation::<Communicator<X>, T>::title(&self.row)
+        Implementation::<Communicator<X>, T>::title(&self.planned)
     }
 
-    /// Some schedules need frames that hold many parts.
+    /// Runs the schedule once. Returns the error if the schedule cannot do the call: some schedules
+    /// need frames that hold many parts.
     fn refusal(
         &mut self,
         runner: &mut Runner<'_, Communicator<X>, T>,
@@ -88,7 +91,7 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
         buffers: &mut ProblemBuffers<T>,
         start: &mut StartClock<'_, Communicator<X>>,
     ) -> anyhow::Result<CompletedRun> {
-        self.row.run(comm, problem, buffers, start)
+        self.planned.run(comm, problem, buffers, start)
     }
 
     fn run_beside(
@@ -99,7 +102,7 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
         start: &mut StartClock<'_, Communicator<X>>,
         work: &OverlapWork,
     ) -> anyhow::Result<Option<CompletedRun>> {
-        self.row.run_beside(comm, problem, buffers, start, work)
+        self.planned.run_beside(comm, problem, buffers, start, work)
     }
 
     fn swept_schedule(&self, comm: &Communicator<X>, problem: &Problem) -> Option<SweptSchedule> {
@@ -109,8 +112,8 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
     }
 }
 
-/// Formats the chosen and the best schedule for each size. Returns an empty string if schedules are
-/// not compared.
+/// Formats a table with the chosen and the best schedule for each size. Returns an empty string if
+/// schedules are not compared.
 pub(super) fn choices(rows: &[CollectiveRow]) -> String {
     let mut table = Table::new(&[
         ("size", "bytes", Align::Right),

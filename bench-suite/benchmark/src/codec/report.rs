@@ -14,10 +14,11 @@ use super::CodecRow;
 use super::curve::CurvePoint;
 use crate::peers::PeerTable;
 
-/// Compressor that the comparison refers to. It has the same block size and no entropy coder.
+/// Compressor to which ratios and speeds are compared. It is the closest to fz-light: it has the
+/// same block size and no entropy coder.
 const RIVAL: &str = "SZp-b32";
 
-/// Fields below this size may fit in a processor's caches.
+/// Fields of fewer bytes may fit in a processor's caches.
 const CACHED_BYTES: usize = 16_000_000;
 
 /// Serialises a value as it is written on the command line.
@@ -54,7 +55,7 @@ fn curves(points: &[CurvePoint]) -> String {
         ("max error", "", Align::Right),
     ]);
     for point in points {
-        let way = match (point.bound, point.setting) {
+        let setting = match (point.bound, point.setting) {
             (Some(bound), _) => bound.to_string(),
             (None, Some(setting)) => setting.to_string(),
             (None, None) => "–".to_owned(),
@@ -63,7 +64,7 @@ fn curves(points: &[CurvePoint]) -> String {
             stem(&point.field),
             point.dtype.to_owned(),
             point.codec.to_string(),
-            way,
+            setting,
             format!("{:.3}", point.bits),
             psnr(point.psnr_db, point.max_err),
             scientific(point.max_err),

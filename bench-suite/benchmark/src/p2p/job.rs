@@ -28,9 +28,10 @@ pub(super) fn run<X: Transport>(
         Err(_) if rank > 0 => return Ok(()),
         checked => checked?,
     }
-    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
-    let data = source.data::<f32>(party.size());
-    let (endpoint, backend) = join(party)?;
+    let session =
+        Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
+    let data = source.data::<f32>(session.size());
+    let (endpoint, backend) = join(session)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;
     let head = P2pHead::new(args, &comm, &backend, &data);
     let progress = progress(rank);

@@ -1,8 +1,9 @@
 //! Entry point for the program: each library for `LD_PRELOAD` has one [`Interceptor`], which all
 //! exported functions call.
 //!
-//! A call first meets a filter, which costs a few nanoseconds ([`filter`](crate::filter)). The rest
-//! of this crate decides about calls that the filter does not pass on.
+//! An exported function first applies a filter, which costs a few nanoseconds
+//! ([`filter`](crate::filter)). The filter passes most calls on to the MPI library. The rest of
+//! this crate decides about the other calls.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -28,12 +29,13 @@ use crate::guard::guarded;
 use crate::signature::Datatypes;
 use crate::state::PreloadState;
 
-/// The MPI library that the program has loaded, and the state of Foldwire.
+/// The MPI library that the program has loaded, and the state of Foldwire in this process.
 pub struct Interceptor<A: Abi> {
     loaded: OnceLock<LoadedLibrary<A>>,
     /// Filters for calls that certainly go to the MPI library.
     pub filters: CallFilters,
-    /// Last datatype that was not predefined. Its handle never becomes that of a predefined one.
+    /// Last datatype that turned out not to be predefined, so that the next call with it skips the
+    /// query. If it is freed, a predefined datatype never gets its handle.
     last_derived_type: AtomicUsize,
 }
 
@@ -57,7 +59,7 @@ impl<A: Abi> Interceptor<A> {
         self.loaded.get_or_init(|| {
             let symbols = Symbols::of(A::LIBRARIES);
             let found = guarded(|| {
-                // The same names would find functions of another family.
+                // Another MPI library has functions of the same names with other handle types.
                 let all = [OpenMpi::LIBRARIES, Mpich::LIBRARIES, Standard::LIBRARIES];
                 let is_other = all.into_iter().any(is_any_loaded) && !is_any_loaded(A::LIBRARIES);
                 if is_other {
@@ -111,7 +113,8 @@ impl<A: Abi> Interceptor<A> {
         self.filters.passes(filter, size) || self.passes_if_short(filter, size)
     }
 
-    /// Slower variant for datatypes that are not kept, and for arrays of counts.
+    /// Slower variant of the filter, for datatypes that the filters have not stored and for arrays
+    /// of counts. It computes the call's bytes.
     #[inline(never)]
     fn passes_if_short(&self, filter: &CallFilter, size: &CallSize) -> bool {
         let Some(LoadedLibrary { library, .. }) = self.loaded.get() else { return false };
@@ -135,7 +138,7 @@ impl<A: Abi> Interceptor<A> {
         self.filters.passes_bytes(filter, n_values.saturating_mul(n_bytes))
     }
 
-    /// Bytes of a value. Keeps predefined datatypes for later calls.
+    /// Bytes of a value. Stores predefined datatypes in the filters for later calls.
     fn type_size(&self, library: &MpiLibrary<A>, datatype: MpiHandle) -> u64 {
         let Ok(n_bytes) = Datatypes::n_bytes(library, datatype) else { return u64::MAX };
         if self.last_derived_type.load(Ordering::Relaxed) != datatype.number() {
@@ -151,13 +154,14 @@ impl<A: Abi> Interceptor<A> {
     pub fn collective(&self, call: &MpiCall) -> Option<c_int> {
         let LoadedLibrary { state, library } = self.loaded.get().filter(|_| !is_forked())?;
         if call.request.is_some_and(RequestPointer::is_null) {
-            // MPI must refuse the null pointer.
+            // Let MPI report the null pointer.
             return None;
         }
-        // Such a call may later be forwarded to the MPI library, when a count that is too large
-        // could no longer be reported.
-        let may_come_back = call.request.is_some() && call.is_known_in_part();
-        let call = match may_come_back && !library.has_large_counts() {
+        // Each rank knows only some counts of such a call, so Foldwire may find later that the MPI
+        // library must execute it. Then it is too late to report a count that is too large for
+        // `int`. So convert the counts now.
+        let may_be_forwarded = call.request.is_some() && call.is_known_in_part();
+        let call = match may_be_forwarded && !library.has_large_counts() {
             true => match self.narrow(call) {
                 Ok(narrow) => narrow.call,
                 Err(CountTooLarge) => return Some(self.refuse_count(call)),
@@ -188,10 +192,11 @@ impl<A: Abi> Interceptor<A> {
     /// A number is too large.
     pub fn narrow(&self, call: &MpiCall) -> Result<NarrowedCall, CountTooLarge> {
         let mut narrow = NarrowedCall { call: *call, arrays: Vec::new() };
-        let made = [&mut narrow.call.send, &mut narrow.call.recv];
-        for (side, made) in [&call.send, &call.recv].into_iter().zip(made) {
+        let narrowed = [&mut narrow.call.send, &mut narrow.call.recv];
+        for (side, narrowed) in [&call.send, &call.recv].into_iter().zip(narrowed) {
             c_int::try_from(side.count).map_err(|_| CountTooLarge)?;
-            for (large, made) in [(side.counts, &mut made.counts), (side.displs, &mut made.displs)]
+            for (large, narrowed) in
+                [(side.counts, &mut narrowed.counts), (side.displs, &mut narrowed.displs)]
             {
                 let Some(counts @ CountArray::Large(_)) = large else { continue };
                 let start = match self.narrow_counts(call, side, counts)? {
@@ -205,14 +210,14 @@ impl<A: Abi> Interceptor<A> {
                         start
                     }
                 };
-                *made = Some(CountArray::Int(start));
+                *narrowed = Some(CountArray::Int(start));
             }
         }
         Ok(narrow)
     }
 
-    /// Converts an array to `int`. Returns `None` if the array is missing or insignificant, or if
-    /// its length is unknown. MPI must judge such a call.
+    /// Converts an array of counts to `int`. Returns `None` if the array is missing, if MPI does
+    /// not read it on this rank, or if its length is unknown. MPI then checks the call.
     fn narrow_counts(
         &self,
         call: &MpiCall,
@@ -249,7 +254,7 @@ pub struct NarrowedCall {
     arrays: Vec<Vec<c_int>>,
 }
 
-/// Stores these numbers forever, once for equal arrays.
+/// Stores these numbers forever. Equal arrays share one copy.
 fn kept_forever(counts: Vec<c_int>) -> &'static [c_int] {
     static KEPT: Mutex<BTreeSet<&'static [c_int]>> = Mutex::new(BTreeSet::new());
     let mut kept = locked(&KEPT);
@@ -271,7 +276,7 @@ impl<A: Abi> Default for Interceptor<A> {
     }
 }
 
-/// A call of this collective without arguments.
+/// Returns a call of this collective in which all arguments are empty, for the caller to fill in.
 #[must_use]
 pub const fn empty_call(collective: Collective) -> MpiCall {
     let nothing = BufferArgs {

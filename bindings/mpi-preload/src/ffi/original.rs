@@ -1,4 +1,7 @@
 //! The functions that the program would call without Foldwire.
+//!
+//! The dynamic linker searches libraries in an order. Here a library is *in front* of another if it
+//! comes first in that order, and *behind* it if it comes later.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -9,31 +12,31 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::abi::Abi;
 use super::symbols::{Symbols, is_any_loaded};
 
-/// A function to which calls are passed on: the function of a tool that is loaded behind this
-/// library, else the library's `PMPI_` function.
+/// A function to which Foldwire passes calls on: the function of a tool that is loaded behind
+/// Foldwire's library, or else the MPI library's `PMPI_` function.
 pub struct Original {
     name: &'static CStr,
-    behind: &'static CStr,
+    pmpi_name: &'static CStr,
     address: AtomicPtr<c_void>,
     is_missing: AtomicBool,
 }
 
 impl Original {
-    /// Creates an entry. `behind` is the library's own name of the function. Both names must end
-    /// with a zero.
+    /// Creates an entry. `name` is the function's name for programs (`MPI_…`), and `pmpi_name` its
+    /// name in the MPI library (`PMPI_…`). Both must end with a zero.
     ///
     /// # Panics
     /// A name has no zero at its end, or another zero.
     #[must_use]
-    pub const fn new(name: &'static str, behind: &'static str) -> Self {
-        let (Ok(name), Ok(behind)) = (
+    pub const fn new(name: &'static str, pmpi_name: &'static str) -> Self {
+        let (Ok(name), Ok(pmpi_name)) = (
             CStr::from_bytes_with_nul(name.as_bytes()),
-            CStr::from_bytes_with_nul(behind.as_bytes()),
+            CStr::from_bytes_with_nul(pmpi_name.as_bytes()),
         ) else {
             panic!("a name ends with a zero")
         };
         let address = AtomicPtr::new(ptr::null_mut());
-        Self { name, behind, address, is_missing: AtomicBool::new(false) }
+        Self { name, pmpi_name, address, is_missing: AtomicBool::new(false) }
     }
 
     /// Address of the function if it was found before, else null.
@@ -57,7 +60,7 @@ impl Original {
             return None;
         }
         let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
-        let found = Symbols::of(&files).find(self.behind);
+        let found = Symbols::of(&files).find(self.pmpi_name);
         let found = found.map(|own| tool_behind(self.name, own).unwrap_or(own));
         match found {
             Some(found) => self.address.store(found, Ordering::Relaxed),
@@ -66,8 +69,8 @@ impl Original {
         found
     }
 
-    /// Address of the function, never null. Exits if the library lacks the function. Without
-    /// Foldwire the program would not have started at all.
+    /// Address of the function, never null. Exits if the MPI library lacks the function: without
+    /// Foldwire, the dynamic linker would not even have started the program.
     #[must_use]
     #[inline]
     pub fn address<A: Abi>(&self) -> *mut c_void {
@@ -76,20 +79,21 @@ impl Original {
 
     #[cold]
     fn give_up(&self) -> ! {
-        let name = self.behind.to_string_lossy();
+        let name = self.pmpi_name.to_string_lossy();
         eprintln!("foldwire: error: the MPI library of this program has no {name}");
         process::exit(1)
     }
 }
 
-/// Returns the function of this name in a tool that is loaded behind this library, given the
-/// library's own function. MPI's profiling interface lets a tool replace each function once, by its
-/// name without `P`. If Foldwire called the `PMPI_` functions, it would bypass such a tool.
+/// Returns the function of this name in a tool that is loaded behind Foldwire's library, if there
+/// is one. `own` is the MPI library's own function. MPI's profiling interface lets a tool replace a
+/// function by defining it under the name without `P`. If Foldwire always called the `PMPI_`
+/// functions, it would bypass such a tool.
 fn tool_behind(name: &CStr, own: *mut c_void) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    let is_tools = !next.is_null() && file_of(next)?.1 != file_of(own)?.1;
-    is_tools.then_some(next)
+    let is_of_tool = !next.is_null() && file_of(next)?.1 != file_of(own)?.1;
+    is_of_tool.then_some(next)
 }
 
 /// File that contains a function, and the file's base address.
@@ -110,7 +114,8 @@ fn file_of(function: *mut c_void) -> Option<(String, usize)> {
     Some((name.to_string_lossy().into_owned(), found.dli_fbase.addr()))
 }
 
-/// File whose function of this name the program calls, unless it is this library.
+/// File in front of Foldwire's library that defines a function of this name. The program calls that
+/// function instead of Foldwire's.
 pub(crate) fn in_front(name: &CStr) -> Option<String> {
     // SAFETY: the name ends with a zero.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -119,7 +124,7 @@ pub(crate) fn in_front(name: &CStr) -> Option<String> {
     (begins != own.1).then_some(file)
 }
 
-/// Text that says what to do about a file whose functions come before this library's.
+/// Advice to the user about a file in front of Foldwire's library.
 pub(crate) fn advice(file: &str) -> String {
     format!("{file} has MPI's functions too, and comes first; put this library first in LD_PRELOAD")
 }
@@ -132,11 +137,11 @@ pub(crate) fn warn_if_passed_by<A: Abi>() {
     if !is_first || !is_any_loaded(A::LIBRARIES) {
         return;
     }
-    let Some(asked) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
-    let mut was_up = 0;
+    let Some(initialized) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
+    let mut was_initialized = 0;
     // SAFETY: the library's function of this name, which may be called at any time.
-    unsafe { mem::transmute::<*mut c_void, Initialized>(asked)(&raw mut was_up) };
-    if was_up != 0
+    unsafe { mem::transmute::<*mut c_void, Initialized>(initialized)(&raw mut was_initialized) };
+    if was_initialized != 0
         && let Some(file) = in_front(c"MPI_Init")
     {
         eprintln!("foldwire: warning: MPI_Init did not reach this library; {}", advice(&file));

@@ -13,8 +13,8 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, Level};
 use core::cmp::Ordering;
 
-/// Search for strides only in arrays of at least this many values, because a search of the whole
-/// window needs that many.
+/// Minimum number of values in an array whose strides are searched for. The anchors are spread over
+/// the array, and each needs a whole window of values before it.
 const LEAST: usize = 1 << 16;
 
 /// Number of values whose differences are compared at all lags.
@@ -22,8 +22,8 @@ const ANCHORS: usize = 48;
 /// Number of lags with the smallest difference that are tried as rows and planes. For the best lag,
 /// its two neighbours are tried as rows too, because a few values cannot tell them apart.
 const TRIED: usize = 6;
-/// A lag is tried only if its difference is at most this fraction of the difference to the value
-/// before.
+/// A lag is tried only if it predicts the anchors' differences to their previous values well: what
+/// remains must be less than this fraction of those differences.
 const WORTH: f64 = 0.9;
 /// Number of blocks on which strides are tried.
 const BLOCKS: usize = 48;
@@ -52,9 +52,9 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
     run(level, StrideSearch { values, inverse: T::Wide::nearest(1.0 / step), lags })
 }
 
-/// Sums, for all lags, the distance between an anchor's difference to its previous value and the
-/// same difference one lag earlier. Place i receives the sum for lag `MOST - i`. Returns a
-/// limit: only lags with smaller sums are worth a try.
+/// Compares, for all lags, the difference between an anchor and its previous value with the same
+/// difference one lag earlier. `differences[i]` receives the sum over all anchors for lag `MOST -
+/// i`. Returns a limit: only lags with smaller sums are worth a try.
 struct LagComparison<'a, T: Float> {
     values: &'a [T],
     differences: &'a mut [T::Wide; MOST + 1],
@@ -87,17 +87,17 @@ impl<T: Float> Task for LagComparison<'_, T> {
         let usual = sizes[ANCHORS * 3 / 4];
         let most = if usual < T::Wide::MAX { usual * T::Wide::nearest(4.0) } else { zero };
         let limited = |x: T::Wide| if x < most { x } else { most };
-        let mut alone = zero;
+        let mut total = zero;
         for at in anchors() {
             let own = difference(at);
-            alone = alone + limited(own.abs());
+            total = total + limited(own.abs());
             let before = &values[at - 1 - MOST..at];
             let of = &before[1..];
             for (sum, (x, y)) in differences.iter_mut().zip(of.iter().zip(before)) {
                 *sum = *sum + limited((own - (x.widen() - y.widen())).abs());
             }
         }
-        alone * T::Wide::nearest(WORTH)
+        total * T::Wide::nearest(WORTH)
     }
 }
 
@@ -147,6 +147,9 @@ impl<T: Float> StrideSearch<'_, T> {
         let room = self.values.len() - MOST - 2 - BLOCK;
         for block in 0..BLOCKS {
             let start = MOST + 2 + block * room / BLOCKS;
+            // `bits` is the set of differences to take: 1 to the previous value, 2 to the row
+            // before, 4 to the plane before (see `Predictor`). Odd sets are computed with the even
+            // ones.
             for bits in (0..8).step_by(2) {
                 if bits & 2 > 0 && row == 0 || bits & 4 > 0 && plane == 0 {
                     continue;
@@ -172,7 +175,7 @@ impl<T: Float> StrideSearch<'_, T> {
             }
         }
         let is_there = |bits: &usize| (bits & 2 == 0 || row > 0) && (bits & 4 == 0 || plane > 0);
-        // The codec has no predictor from rows and planes without the previous value.
+        // The codec has no predictor of set 6: rows and planes without the previous value.
         let all = [0, 1, 2, 3, 4, 5, 7].into_iter().filter(is_there);
         all.map(|bits| costs[bits]).fold(f64::MAX, f64::min)
     }
@@ -258,9 +261,9 @@ mod tests {
         let shapes = [[20, 50, 97], [9, 96, 128], [40, 12, 192], [3, 200, 311], [1, 60, 1440]];
         for shape in shapes {
             let values = field(shape);
-            let told = crate::codec::strides(&shape);
+            let given = crate::codec::strides(&shape);
             let found = found(&values);
-            let ratio = [told, [0; 2]].map(|other| ratio(&values, [found, other]));
+            let ratio = [given, [0; 2]].map(|other| ratio(&values, [found, other]));
             assert!(ratio[0] < 1.03, "{shape:?}: {found:?}, {} of the bytes", ratio[0]);
             assert!(ratio[1] < 0.97, "{shape:?}: {found:?}, {} without strides", ratio[1]);
         }
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_rows_is_no_longer_for_the_search() {
+    fn the_search_makes_data_without_rows_no_longer() {
         let mut state = 1_u32;
         let noise = (0..100_000).map(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

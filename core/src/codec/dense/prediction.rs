@@ -1,4 +1,5 @@
-//! Choice of the predictor, in place of the writer's own.
+//! The caller's choice of the predictor. By default, the writer of a payload chooses one for each
+//! chunk.
 
 use super::window::{Predictor, Strides};
 
@@ -11,7 +12,7 @@ use super::window::{Predictor, Strides};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Prediction {
-    /// The best for each chunk of 4096 values, by a sample of the chunk.
+    /// The best predictor for each chunk of 4096 values, judged by a sample of the chunk.
     #[default]
     Auto,
     /// No prediction: codes are packed unchanged. For unordered data such as weights.
@@ -54,8 +55,8 @@ impl Prediction {
             Self::Lorenzo2 => Predictor::NEXT | Predictor::ROW,
             Self::Lorenzo3 => Predictor::NEXT | Predictor::ROW | Predictor::PLANE,
         };
-        let or = [wanted, wanted & !Predictor::PLANE, wanted & Predictor::NEXT];
-        or.into_iter().find_map(|bits| Predictor::of_bits(bits, strides))
+        let fallbacks = [wanted, wanted & !Predictor::PLANE, wanted & Predictor::NEXT];
+        fallbacks.into_iter().find_map(|bits| Predictor::of_bits(bits, strides))
     }
 }
 
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_rows_and_planes_less_is_predicted() {
+    fn a_predictor_without_its_rows_or_planes_falls_back_to_a_simpler_one() {
         let bits = |prediction: Prediction, row, plane| {
             prediction.predictor(Strides { row, plane }).map(Predictor::bits)
         };

@@ -1,5 +1,6 @@
-//! Writer and reader of a payload's chunks in order. A chunk is predicted from those before it, and
-//! its pair code is derived from earlier chunks.
+//! Writer and reader of a payload's chunks, in order. The codes of a chunk are predicted from
+//! earlier chunks. `dense` packs the residuals with a Huffman code for pairs of numbers (the *pair
+//! code*, `huffman.rs`), which both sides derive from earlier chunks.
 
 use super::chunk::{self, PairCounts};
 use super::codes::Exceptions;
@@ -18,9 +19,9 @@ use crate::kernel::{BLOCK, CHUNK, Kernel, Level};
 const EXCEPTIONS: u8 = 8;
 /// Tag bit: the chunk's codes are stored unchanged.
 const PLAIN: u8 = 16;
-/// Tag bit: residuals are packed in blocks as wide as the largest of them.
+/// Tag bit: residuals are packed in blocks, each as wide as its largest residual.
 const FIXED: u8 = 32;
-/// Tag bit: a byte gives the number of low bits that are 0 in all residuals and left out.
+/// Tag bit: the low bits that are 0 in all residuals are left out. A byte gives their number.
 const ZEROS: u8 = 64;
 
 /// Packing of residuals into bytes.
@@ -48,8 +49,8 @@ impl Packing {
     }
 }
 
-/// Returns the bytes before a chunk's contents: the tag, and in the first chunk the code before it
-/// and the strides.
+/// Returns the number of bytes before a chunk's contents: the tag, and in the first chunk also the
+/// strides and a code from which the chunk's first codes are predicted.
 const fn head_len<T: Float>(index: usize) -> usize {
     if index == 0 { 1 + T::BYTES + size_of::<[u16; 2]>() } else { 1 }
 }
@@ -58,8 +59,9 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Returns whether the pairs of a chunk are counted for a new code: in the first, fourth, sixteenth
-/// chunk and so on, but not in the last.
+/// Returns whether the pairs of a chunk are counted, to derive the pair code of the next chunks
+/// from them. They are counted in the first, fourth, sixteenth chunk and so on, but not in the
+/// last.
 const fn counts_pairs(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
@@ -75,8 +77,9 @@ pub(super) struct Writer<T: Float> {
     level: Level,
     n_values: usize,
     window: CodeWindow<T::Bits>,
-    /// `None` for the initial code.
+    /// `None` for the initial pair code.
     encoder: Option<Encoder>,
+    /// Scratch space for the residuals of a chunk.
     left: [T::Bits; CHUNK],
     index: usize,
 }
@@ -102,7 +105,7 @@ impl<T: Float> Writer<T> {
         }
     }
 
-    /// Returns space for the codes of the next chunk.
+    /// Goes on to the next chunk, and returns space for its codes.
     pub(super) fn next(&mut self, n_values: usize) -> &mut [T::Bits] {
         self.window.go_on(n_values);
         self.window.chunk_mut()
@@ -160,7 +163,7 @@ impl<T: Float> Writer<T> {
     }
 
     /// Writes the residuals of the chunk. Returns tag bits for their form, the number of bytes, and
-    /// the pair counts if a new code is to be derived from them.
+    /// the pair counts if a new pair code follows from them.
     fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
         let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
         if self.packing == Packing::Fixed {
@@ -189,22 +192,24 @@ fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     (ZEROS, 1)
 }
 
-/// Returns the number of low bits that are 0 in all numbers, given the OR of the numbers. Returns 0
-/// if all numbers are 0.
+/// Returns the number of low bits that are 0 in all numbers. `any` is the OR of the numbers.
+/// Returns 0 if all numbers are 0.
 #[inline(always)]
 fn zeros_of<B: Word>(any: B) -> u32 {
     if any == B::ZERO { 0 } else { any.to_u64().trailing_zeros() }
 }
 
-/// Form of the residuals to neighbours in other rows and planes.
+/// Result of [`RowResidualsTask`]: the form of the residuals that it wrote.
 struct Residuals<B> {
     predictor: Predictor,
-    /// Value before the first residual, if the packing takes differences.
+    /// Residual before the first one, if the packing takes differences of residuals.
     before: Option<B>,
-    /// Low bits that are 0 in all differences and left out of them.
+    /// Number of low bits that are 0 in all differences, and are left out.
     zeros: u32,
 }
 
+/// Computes the residuals to neighbours in other rows and planes. The packing then takes
+/// differences to the place before, if the predictor has them.
 struct RowResidualsTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
@@ -226,13 +231,14 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
         if zeros > 0 {
             left.iter_mut().for_each(|code| *code = chunk::above(code.minus(base), zeros));
         }
-        // This padding has differences of 0 to the value before.
+        // Choose the padding so that its differences are 0.
         padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
         let before = before.map(|before| if zeros > 0 { B::ZERO } else { before });
         Residuals { predictor, before, zeros }
     }
 }
 
+/// Computes all residuals of a chunk and packs them with the pair code.
 struct EncodeTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
@@ -270,7 +276,7 @@ pub(super) struct Reader<'a, T: Float> {
     level: Level,
     stream: CheckedPayload<'a, T>,
     window: CodeWindow<T::Bits>,
-    /// `None` for the initial code.
+    /// `None` for the initial pair code.
     decoder: Option<Decoder>,
     pub(super) exceptions: Exceptions<T>,
     index: usize,
@@ -298,7 +304,8 @@ impl<'a, T: Float> Reader<'a, T> {
     /// Reads the next chunk.
     pub(super) fn read(&mut self) -> Result<(), DecodeError> {
         let (src, len) = self.stream.chunk(self.index)?;
-        // Reads may reach eight bytes further. The pad provides these bytes after the last chunk.
+        // The decoder may read up to eight bytes past a chunk. After the last chunk, the payload
+        // has padding for this.
         if src.len() < len || len < head_len::<T>(self.index) {
             return Err(DecodeError::Damaged);
         }
@@ -345,7 +352,8 @@ impl<'a, T: Float> Reader<'a, T> {
                 return None;
             }
             (src, len) = (&src[1..], len - 1);
-            // Sums of scaled numbers are scaled sums.
+            // Add up the residuals without their low bits. Then `RescaleTask` restores the low bits
+            // of the sums.
             scaled = Some((zeros, before.unwrap_or(T::Bits::ZERO)));
             before = before.map(|_| T::Bits::ZERO);
         }
@@ -399,6 +407,7 @@ impl<B: Word> Task for RescaleTask<'_, B> {
     }
 }
 
+/// Adds the neighbours in other rows and planes to the residuals, which gives the codes.
 struct UndoRowsTask<'a, B> {
     predictor: Predictor,
     window: &'a mut CodeWindow<B>,

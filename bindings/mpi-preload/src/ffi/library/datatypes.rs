@@ -1,4 +1,4 @@
-//! Queries about derived datatypes.
+//! Queries about datatypes: size, and construction of derived types.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -8,7 +8,8 @@ use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{BaseType, Datatypes, TypeConstructor};
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles from the program.
-// Pointers are to locals as long as the counts that are passed with them.
+// Pointers are to local variables and arrays. The lengths of arrays are the counts that are passed
+// with them.
 impl<A: Abi> Datatypes for MpiLibrary<A> {
     type Datatype = MpiHandle;
     type Error = MpiErrorCode;
@@ -38,9 +39,9 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
         if combiner == named {
             return Ok(TypeConstructor::Named);
         }
-        let room = n.map(|n| usize::try_from(n).unwrap_or(0));
-        let (mut integers, mut addresses) = (vec![0; room[0]], vec![0isize; room[1]]);
-        let (mut counts, mut types) = (vec![0i64; room[2]], vec![null; room[3]]);
+        let lengths = n.map(|n| usize::try_from(n).unwrap_or(0));
+        let (mut integers, mut addresses) = (vec![0; lengths[0]], vec![0isize; lengths[1]]);
+        let (mut counts, mut types) = (vec![0i64; lengths[2]], vec![null; lengths[3]]);
         // SAFETY: the arrays have the lengths that MPI returned.
         checked(unsafe {
             let (integers, addresses) = (integers.as_mut_ptr(), addresses.as_mut_ptr());
@@ -61,19 +62,20 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
             [part] if combiner == dup => TypeConstructor::Dup(part),
             [part] if combiner == contiguous => TypeConstructor::Contiguous(part),
             _ if combiner == of_struct => {
-                // Number of values of each component.
+                // The number of components, then the number of values of each component.
                 let counts = if counts.is_empty() {
                     integers.into_iter().map(i64::from).collect()
                 } else {
                     counts
                 };
-                let some = types.iter().zip(counts.iter().skip(1)).filter(|(part, n)| {
+                let used = types.iter().zip(counts.iter().skip(1)).filter(|(part, n)| {
+                    // MPI has made handles for unused components too.
                     if **n == 0 {
                         self.release(**part);
                     }
                     **n > 0
                 });
-                TypeConstructor::Of(some.map(|(&part, _)| part).collect())
+                TypeConstructor::Of(used.map(|(&part, _)| part).collect())
             }
             _ => TypeConstructor::Of(types),
         })

@@ -8,7 +8,8 @@ use crate::ffi::abi::Abi;
 use crate::ffi::symbols::Symbols;
 
 /// Defines a table with a field for each function, with the type from MPI's standard for this
-/// library's handles. Functions in `late` come from later versions and may be missing.
+/// library's handles. Functions in `late` may be missing: they come from later versions of MPI, or
+/// are MPICH's extensions (`PMPIX_`).
 macro_rules! functions {
     (
         needed { $($name:ident: $symbol:literal ($($arg:ty),*);)* }

@@ -1,4 +1,5 @@
-//! The checker finds every kind of mistake and names it.
+//! Tests that the checker finds every kind of mistake and names it. [`Step`] defines the words: own
+//! operand, local part, holding, run.
 
 mod runs;
 
@@ -78,10 +79,11 @@ fn fault_after(
 }
 
 #[test]
-fn an_all_to_all_that_is_not_for_one_buffer_is_found() {
+fn an_all_to_all_that_overwrites_parts_before_it_sends_them_is_found() {
     let all_to_all = call(Collective::AllToAll, 3, 0);
     let fault = fault_after(&Linear, all_to_all, |programs| {
-        // Each rank receives from the rank before it, and only then sends to it.
+        // Each rank receives from the rank before it, and only then sends to it. With one buffer
+        // for input and output, the received part overwrites the part to send.
         programs.iter_mut().for_each(|program| program.swap(1, 3));
     });
     let (rank, part) = (Rank(1), all_to_all.part_between(Rank(1), Rank(0)));
@@ -97,10 +99,11 @@ fn every_step_is_needed() {
                     program.remove(index);
                 },
                 |table, rank, index| {
-                    // Local parts that are not put in a run may be used as they are later.
-                    let is_taken = schedule.min_run(call) > 1
+                    // A step that takes a local part into the holding is not always needed: a later
+                    // step may use the local part directly.
+                    let only_takes = schedule.min_run(call) > 1
                         && schedule.step(call, Rank::new(rank), index).takes();
-                    let is_found = is_taken || check(table, call).is_err();
+                    let is_found = only_takes || check(table, call).is_err();
                     assert!(is_found, "{call:?} without step {index} of {rank}");
                 },
             );
@@ -186,14 +189,14 @@ fn every_peer_is_the_right_one() {
 }
 
 #[test]
-fn kept_is_what_is_needed_again() {
+fn only_values_that_are_needed_again_are_kept() {
     for &schedule in ALL {
         for call in calls(schedule, 2..=9) {
             Table::of(schedule, call).each_damaged(
                 |program, index| {
                     let step = &mut program[index];
-                    // Keeping the local part, rather than a holding, only says that it may be used
-                    // again.
+                    // In a step that receives nothing, `keep` only says that the local part may be
+                    // used again.
                     if step.keep || step.from.is_some() {
                         step.keep = !step.keep;
                     }
@@ -285,7 +288,7 @@ fn a_missing_receive_is_found() {
     });
     assert_eq!(fault, Fault::Undelivered { from: Rank(0), to: Rank(1), part: Part(2) });
 
-    // Two frames for a rank that receives none: the second does not fit the link.
+    // A rank that receives nothing gets two frames, and the link has space for only one.
     let fault = fault_after(&Binomial, call(Collective::Scatter, 4, 0), |programs| {
         programs[2].clear();
     });
@@ -349,7 +352,7 @@ fn misused_holdings_are_found() {
 }
 
 #[test]
-fn a_local_part_that_never_was_is_found() {
+fn a_local_part_that_the_rank_never_had_is_found() {
     let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
         programs[0][0].part = Part(1);
     });
@@ -368,7 +371,8 @@ fn a_local_part_that_was_not_kept_is_found() {
 fn a_local_part_that_was_overwritten_is_found() {
     let all_reduce = call(Collective::AllReduce, 3, 0);
     let fault = fault_after(&RecursiveDoubling, all_reduce, |programs| {
-        // The guest still has its local part when the result arrives, but not after that.
+        // Rank 0 is a guest: it sends its operand to its host, and later receives the result. The
+        // result overwrites its local part.
         programs[0][0].keep = true;
         programs[0].push(Step::own(Part(0)).to(Rank(1)));
     });
@@ -376,16 +380,16 @@ fn a_local_part_that_was_overwritten_is_found() {
 }
 
 #[test]
-fn what_a_scan_stores_must_be_of_the_ranks_up_to_it() {
+fn a_scan_that_stores_operands_of_the_wrong_ranks_is_found() {
     let (inclusive, exclusive) =
         (call(Collective::Scan, 4, 0), call(Collective::ExclusiveScan, 4, 0));
     let (rank, step, part) = (Rank(2), 0, Part(0));
     let wrong = |contributor| Fault::WrongContributors { rank, step, part, contributor };
     let stores_the_sum = |programs: &mut [Vec<Step>]| programs[2][0].before = false;
     assert_eq!(fault_after(&Chain, exclusive, stores_the_sum), wrong(Rank(2)));
-    let stores_what_came = |programs: &mut [Vec<Step>]| programs[2][0].before = true;
-    assert_eq!(fault_after(&Chain, inclusive, stores_what_came), wrong(Rank(2)));
-    // `before` needs a sum that is sent, and a received value that is stored and not kept.
+    let stores_the_received_value = |programs: &mut [Vec<Step>]| programs[2][0].before = true;
+    assert_eq!(fault_after(&Chain, inclusive, stores_the_received_value), wrong(Rank(2)));
+    // A step marked `before` stores the received value, sends the sum, and keeps nothing.
     for damage in [
         (|step| step.own = false) as fn(&mut Step),
         |step| step.to = None,
@@ -445,13 +449,14 @@ fn wrong_outputs_are_found() {
 }
 
 #[test]
-fn a_private_copy_of_what_others_received_is_found() {
+fn a_rank_that_stores_other_bits_than_its_peers_is_found() {
     for (schedule, call, rank) in [
         (&Binomial as &dyn Schedule, call(Collective::Broadcast, 4, 1), 1),
         (&RecursiveDoubling, call(Collective::AllReduce, 3, 0), 1),
         (&RecursiveDoubling, call(Collective::AllReduce, 3, 0), 2),
     ] {
         let fault = fault_after(schedule, call, |programs| {
+            // The rank then stores its exact value, although its peers store a decoded one.
             let end = programs[rank].last_mut().expect("no program is empty");
             assert!(end.as_sent);
             end.as_sent = false;
