@@ -4,7 +4,8 @@
 //! the way. A [`Homomorphic`] codec also combines two payloads without decoding them. Codecs see
 //! plain slices; they know nothing about ranks or transports.
 //!
-//! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`).
+//! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`). ARCHITECTURE.md lists
+//! what else belongs to it.
 
 mod bits;
 mod chunked;

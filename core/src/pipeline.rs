@@ -10,7 +10,8 @@
 //! | [`HOMOMORPHIC`] | forwarded | frames | a frame, encoded first |
 //! | [`FUSED`] | forwarded | frames | floats |
 //!
-//! To add a pipeline, define a constant here and add it to [`ALL`].
+//! To add a pipeline, define a constant here and add it to [`ALL`]. ARCHITECTURE.md lists what else
+//! belongs to it.
 
 use crate::codec::CodecId;
 use crate::op::OpCode;

@@ -8,7 +8,8 @@
 //! simulated. A step is a set of flags, as in NCCL (`device/primitives.h`: one generic operation
 //! behind send, recv, recvReduceSend, …).
 //!
-//! To add a schedule, write a new file here and add one line to [`ALL`].
+//! To add a schedule, write a new file here and add one line to [`ALL`]. ARCHITECTURE.md lists what
+//! else belongs to it.
 
 #[cfg(feature = "alloc")]
 pub mod check;

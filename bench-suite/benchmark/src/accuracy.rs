@@ -293,8 +293,11 @@ fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
 /// Returns the colour of a pipeline, by its index in the library's list.
 #[cfg(feature = "plots")]
 fn colour(name: &str) -> plotters::style::RGBColor {
+    use foldwire_workbench::plot::COLOURS;
+
     let is_it = |known: &Pipeline| known.name == name;
-    foldwire_workbench::plot::COLOURS[foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0)]
+    let nth = foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0);
+    COLOURS[nth % COLOURS.len()]
 }
 
 #[cfg(test)]

@@ -284,7 +284,8 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
             .flat_map(|schedule| Collective::ALL.map(move |collective| (schedule, collective)))
             .filter(|(schedule, collective)| schedule.supports(*collective))
         {
-            for (pipeline, link_depth) in pipeline::ALL.into_iter().zip([1, 4, 2, 1, 3]) {
+            let depths = [1, 4, 2, 1, 3].into_iter().cycle();
+            for (pipeline, link_depth) in pipeline::ALL.into_iter().zip(depths) {
                 let plan = match pipeline {
                     pipeline::RAW => Plan::raw(),
                     other => Plan::raw().compressed(other, Bound::Absolute(1e-3)),
