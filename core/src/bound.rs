@@ -42,8 +42,8 @@ pub enum Bound {
 /// Value to which a bound applies: each operand, or the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The error of each operand is within the bound, as in the papers. The error of a sum of n
-    /// operands may be n times as large.
+    /// The error of each operand is within the bound, as in the papers on compressed collectives.
+    /// The error of a sum of n operands may be n times as large.
     #[default]
     PerOperand,
     /// The result of the collective is within the bound of the exact result.

@@ -87,12 +87,13 @@ const MIN_LINK_TIME_FOR_SEARCH: Duration = Duration::from_millis(8);
 pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
     pub(crate) config: Config,
-    /// Channel of the transport's tags that calls use.
+    /// Channel whose tags the calls use.
     pub(crate) context: u8,
     /// 0 for all ranks of the transport, incremented for each group of survivors. It wraps.
     pub(crate) epoch: u16,
     /// True unless the communicator was shrunk. Before its first call no frame can be in transit.
     is_first: bool,
+    /// Number of the latest call or data scan.
     sequence: u32,
     poisoned: bool,
     pub(crate) notices: Notices,
@@ -100,7 +101,7 @@ pub struct Communicator<X: Transport> {
     pub(crate) n_tags: u8,
     /// The pool is known to have at least this many frames.
     n_frames: usize,
-    /// Each run of this many consecutive ranks is known to share a node.
+    /// Each group of this many consecutive ranks is known to share a node.
     pub(crate) ranks_per_node: usize,
     state: OnHeap<State<X::Frame>>,
 }
@@ -109,9 +110,10 @@ impl<X: Transport> Communicator<X> {
     /// Creates a communicator over `transport` with the default configuration.
     ///
     /// # Errors
-    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
-    /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
-    /// rank or size is invalid.
+    /// [`Error::FrameTooSmall`] if the transport's frames are smaller than
+    /// [`MIN_FRAME_BYTES`](crate::transport::MIN_FRAME_BYTES); [`Error::Transport`] of kind
+    /// [`Misuse`](crate::transport::TransportErrorKind::Misuse) if the transport's rank or size is
+    /// invalid.
     pub fn new(transport: X) -> Result<Self, Error> {
         Self::with_config(transport, Config::default())
     }
@@ -119,9 +121,10 @@ impl<X: Transport> Communicator<X> {
     /// Creates a communicator over `transport` with the configuration `config`.
     ///
     /// # Errors
-    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
-    /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
-    /// rank or size is invalid.
+    /// [`Error::FrameTooSmall`] if the transport's frames are smaller than
+    /// [`MIN_FRAME_BYTES`](crate::transport::MIN_FRAME_BYTES); [`Error::Transport`] of kind
+    /// [`Misuse`](crate::transport::TransportErrorKind::Misuse) if the transport's rank or size is
+    /// invalid.
     pub fn with_config(transport: X, config: Config) -> Result<Self, Error> {
         Ok(Self {
             transport: Group::all(transport)?,
@@ -139,7 +142,8 @@ impl<X: Transport> Communicator<X> {
         })
     }
 
-    /// Returns the communicator of these members, between which no call is in progress.
+    /// Turns this communicator into one of `members` only. No frame of an earlier call may be in
+    /// transit between them.
     pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
         let transport = self.transport.among(members);
         let notices = self.notices.among(|rank| transport.member(rank));
@@ -265,8 +269,8 @@ impl<X: Transport> Communicator<X> {
 
     /// Prepares a call that will run many times.
     ///
-    /// Pass data that resemble the later data. They are read if the bound refers to them, and are
-    /// not written.
+    /// Pass data that resemble the data of the later runs. This method reads them if the bound
+    /// refers to them, and does not change them.
     ///
     /// # Errors
     /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
@@ -334,8 +338,8 @@ impl<X: Transport> Communicator<X> {
         if needs_values { Ok(()) } else { resolve(&spec, None).map(drop) }
     }
 
-    /// Does the same as [`spec`](Self::spec), with what ranks know of the call: `bits` if they have
-    /// sampled its data, and `trial_mode` if it is a trial.
+    /// Does the same as [`spec`](Self::spec), with two facts for the choice of an automatic plan:
+    /// `bits` if the ranks have sampled the call's data, and `trial_mode` if the call is a trial.
     fn spec_with<'s>(
         &mut self,
         request: &Request<'s>,
@@ -354,7 +358,8 @@ impl<X: Transport> Communicator<X> {
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
         let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
-        // Two levels forward parts, whose lengths only two ranks know in an exchange.
+        // Schedules of two levels forward parts. In an exchange only two ranks know a part's
+        // length.
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rules, network) = (self.config.select, self.network());
@@ -372,8 +377,8 @@ impl<X: Transport> Communicator<X> {
         }
         let mut schedule = select::chosen(rules, call, op, &plan, n_bytes, network);
         let collective = call.collective;
-        // A rank that forwards a part must know its length. In an exchange only the two ranks of a
-        // part know it.
+        // A rank that forwards a part must know its length. In an exchange only the part's source
+        // and destination know it.
         let lacks_lens = |schedule: &dyn Schedule| is_exchanged && schedule.passes_on(call);
         if plan.schedule.is_none() && lacks_lens(schedule) {
             schedule = default_for(collective);
@@ -395,7 +400,7 @@ impl<X: Transport> Communicator<X> {
         let (lanes, shortest) = (lanes as u8, shortest as u16);
         let (shares, window) = (request.shares, request.window);
         match collective {
-            // All ranks share a node, where reductions are exact.
+            // All ranks share one node. Reductions within a node are exact.
             Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
                 plan = plan.exactly();
             }
@@ -404,7 +409,8 @@ impl<X: Transport> Communicator<X> {
             _ => plan.division = Division::Blocks,
         }
         let rounds_first = request.begins_with_pass(&plan, size, rank)?;
-        // The pass leaves the rounded input among the results, where an all-gather then reads it.
+        // The rounding pass stores the rounded input in the result buffer. An all-gather then reads
+        // it there.
         let window = if rounds_first { Window::Whole } else { window };
         let call = call.by(schedule);
         let spec = CallSpec {
@@ -444,8 +450,8 @@ impl<X: Transport> Communicator<X> {
         Ok((Resolved { spec: *spec, program, n_lanes, report }, params))
     }
 
-    /// Drops the calls that are kept, because the configuration or a measurement is about to
-    /// change.
+    /// Drops the calls that are kept for replay. Their schedule or codec may no longer be right
+    /// after a change of the transport, or after a measurement.
     fn forget_calls(&mut self) {
         #[cfg(feature = "alloc")]
         self.state.recent.forget();
@@ -465,7 +471,8 @@ impl<X: Transport> Communicator<X> {
     pub(crate) fn use_lanes(&mut self) -> Result<(), Error> {
         let lanes = self.lanes();
         let need = lanes * FRAMES_PER_LANE;
-        // Later a shortage may be temporary, because frames are in transit.
+        // If the pool's size is unknown, only the first call can count the frames. Later some may
+        // be in transit.
         let has_sent_nothing = self.is_first && self.n_tags == 0;
         if need > self.n_frames && (has_sent_nothing || self.transport.n_frames().is_some()) {
             let have = self.transport.n_available(need);
@@ -493,7 +500,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Returns the sizes of values that a call's codec encodes.
+    /// Returns the sizes of payloads that a call's codec produces.
     fn sizes(&self, spec: &CallSpec<'_>, quantum: Quantum) -> Sizes {
         Sizes::new(spec.plan.codec, spec.dtype, self.params(spec, quantum))
     }

@@ -255,6 +255,8 @@ macro_rules! float_value {
 }
 use float_value;
 
+/// Implements the traits of a float that computes in its own type. `$max_code` is
+/// [`MAX_CODE`](sealed::OnLattice::MAX_CODE) and `$rounder` is [`ROUNDER`](sealed::Wide::ROUNDER).
 macro_rules! element {
     (
         $float:ident, $code:ident, $bits:ident, $dtype:ident, $max_code:expr, $rounder:expr

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Page size, and the distance at which addresses of loads and earlier stores seem to collide.
+/// Page size. A load and an earlier store at this distance look alike to the processor.
 ///
-/// Processors first compare only the low 12 bits of such addresses, and delay loads whose bits
+/// Processors first compare only the low 12 bits of their addresses, and delay the load if the bits
 /// match (Intel's optimization manual: "4-KByte memory aliasing"). Allocators start all large
 /// blocks at the same offset in a page. Without staggering, all operands of a fold would have
 /// matching addresses, and the fold would take twice as long.
@@ -56,19 +56,20 @@ impl HeapFrame {
     /// Allocates a frame as [`new`](Self::new) does. Returns `None` if memory runs out.
     #[must_use]
     pub fn try_new(n_bytes: usize) -> Option<Self> {
-        let (place, grid) = if n_bytes < STAGGERED_FROM {
+        // The address of the frame, modulo `modulus`, is `offset`.
+        let (offset, modulus) = if n_bytes < STAGGERED_FROM {
             (0, FRAME_ALIGN)
         } else {
             let nth = N_STAGGERED.load(Ordering::Relaxed);
             N_STAGGERED.store(nth.wrapping_add(1), Ordering::Relaxed);
             (PAGE_OFFSETS[nth % PAGE_OFFSETS.len()], PAGE)
         };
-        let n_stored = n_bytes.checked_add(grid - 1)?;
+        let n_stored = n_bytes.checked_add(modulus - 1)?;
         let mut storage = Vec::new();
         storage.try_reserve_exact(n_stored).ok()?;
         storage.resize(n_stored, 0);
         let storage = storage.into_boxed_slice();
-        let start = place.wrapping_sub(storage.as_ptr().addr()) % grid;
+        let start = offset.wrapping_sub(storage.as_ptr().addr()) % modulus;
         Some(Self { storage, start, n_bytes })
     }
 }

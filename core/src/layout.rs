@@ -66,8 +66,8 @@ pub fn max_segment(codec: &Sizes, capacity: usize, n_parts: usize) -> Result<usi
 /// Division of the logical array among ranks or parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares<'a> {
-    /// Number of values, divided evenly ([`share`]). In an all-to-all, the number of values of one
-    /// rank.
+    /// Number of values, divided evenly ([`share`]). In an all-to-all, the number of values that
+    /// each rank sends.
     Even(usize),
     /// Length of each rank's share.
     Given(&'a [usize]),
@@ -216,7 +216,7 @@ pub struct Cut {
     pub max_segment: usize,
     /// Number of lanes. Parts are divided so that all lanes have work.
     pub lanes: usize,
-    /// Shortest length, in chunks, of segments that are divided further to occupy all lanes
+    /// Smallest length, in chunks, to which segments are shortened to occupy all lanes
     /// ([`select::shortest`](crate::select::shortest)).
     pub shortest: usize,
 }
@@ -267,13 +267,14 @@ impl<'a> Layout<'a> {
         Self { call, rank, shares, n_parts, segment, n_rounds, division, input_start, output_start }
     }
 
-    /// Returns the same division with shares of another lifetime, which must be equal.
+    /// Returns the same division with `shares`, which must be equal but may have another lifetime.
     #[cfg(feature = "alloc")]
     pub(crate) const fn of_shares<'s>(&self, shares: Shares<'s>) -> Layout<'s> {
         Layout { shares, ..*self }
     }
 
-    /// Number of rounds, at least one, so that even an empty call compares its parameters.
+    /// Number of rounds. It is at least one, so that ranks compare their arguments even in an empty
+    /// call.
     #[must_use]
     pub const fn n_rounds(&self) -> usize {
         self.n_rounds
@@ -288,8 +289,8 @@ impl<'a> Layout<'a> {
     /// Returns whether ranks skip `part` in `round` because the part has ended.
     ///
     /// Ranks that know all lengths never skip: they send the same sequence of messages for any
-    /// lengths. Skipping cannot cause a deadlock. Sender and receiver skip the same messages, and
-    /// an order of messages without deadlock stays one if some of them are left out.
+    /// lengths. Skipping cannot cause a deadlock: sender and receiver skip the same messages, and
+    /// an order of messages that is free of deadlock stays so if some messages are left out.
     #[must_use]
     pub fn skips(&self, part: Part, round: usize) -> bool {
         self.shares.is_exchanged() && round > 0 && self.segment(part, round).len == 0
@@ -334,6 +335,7 @@ impl<'a> Layout<'a> {
                 }
             }
             Division::Interleaved => {
+                // Each round takes the next stretch of the array, and divides it among the parts.
                 let count = self.shares.count();
                 let stretch = self.n_parts.saturating_mul(self.segment);
                 let start = count.min(round * stretch);

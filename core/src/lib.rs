@@ -10,13 +10,14 @@
 //! - [`Communicator`] has the collectives. A [`Plan`] selects a schedule, a pipeline, a codec and a
 //!   [`Bound`].
 //! - `engine` runs any [`schedule`] through any [`pipeline`]. The schedule determines which part
-//!   goes to which rank. The pipeline determines where it is compressed, reduced and decompressed.
+//!   goes to which rank. The pipeline determines where the part is compressed, reduced and
+//!   decompressed.
 //! - [`codec`] turns values into bytes. [`kernel`] holds its inner loops, one level for each
 //!   instruction set.
 //! - `SharedCommunicator` (feature `alloc`) runs several calls at once, on owned or borrowed
 //!   arrays, and can be split into communicators of fewer ranks.
-//! - [`InterStep`] sends differences to the previous step, for programs that send the same array
-//!   in each step.
+//! - [`InterStep`] turns an array into its difference from the previous time step, for programs
+//!   that send the same array in each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
 //!   and network. Backends are crates of their own, such as `foldwire-threads`.
@@ -36,8 +37,8 @@
 //! | [`Communicator`], without its transport; 3 KiB are on the heap, if there is one | 7 KiB | 7 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |
 //!
-//! The stack figures include a blocking call's [`Operation`] and the needs of the transport between
-//! threads. A transport that needs more stack adds the difference.
+//! The stack figures include a blocking call's [`Operation`] and the stack that the backend
+//! `foldwire-threads` needs. A backend that needs more adds the difference.
 //!
 //! Most of the stack holds chunks of 4096 values. [`Op::Prod`] and [`Op::User`] combine frames
 //! through two chunks; other operations need at most one. `dense` and `fz-nd` use four chunks of

@@ -113,8 +113,8 @@ pub(crate) fn divide<T: Float>(values: &mut [T], divisor: T::Wide) {
     }
 }
 
-/// Returns sum / divisor. Rounding alone could take an average past the largest finite value, so
-/// the result is clamped to it if the sum is finite.
+/// Returns sum / divisor. Rounding alone could take an average past ±MAX, so the result is clamped
+/// to that range if the sum is finite.
 #[inline(always)]
 pub(crate) fn quotient<T: Float>(sum: T, divisor: T::Wide) -> T {
     let (sum, max) = (sum.widen(), T::MAX.widen());

@@ -49,7 +49,7 @@ use mailbox::Mailbox;
 /// [`n_calls`]: Self::n_calls
 ///
 /// # Examples
-/// Run two sums at once, and then a sum among every other rank:
+/// Run two sums at once, and then one sum of the even ranks and one of the odd ranks:
 /// ```
 /// use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
 ///
@@ -57,7 +57,7 @@ use mailbox::Mailbox;
 ///     let world = SharedCommunicator::new(transport, 2)?;
 ///     let a = world.start(Call::all_reduce(a, Op::Sum), &Plan::raw())?;
 ///     let b = world.start(Call::all_reduce(b, Op::Sum), &Plan::raw())?;
-///     // This drives both.
+///     // This drives both calls.
 ///     let (b, _) = b.wait().into_result()?;
 ///     let (mut a, _) = a.wait().into_result()?;
 ///
@@ -71,10 +71,10 @@ use mailbox::Mailbox;
 /// ```
 pub struct SharedCommunicator<'a, X: Transport + 'a> {
     shared: Rc<SharedTransport<'a, X>>,
-    /// Slots for calls. The last one is for messages, if they have a channel.
+    /// Slots for calls. The last one is for messages, if messages have a channel.
     call_slots: Rc<[Rc<CallSlot<'a, X>>]>,
     n_calls: usize,
-    /// State of messages, if they have a channel.
+    /// State of messages, if messages have a channel.
     mailbox: Option<Rc<Mailbox<'a, X>>>,
     /// Index of the slot for the next call.
     next: Cell<usize>,
@@ -82,7 +82,8 @@ pub struct SharedCommunicator<'a, X: Transport + 'a> {
     is_in_group: Cell<bool>,
     /// State of a [`check`](Self::check), during which calls are only checked.
     checking: Cell<CheckState>,
-    /// Members in rank order, as ranks of the transport. `None` if all of those are members.
+    /// Members in rank order, as ranks of the transport. `None` if all the transport's ranks are
+    /// members.
     members: Option<Rc<[Rank]>>,
     rank: Rank,
 }
@@ -112,7 +113,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Creates a communicator of `members` on these free channels. The last channel is for
-    /// messages, if they have one.
+    /// messages, if the configuration gives them one.
     fn among(
         shared: Rc<SharedTransport<'a, X>>,
         channels: &[usize],
@@ -200,7 +201,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Advances all calls in progress over this transport by a bounded amount of work. Returns
     /// whether one moved. A loop that has nothing else to do should rest if none moved.
     pub fn progress(&self) -> bool {
-        // Each call reports an error of the transport itself.
+        // Ignore an error of the transport here: each call also gets and reports it.
         self.shared.pass().unwrap_or(false)
     }
 
@@ -230,8 +231,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.next.set((self.next.get() + 1) % self.n_calls);
     }
 
-    /// Runs a call on the next slot. `call` reports when the call has begun. A call whose arguments
-    /// are rejected does not use up the slot.
+    /// Runs a call on the next slot. `call` runs its second argument when the call has begun, which
+    /// advances to the slot after it. A call whose arguments are rejected thus leaves its slot to
+    /// the next call.
     fn call(
         &self,
         call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,

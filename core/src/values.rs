@@ -21,7 +21,7 @@ impl<'a, T> Values<'a, T> {
         Self::Apart { local, output: &mut [] }
     }
 
-    /// Input of this rank. If results are stored in place, it is valid only until then.
+    /// Input of this rank. In place, it is valid only until a result is stored.
     #[must_use]
     pub fn local(&self) -> &[T] {
         match self {

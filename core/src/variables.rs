@@ -90,7 +90,8 @@ pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = 
     })
 }
 
-/// Number of bytes to insert, delete or change to turn `a` into `b` (V. Levenshtein, 1965).
+/// Smallest number of bytes to insert, delete or change to turn `a` into `b` (V. Levenshtein,
+/// 1965).
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

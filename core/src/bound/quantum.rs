@@ -95,7 +95,8 @@ impl Quantum {
     /// Returns a lattice that compresses rounded data better than this one and keeps the same
     /// bound; or this lattice, if there is none.
     ///
-    /// Counts and archives of few bits are examples of rounded data. There are two cases:
+    /// Counts, and archives that store few bits of each value, are examples of rounded data. There
+    /// are two cases:
     ///
     /// - All values lie on a [grid](ValueRange::grid) that is coarser than this lattice. The grid
     ///   becomes the lattice: its points travel exactly and take fewer bits. Other values travel
@@ -124,8 +125,9 @@ impl Quantum {
         Self::with_spacing::<T>(self.bound, Spacing::PowerOfTwo).unwrap_or(self)
     }
 
-    /// Returns the lattice of a coarser grid, a power of two; this lattice if the grid is not
-    /// coarser or not representable.
+    /// Returns the lattice whose points are a grid of spacing `grid`, which is a power of two.
+    /// Returns this lattice if the grid is not coarser, or if its spacing is too small or too large
+    /// for a lattice of `T`.
     fn on_grid<T: Float>(self, grid: f64) -> Self {
         let step = T::Wide::nearest(power_of_two_below(grid));
         let is_lattice = grid > 0.0 && step.is_normal() && (T::Wide::ONE / step).is_normal();
@@ -160,7 +162,8 @@ impl Quantum {
         self.step == 0.0
     }
 
-    /// Returns the quantum for elements of type `T`, if it was made for another type.
+    /// Returns a quantum for elements of type `T` that keeps this quantum's bound. It is this
+    /// quantum, if `T` can represent its spacing and allows such spacings.
     pub(crate) fn of_type<T: Float>(self) -> Self {
         let is_of_type = T::Wide::nearest(self.step).to_f64() == self.step;
         if is_of_type && (!T::IS_NARROW || self.spacing == Spacing::PowerOfTwo) {

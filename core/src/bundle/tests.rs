@@ -120,7 +120,8 @@ fn bundles_are_split_and_joined_anywhere() {
     }
 }
 
-/// Lists the last `len` places of each row of `row` among `n`; the first row lacks its first place.
+/// Lists the last `len` places of each row, among `n` places. A row has `row` places; the first row
+/// lacks its first one.
 fn of_rows(n: usize, len: usize, row: usize) -> Vec<usize> {
     (0..n).filter(|place| (place + 1) % row >= row - len).collect()
 }
@@ -180,7 +181,7 @@ fn an_index_that_lies_is_refused() {
         let mut lie = bytes.clone();
         lie[ends + ENTRY * entry..][..ENTRY].copy_from_slice(&end.to_le_bytes());
         let sound = check(&lie, 3);
-        // An end elsewhere in the same 64 bytes is valid: the segment has another length.
+        // A false end within the padding of 64 bytes is valid: it only changes a segment's length.
         let may_be = (entry, end) == (0, 0) || sound == Err(DecodeError::Damaged);
         assert!(may_be, "entry {entry} says {end}: {sound:?}");
         // No operation on a false index accesses bytes outside the buffers.

@@ -88,12 +88,14 @@ impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
         Self::reduce_scatter_v_in_place(data, counts, op).in_front()
     }
 
-    /// Same as [`all_gather`](Self::all_gather), from this rank's share of `data`.
+    /// Same as [`all_gather`](Self::all_gather), into `data`. The input is this rank's share of
+    /// `data`.
     pub fn all_gather_in_place(data: R) -> Self {
         Self::in_place(Collective::AllGather, data)
     }
 
-    /// Same as [`all_gather_v`](Self::all_gather_v), from this rank's share of `data`.
+    /// Same as [`all_gather_v`](Self::all_gather_v), into `data`. The input is this rank's share of
+    /// `data`.
     pub fn all_gather_v_in_place(data: R, counts: &'s [usize]) -> Self {
         Self::all_gather_in_place(data).with(Shares::Given(counts))
     }
@@ -154,8 +156,8 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     }
 
     /// `recv` becomes the concatenation of all ranks' `send`, with the same bits on every rank.
-    /// Each `send` is its rank's share of `recv.len()` values. The shares are equally long if that
-    /// is a multiple of the communicator's size.
+    /// The `send` of a rank is its share of `recv.len()` values. The shares are equally long if
+    /// `recv.len()` is a multiple of the communicator's size.
     pub fn all_gather(send: S, mut recv: R) -> Self {
         let shares = Shares::Even(recv.as_mut().len());
         Self::out_of_place(Collective::AllGather, shares, send, recv)
@@ -173,8 +175,8 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
         Self::out_of_place(Collective::Scatter, Shares::Even(count), send, recv).at(root)
     }
 
-    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
-    /// are their shares. On other ranks `recv` is ignored and may be empty.
+    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`. The
+    /// `send` of a rank is its share. On other ranks `recv` is ignored and may be empty.
     pub fn gather(count: usize, send: S, recv: R, root: Rank) -> Self {
         Self::out_of_place(Collective::Gather, Shares::Even(count), send, recv).at(root)
     }
@@ -306,17 +308,19 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
 
     /// Adds error feedback to an all-reduce in place or a reduce-scatter in place.
     ///
-    /// `feedback` holds the errors that earlier calls made in each value of this rank's input. It
-    /// starts as zeros. The call adds it to the input, and then stores its own errors there.
-    /// `feedback` has as many values as this rank's input. Its type is `f32` for 16-bit floats.
+    /// `feedback` holds the errors that earlier calls made in each value of this rank's input. Fill
+    /// it with zeros before the first call. Each call adds it to the input, and then stores the new
+    /// errors in it. `feedback` has as many values as this rank's input. Its type is `f32` for
+    /// 16-bit floats.
     ///
     /// Over many calls the sum of the results stays within one call's
     /// [`Report::worst_case`](crate::Report::worst_case) of the exact sum, however coarse the
-    /// bound: Σx̂ = Σx + e₀ − e. Only rounding in the element type comes on top. The bound and the
-    /// worst case in a report refer to the values with the feedback added.
+    /// bound. The values x̂ that a rank sends satisfy Σx̂ = Σx + e₀ − e, up to rounding in the
+    /// element type; e₀ is the feedback before the first call, and e the feedback after the last.
+    /// The bound and the worst case in a report refer to the values with the feedback added.
     ///
     /// A value that is not finite is sent unchanged, and its feedback is kept for the next call. A
-    /// lossless plan also sends the feedback, as far as the element type can represent it.
+    /// lossless plan also adds the feedback, and keeps what the element type cannot represent.
     ///
     /// Source: F. Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); S. P.
     /// Karimireddy et al., "Error feedback fixes SignSGD" (ICML 2019).
@@ -344,7 +348,7 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
 }
 
 impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
-    /// Returns the request that this rank makes, and its work.
+    /// Returns the request that this rank makes, and the operation, buffers and feedback.
     pub(crate) fn parts(&mut self, rank: Rank) -> (Request<'s>, Work<'_, 's, T>) {
         let request = self.request.on(rank);
         let work = self.work();
@@ -379,7 +383,7 @@ where
     S: AsRef<[T]> + ?Sized,
     R: AsMut<[T]> + ?Sized,
 {
-    /// Returns the request that this rank makes, and its work.
+    /// Returns the request that this rank makes, and the operation, buffers and feedback.
     pub(crate) fn into_parts(self, rank: Rank) -> (Request<'a>, Work<'a, 'a, T>) {
         let buffers = buffers(self.request.window, self.send.as_ref(), self.recv.as_mut());
         let request = Request { lengths: buffers.lengths(), ..self.request.on(rank) };

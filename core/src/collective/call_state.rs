@@ -30,8 +30,8 @@ use core::time::Duration;
 
 /// State of a running call, without the communicator and the buffers that it works on.
 ///
-/// Their owner lends them at each poll. It must [give the call up](Self::give_up) if it drops the
-/// call unfinished.
+/// The owner of the state passes both to [`advance`](Self::advance). Before it drops an unfinished
+/// call, it must [give the call up](Self::give_up).
 pub(crate) struct CallState<'s> {
     pub(crate) limits: Limits,
     stage: CallStage<'s>,
@@ -39,9 +39,10 @@ pub(crate) struct CallState<'s> {
 
 #[cfg_attr(not(feature = "alloc"), expect(clippy::large_enum_variant, reason = "there is no heap"))]
 enum CallStage<'s> {
-    /// The communicator ran this call before. It runs again as it was compiled then.
+    /// The communicator ran this call before, and replays the steps that were compiled then.
     #[cfg(feature = "alloc")]
     Replay(Box<RecentCall>),
+    /// The engine runs the call, perhaps after other phases.
     Full(OnHeap<FullCall<'s>>),
     /// The call has finished, failed, or returned its result.
     Over,
@@ -54,7 +55,7 @@ impl<X: Transport> Communicator<X> {
         Limits { stall: self.config.timeout, deadline: self.config.deadline.map(deadline) }
     }
 
-    /// Rests until a frame arrives, for at most `rest`.
+    /// Rests until a frame arrives, for at most `rest` and at most until the deadline.
     pub(super) fn idle(&mut self, limits: Limits, rest: Duration) {
         // Reading the clock takes longer than a short rest, so read it only for a deadline.
         let rest = match limits.deadline {
@@ -87,7 +88,8 @@ impl<'s> CallState<'s> {
         Ok(Self::full(comm, call))
     }
 
-    /// Starts a call that the communicator ran before.
+    /// Starts a call that the communicator ran before. It is replayed if all its steps have been
+    /// compiled and it has no deadline. Otherwise the engine runs it and compiles its steps.
     #[cfg(feature = "alloc")]
     fn start_again<X: Transport>(comm: &mut Communicator<X>, mut recent: Box<RecentCall>) -> Self {
         let resolved = &recent.resolved;
@@ -179,7 +181,7 @@ impl<'s> CallState<'s> {
         step
     }
 
-    /// Advances a replay. Returns `None` if the call now runs in full.
+    /// Advances a replay. Returns `None` if the engine has taken over the call.
     #[cfg(feature = "alloc")]
     fn replay<X: Transport>(
         &mut self,
@@ -190,6 +192,7 @@ impl<'s> CallState<'s> {
         let Communicator { transport, notices, state, .. } = &mut *comm;
         let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **recent;
         let on = (&resolved.program, &*compiled);
+        // A replay does not watch deadlines, and one may have been set since the start.
         let replayed = if self.limits.deadline.is_some() {
             Ok(Replayed::Differs)
         } else {

@@ -32,12 +32,12 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Number of lanes, 1…[`MAX_LANES`]: segments that are in progress side by side. Must be the
-    /// same on all ranks.
+    /// Largest number of lanes of a call, 1…[`MAX_LANES`]. Each lane has one segment in progress.
+    /// Must be the same on all ranks.
     ///
     /// The pool must have [`FRAMES_PER_LANE`](crate::transport::FRAMES_PER_LANE) frames for each
-    /// lane, so no call uses more lanes. More than the default pay only on links of high latency:
-    /// at 0.5 ms, 8 lanes are twice as fast as 4.
+    /// lane. More lanes than the default pay only on links of high latency: at 0.5 ms, 8 lanes are
+    /// twice as fast as 4.
     pub lanes: usize,
     /// Time without any progress after which a call fails with [`Error::Stalled`]. Only time in
     /// which the call is polled counts. With [`Config::NEVER`] a call waits for a silent rank
@@ -129,8 +129,8 @@ impl Config {
 
     /// Sets the rules that choose [schedules](Self::select).
     #[must_use]
-    pub const fn with_select(mut self, rows: &'static [SelectionRule]) -> Self {
-        self.select = rows;
+    pub const fn with_select(mut self, rules: &'static [SelectionRule]) -> Self {
+        self.select = rules;
         self
     }
 

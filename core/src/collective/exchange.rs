@@ -5,16 +5,17 @@
 //! frame, and a short array is a single frame. All sends and receives of an exchange progress side
 //! by side. Ranks that send each other arrays of any length therefore do not deadlock.
 //!
-//! *Order.* Messages from one rank to another arrive in the order in which they were sent.
-//! Collective calls keep that order too, since everything travels with the communicator's first
-//! tag. The receives of one exchange may be listed in any order. Messages have no numbers, since a
-//! rank would have to remember one for each peer. If a transport delivers a frame twice, the
-//! receiver therefore gets two messages. A rank that aborts an exchange sends notices about its
-//! next call, because only calls have numbers.
+//! *Order.* Messages from one rank to another arrive in the order in which they were sent. They
+//! share the communicator's first tag with collective calls, so two ranks must make their messages
+//! and calls in the same order. The receives of one exchange may be listed in any order.
 //!
-//! Source for a single message, without an earlier one that carries the length: Q. Zhou et al.,
-//! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",
-//! IPDPS 2021.
+//! Messages have no numbers, since a rank would have to remember one for each peer. If a transport
+//! delivers a frame twice, the receiver therefore gets two messages. A rank that aborts an exchange
+//! sends notices about its next call, because only calls have numbers.
+//!
+//! Source for sending the values without an earlier message that carries their compressed length:
+//! Q. Zhou et al., "Designing high-performance MPI libraries with on-the-fly compression for modern
+//! GPU clusters", IPDPS 2021.
 
 mod pass;
 mod rows;
@@ -58,15 +59,15 @@ impl<'d, T: Element> Outgoing<'d, T> {
     /// Describes a message to `to` of the values in these rows of `data`. The first row begins
     /// where `data` begins.
     ///
-    /// The values are copied only into frames. The message is the same as one of consecutive
-    /// values.
+    /// The values are copied only into frames. The receiver gets the same message as if the values
+    /// were consecutive.
     #[must_use]
     pub fn of_rows(to: Rank, tag: u32, data: &'d [T], rows: Rows) -> Self {
         Self { data, message: Sending::new(to, tag, rows) }
     }
 }
 
-/// Space for an array of exactly this length, which a rank sends with the same tag.
+/// Buffer for an array that a rank sends with the same tag and exactly this length.
 #[derive(Debug)]
 pub struct Incoming<'d, T: Element> {
     data: &'d mut [T],

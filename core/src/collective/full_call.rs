@@ -1,4 +1,5 @@
-//! A call from its beginning: measure links and scan the data if needed, then run the engine.
+//! A call that is not replayed: it measures links and scans the data if needed, then runs the
+//! engine.
 
 use super::call_spec::CallSpec;
 use super::operands::Operands;
@@ -43,12 +44,13 @@ pub(super) struct FullCall<'s> {
     pub(super) phase: Phase,
     /// Pass that rounds this rank's input before the call itself moves it.
     rounding_pass: Option<RoundingPass>,
-    /// Cost of the phases that have finished.
+    /// Sum of the reports of all phases that have finished.
     pub(super) setup_report: Option<Report>,
     /// The automatic plan, until ranks have scanned samples and chosen. Its strides are those that
     /// this rank found, unless the caller gave a shape.
     pub(super) undecided: Option<Plan>,
-    /// This call as the communicator keeps it for repeats.
+    /// The communicator's record of this call, if the communicator keeps the call for replay. The
+    /// record returns to the communicator when the call has finished.
     #[cfg(feature = "alloc")]
     pub(super) recent: Option<Box<RecentCall>>,
 }
@@ -93,7 +95,8 @@ impl<'s> FullCall<'s> {
         }
     }
 
-    /// Continues a repeated call with an engine that has part of it behind it.
+    /// Continues a replayed call with `engine`, which starts after the steps that the replay has
+    /// executed.
     #[cfg(feature = "alloc")]
     pub(super) fn taking_over(recent: Box<RecentCall>, engine: Engine<'s>) -> Self {
         let call = Self::new(recent.request, recent.resolved.spec);
@@ -131,7 +134,8 @@ impl<'s> FullCall<'s> {
         self.begin_with_links(comm, work, plan)
     }
 
-    /// Begins the call with the data scan, if the plan needs one, or with the call itself.
+    /// Begins the call without a measurement: with the data scan if the plan needs one, else with
+    /// the call itself.
     #[inline]
     pub(super) fn begin_with_links<X: Transport>(
         &mut self,
@@ -190,15 +194,15 @@ impl<'s> FullCall<'s> {
         Ok(call)
     }
 
-    /// Returns the specification that a data scan refers to: the call's own, or with an automatic
-    /// plan that has not chosen yet, the call within its bound.
+    /// Returns the specification whose bound a data scan serves. While an automatic plan has not
+    /// chosen, this is the call with the caller's plan, marked as not automatic.
     fn scan_spec(&self) -> CallSpec<'s> {
         let plan = self.undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
         CallSpec { plan, ..self.spec }
     }
 
-    /// Starts a data scan. Its header describes the call itself and the bound on each operand, so
-    /// that ranks that make different calls detect it.
+    /// Starts a data scan. Its header describes the call itself and the bound on each operand.
+    /// Ranks that make different calls thus detect the difference.
     fn start_data_scan<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -267,7 +271,8 @@ impl<'s> FullCall<'s> {
         self.phase = Phase::Call;
     }
 
-    /// Drives all phases before the call itself. The call has then sent nothing.
+    /// Drives all phases before the call itself. When this returns, the call itself has sent
+    /// nothing.
     pub(super) fn finish_setup<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -361,8 +366,8 @@ impl<'s> FullCall<'s> {
             report += setup_report;
         }
         self.setup_report = Some(report);
-        // An unusable bound fails from here on, on all ranks alike. No frames are in transit, so
-        // the call ends but the communicator stays usable.
+        // The steps below fail on all ranks alike if the bound cannot be kept for this value range.
+        // No frames are in transit, so the call ends but the communicator stays usable.
         self.engine = None;
         #[cfg(feature = "alloc")]
         if let Phase::Probe(probe) = &mut self.phase {
@@ -441,7 +446,8 @@ fn exchange<X: Transport>(
     engine.poll(transport, lanes, compute, limits, notices)
 }
 
-/// Digest of what ranks must agree on about a group's arrays, as a number that is not NaN.
+/// Returns a digest of the ends and quanta of a group's arrays, on which all ranks must agree. The
+/// shift clears the sign and the highest bit of the exponent, so the number is finite.
 #[cfg(feature = "alloc")]
 fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
     let ends = ends.iter().map(|&end| end as u64);

@@ -2,9 +2,9 @@
 //! section 6.13: `MPI_Allreduce_init`).
 //!
 //! Preparation does everything that does not depend on later values. It checks the arguments,
-//! chooses the schedule, turns the bound into a lattice, and divides the array. A start only counts
-//! the call and runs it. From the second start on it replays the first. Starts do not scan the
-//! data.
+//! chooses the schedule, turns the bound into a lattice, and divides the array. A start only gives
+//! the call its number and runs it. The second and later starts replay the steps of the first.
+//! Starts do not scan the data.
 
 use super::call_state::CallState;
 use super::full_call::FullCall;
@@ -30,8 +30,8 @@ use crate::transport::Transport;
 /// *The bound.* A bound that refers to the data (relative, PSNR, on the result) becomes absolute
 /// during preparation, according to the data passed then. [`report`](Self::report) returns the
 /// absolute bound. Prepare the call again if later data have a different value range. A bound on
-/// the result holds as long as no value exceeds the largest value at preparation. An absolute bound
-/// on each operand always holds.
+/// the result holds as long as no magnitude exceeds the largest one at preparation. An absolute
+/// bound on each operand always holds.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,9 @@ pub struct Prepared<'p, T: Element> {
     op: Op<'p, T>,
     coding: Coding,
     resolved: Resolved<'p>,
+    /// Capacity of the transport's frames.
     capacity: usize,
+    /// Cost of the scans and measurements during preparation.
     setup_report: Option<Report>,
 }
 
@@ -71,8 +73,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         let FullCall { spec, coding, engine, setup_report, .. } = call;
         let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
         let resolved = Resolved { spec, program, n_lanes, report };
-        // The call has not begun, so the next one takes its number. Peers that query this rank's
-        // calls expect numbers without gaps.
+        // The prepared call has not begun, so give its number to the next call. Peers that query
+        // this rank's calls expect numbers without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
         Ok(Self { request, op: work.op, coding, resolved, capacity, setup_report })

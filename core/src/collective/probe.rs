@@ -1,20 +1,21 @@
-//! Measurement of links in the first calls of automatic plans, if nobody declares their rate.
+//! Measurement of links in the first calls of automatic plans, if neither the configuration nor the
+//! transport declares their rate.
 //!
 //! Ranks meet in a barrier, send an uncompressed array round a ring, and agree on the longest time
-//! that any rank took. They do so twice, and the shorter time counts. The first array is short. The
-//! next ones are each eight times as long, until one takes long enough to be measured. Each time
-//! includes what messages cost besides their bytes. The *difference* of two lengths cancels that
-//! cost:
+//! that any rank took. They do so twice for each length, and the shorter time counts. The first
+//! array is short. The next ones are each eight times as long, until one takes long enough to be
+//! measured. Each time includes a cost for each message that does not depend on its length. The
+//! *difference* between two lengths cancels that cost:
 //!
 //! ```text
-//! rate = (bytes sent − those of the last length) / (seconds − those of the last length)
+//! rate = (bytes − bytes at the previous length) / (seconds − seconds at the previous length)
 //! ```
 //!
 //! The ranks send an array of a given length only after calls have moved many times its bytes. The
 //! measurement therefore never costs much of what it can save.
 //!
-//! Before a [trial](crate::select::trials) call ranks also meet, and agree on how long the previous
-//! call of its kind took.
+//! Before a [trial](crate::select::trials) call, ranks also wait for each other, and agree on how
+//! long the previous call of the same kind took.
 
 use super::full_call::{FullCall, Phase};
 use super::operands::Operands;
@@ -31,13 +32,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Lengths of the arrays that go round the ring, in bytes, and the number of rounds of each.
+/// Lengths of the arrays that go round the ring, in bytes.
 const LENGTHS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
+/// Number of rounds of each length.
 const N_REPEATS: u8 = 2;
-/// An array goes round after calls have moved this many times its bytes, the next call included.
+/// An array goes round after calls have moved this many times its bytes, including the call that is
+/// about to begin.
 const CALL_BYTES_PER_PROBE_BYTE: usize = 32;
-/// Smallest array of a call that counts, in bytes. Each rank may keep shorter calls for replay or
-/// not. A kept call is not counted, so the counts of short calls would differ between ranks.
+/// Smallest array of a call that [`LinkFacts`] counts, in bytes. A rank may keep a shorter call for
+/// replay while another rank does not. Replayed calls are not counted, so the counts of such calls
+/// would differ between ranks.
 pub(super) const MIN_COUNTED_BYTES: usize = 4096;
 /// Time of a round that is long enough to end the measurement, in seconds.
 const LONG_ENOUGH_S: f32 = 2e-3;
@@ -56,11 +60,13 @@ pub(super) struct Measurements {
 pub(super) struct LinkFacts {
     /// Rate of a link in bytes per second, the same on all ranks; 0 if unknown.
     rate: f32,
-    /// Bytes of all calls so far that could have measured.
+    /// Bytes of all calls that were counted so far.
     n_bytes: usize,
-    /// Time of the previous length, and of the first round of the current length, in seconds.
+    /// Shortest time of the previous length, in seconds.
     previous_s: f32,
+    /// Time of the first round of the current length, in seconds.
     shortest_s: f32,
+    /// Number of rounds so far; `u8::MAX` once a round took [`LONG_ENOUGH_S`].
     n_rounds: u8,
 }
 
@@ -99,7 +105,8 @@ impl LinkFacts {
         let sent = |nth: usize| LENGTHS[nth] as f64 * (size as f64 - 1.0) / size as f64;
         let (n_bytes, n_before) = (sent(nth), nth.checked_sub(1).map_or(0.0, sent));
         let more = f64::from(seconds - self.previous_s);
-        // If a longer array was not slower, something disturbed the shorter one: ignore that.
+        // If the longer array was not slower, something disturbed the shorter one: ignore the
+        // shorter one.
         let rate =
             if more > 0.0 { (n_bytes - n_before) / more } else { n_bytes / f64::from(seconds) };
         self.rate = if rate.is_finite() { rate as f32 } else { 0.0 };
@@ -113,7 +120,8 @@ impl LinkFacts {
 /// A measurement in progress.
 #[derive(Default)]
 pub(super) struct Probe {
-    /// Array that goes round, or the time that it took in seconds.
+    /// Array that the current step sends: the array that goes round, or a single time in seconds
+    /// on which ranks agree.
     pub(super) values: Vec<f64>,
     step: ProbeStep,
     /// The array of the last round, kept for its memory.
@@ -148,7 +156,7 @@ impl<X: Transport> Communicator<X> {
         self.state.measured.trial.as_ref().map(|trial| trial.mode)
     }
 
-    /// Records how long the call took that has just ended, if it was a trial.
+    /// Records the duration of the call that has just ended, if it was a trial.
     pub(super) fn end_trial(&mut self) {
         if let Some(TimedCall { kind, began, .. }) = self.state.measured.trial.take() {
             let seconds = self.transport.now().saturating_sub(began).as_secs_f32();
@@ -163,7 +171,7 @@ impl<X: Transport> Communicator<X> {
 }
 
 impl Request<'_> {
-    /// Returns the kind of calls with this plan that take about as long as this one.
+    /// Returns the kind of this call. Calls of one kind take about equally long.
     pub(super) fn kind(&self, plan: &Plan) -> CallKind {
         CallKind {
             collective: self.collective,
@@ -239,8 +247,7 @@ impl FullCall<'_> {
                 }
                 comm.state.measured.links.next().map(|n_bytes| {
                     let mut values = probe.array;
-                    // Start the clock once the memory is there. Allocating it may take longer than
-                    // a copy.
+                    // Allocate before the clock starts: it may take longer than copying the array.
                     values.resize(n_bytes / f64::BYTES, 0.0);
                     let step = ProbeStep::Ring(comm.transport.now());
                     Probe { values, step, ..Probe::default() }
@@ -267,7 +274,7 @@ impl FullCall<'_> {
             && comm.state.measured.trials.is_due(self.request.kind(plan))
     }
 
-    /// Starts a trial with a meeting of the ranks.
+    /// Starts a trial. The ranks first wait for each other.
     #[cold]
     #[inline(never)]
     pub(super) fn start_trial<X: Transport>(
@@ -279,10 +286,10 @@ impl FullCall<'_> {
         self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
     }
 
-    /// Returns whether to measure links before this call.
+    /// Counts the call. Returns whether to measure links before it.
     pub(super) fn should_measure<X: Transport>(&self, comm: &mut Communicator<X>) -> bool {
         let n_bytes = self.request.n_bytes();
-        // True also for a call that is exact by what is known so far, which may be wrong.
+        // True also if the choice so far is an exact call: a measurement may change the choice.
         let depends = self.spec.choice.is_some_and(|choice| choice.depends_on_links());
         depends
             && n_bytes >= MIN_COUNTED_BYTES

@@ -92,7 +92,7 @@ impl<'s> Request<'s> {
         self.shares.count().saturating_mul(self.dtype.n_bytes())
     }
 
-    /// Does the rest of a finished call's work.
+    /// Moves the result of a finished call to the front of its buffer, if the request asks for it.
     pub(super) fn end(&self, size: usize, rank: Rank, work: &mut dyn Operands) {
         if self.to_front {
             let result = self.call(size).output(rank);
@@ -100,8 +100,8 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Returns whether the collective supports such shares. Only group calls have arrays as shares,
-    /// and they make no request.
+    /// Returns whether the collective supports such shares. No request has arrays as shares: a
+    /// group call adds them only to its specification.
     const fn allows_shares(&self) -> bool {
         use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
         match self.shares {

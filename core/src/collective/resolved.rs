@@ -1,8 +1,8 @@
-//! Calls that are ready to run: everything that follows from a call, its plan and the communicator,
-//! whatever the values.
+//! Calls that are ready to run: everything that follows from a call's arguments, its plan and the
+//! communicator, but not from the values.
 //!
 //! Most programs repeat the same calls. A communicator keeps the last few of them, and neither
-//! checks nor plans them again. Besides its arguments, a call depends on the configuration and on
+//! checks nor plans them again. The result of planning also depends on the configuration and on
 //! measurements. A change of either drops the kept calls.
 
 #[cfg(feature = "alloc")]
@@ -96,7 +96,7 @@ impl RecentCalls {
         self.calls.clear();
     }
 
-    /// Notes that the configuration may change after this call from `before` to something else.
+    /// Records that the configuration, which is `before` now, may be about to change.
     pub(super) fn config_may_change(&mut self, before: Config) {
         self.config.get_or_insert(before);
     }
@@ -176,13 +176,13 @@ impl<X: Transport> Communicator<X> {
         let spec = &resolved.spec;
         let is_short = request.n_bytes() < MIN_COUNTED_BYTES;
         let is_measured = is_short || self.state.measured.links.is_settled();
-        let is_open = |choice: &Choice| {
+        let may_change = |choice: &Choice| {
             let depends_on_links = !is_measured && choice.depends_on_links();
             self.declared_link_rate().is_none() && (choice.is_close() || depends_on_links)
         };
         let own = request.own(self.size(), self.rank());
         let depends_on_values = spec.rounds_first || spec.finds_shape_in(own.len());
-        if depends_on_values || spec.choice.as_ref().is_some_and(is_open) {
+        if depends_on_values || spec.choice.as_ref().is_some_and(may_change) {
             return;
         }
         if let Some(recent) = RecentCall::new(request, Some(*plan), resolved, coding) {

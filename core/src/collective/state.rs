@@ -8,13 +8,14 @@ use crate::engine::Lanes;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 
-/// Storage for large parts of values that are moved: on the heap if there is an allocator.
+/// Storage for a large field, on the heap if there is an allocator. A value with such a field is
+/// then cheap to move.
 #[cfg(feature = "alloc")]
 pub(super) type OnHeap<V> = Box<V>;
 #[cfg(not(feature = "alloc"))]
 pub(super) type OnHeap<V> = V;
 
-/// Moves a value into this storage.
+/// Moves a value into an [`OnHeap`].
 #[cfg(feature = "alloc")]
 pub(super) fn on_heap<V>(value: V) -> OnHeap<V> {
     Box::new(value)

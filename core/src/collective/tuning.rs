@@ -17,11 +17,12 @@ use core::time::Duration;
 const ROUNDS: usize = 3;
 
 impl<X: Transport> Communicator<X> {
-    /// Measures the rate of links if nobody declares it, and stores it as [`Config::link_rate`].
+    /// Measures the rate of links, unless it is configured, declared by the transport, or already
+    /// measured. Stores it as [`Config::link_rate`].
     ///
     /// All ranks must call this. All get the same rate: the lowest of all ranks' rates in bytes per
-    /// second, or infinity if all ranks share a process. With an allocator, the first calls of
-    /// automatic plans measure the rate themselves.
+    /// second, or infinity if all ranks share a process. With the feature `alloc`, the first calls
+    /// of automatic plans also measure the rate without this method.
     ///
     /// `scratch` is overwritten. It should have 1 MiB or more, and must have the same length on all
     /// ranks.

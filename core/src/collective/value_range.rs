@@ -1,17 +1,17 @@
-//! Agreement between ranks on the value range of their data, and on how short codecs make them.
-//! Each rank scans its own input, and a small exact all-reduce finds the extremes.
+//! Agreement between ranks on the value range of their data, and on the bits that codecs need for a
+//! value. Each rank scans its own input, and a small exact all-reduce finds the extremes.
 //!
 //! *Samples.* A scan of all data costs a pass over memory. For large arrays that is a quarter of an
 //! all-reduce between cores. A sample of one block in 64 costs a tenth of that. The sample's range
 //! is at most the whole range, so a bound relative to it is *at most* the bound that the caller
 //! requested. Results are never worse. Messages are longer only if the sample misses much of the
-//! range. The two halves of a sample show when that is likely: then ranks scan all data.
+//! range. That is likely if the ranges of the sample's two halves differ: then ranks scan all data.
 //!
-//! *Bits.* For an automatic plan ranks also exchange estimates of what codecs would make of a
-//! sample: b bits a value for each codec. The lattice of a relative bound depends on the value
-//! range of all ranks' data, but each rank only knows its own. If values need b bits at spacing Δ,
-//! they need about b + log₂ Δ − log₂ Δ' bits at spacing Δ'. So ranks exchange b + log₂ Δ. The
-//! largest counts, since a ring moves at the pace of its heaviest part.
+//! *Bits.* For an automatic plan ranks also estimate on a sample how many bits b each codec needs
+//! for a value. The lattice of a relative bound depends on the value range of all ranks' data, but
+//! a rank knows only the range of its own data. If values need b bits at spacing Δ, they need about
+//! b + log₂ Δ − log₂ Δ' bits at spacing Δ'. So ranks exchange b + log₂ Δ. The largest estimate
+//! counts, since a ring moves at the pace of its heaviest part.
 
 use super::call_spec::CallSpec;
 use crate::bound::{Quantum, ValueRange};
@@ -21,17 +21,17 @@ use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
 
-/// Number of values that ranks exchange, under maximum: [−min, max] of each half of a sample, then
-/// −grid and −increment.
+/// Number of values that ranks reduce by maximum: [−min, max] of each half of a sample, then −grid
+/// and −increment. Without a sample, both halves are all data.
 pub const N_VALUES: usize = 6;
-/// Number of values that ranks exchange for an automatic plan: also an estimate for each lossy
-/// codec.
+/// Number of values that ranks reduce for an automatic plan: also an estimate for each lossy codec.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
-/// Value for data that a rank has not scanned, or that allow no statement.
+/// Stands in for a value that a rank does not know. It does not affect the maximum.
 pub(super) const UNKNOWN: f64 = f64::NEG_INFINITY;
 /// Smallest number of bits that a value is assumed to need.
 const MIN_BITS: f64 = 0.05;
-/// Smallest fraction of a sample's range that each half must cover.
+/// Smallest fraction of a sample's range that each half must cover. If one covers less, the sample
+/// does not suffice.
 const AGREEMENT: f64 = 0.75;
 
 /// Scans one rank's values. Integers give [`UNKNOWN`], since they have no bound.
@@ -75,8 +75,8 @@ pub(crate) fn read_extremes(all: [f64; N_VALUES], sampled: bool) -> Option<Optio
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
 }
 
-/// Estimates how many bits each lossy codec needs for a value of this rank's input, given its value
-/// range.
+/// Estimates the bits b that each lossy codec needs for a value of this rank's input, given the
+/// input's value range. Returns b + log₂ Δ, or [`UNKNOWN`].
 ///
 /// Also returns the strides of rows and planes. It searches for them if the caller gave no shape
 /// and `search_level` is set.
@@ -99,8 +99,8 @@ pub(super) fn estimate_bits<T: Element>(
     (bits.unwrap_or([UNKNOWN; N_LOSSY]), strides)
 }
 
-/// Returns how many bits each codec needs for data of this value range, according to all ranks.
-/// `None` if they do not know.
+/// Returns the bits that each lossy codec needs for a value, from the maxima `all` of all ranks'
+/// estimates and the value range of all data. `None` if an estimate is unknown.
 pub(super) fn agreed_bits(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
@@ -109,6 +109,7 @@ pub(super) fn agreed_bits(
     let quantum = resolve(spec, value_range).ok()?.quantum;
     let verbatim = (spec.dtype.n_bytes() * 8) as f64;
     if quantum.is_lossless() {
+        // No lossy codec can gain: it would store every value unchanged, and more.
         return Some(Bits([verbatim + 1.0; N_LOSSY]));
     }
     let is_known = all.iter().all(|bits| bits.is_finite());

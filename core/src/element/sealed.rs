@@ -103,7 +103,7 @@ pub trait Word:
     fn from_u64(bits: u64) -> Self;
 }
 
-/// Type for computations, with codes as wide as itself.
+/// Float type for computations. Its lattice codes have as many bits as the type itself.
 pub trait Wide:
     Copy
     + PartialOrd

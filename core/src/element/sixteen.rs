@@ -30,9 +30,9 @@ fn widen_f16(value: f16) -> f32 {
     let magnitude = (bits & 0x7fff) << SHIFT;
     let exponent = magnitude & (0x1f << F32_FRACTION);
     let normal = magnitude + BIAS;
-    // Infinities and NaN have the largest exponent in both types.
+    // Infinities and NaN have the largest exponent in both types: 31 + 2 · 112 = 255.
     let special = normal + BIAS;
-    // (2⁻¹⁴ + fraction) − 2⁻¹⁴.
+    // (2⁻¹⁴ + fraction) − 2⁻¹⁴ is exact, and normalizes the fraction.
     let subnormal = (f32::from_bits(magnitude + power(-14)) - f32::from_bits(power(-14))).to_bits();
     let finite = if exponent == 0 { subnormal } else { normal };
     let wide = if exponent == 0x1f << F32_FRACTION { special } else { finite };
@@ -86,6 +86,8 @@ fn to_odd(value: f64) -> f32 {
     f32::from_bits((nearest.to_bits() - beyond) | 1)
 }
 
+/// Implements the traits of a float of 16 bits. `$digits` is its number of significant binary
+/// digits.
 macro_rules! sixteen {
     ($float:ident, $dtype:ident, $digits:literal, $widen:ident, $narrow:ident) => {
         float_value!($float, zero: $float::ZERO, one: $float::ONE);

@@ -67,7 +67,7 @@ fn segments_cover_every_part_and_fit() {
 #[test]
 fn portions_are_covered_and_ranks_agree() {
     let lens = [3, 0, 25, 1];
-    // Row r has the number of values that rank r sends to each rank.
+    // Row r lists the numbers of values that rank r sends to ranks 0 to 3.
     let matrix = [[1, 0, 30, 2], [7, 4, 0, 0], [12, 0, 0, 5], [0, 1, 10, 11]];
     let columns: [[usize; 4]; 4] = core::array::from_fn(|r| matrix.map(|row| row[r]));
     for collective in Collective::ALL {

@@ -1,11 +1,12 @@
 //! Random numbers as a function of seed, rank and position. There is no state, so the order in
 //! which values are visited does not matter.
 //!
-//! Each rank has a stream, and each chunk a key. The finalizer of SplitMix64 (G. Steele et al.,
-//! OOPSLA 2014) derives both. Within a chunk, the position is hashed with the key. The hash for
-//! `f64` is that finalizer again. The hash for `f32` has 32 bits, so that vectors hold twice as
-//! many; it multiplies and shifts twice (constants by C. Wellons, "Prospecting for hash functions",
-//! 2018). The numbers are good enough for rounding, but not for cryptography.
+//! Each rank has a number, its stream, and each chunk of a stream has a key. The finalizer of
+//! SplitMix64 (G. Steele et al., OOPSLA 2014) derives both. Within a chunk, the position is hashed
+//! with the key. The hash for `f64` is that finalizer again. The hash for `f32` has 32 bits, so
+//! that vectors hold twice as many; it multiplies and shifts twice (constants by C. Wellons,
+//! "Prospecting for hash functions", 2018). The numbers are good enough for rounding, but not for
+//! cryptography.
 
 use crate::transport::Rank;
 

@@ -12,7 +12,8 @@ use std::vec::Vec;
 const LEVELS: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
 const SPACINGS: [Spacing; 2] = [Spacing::Widest, Spacing::PowerOfTwo];
 
-/// Lattice for unbiased rounding within this bound.
+/// Lattice for unbiased rounding within this bound. A value may go to either neighbouring point, so
+/// the points are half as far apart as for rounding to nearest.
 fn halved<T: Float>(bound: f64, spacing: Spacing) -> Quantum {
     Quantum::with_spacing::<T>(bound / 2.0, spacing).unwrap()
 }
@@ -318,7 +319,7 @@ fn chi_square(units: impl Iterator<Item = f64>) -> f64 {
     bins.iter().map(|n| (n - expected).powi(2) / expected).sum()
 }
 
-/// Checks that numbers are uniform, and that pairs of neighbours, combined to one number each, are.
+/// Checks that numbers are uniform, and also the pairs of neighbours, each combined to one number.
 fn are_uniform(name: &str, units: impl Fn(usize) -> [f64; 2]) {
     const N: usize = 20_000;
     for which in 0..2 {

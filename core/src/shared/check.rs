@@ -1,5 +1,5 @@
-//! Calls that are only checked. With them, several calls that belong together begin only if all are
-//! possible.
+//! Checks of calls that do not run them. A caller can check several calls that belong together, and
+//! begin the first only if all are possible.
 
 use super::SharedCommunicator;
 use crate::collective::Communicator;
@@ -11,10 +11,12 @@ use core::cell::Cell;
 /// State of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CheckState {
+    /// No check is running.
     #[default]
     No,
+    /// A check is running.
     Yes,
-    /// The check is running, and a call was found possible.
+    /// A check is running, and a call was found possible.
     Passed,
 }
 
@@ -65,11 +67,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Checks that this many more sends and receives can be in progress.
+    /// Checks that this many more sends and receives may start.
     ///
     /// # Errors
-    /// [`Error::NoMessages`] without a channel for messages; [`Error::TooManyMessages`] if there
-    /// cannot be that many.
+    /// [`Error::NoMessages`] without a channel for messages; [`Error::TooManyMessages`] if too many
+    /// would be in progress.
     pub fn check_room(&self, n_sends: usize, n_recvs: usize) -> Result<(), Error> {
         self.mailbox()?.check_room([n_recvs, n_sends])
     }
@@ -83,11 +85,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         check: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<(), Error>,
     ) -> Error {
+        // Discard the result of an earlier call in the same check.
         self.checking.set(CheckState::Yes);
         if self.is_poisoned() {
             return Error::Poisoned;
         }
-        // A running group call has borrowed its slots.
+        // Use the first slot that is not borrowed: a running group call has borrowed its slots.
         let mut call_slots =
             self.call_slots.iter().filter_map(|call_slot| call_slot.comm.try_borrow_mut().ok());
         let Some(mut comm) = call_slots.next() else { return Error::Internal };

@@ -14,9 +14,9 @@ use crate::wait::Limits;
 use alloc::rc::Rc;
 use core::time::Duration;
 
-/// Time for which a send waits for the network to deliver its last frames. Some networks move only
-/// while they are polled. Without this wait, the receiver would have to wait for this rank's next
-/// call.
+/// Longest time that a send waits for the network to deliver its last frames. Some networks move
+/// frames only while they are polled. Without this wait, the receiver would have to wait for this
+/// rank's next call.
 const LINGER: Duration = Duration::from_millis(10);
 
 /// A message in progress, as the shared transport drives it.
@@ -27,7 +27,8 @@ pub(super) struct Delivery<'a, X: Transport, E> {
     limits: Limits,
     started: Duration,
     watchdog: Watchdog,
-    /// True if the caller waits for the message, so that time counts.
+    /// True once the caller has waited for the message or polled it. Timeouts count only from then
+    /// on.
     is_awaited: bool,
     /// Time at which all of the message had left.
     left: Option<Duration>,
@@ -104,7 +105,8 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
         };
         if self.endpoint.cursor().is_done {
             let left = *self.left.get_or_insert(now);
-            // Do not wait longer: a message that nobody receives yet can stay in transit.
+            // Do not wait longer than `LINGER`: a message may stay in transit until its receive
+            // starts.
             let lingers = E::IS_SENT && now.saturating_sub(left) < LINGER;
             if lingers && comm.transport.undelivered().is_some() {
                 return Ok(if moved { Progress::Moved } else { Progress::Waiting });
@@ -132,7 +134,8 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
     fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
         if !comm.is_poisoned() {
             comm.give_messages_up::<E::Value>(error.as_ref(), true);
-            // Calls have no fields that they could compare with a message.
+            // The calls of the communicator report an abort instead of a mismatch, whose fields
+            // would describe this message.
             let reported = error.map(|error| match error {
                 Error::Mismatch { rank: culprit, .. } => {
                     Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }

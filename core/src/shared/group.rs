@@ -46,7 +46,7 @@ use core::time::Duration;
 /// Arrays share a frame up to this many bytes, even if the group then has fewer calls than could
 /// run at once.
 const MIN_SHARED_BYTES: usize = 16 << 10;
-/// Rest while calls outside the group hold all slots and do not move.
+/// Time to rest while calls outside the group hold all slots and do not move.
 const REST: Duration = Duration::from_millis(1);
 /// Largest number of arrays that share a frame.
 const MAX_ARRAYS_PER_CALL: usize = 256;
@@ -85,7 +85,7 @@ impl<T: Element> GroupBatch<T> {
 
 /// A running call of a batch.
 struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
-    /// Index of its first array.
+    /// Index of the batch's first array.
     at: usize,
     call_slot: &'s CallSlot<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
@@ -219,7 +219,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(GroupCall { comm: self, task: Some(task), progress })
     }
 
-    /// Task of a group call.
+    /// Runs a group call: scans the data, rounds it if the plan says so, and runs the calls.
     async fn group<'g, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -282,8 +282,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Runs the calls of these arrays on these buffers, as many at once as possible. Stores the
-    /// report of each call at its first array.
+    /// Runs calls, as many at once as possible. An entry of `calls` has the indices of a call's
+    /// arrays, the ends of these arrays in the buffer (empty for a single array), and the buffer.
+    /// Stores each call's report at the index of its first array.
     async fn run_calls<T: Element>(
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
@@ -328,7 +329,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Drives the caller's other calls until one moves. The group waits for a slot that such a call
     /// holds, while the other ranks have already begun the group.
     async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
-        // Each call reports an error of the transport itself.
+        // Ignore an error of the transport here: each call also gets and reports it.
         let advance = || Ok((!self.shared.pass().unwrap_or(false)).then_some(REST));
         progress.until_moved(&self.shared, advance).await
     }
@@ -344,26 +345,28 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<(Vec<CallSpec<'s>>, Vec<Range<usize>>), Error> {
         let mut comm = self.call_slot()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
+        let capacity = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
         // Keep frames small enough for several calls: one call computes while another's frame is in
         // transit.
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
-        let room = room.min((n_bytes / self.n_calls()).max(MIN_SHARED_BYTES));
+        let capacity = capacity.min((n_bytes / self.n_calls()).max(MIN_SHARED_BYTES));
         let (mut spec, mut calls) = (Vec::<CallSpec<'_>>::new(), Vec::<Range<usize>>::new());
-        // Payload sizes of the arrays in the last call, if it can take more arrays.
+        // Largest possible payload of each array in the last call. It has fewer entries than the
+        // call has arrays if that call's array is not moved whole.
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
             let mut call = Call::all_reduce(&mut **data, op);
             let (mut request, _) = call.parts(comm.rank());
             request.n_residues = feedback.next().map(|residues| residues.len());
-            let of_one = comm.spec(&request, plan)?;
-            let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
-            let max_payload_bytes = comm.max_payload_bytes(&of_one).filter(|_| is_whole);
+            let array_spec = comm.spec(&request, plan)?;
+            let is_whole =
+                array_spec.call.size > 1 && array_spec.schedule.n_parts(array_spec.call) == 1;
+            let max_payload_bytes = comm.max_payload_bytes(&array_spec).filter(|_| is_whole);
             lens.extend(max_payload_bytes);
             let is_alike = |first: &CallSpec<'_>| {
-                first.schedule.name() == of_one.schedule.name()
-                    && (first.call, first.plan.codec) == (of_one.call, of_one.plan.codec)
+                first.schedule.name() == array_spec.schedule.name()
+                    && (first.call, first.plan.codec) == (array_spec.call, array_spec.plan.codec)
             };
             match calls.last_mut() {
                 Some(call)
@@ -371,7 +374,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                         && lens.len() == call.len() + 1
                         && lens.len() <= MAX_ARRAYS_PER_CALL
                         && is_alike(&spec[call.start])
-                        && bundle::n_bytes(lens.iter().copied()) <= room =>
+                        && bundle::n_bytes(lens.iter().copied()) <= capacity =>
                 {
                     call.end += 1;
                 }
@@ -381,13 +384,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     lens.extend(max_payload_bytes);
                 }
             }
-            spec.push(of_one);
+            spec.push(array_spec);
         }
         Ok((spec, calls))
     }
 
-    /// Learns the value range of all ranks' data, for each array whose bound needs it. Also returns
-    /// the cost of the scan.
+    /// Learns the value range of all ranks' data, for each array whose bound needs it: `None` for
+    /// the other arrays, `Some(None)` if no value is finite. Also returns the cost of the scan.
     #[allow(clippy::type_complexity, reason = "a list and a report")]
     async fn scan_values<T: Element>(
         &self,
@@ -459,7 +462,7 @@ type GroupTask<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + '
 #[must_use = "a dropped call is aborted"]
 pub struct GroupCall<'g, 'a, X: Transport + 'a> {
     comm: &'g SharedCommunicator<'a, X>,
-    /// `None` once it has returned its result.
+    /// `None` once the task has returned its result.
     task: Option<GroupTask<'g>>,
     progress: Rc<GroupProgress>,
 }
@@ -483,7 +486,7 @@ impl<X: Transport> GroupCall<'_, '_, X> {
     }
 }
 
-/// After it has returned its result, it stays pending forever.
+/// Stays pending forever after it has returned its result.
 impl<X: Transport> Future for GroupCall<'_, '_, X> {
     type Output = Result<Vec<Report>, Error>;
 
@@ -516,12 +519,13 @@ impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
     }
 }
 
-/// How a group call is driven.
+/// Facts that a group call's task exchanges with the code that polls it.
 #[derive(Default)]
 struct GroupProgress {
-    /// True if the caller blocks on the call, and so rests by itself.
+    /// True if the caller blocks in [`GroupCall::wait`], which rests between polls. The task then
+    /// registers no waker.
     blocks: Cell<bool>,
-    /// Time to rest, if nothing moved.
+    /// Time to rest before the next poll. `None` if something moved.
     rest: Cell<Option<Duration>>,
 }
 
@@ -583,7 +587,7 @@ fn advance_all<X: Transport, T: Element>(
     let rests = running.iter().map(|running| running.call.rest());
     match failed {
         Some(error) => {
-            // Ranks that wait in any of the calls then learn the reason.
+            // When a batch is dropped, it sends this error to the ranks that wait in its call.
             running.iter_mut().for_each(|batch| batch.error = failed);
             Err(error)
         }

@@ -2,12 +2,12 @@
 //!
 //! Messages have a channel of their own. The first segment of a message is its *opening*. Openings
 //! travel with the first tag, in the order in which the messages were started. They leave without
-//! waiting for a receive. A receive takes openings off that link until its own arrives. It holds
-//! the others in memory, for the receives that will name their tags, so no message blocks another.
+//! waiting for a receive. A receive takes openings off that link until the opening that it waits
+//! for arrives. It holds the others in memory for later receives, so no message blocks another.
 //!
-//! The rest of a message leaves after the receiver has sent a *grant*. It travels with another tag,
-//! one message after the other in the order of grants. Its receive is waiting, so it takes each
-//! frame at once.
+//! The rest of a message leaves after the receiver has sent a *grant*. The rest travels with
+//! another tag, one message after the other in the order of grants. The receive has started by
+//! then, so it takes each frame at once.
 //!
 //! Openings are short, so holding many needs little memory. A rank holds up to [`MAX_MESSAGES`]
 //! from each peer. Further openings wait in the network.
@@ -51,6 +51,7 @@ pub(super) struct Mailbox<'a, X: Transport> {
     pub(super) call_slot: Rc<CallSlot<'a, X>>,
     /// Number of receives and of sends in progress.
     n_running: [Cell<usize>; 2],
+    /// Number of receives that were started.
     n_receives: Cell<u64>,
     pub(super) peers: RefCell<BTreeMap<Rank, PeerMessages>>,
 }
@@ -61,7 +62,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         Self { call_slot, n_running, n_receives, peers }
     }
 
-    /// Lends the communicator of the messages to `then`.
+    /// Calls `then` with the communicator of the messages.
     pub(super) fn with<R>(
         &self,
         then: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
@@ -72,9 +73,9 @@ impl<'a, X: Transport> Mailbox<'a, X> {
 
     /// Copies the messages that a rank sends to itself in an exchange.
     ///
-    /// If older messages of the rank to itself are waiting, they must be matched first. Then, or
-    /// with `only_checks`, this function only checks that each message and receive will find its
-    /// match.
+    /// If older sends or receives of the rank with itself wait for a match, they come first. This
+    /// function then copies nothing: like with `only_checks`, it only checks that each message and
+    /// receive will find a match.
     pub(super) fn copy_own<T: Element>(
         &self,
         own: Rank,
@@ -95,14 +96,15 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         let n =
             |tags: &[u32], tag| tags.iter().filter(|&&other| other == tag).count().cast_signed();
         let n_lacking = |tag| peer.n_lacking(tag) + n(&received, tag) - n(&sent, tag);
-        let fails = received
+        // Each receive of the exchange must find a message, and each message a receive.
+        let unmatched = received
             .iter()
             .find(|&&tag| n_lacking(tag) > 0)
             .or_else(|| sent.iter().find(|&&tag| n_lacking(tag) < peer.n_lacking(tag).min(0)));
-        fails.map_or(Ok(()), |&tag| Err(Error::ToItself { tag }))
+        unmatched.map_or(Ok(()), |&tag| Err(Error::ToItself { tag }))
     }
 
-    /// Checks that this many more receives and sends can be in progress.
+    /// Checks that this many more receives and sends may start.
     pub(super) fn check_room(&self, n_more: [usize; 2]) -> Result<(), Error> {
         let fits = |(now, more): (&Cell<usize>, usize)| now.get() + more <= MAX_MESSAGES;
         let fit = self.n_running.iter().zip(n_more).all(fits);
@@ -135,13 +137,13 @@ impl<'a, X: Transport> Mailbox<'a, X> {
 /// Messages between this rank and one peer, which may be this rank itself.
 #[derive(Default)]
 pub(super) struct PeerMessages {
-    /// Number of messages that were started to the peer, and number of those whose opening has
-    /// left.
+    /// Number of messages to the peer that were started.
     n_sent: u32,
+    /// Number of messages to the peer whose opening has left.
     n_opened: u32,
-    /// Messages that wait for a grant after their opening, and messages that have one, in the order
-    /// of grants.
+    /// Messages whose opening has left and that wait for a grant.
     opened: VecDeque<u32>,
+    /// Messages that have a grant, in the order of grants.
     granted: VecDeque<u32>,
     /// Number of openings that have arrived from the peer.
     n_received: u32,
@@ -149,9 +151,9 @@ pub(super) struct PeerMessages {
     held: VecDeque<HeldOpening>,
     /// Receives without an opening yet, in the order of starts: number and tag.
     awaited: VecDeque<(u64, u32)>,
-    /// Messages that are owed a grant (number and tag), and messages whose rest has not arrived
-    /// completely.
+    /// Messages from the peer for which this rank must send a grant: number and tag.
     grants_due: VecDeque<(u32, u32)>,
+    /// Messages from the peer whose rest has not arrived completely, in the order of grants.
     rest_order: VecDeque<u32>,
 }
 
@@ -189,7 +191,8 @@ impl PeerMessages {
         self.n_opened.wrapping_add(1) == number
     }
 
-    /// Records that the opening of the next message has left.
+    /// Records that the opening of the next message has left. `is_done` is true if the opening was
+    /// the whole message, which then needs no grant.
     pub(super) fn has_opened(&mut self, number: u32, is_done: bool) {
         self.n_opened = number;
         if !is_done {
@@ -276,7 +279,7 @@ impl PeerMessages {
         !self.held.is_empty() || !self.awaited.is_empty()
     }
 
-    /// Number of receives with this tag, less the number of messages held for them.
+    /// Number of waiting receives with this tag, minus the number of held openings with it.
     pub(super) fn n_lacking(&self, tag: u32) -> isize {
         let n_awaited = self.awaited.iter().filter(|awaited| awaited.1 == tag).count();
         let n_held = self.held.iter().filter(|held| held.header.part == tag).count();
@@ -295,7 +298,7 @@ impl PeerMessages {
     }
 
     /// Returns the opening that a receive waits for, if it has arrived, and whether any frame
-    /// arrived. An opening that is still in a frame is lent to `take`.
+    /// arrived. Calls `take` with an opening that is still in a frame.
     pub(super) fn take_opening<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -313,7 +316,7 @@ impl PeerMessages {
             return Ok((None, false));
         }
         for n_taken in 0..FRAMES_PER_POLL {
-            // Continue at exactly the limit: the next opening may be the awaited one.
+            // Do not stop at exactly the limit: the next opening may be the awaited one.
             if self.held.len() > MAX_MESSAGES {
                 return Ok((None, n_taken > 0));
             }
@@ -351,13 +354,14 @@ impl PeerMessages {
         Ok((None, true))
     }
 
-    /// Prepares for the rest of a message whose opening was taken.
+    /// Queues a grant for a message whose opening was taken. The rest of the message then arrives
+    /// after the rest of the messages queued before.
     pub(super) fn expect_rest(&mut self, number: u32, tag: u32) {
         self.grants_due.push_back((number, tag));
         self.rest_order.push_back(number);
     }
 
-    /// Sends grants while there is space. Returns whether it sent any.
+    /// Sends grants while the link has credit and the pool has frames. Returns whether it sent any.
     pub(super) fn send_grants<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -425,8 +429,8 @@ fn grant<X: Transport>(
 
 /// Copies a frame's message to the heap.
 fn copy_opening(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
-    let none = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
-    let mut frame = HeapFrame::try_new(message.len()).ok_or(none)?;
+    let no_memory = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
+    let mut frame = HeapFrame::try_new(message.len()).ok_or(no_memory)?;
     frame.as_mut().copy_from_slice(message);
     Ok(HeldOpening { header, content: OpeningContent::Frame(frame) })
 }

@@ -19,7 +19,8 @@ pub(super) trait MessageEndpoint<X: Transport> {
     type Buffer;
     const IS_SENT: bool;
 
-    /// Starts the endpoint. `number` is the number of the receive, if it is one.
+    /// Starts the endpoint. A receive takes `number` as its position in the order of starts; a send
+    /// ignores it.
     fn begin(
         &mut self,
         comm: &mut Communicator<X>,
@@ -41,11 +42,12 @@ pub(super) trait MessageEndpoint<X: Transport> {
         report: &mut Report,
     ) -> Result<bool, Error>;
 
-    /// Returns the tag of this message and the tag of another message, if only that other one has
-    /// arrived.
+    /// Returns the tag that this receive waits for, and the tag of a message that has arrived and
+    /// has no receive. `None` if this receive's message has arrived, if no other has, or for a
+    /// send.
     fn mismatched_tags(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
 
-    /// Returns the caller's buffer, once.
+    /// Returns the caller's buffer, the first time only.
     fn give_back(&mut self) -> Option<Self::Buffer>;
 }
 
@@ -55,6 +57,7 @@ pub(super) struct SendingEndpoint<T: Element, S> {
     /// Length of the buffer at the start.
     n_values: usize,
     message: Sending<T>,
+    /// Number of the message, among the messages to its receiver.
     number: u32,
     /// Number of values in a segment after the opening.
     segment: usize,

@@ -20,9 +20,9 @@ use core::mem;
 /// Blocking messages. Calls in progress continue while a rank waits here.
 ///
 /// Without a channel for messages, a message uses the channel of the next call. Both ranks must
-/// therefore make it between the same two calls, and while fewer than [`n_calls`](Self::n_calls)
-/// are in progress. A program whose messages have no fixed order relative to its calls should use a
-/// [duplicate](Self::duplicate), or a channel for messages
+/// therefore exchange it between the same two calls, while fewer than [`n_calls`](Self::n_calls)
+/// calls are in progress. A program whose messages have no fixed order relative to its calls should
+/// use a [duplicate](Self::duplicate), or a channel for messages
 /// ([`Config::messages`](crate::Config::messages)).
 ///
 /// With a channel for messages, blocking messages match with [started](Self::start_send) ones.
@@ -97,10 +97,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         plan: &Plan,
     ) -> Result<Report, Error> {
         match &self.mailbox {
-            // Do not advance to the next slot: the other ranks do not know of the message.
             None if self.is_checking() => {
                 Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
             }
+            // Do not advance to the next slot: the other ranks do not know of the message.
             None => self.call(|comm, _| comm.exchange(sends, recvs, plan)),
             Some(mailbox) => self.exchange_by_mailbox(mailbox, sends, recvs, plan),
         }
@@ -162,7 +162,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 }
                 Ok(())
             })
-            // Leave no message half started.
+            // Abort the messages that have already started.
             .inspect_err(|_| running.iter_mut().for_each(|one| one.abandon()))?;
         self.drive(&mut running)?;
         let codec = report.codec;
@@ -206,7 +206,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 ///
 /// *Progress.* Messages advance whenever any call over the same transport is waited for. Timeouts
 /// count only while the caller waits for the message or polls it. A message that fails, or is
-/// dropped unfinished, poisons the communicator and ends its other messages. A call that fails does
+/// dropped unfinished, poisons the communicator and ends all messages on it. A call that fails does
 /// the same.
 ///
 /// *Memory.* A message that fits a frame and has at most 16384 values leaves as soon as it is

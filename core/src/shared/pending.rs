@@ -30,7 +30,7 @@ pub struct Finished<B> {
 }
 
 impl<B> Finished<B> {
-    /// Returns the array and the report, or the error of the call.
+    /// Returns the array and the report. If the call failed, returns its error and drops the array.
     ///
     /// # Errors
     /// The error of the call.
@@ -48,7 +48,7 @@ impl<B> Finished<B> {
 #[must_use = "a dropped call is aborted"]
 pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     shared: Rc<SharedTransport<'a, X>>,
-    /// `None` once its result has been taken.
+    /// `None` once the result has been taken.
     work: Option<Rc<RefCell<dyn BufferOwner<R> + 'a>>>,
     values: PhantomData<T>,
 }
@@ -61,7 +61,7 @@ pub(super) trait NodeWork: Drive {
     /// Time limits.
     fn limits(&mut self) -> &mut Limits;
 
-    /// Notes that the caller waits for it, so that time counts.
+    /// Records that the caller waits. The timeouts of messages count only from then on.
     fn note_wait(&mut self) {}
 
     /// Returns how long to rest before the next poll.
@@ -70,7 +70,7 @@ pub(super) trait NodeWork: Drive {
 
 /// A call or message that holds the caller's buffer.
 pub(super) trait BufferOwner<R>: NodeWork {
-    /// Returns the buffer, once.
+    /// Returns the buffer, the first time only.
     fn give_back(&mut self) -> Option<R>;
 }
 
@@ -115,8 +115,8 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         Self { shared, work: Some(work), values: PhantomData }
     }
 
-    /// Advances all calls over the transport by a bounded amount of work each. Returns `Ready` with
-    /// the result once this call has finished, in each further poll too. [`wait`](Self::wait) then
+    /// Advances all calls over the transport by a bounded amount of work each. Once this call has
+    /// finished, each poll returns `Ready` with the report or the error. [`wait`](Self::wait) then
     /// returns the buffer.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
             return Poll::Ready(outcome);
         }
         self.note_wait();
-        // The call reports an error of the transport itself.
+        // Ignore an error of the transport here: the call also gets it, as its outcome.
         let _ = self.shared.pass();
         self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
@@ -139,7 +139,8 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     /// Drives all calls over the transport until this one has finished.
     ///
     /// # Panics
-    /// If a user's operation waits for the call that is computing with it.
+    /// If a [user-defined operation](crate::Op::User) waits for the same call that is computing
+    /// with it.
     pub fn wait(mut self) -> Finished<R> {
         self.note_wait();
         loop {
@@ -147,11 +148,12 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
                 return finished;
             }
             let moved = if self.shared.is_in_pass() {
-                // A user's operation waits here while another call computes with it.
+                // Another call is computing with a user-defined operation, and that operation waits
+                // for this call.
                 let work = self.work.as_ref().map(|work| work.try_borrow_mut());
                 work.and_then(Result::ok).expect("a call cannot wait for itself").drive()
             } else {
-                // The call reports an error of the transport itself.
+                // Ignore an error of the transport here: the call also gets it, as its outcome.
                 self.shared.pass().unwrap_or(false)
             };
             if !moved {
@@ -197,7 +199,7 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
         self.work.as_ref()?.try_borrow().ok()?.outcome()
     }
 
-    /// Returns the result once the call has finished, the first time only.
+    /// Returns the buffer and the outcome once the call has finished, the first time only.
     fn take(&mut self) -> Option<Finished<R>> {
         let outcome = self.outcome()?;
         // The shared transport does not drive a finished call, so the borrow succeeds.
@@ -332,10 +334,10 @@ impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
     }
 }
 
-/// Nothing in it is ever pinned.
+/// No field is ever pinned.
 impl<X: Transport, T: Element, R> Unpin for Pending<'_, X, T, R> {}
 
-/// After it has returned its result, it stays pending forever.
+/// Stays pending forever after it has returned its result.
 impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
     type Output = Finished<R>;
 

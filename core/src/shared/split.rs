@@ -1,13 +1,14 @@
 //! Communicators made from a communicator: splits, duplicates, and communicators of survivors.
 //!
-//! All ranks exchange an entry in one exact all-gather. It holds the group that a rank wants to
-//! join, its free channels, the frames that those may still hold, and the latest epoch that it
-//! knows. The members of a group thus find the same ranks in the same order, and the same free
-//! channels. They also agree on an epoch later than any used on those channels. Ranks of different
-//! groups may take the same channels, since no link connects them.
+//! Each rank contributes an entry to one exact all-gather. The entry holds the group that the rank
+//! wants to join, its free channels, the kinds of frames that they may still hold, and the latest
+//! epoch that it knows. The members of a group thus find the same ranks in the same order, and the
+//! same free channels. They also agree on an epoch later than any used on those channels. Ranks of
+//! different groups may take the same channels, since the new communicators send nothing between
+//! groups.
 //!
-//! Cost: an all-gather of 22 `f64` for each rank. If channels must be flushed, also 9 messages on
-//! each of their links.
+//! Cost: an all-gather of 22 `f64` for each rank. If channels must be flushed, also 9 messages each
+//! way on each of their links, one for each tag.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
@@ -26,9 +27,9 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
-/// Channels in one number: as many bits as an `f64` holds exactly.
+/// Number of channels in one word of a mask. An `f64` represents a word of 32 bits exactly.
 const BITS: usize = 32;
-/// Count of numbers in a mask of all channels.
+/// Number of words in a mask of all channels.
 const N_MASKS: usize = MAX_CHANNELS / BITS;
 
 /// Entry of one rank in the all-gather.
@@ -38,12 +39,13 @@ struct SplitEntry {
     key: i32,
     n_calls: u32,
     epoch: u64,
-    /// Number of ranks on the rank's node, whose lowest rank is then the key; 0 if ranks are not
-    /// numbered by nodes.
+    /// Number of ranks on this rank's node; 0 if ranks are not numbered by nodes. If it is not 0,
+    /// `key` is the lowest rank of the node.
     n_on_node: u32,
     /// True if messages have a channel.
     has_messages: bool,
-    /// A bit for each free channel, except those on which a call has failed.
+    /// A bit for each free channel, except those on which a call has failed. With
+    /// `clean_or_failed`, it encodes the result of [`leftover`](Self::leftover).
     sound: ChannelMask,
     /// A bit for each free channel, except those that had messages but no failed call.
     clean_or_failed: ChannelMask,
@@ -59,6 +61,7 @@ fn is_in(mask: &ChannelMask, channel: usize) -> bool {
 impl SplitEntry {
     /// Count of numbers in an encoded entry.
     const N_VALUES: usize = Self::N_NUMBERS + 2 * N_MASKS;
+    /// Count of numbers before the masks.
     const N_NUMBERS: usize = 6;
 
     fn write(&self, place: &mut [f64]) {
@@ -111,8 +114,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Dropping a communicator frees its channels. The number of splits is therefore unlimited, but
     /// not the number of communicators that exist at once.
     ///
-    /// The ranks of a color first flush channels on which a call has failed. They flush other
-    /// channels once in 2¹⁵ communicators.
+    /// The ranks of a color first flush channels on which a call has failed. They flush each other
+    /// channel once in 2¹⁵ communicators, because frames carry only 16 bits of the epoch.
     ///
     /// # Errors
     /// The errors of an [`all_gather`](Self::all_gather). [`Error::TooFewChannels`] on all ranks of
@@ -120,7 +123,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// color differ in `n_calls`, or in whether they have a channel for messages.
     ///
     /// [`Error::Transport`], [`Error::Stalled`], [`Error::Deadline`] or [`Error::Aborted`] if a
-    /// flush fails. Such an error uses the ranks of the new communicator, and this communicator
+    /// flush fails. Ranks in such an error are ranks of the new communicator, and this communicator
     /// stays usable.
     pub fn split(
         &self,
@@ -197,7 +200,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Creates a communicator of the ranks that call this, as
     /// [`Communicator::shrink`](crate::Communicator::shrink) does. It runs up to `n_calls` calls at
-    /// once. A failure is not necessary.
+    /// once. This communicator may be usable or poisoned.
     ///
     /// Calls in progress on this communicator are aborted, and its channels are not used again. The
     /// transport counts a rank that is left out as lost, and so do other communicators over it.
@@ -271,7 +274,7 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     }
 }
 
-/// After it has returned its result, it stays pending forever.
+/// Stays pending forever after it has returned its result.
 impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
     type Output = Result<Option<SharedCommunicator<'a, X>>, Error>;
 
@@ -337,8 +340,8 @@ fn make_communicator<'a, X: Transport + 'a>(
     let is_due = |channel| due.contains(&channel);
     let flush = Flush::new(&parent.shared, &created.call_slots, &outer, is_due);
     if own.n_on_node > 0 {
-        // All nodes must have the same size, and each must appear with the same ranks on all of
-        // them.
+        // Use two levels only if all nodes have the same number of ranks, and each node's ranks
+        // agree on the node and are consecutive here.
         let n_on_node = own.n_on_node as usize;
         let is_whole = |node: &[(i32, Rank)]| {
             let is_of = |(key, rank): &(i32, Rank)| {

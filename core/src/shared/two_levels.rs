@@ -1,13 +1,13 @@
-//! Communicators that know which ranks share a node, so that long arrays take two levels. Between
-//! nodes they move as few bytes as possible, on all links at once. Reductions are exact inside a
-//! node and compressed between nodes.
+//! Communicators that know which ranks share a node, so that long arrays move in two levels: inside
+//! nodes and between nodes. Between nodes they move as few bytes as possible, on all links at once.
+//! Reductions are exact inside a node and compressed between nodes.
 //!
-//! Ranks are numbered node by node. A single number then describes the nodes, and a
-//! [schedule](crate::schedule::TwoLevels) can be a pure function of it. Partial sums stay floats
-//! between ranks of a node, if one rank completes each part
+//! Ranks are numbered node by node. A single number, the ranks of a node, then describes all nodes,
+//! and a [schedule](crate::schedule::TwoLevels) can be a pure function of it. Partial sums stay
+//! floats between ranks of a node, if one rank completes each part
 //! ([`ProgramSpec::by`](crate::schedule::ProgramSpec::by)). Complete sums are encoded once and
-//! travel encoded, so that all ranks hold the same bits. Otherwise some ranks would round averages
-//! differently.
+//! travel encoded, so that all ranks hold the same bits. If complete sums travelled as floats, some
+//! ranks would round averages differently.
 //!
 //! *Bound.* [`TwoLevels`](crate::schedule::TwoLevels) encodes sums of the k operands of a node.
 //! Their error may be k times the error bound of an operand, so a sum of all n operands stays
@@ -67,7 +67,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_split_on_nodes(Some(0), lowest.0 as i32, n_calls, near().count() as u32)
     }
 
-    /// Records that each run of this many consecutive ranks shares a node.
+    /// Records that each group of this many consecutive ranks shares a node.
     pub(super) fn set_ranks_per_node(&self, n_on_node: usize) -> Result<(), Error> {
         for call_slot in self.call_slots.iter() {
             let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
@@ -76,8 +76,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(())
     }
 
-    /// Number of consecutive ranks that share a node, as far as [`two_levels`](Self::two_levels)
-    /// found; 1 if unknown.
+    /// Number of consecutive ranks that share a node, if [`two_levels`](Self::two_levels) made this
+    /// communicator and found equal nodes; else 1.
     #[must_use]
     pub fn ranks_per_node(&self) -> usize {
         let first = self.call_slots.first().and_then(|call_slot| call_slot.comm.try_borrow().ok());

@@ -14,7 +14,7 @@ use core::time::Duration;
 use heapless::Vec;
 
 /// Longest time to wait for a message whose sender already waits for this rank in a collective
-/// call. Half the timeout also ends the wait.
+/// call. Half the timeout also ends the wait, if that is shorter.
 const LATE_AFTER: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
@@ -45,8 +45,8 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };
         let limits = self.limits;
         let step = self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)?;
-        // A rank that waits for this rank in a collective call sends no message before that call.
-        // An earlier message may still be in transit.
+        // A rank that waits for this rank in a collective call sends no further message until that
+        // call ends. But an earlier message may still be in transit, so do not fail at once.
         let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
         match self.comm.notices.asked_by().filter(is_awaited) {
             Some(rank)
@@ -61,7 +61,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         }
     }
 
-    /// Moves each message as far as it can go now. Returns whether one moved.
+    /// Moves each message by at most one segment. Returns whether one moved.
     fn move_all(&mut self) -> Result<bool, Error> {
         let mut moved = false;
         for index in 0..self.sends.len() {
@@ -91,15 +91,15 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         Ok(moved)
     }
 
-    /// Polls the network if a message has moved. The codec of the next message counts its values
-    /// from here until it polls the network itself.
+    /// Polls the network if a message has moved. The codec of the next message polls it only after
+    /// a number of values, which it counts from its own start.
     fn poll_network_after(&mut self, moved: bool) {
         if moved {
             self.comm.transport.nudge();
         }
     }
 
-    /// Takes the next segment that a rank sends, if it is there.
+    /// Takes the next segment from a rank, if it has arrived. Returns whether it has.
     fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
         let Self { comm, recvs, report, .. } = self;
         let mut scratch = None;
@@ -136,13 +136,14 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
 struct MessagesWaiting<'e, 'd, T: Element> {
     sends: &'e [Outgoing<'d, T>],
     recvs: &'e [Incoming<'d, T>],
-    /// Rank that has not taken all frames yet, once all have been sent.
+    /// Rank to which frames are still in transit, if all messages are done.
     undelivered: Option<Rank>,
     own: Rank,
 }
 
 impl<T: Element> MessagesWaiting<'_, '_, T> {
-    /// Ranks that this one waits for: first those that send, then those that receive.
+    /// Ranks that this rank waits for: first the senders of open receives, then the receivers of
+    /// unfinished sends.
     fn all(&self) -> impl Iterator<Item = Rank> {
         let recvs = self.recvs.iter().map(|recv| &recv.message);
         let recvs = recvs.filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
@@ -156,7 +157,7 @@ impl<T: Element> Waiter for MessagesWaiting<'_, '_, T> {
         self.all().take(MAX_AWAITED).collect()
     }
 
-    /// Also returns the number of the segment.
+    /// Also returns the number of the segment that the first open receive waits for, or 0.
     fn blamed(&self) -> (Rank, usize) {
         let rank = self.all().next().or(self.undelivered).unwrap_or(self.own);
         let cursors = self.recvs.iter().map(|recv| recv.message.cursor);
@@ -170,7 +171,8 @@ fn is_open<T: Element>(recv: &Incoming<'_, T>, from: Rank) -> bool {
     recv.message.from == from && !recv.message.cursor.is_done
 }
 
-/// Takes a segment of the message in progress, or else of any message with its tag.
+/// Decodes a segment into the receive that is in progress, or else into the first receive with the
+/// segment's tag.
 fn take<X: Transport, T: Element>(
     comm: &mut Communicator<X>,
     recvs: &mut [Incoming<'_, T>],

@@ -58,7 +58,8 @@ impl Rows {
         (is_dense || runs.next().is_none()).then_some(one)
     }
 
-    /// Returns the positions of these values, as a run for each row.
+    /// Returns the positions of these values, as one range for each row. `values` counts the values
+    /// of all rows, row after row.
     pub(crate) fn runs(&self, values: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let Self { n_columns, stride, .. } = *self;
         let mut next = values.start;

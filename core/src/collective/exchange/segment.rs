@@ -23,7 +23,7 @@ use crate::transport::{Rank, Tag, Transport};
 use core::ops::Range;
 use core::task::Poll;
 
-/// Progress of a message.
+/// Progress of a message: the values and segments that this rank has sent or received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     pub(crate) n_values: usize,
@@ -36,7 +36,7 @@ impl Cursor {
         self.n_segments > 0 && !self.is_done
     }
 
-    /// Counts a segment of an array of `count` values.
+    /// Counts a segment of `n_values` values. The message has `count` values.
     const fn advance(&mut self, n_values: usize, count: usize) {
         self.n_values += n_values;
         self.n_segments += 1;
@@ -53,7 +53,7 @@ pub(crate) struct Sending<T: Element> {
     pub(crate) cursor: Cursor,
     codec: AnyCodec<T>,
     quantum: Quantum,
-    /// Number of values in a segment.
+    /// Largest number of values in the next segment.
     pub(crate) segment: usize,
 }
 
@@ -63,8 +63,8 @@ impl<T: Element> Sending<T> {
         Self { to, tag, rows, cursor: Cursor::default(), codec, quantum, segment: CHUNK }
     }
 
-    /// Returns the value range of the message; `None` if a sample does not show it. Rows that are
-    /// not consecutive are scanned in full.
+    /// Returns the value range of the message. `None` means that a sample does not suffice, the
+    /// inner `None` that no value is finite. Rows that are not consecutive are scanned in full.
     fn scan_values(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<ValueRange>> {
         let count = self.rows.n_values();
         if let Some(run) = self.rows.contiguous(&(0..count)) {
@@ -96,7 +96,7 @@ impl Receiving {
         Self { from, tag, rows, cursor }
     }
 
-    /// Starts over, before the first segment.
+    /// Resets the progress, so that the next segment is the first one.
     pub(crate) const fn rewind(&mut self) {
         self.cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
     }
@@ -107,7 +107,8 @@ impl Receiving {
     }
 }
 
-/// Frame fields that depend on how messages travel.
+/// Tag and message number of a segment's frame. They depend on whether messages share a channel
+/// with calls or have their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentCoding {
     /// Tag of the frame.
@@ -123,13 +124,13 @@ fn gather<'f, T: Element>(
     frame: &'f mut [u8],
     n_values: usize,
 ) -> Result<&'f [T], Error> {
-    let room = floats_mut::<T>(frame.get_mut(HEADER_BYTES..).unwrap_or_default(), n_values)?;
+    let gathered = floats_mut::<T>(frame.get_mut(HEADER_BYTES..).unwrap_or_default(), n_values)?;
     let mut at = 0;
     for run in runs {
-        room[at..at + run.len()].copy_from_slice(&data[run.clone()]);
+        gathered[at..at + run.len()].copy_from_slice(&data[run.clone()]);
         at += run.len();
     }
-    Ok(room)
+    Ok(gathered)
 }
 
 impl<X: Transport> Communicator<X> {
@@ -151,7 +152,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Chooses the codec and the segments of a message, and records its bound.
+    /// Chooses the codec and the segments of a message, and records its bound in `report`.
     pub(crate) fn prepare_message<T: Element>(
         &self,
         send: &mut Sending<T>,
@@ -185,16 +186,17 @@ impl<X: Transport> Communicator<X> {
         } else {
             None
         };
-        // Ignore the grid of the values: receivers derive the bound from the lattice spacing alone.
+        // Do not adapt the lattice to a grid of the values: receivers derive the bound from the
+        // spacing of the lattice alone.
         let value_range =
             value_range.map(|value_range| ValueRange { grid: 0.0, increment: 0.0, ..value_range });
         let budget = resolve(&spec, value_range)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
-        let own = send.rows.contiguous(&(0..count)).map_or(&[][..], |run| &data[run]);
+        let searched = send.rows.contiguous(&(0..count)).map_or(&[][..], |run| &data[run]);
         let mut params = self.params(&spec, budget.quantum);
-        if spec.finds_shape_in(own.len()) {
-            params = params.with_shape_of(own);
+        if spec.finds_shape_in(searched.len()) {
+            params = params.with_shape_of(searched);
         }
         send.codec = spec.plan.codec.instance(&params);
         let codec = Sizes::new(spec.plan.codec, spec.dtype, params);
@@ -214,8 +216,9 @@ impl<X: Transport> Communicator<X> {
         CallHeader { dtype: T::DTYPE, ..none }
     }
 
-    /// Returns the header of the next call, which this rank will not make. Received notices are
-    /// compared with it, and this rank's notices carry it.
+    /// Returns a header with the number of the next call, for notices that are sent or received
+    /// while messages are in progress. Messages have no call number, and after a failed message
+    /// this rank makes no further call.
     pub(crate) fn next_call_header<T: Element>(&self) -> CallHeader {
         CallHeader { sequence: self.sequence.wrapping_add(1), ..self.message_header::<T>() }
     }
@@ -243,7 +246,8 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Sends a message's next segment if the link and the pool have space. Returns whether it did.
+    /// Sends a message's next segment if the link has credit and the pool has the frames that it
+    /// needs. Returns whether it sent one.
     pub(crate) fn send_segment<T: Element>(
         &mut self,
         coding: SegmentCoding,
@@ -308,7 +312,7 @@ impl<X: Transport> Communicator<X> {
         Ok(true)
     }
 
-    /// Lends the next frame from a rank to `take`, if one is there, and recycles it.
+    /// Calls `take` with the next frame from a rank, if one has arrived, and recycles the frame.
     pub(crate) fn take_frame<R>(
         &mut self,
         from: Rank,
@@ -328,7 +332,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Parses a frame that arrived in place of a message's segment, and rejects all other kinds.
+    /// Parses a frame that should be a segment of a message. Rejects frames of all other kinds.
     pub(crate) fn read_message(&self, rank: Rank, message: &[u8]) -> Result<Header, Error> {
         let damaged = Error::Frame { rank, error: FrameError::Damaged };
         let header = Header::parse(message, self.checksum())
@@ -340,6 +344,7 @@ impl<X: Transport> Communicator<X> {
                     .map(|(word, number)| Value::word(number, word));
                 return Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs });
             }
+            // The rank has begun to form a group of survivors.
             MessageKind::View | MessageKind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
@@ -359,8 +364,9 @@ impl<X: Transport> Communicator<X> {
         header: &Header,
     ) -> Result<(), Error> {
         let theirs = header.call;
-        // Fields that a sender may choose, next to those that are fixed for this type.
-        let chosen = CallHeader {
+        // Take the fields that a sender may choose from its header, so that only the others can
+        // differ.
+        let expected = CallHeader {
             sequence: number,
             codec: theirs.codec,
             count: theirs.count,
@@ -368,7 +374,7 @@ impl<X: Transport> Communicator<X> {
             root: self.rank().0,
             ..self.message_header::<T>()
         };
-        chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
+        expected.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
         let is_sound = theirs.step.is_finite() && theirs.step >= 0.0 && header.operands == 1;
         if !is_sound || header.as_floats || !theirs.codec.is_for(T::DTYPE) {
             return Err(Error::Frame { rank, error: FrameError::Damaged });
@@ -432,15 +438,16 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// Notifies the other ranks that a message was aborted, and poisons the communicator.
-    /// `are_apart` is true if only messages use this channel.
+    /// Notifies the other ranks that a message failed with `error`, or was dropped, and poisons the
+    /// communicator. `are_apart` is true if only messages use this channel.
     pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>, are_apart: bool) {
         let own = self.rank();
         let is_received = matches!(error, Some(Error::Aborted { .. }));
         let (reason, culprit) = match error.map(|error| AbortReason::of(error, own)) {
             None => (AbortReason::Dropped, own),
-            // The other ranks make no such call, so a mismatch tells them nothing. On a channel of
-            // messages, a mismatch received from another rank is forwarded unchanged.
+            // The fields of a mismatch mean nothing to ranks that do not take part in the message.
+            // On a channel of messages, a mismatch received from another rank is forwarded
+            // unchanged.
             Some((AbortReason::Mismatch(_), culprit)) if !(is_received && are_apart) => {
                 (AbortReason::Message, culprit)
             }
