@@ -15,8 +15,8 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::ProgramSpec;
 
-/// Returns how many operands' errors can add up in a value of the result. `None` if their number
-/// does not bound the error (docs/guarantees.md).
+/// Returns how many errors, each of at most one operand's bound, can add up in a value of the
+/// result. `None` if the result has no bound (docs/guarantees.md).
 fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
     let &CallSpec { schedule, call, op, ref plan, .. } = spec;
     let n = call.size as f64;
@@ -29,7 +29,7 @@ fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
         false if spec.rounds_first => n_encodings.max(n_operands),
         false => n_encodings,
     };
-    // Ranks may encode again what they pass on. That adds an error each time if it changes values.
+    // Ranks may encode again what they pass on. If that changes values, it adds an error each time.
     let is_stable = plan.codec.is_stable();
     let recodes = !is_stable && Rules::of_plan(call.collective, plan, op).recodes();
     let n_passed = if recodes { n - 1.0 } else { 0.0 };
@@ -44,7 +44,7 @@ fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
 }
 
 /// Returns the bound on each operand that keeps `bound` on the result, rounding included. Returns 0
-/// for constant data with a bound relative to their range, where only rounding shows.
+/// for constant data with a bound relative to their range: their only error is rounding.
 fn operand_bound<T: Float>(
     bound: Bound,
     n_errors: Option<f64>,
@@ -63,7 +63,7 @@ fn operand_bound<T: Float>(
         OpCode::Avg => rounding::<T>(n, reach) + underflow::<T>(n),
         _ => rounding::<T>(n, reach),
     };
-    // Covers partial sums as well, in any order. One rank adds nothing.
+    // This covers partial sums in any order as well. With one rank, nothing is added.
     let largest = largest + on_result.max(rounding);
     if op == OpCode::Sum && n > 1 && largest > T::MAX.to_f64() {
         return Err(BoundError::Overflow { largest, max: T::MAX.to_f64() }.into());
@@ -129,19 +129,22 @@ fn resolve_as<T: Float>(
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
     };
-    // Each operand that is rounded first has its own error. Otherwise each encoded value has one,
-    // and it may be the sum of several operands.
-    let (n_in_one, n_apart) = if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
-    let halves = if spec.rounds_first { plan.rounding.halves() } else { 1.0 };
+    // If operands are rounded first, an encoded sum has an error for each of its operands.
+    // Otherwise it has one error, and the bounds of its operands add up.
+    let (operands_per_error, errors_per_code) =
+        if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
+    // The bound in half steps of the lattice.
+    let half_steps = if spec.rounds_first { plan.rounding.halves() } else { 1.0 };
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
-        (Some(bound), Scope::PerOperand) => bound.absolute(value_range)? * n_in_one,
+        (Some(bound), Scope::PerOperand) => bound.absolute(value_range)? * operands_per_error,
         (Some(bound), Scope::Result) => {
-            operand_bound::<T>(bound, n_errors, call, op, value_range)? / n_apart
+            operand_bound::<T>(bound, n_errors, call, op, value_range)? / errors_per_code
         }
     };
-    let mut quantum = Quantum::with_spacing::<T>(bound / halves, plan.spacing)?;
-    // Values that are rounded first are not checked one by one.
+    let mut quantum = Quantum::with_spacing::<T>(bound / half_steps, plan.spacing)?;
+    // On the lattice of a grid, values off the grid must become exceptions. A rounding pass would
+    // round them to the grid, beyond the bound.
     if let Some(value_range) =
         value_range.filter(|_| plan.codec.has_lattice() && !spec.rounds_first)
     {
@@ -153,14 +156,15 @@ fn resolve_as<T: Float>(
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
-    let bound = quantum.bound() * halves;
-    let worst_case = n_errors.map(|n_errors| n_errors * (bound * n_apart));
-    Ok(Budget { quantum, bound: bound / n_in_one, worst_case })
+    let bound = quantum.bound() * half_steps;
+    let worst_case = n_errors.map(|n_errors| n_errors * (bound * errors_per_code));
+    Ok(Budget { quantum, bound: bound / operands_per_error, worst_case })
 }
 
 /// Returns the bound that a call requires of each operand before the value range is known, not
-/// counting rounding. A bound on the result is divided among the errors that can add up. Ranks with
-/// the same requirement get the same quantum and the same error for the same value range.
+/// counting rounding. A bound on the result is divided by the number of errors that can add up.
+/// Ranks with the same requirement get the same quantum and the same error for the same value
+/// range.
 pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
     let plan = &spec.plan;
     let (factor, of_range) =

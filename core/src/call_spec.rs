@@ -19,20 +19,20 @@ use crate::transport::Rank;
 /// Search for strides only in arrays of at least this many values, when the caller gave no shape.
 /// For smaller arrays the search takes longer than it saves.
 pub(crate) const MIN_SEARCHED_VALUES: usize = 1 << 18;
-/// Schedule by which ranks exchange value ranges, if a bound refers to them: an all-reduce of
+/// Schedule by which ranks exchange value ranges, if a call needs them: an all-reduce of
 /// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) `f64` values with the raw codec.
 pub static RANGE_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
 
-/// Specification of a call, whatever its values.
+/// Specification of a call, without its values.
 #[derive(Clone, Copy)]
 pub(crate) struct CallSpec<'s> {
     /// The chosen schedule; overrides the plan's.
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: ProgramSpec,
     pub(crate) op: OpCode,
-    /// The plan, as far as it applies to this call.
+    /// The plan, adapted to this call.
     pub(crate) plan: Plan,
-    /// Reason for the choice of an automatic plan.
+    /// Reason for the choice of an automatic plan; `None` for other plans.
     pub(crate) choice: Option<Choice>,
     /// True if ranks should scan samples of their data and choose again.
     pub(crate) needs_samples: bool,
@@ -48,7 +48,7 @@ pub(crate) struct CallSpec<'s> {
 
 impl CallSpec<'_> {
     /// Returns the spec of one call on several arrays that follow each other in the buffers and end
-    /// at `ends`. Each array could be a call with this spec.
+    /// at `ends`. This spec is that of a call on any one of the arrays.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> CallSpec<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };

@@ -58,7 +58,8 @@ use lane::{Lane, LaneTurn};
 #[cfg(not(feature = "alloc"))]
 pub(crate) type Compiled = core::convert::Infallible;
 
-/// A call of one segment with at most this many values makes all possible steps in one poll.
+/// A call with a single lane, and with segments of at most this many values, makes all possible
+/// steps in one poll.
 const SHORT_CALL_VALUES: usize = 1024;
 
 /// Everything about a call that does not change while it runs.
@@ -66,7 +67,8 @@ const SHORT_CALL_VALUES: usize = 1024;
 pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: ProgramSpec,
-    /// Number of arrays: each message carries a segment of every one. 1 except in a group call.
+    /// Number of arrays. It is 1 except in a group call, where each message carries a segment of
+    /// every array.
     pub(crate) n_arrays: u16,
     pub(crate) rules: Rules,
     /// Call header that peers receive, and must match. A value-range exchange uses the header of
@@ -92,14 +94,14 @@ impl Program<'_> {
         if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
     }
 
-    /// Returns the call header for messages of this part. If the peers do not know the part's
-    /// length, the header holds that length in place of the array's.
+    /// Returns the call header for messages of this part. If peers do not know the part's length,
+    /// the header contains that length in place of the array's.
     fn header_of(&self, part: Part) -> CallHeader {
         let len = self.layout.received_len(part);
         CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
     }
 
-    /// Returns the same program with the share lengths of another lifetime.
+    /// Returns the same program with these share lengths, which may have another lifetime.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_shares<'s>(&self, shares: Shares<'s>) -> Program<'s> {
         Program { layout: self.layout.of_shares(shares), ..*self }
@@ -115,8 +117,7 @@ impl Program<'_> {
             && self.n_arrays == other.n_arrays
     }
 
-    /// Returns a step of this rank's program. Several arrays that move as a whole form a run of
-    /// parts.
+    /// Returns a step of this rank's program. In a group call, the arrays form a run of parts.
     fn step(&self, index: usize) -> Step {
         let step = self.schedule.step(self.call, self.rank, index);
         if self.n_arrays > 1 { Step { n_parts: self.n_arrays, ..step } } else { step }
@@ -143,8 +144,8 @@ impl Program<'_> {
 
     /// Returns the header template for messages of this part.
     fn template_of(&self, part: Part) -> Template {
-        let is_told = self.layout.received_len(part).is_some();
-        if is_told { Template::new(&self.header_of(part)) } else { self.template }
+        let carries_len = self.layout.received_len(part).is_some();
+        if carries_len { Template::new(&self.header_of(part)) } else { self.template }
     }
 }
 
@@ -177,8 +178,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) report: Report,
 }
 
-/// Lanes of the running call; empty if there is none. They are large, so they stay in place while
-/// calls move.
+/// Lanes of the running call; empty if there is none. They are large, so they are stored apart from
+/// the [`Engine`], which moves.
 pub(crate) struct Lanes<F> {
     lanes: Vec<Lane<F>, MAX_LANES>,
     /// Record of the running call's steps, if they are being compiled.
@@ -302,7 +303,8 @@ impl<'a> Engine<'a> {
         }
         let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
-        // True if the previous lane made a step. Nudge then: each lane's hook counts from 0.
+        // True if the previous lane made a step. Then nudge the transport before the next lane:
+        // each step's progress hook counts from 0.
         let mut is_nudge_due = false;
         let (program, report) = (&self.program, &mut self.report);
         let Lanes { lanes: all, record } = &mut *lanes;
@@ -339,7 +341,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Recycles every frame, and notifies all other ranks that this rank aborts the call. The
-    /// reason is `error`, or without one that the caller dropped the call.
+    /// notice gives `error` as the reason. Without an error, it says that the caller dropped the
+    /// call.
     pub(crate) fn abort<X: Transport>(
         &mut self,
         transport: &mut X,

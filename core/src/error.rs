@@ -1,4 +1,4 @@
-//! Errors of calls: small values that say which rank is concerned, and by how much.
+//! Errors of calls: small values with the ranks and numbers concerned.
 
 use crate::bound::BoundError;
 use crate::codec::{CodecError, CodecId, DecodeError};
@@ -212,8 +212,7 @@ pub enum Error {
         /// The rank that this rank waits for. It is this rank itself if it has too few frames; then
         /// no peer is to blame.
         rank: Rank,
-        /// Step of this rank's program. While survivors form a group, the tag whose fence is
-        /// missing.
+        /// Step of this rank's program. While survivors form a group: the tag of a missing fence.
         step: usize,
     },
     /// The call did not finish before its deadline.

@@ -1,6 +1,6 @@
 //! Header of every message: the call and the segment that it belongs to, and a checksum.
 //!
-//! [`Header::emit`] writes the header in front of the payload that a codec has put behind it.
+//! [`Header::emit`] writes the header in front of a payload that is already in the frame.
 //! [`Header::parse`] checks it once. After that the payload's length is trusted, and the codec
 //! checks its content. The header describes the call, so that ranks that disagree get an error
 //! instead of garbage. It also names the sender, so that a frame on the wrong link is refused. A
@@ -29,12 +29,13 @@ const MAGIC: [u8; 2] = *b"FW";
 const CONTEXT_AT: usize = 5;
 const FROM_AT: usize = 48;
 const CHECKSUM_AT: usize = 56;
-/// The element type shares its byte with the collective.
+/// Position of the element type's bits in a byte that also holds the collective.
 const DTYPE_AT: u32 = 4;
-/// Bits of a pipeline's code. The division and the measure ([`MEASURE_AT`]) share its byte.
+/// Number of bits of a pipeline's code. The same byte also holds the division and, from bit
+/// [`MEASURE_AT`] on, the measure.
 const PIPELINE_BITS: u32 = 3;
 const MEASURE_AT: u32 = 4;
-/// Flag in the same byte: the payload is raw, although the call uses another codec.
+/// Flag in the pipeline's byte: the payload is raw, although the call uses another codec.
 const AS_FLOATS: u8 = 1 << 7;
 /// Flag in a byte that also holds the number of lanes, less one, and the schedule.
 const HAS_CHECKSUM: u8 = 1;
@@ -55,7 +56,7 @@ pub enum MessageKind {
     Fence = 3,
     /// The call that the sender makes, so that the receiver can compare it with its own.
     Call = 4,
-    /// A segment of an array that one rank sends to another. Its part is the tag.
+    /// A segment of an array that one rank sends to another. [`Header::part`] is the message's tag.
     Message = 5,
     /// The sender has space for the rest of an array that the receiver has begun to send to it.
     Grant = 6,
@@ -63,8 +64,8 @@ pub enum MessageKind {
     Flush = 7,
 }
 
-/// Number of a point-to-point message, where a [collective](CallHeader::collective) is given as a
-/// number.
+/// Number that an error gives for a point-to-point message, in place of a
+/// [collective](CallHeader::collective)'s number.
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl MessageKind {
@@ -86,7 +87,7 @@ impl MessageKind {
     }
 }
 
-/// Meaning of a header's `step`.
+/// Meaning of a header's [`step`](CallHeader::step).
 ///
 /// Messages of the call itself carry the spacing of the lattice. Before it is known, ranks exchange
 /// value ranges. The messages of that exchange carry the bound required of each operand instead.
@@ -95,19 +96,22 @@ impl MessageKind {
 pub enum StepQuantity {
     /// The spacing of the lattice.
     Lattice = 0,
-    /// Scan of a sample, for a bound in units of the value range.
+    /// In a scan of a sample: the bound on each operand, relative or absolute as in the plan.
     Sample = 1,
-    /// Scan of all data, for a bound in units of the value range.
+    /// In a scan of all data: the same.
     Range = 2,
-    /// Scan of all data, for a bound on the result in units of the value range.
+    /// In a scan of all data: the bound on the result in units of the value range, divided among
+    /// the errors that add up.
     ResultRange = 3,
-    /// Scan of all data, for a bound on the result in units of the data.
+    /// In a scan of all data: the absolute bound on the result, divided among the errors that add
+    /// up.
     Result = 4,
     /// Digest of the lengths and lattices of a group's arrays, in one of the group's own messages.
     Group = 5,
     /// The codec's setting.
     Setting = 6,
-    /// Bytes of an array that measures links before the call, or 0 when ranks meet for that.
+    /// In a measurement of links before the call: bytes of the array that goes around a ring. 0
+    /// when ranks meet or exchange times.
     Links = 7,
 }
 
@@ -185,7 +189,7 @@ impl CallHeader {
         self.epoch.wrapping_sub(epoch).cast_signed()
     }
 
-    /// Returns the placeholder in messages that belong to a group and to no call.
+    /// Returns the fields of a message that belongs to a group and to no call.
     #[must_use]
     pub const fn of_no_call(context: u8, epoch: u16) -> Self {
         Self {
@@ -211,8 +215,8 @@ impl CallHeader {
 /// Header of one message.
 ///
 /// All kinds of messages have the same fields, so that one function can read, check or show them
-/// all. Each kind leaves some fields as in [`CallHeader::of_no_call`], and is accepted only if they
-/// are so.
+/// all. In fields that a kind does not use, it has the values of [`CallHeader::of_no_call`]. A
+/// message with other values there is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     /// Purpose of the message.
@@ -221,7 +225,7 @@ pub struct Header {
     pub call: CallHeader,
     /// True if the payload is raw, although the call uses another codec.
     pub as_floats: bool,
-    /// The sender: a member of the group. In a view or a fence, a rank of the transport.
+    /// The sender: its rank in the group or, in a view or a fence, its rank in the transport.
     pub from: Rank,
     /// Part of the array.
     pub part: u32,

@@ -4,7 +4,8 @@
 //! At first the group has all ranks, and nothing is translated. A communicator of survivors has a
 //! set of members. They are numbered `0..n` in the order of the transport's ranks.
 //!
-//! Cost: none for all ranks; for a set, a walk over at most 64 words per call.
+//! Cost: none for a group of all ranks. With a set, each translation of a rank visits at most 64
+//! words.
 
 mod checked;
 mod rank_set;
@@ -35,7 +36,7 @@ impl<X: Transport> Group<X> {
         Ok(Self { inner: CheckedTransport::new(transport)?, members: None })
     }
 
-    /// Restricts the group to some of the transport's ranks, its own included.
+    /// Restricts the group to some of the transport's ranks, which include this rank.
     pub(crate) fn among(self, members: RankSet) -> Self {
         Self { members: Some(members), ..self }
     }
@@ -68,8 +69,8 @@ impl<X: Transport> Group<X> {
         self.inner.into_inner()
     }
 
-    /// Returns the members as ranks of the transport. Useless if it has more than [`MAX_RANKS`]
-    /// ranks.
+    /// Returns the members as ranks of the transport. Incomplete if the transport has more than
+    /// [`MAX_RANKS`] ranks.
     pub(crate) fn members(&self) -> RankSet {
         self.members.unwrap_or_else(|| RankSet::first(self.inner.size().min(MAX_RANKS)))
     }
@@ -88,7 +89,7 @@ impl<X: Transport> Group<X> {
         }
     }
 
-    /// Returns the failure with its peer as a member.
+    /// Returns the failure with its peer translated to a member.
     fn error(&self, failure: TransportFailure) -> TransportFailure {
         TransportFailure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }

@@ -16,9 +16,9 @@ use core::time::Duration;
 pub enum Progress {
     /// Something moved; advance again at once.
     Moved,
-    /// It waits for other ranks.
+    /// The operation waits for other ranks.
     Waiting,
-    /// It has finished, and [`Advance::output`] returns the result.
+    /// The operation has finished, and [`Advance::output`] returns the result.
     Finished,
 }
 
@@ -86,9 +86,9 @@ impl<U: Advance> Handle<U> {
         wait(&mut self.0)
     }
 
-    /// Cancels the operation, as dropping it unfinished does. After a call or an exchange, the
+    /// Cancels the operation, as dropping it unfinished does. If it is a call or an exchange, the
     /// other ranks get [`Error::Aborted`], and the communicator is poisoned. The caller's buffers
-    /// hold a part of the result, or none. Nothing happens if the result has been returned.
+    /// may then hold a part of the result. Nothing happens if the result has been returned.
     pub fn cancel(self) {
         drop(self);
     }
@@ -106,8 +106,8 @@ impl<U: Limited> Handle<U> {
         self
     }
 
-    /// Sets the time from now in which the operation must finish, or else it fails with
-    /// [`Error::Deadline`]. It overrides [`Config::deadline`](crate::Config::deadline).
+    /// Sets the time from now after which an unfinished operation fails with [`Error::Deadline`].
+    /// It overrides [`Config::deadline`](crate::Config::deadline).
     ///
     /// The deadline applies to this rank only. The other ranks learn of it as of any other failure.
     pub fn with_deadline(mut self, left: Duration) -> Self {
@@ -116,7 +116,7 @@ impl<U: Limited> Handle<U> {
     }
 }
 
-/// No operation is ever pinned, whatever its elements and frames are.
+/// Operations contain nothing that must stay in place, whatever their elements and frames are.
 impl<U> Unpin for Handle<U> {}
 
 impl<U: Advance> Future for Handle<U> {
@@ -134,30 +134,30 @@ impl<U: fmt::Debug> fmt::Debug for Handle<U> {
 }
 
 /// Drives an operation to its end.
-pub(crate) fn wait<A: Advance>(call_state: &mut A) -> Result<A::Output, Error> {
+pub(crate) fn wait<A: Advance>(operation: &mut A) -> Result<A::Output, Error> {
     loop {
-        match call_state.advance()? {
-            Progress::Finished => return call_state.output(),
+        match operation.advance()? {
+            Progress::Finished => return operation.output(),
             Progress::Moved => {}
-            Progress::Waiting => call_state.idle(),
+            Progress::Waiting => operation.idle(),
         }
     }
 }
 
 /// Same as [`Future::poll`]: the task is woken when something arrives, or polled again at once.
 pub(crate) fn poll_task<A: Advance>(
-    call_state: &mut A,
+    operation: &mut A,
     context: &Context<'_>,
 ) -> Poll<Result<A::Output, Error>> {
-    let mut step = call_state.advance();
-    if matches!(step, Ok(Progress::Waiting)) && call_state.register(context.waker()) {
+    let mut step = operation.advance();
+    if matches!(step, Ok(Progress::Waiting)) && operation.register(context.waker()) {
         // Find what arrived before the waker was registered.
-        step = call_state.advance();
+        step = operation.advance();
         if matches!(step, Ok(Progress::Waiting)) {
             return Poll::Pending;
         }
     }
-    let ready = ready(call_state, step);
+    let ready = ready(operation, step);
     if ready.is_pending() {
         context.waker().wake_by_ref();
     }
@@ -165,12 +165,12 @@ pub(crate) fn poll_task<A: Advance>(
 }
 
 fn ready<A: Advance>(
-    call_state: &mut A,
+    operation: &mut A,
     step: Result<Progress, Error>,
 ) -> Poll<Result<A::Output, Error>> {
     match step {
         Ok(Progress::Moved | Progress::Waiting) => Poll::Pending,
-        Ok(Progress::Finished) => Poll::Ready(call_state.output()),
+        Ok(Progress::Finished) => Poll::Ready(operation.output()),
         Err(error) => Poll::Ready(Err(error)),
     }
 }

@@ -67,7 +67,7 @@ impl Pipeline {
 
     /// Returns whether partial reductions are frames with this codec and operation. Products and
     /// user operations are not defined on the codes of lossy codecs, and some codecs cannot combine
-    /// frames. Then every pipeline keeps floats.
+    /// frames. In these cases every pipeline keeps floats.
     #[must_use]
     pub fn keeps_frames(&self, codec: CodecId, op: OpCode) -> bool {
         let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
@@ -76,8 +76,8 @@ impl Pipeline {
 
     /// Returns whether frames that are passed on are encoded again, with this codec and operation
     /// ([`OpCode::None`] if nothing is reduced). A sum that was kept as a frame is forwarded
-    /// unchanged. If it were encoded again as one operand, it might leave the lattice, and its
-    /// owner would hold other bits.
+    /// unchanged. If it were encoded again as one operand, it might leave the lattice. The rank
+    /// that made the sum would then have different bits.
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);

@@ -33,13 +33,13 @@
 //!
 //! For a step on a run of parts, the list applies to each segment of the run in turn. A slot then
 //! holds a segment of each part. Primitives that do not look at values ([`Primitive::Copy`],
-//! [`Primitive::Move`], [`Primitive::Join`]) apply to all segments at once. So pipelines know
-//! nothing of runs. Only [`Primitive::Join`] and [`Primitive::Replace`] exist because of them.
+//! [`Primitive::Move`], [`Primitive::Join`]) apply to all segments at once. So pipelines do not
+//! depend on runs. Only [`Primitive::Join`] and [`Primitive::Replace`] exist because of them.
 //!
 //! If a lane holds more parts than the step uses, the step says where its parts are
 //! ([`Step::places`]): they are the last ones, the first ones, or the last of each row. They are
 //! sent as a copy. A slot does not record which parts it holds. So unless a step uses the last
-//! parts, all parts in the slot combine the same number of ranks' values.
+//! parts, all parts in the slot must combine the same number of ranks' values.
 
 mod rules;
 
@@ -83,25 +83,26 @@ impl Slot {
 /// Content of a slot.
 ///
 /// Two numbers say how many ranks' values its parts combine: one for the first part, and one for
-/// all other parts. Partial sums may differ in this if the number of ranks is no power of two. In a
-/// circulant graph, however, only the first part differs, which is the rank's own. The schedule
-/// checker rejects programs that need more numbers.
+/// all other parts. Partial sums of different parts may combine different numbers of ranks if the
+/// number of ranks is no power of two. In a circulant graph, only the first part differs, which is
+/// the rank's own part. The schedule checker rejects programs that need more than two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotContent {
     /// Codec of the content: the call's, or raw for floats.
     pub codec: CodecId,
-    /// Number of ranks' values combined in its last part, and in all parts except the first.
+    /// Number of ranks' values combined in each part; the first one may differ.
     pub operands: u32,
-    /// Number of ranks' values combined in its first part.
+    /// Number of ranks' values combined in the first part.
     pub first_operands: u32,
-    /// True if it is a message exactly as it was received, header included.
+    /// True if the frame is a message exactly as it was received, header included.
     pub as_received: bool,
     /// Number of segments, one for each part of a run.
     pub n_parts: u16,
 }
 
 impl SlotContent {
-    /// Creates the content of this many equal parts, made by this rank.
+    /// Creates the content of a frame made by this rank: `n_parts` parts that combine equal numbers
+    /// of ranks' values.
     #[must_use]
     pub const fn new(codec: CodecId, operands: u32, n_parts: u16) -> Self {
         Self { codec, operands, first_operands: operands, as_received: false, n_parts }
@@ -140,7 +141,7 @@ impl SlotContent {
         Some(Self { operands: next.operands, as_received: false, n_parts, ..self })
     }
 
-    /// Returns each part combined with a part of `other`, in this codec.
+    /// Returns each part combined with the corresponding part of `other`, in this codec.
     fn combined_with(self, other: Self, codec: CodecId) -> Option<Self> {
         Some(Self {
             codec,
@@ -155,8 +156,8 @@ impl SlotContent {
 /// Contents of all slots.
 pub type SlotContents = [Option<SlotContent>; Slot::COUNT];
 
-/// Returns what is held after a step that leaves these slot contents: the content that it keeps,
-/// and the parts beside those that it used up.
+/// Returns what stays held after a step, if `contents` are the slot contents after its last
+/// primitive. A step that uses held parts and keeps nothing uses them up.
 #[must_use]
 pub fn held_after(step: &Step, contents: &SlotContents) -> Option<SlotContent> {
     let held = contents[Slot::Held.index()]?;
@@ -197,12 +198,13 @@ pub enum Primitive {
         /// Slot to fill.
         to: Slot,
     },
-    /// Content of a slot → behind the content of `Held`, or wherever else the step puts it.
+    /// Content of a slot → behind the content of `Held`, or to other places among it if the step
+    /// says so ([`Step::places`]).
     Join {
         /// Slot with segments of the same codec.
         from: Slot,
     },
-    /// Content of a slot → in place of the same number of last segments in `Held`.
+    /// Content of a slot → in place of the step's segments in `Held`.
     Replace {
         /// Slot with segments of the same codec.
         from: Slot,
@@ -286,7 +288,8 @@ impl Primitive {
         }
     }
 
-    /// Returns whether it writes a frame in `slot` that may be empty before.
+    /// Returns whether it writes to a frame that must be in `slot`. [`Move`](Self::Move) does not:
+    /// it moves the frame itself.
     pub(crate) const fn needs_frame(self, slot: Slot) -> bool {
         let is_written = match self.target() {
             Some(target) => target.index() == slot.index(),

@@ -17,7 +17,7 @@ pub struct Report {
     /// Codec that encoded the values. For several messages with different codecs, this is the first
     /// that is not raw. Exact calls of an [automatic plan](crate::Plan::auto) report the raw codec.
     pub codec: CodecId,
-    /// Number of segments that are processed side by side. It is at most the communicator's
+    /// Number of segments that are processed concurrently. It is at most the communicator's
     /// [`lanes`](crate::Config::lanes), and at most the number of segments. 0 for messages between
     /// two ranks, whose segments follow one another.
     pub lanes: u8,
@@ -25,8 +25,8 @@ pub struct Report {
     /// [`threads`](crate::Config::threads) if the segment is long enough for its codec, and 1
     /// otherwise. With an automatic plan it is at most this rank's share of the node's cores.
     pub threads: u16,
-    /// Largest number of values in a segment. It is what certainly fits a frame, or less, so that
-    /// all lanes have equal work. 0 for messages between two ranks.
+    /// Largest number of values in a segment. It is the number that fits a frame in the worst case,
+    /// or less, so that all lanes have equal work. 0 for messages between two ranks.
     pub segment: u32,
     /// Uncompressed size of the values that this rank sent, in bytes.
     pub raw_bytes: u64,
@@ -37,8 +37,8 @@ pub struct Report {
     /// Time spent encoding, and copying raw values into frames. `encode`, `fold` and `decode` omit
     /// steps on fewer than 1024 values, where reading the clock costs as much as the step.
     pub encode: Duration,
-    /// Time spent combining frames with frames or values, including storing what is decoded on the
-    /// way.
+    /// Time spent combining frames with frames or values. It includes storing results in the same
+    /// pass.
     pub fold: Duration,
     /// Time spent decoding into values, as a separate step.
     pub decode: Duration,

@@ -1,8 +1,8 @@
 //! One transport for several communicators and calls at once.
 //!
 //! A [`SharedTransport`] owns the transport. Each of its communicators has *channels* of the
-//! transport's tags, one for each call that it may run at the same time. It reaches the network
-//! through a [`Port`]: a transport of one channel, between the communicator's members. Each
+//! transport's tags, one for each call that it may run at the same time. Each call reaches the
+//! network through a [`Port`]: a transport of one channel, between the communicator's members. Each
 //! (peer, tag) has its own credit, and frames are reserved for every channel in use. So calls
 //! cannot block each other, in whatever order ranks start them.
 //!
@@ -15,10 +15,10 @@
 //!
 //! A communicator that is dropped releases its channels. Another communicator takes them, in a
 //! later epoch than any that its members know. The links of a channel may still hold frames of the
-//! first communicator: messages that no rank received, or segments of a call that failed. Messages
-//! are told apart by their epoch, so a channel of messages is used for messages again. All other
-//! channels are flushed first (`flush.rs`). So is a channel that was in use for so many epochs that
-//! their numbers wrap.
+//! dropped communicator: messages that no rank received, or segments of a call that failed.
+//! Receivers recognize old messages by their epoch, so a channel of messages is used for messages
+//! again as it is. Other channels that may hold frames are flushed first (`flush.rs`). So are links
+//! that were not flushed for so many epochs that the numbers in frames wrap.
 
 mod call_slot;
 mod flush;
@@ -71,9 +71,11 @@ pub(crate) struct SharedTransport<'a, X: Transport> {
     calls: RefCell<Vec<Weak<RefCell<dyn Drive + 'a>>>>,
     /// True if a pass over all calls is running.
     in_pass: Cell<bool>,
-    /// True if the transport has made progress just now, for the call that is being driven.
+    /// True if a pass has just polled the transport for the call that it drives, so that the call's
+    /// port need not poll again.
     is_fresh: Cell<bool>,
-    /// True if something moved that code about to rest may not have seen.
+    /// True if something has moved since the last rest. The next rest is then skipped, because its
+    /// caller may not have seen what moved.
     has_moved: Cell<bool>,
     #[cfg(feature = "std")]
     wakers: alloc::sync::Arc<wakers::Wakers>,
@@ -90,7 +92,7 @@ struct Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChannelUse {
     Free,
-    /// Ranks are agreeing on the communicator that may use it.
+    /// Ranks are agreeing on the channels of a new communicator, which may get this one.
     Offered,
     Used,
 }
@@ -146,8 +148,8 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         self.transport.borrow().size()
     }
 
-    /// Returns whether calls are being driven. Then the caller is a user's operation, or the
-    /// transport.
+    /// Returns whether calls are being driven. If so, this was called from within a pass, by a
+    /// user's operation or by the transport.
     pub(crate) const fn is_in_pass(&self) -> bool {
         self.in_pass.get()
     }
@@ -191,8 +193,8 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
     }
 
     /// Creates the call slots of a communicator between `members`, or between all ranks of the
-    /// transport. Each call slot has one of these channels, which were offered, from this epoch on.
-    /// The last one is for messages, if they have a channel.
+    /// transport. Each call slot gets one of `channels`, which were offered to the communicator,
+    /// from `epoch` on. If the configuration provides for messages, the last channel is theirs.
     pub(crate) fn call_slots(
         self: &Rc<Self>,
         channels: &[usize],
@@ -356,9 +358,9 @@ impl<X: Transport> ChannelOffer<'_, X> {
             .map(|&channel| (channel, self.shared.channels.borrow()[channel].leftover))
     }
 
-    /// Chooses channels for this many calls, and one for messages if they have one. `left` returns
-    /// what a channel's links may hold, or `None` if not all members offer the channel. Channels
-    /// that need no flush come first.
+    /// Chooses channels for this many calls, and one for messages if the configuration provides for
+    /// them. `left` returns what a channel's links may hold, or `None` if not all members offer the
+    /// channel. Channels that need no flush come first.
     pub(crate) fn choose(
         &self,
         n_calls: usize,
@@ -369,15 +371,15 @@ impl<X: Transport> ChannelOffer<'_, X> {
             channels.filter(|&channel| left(channel) == Some(what)).collect()
         };
         let had_messages = offered(LeftoverFrames::Messages);
-        let needs_one = self.shared.config.messages;
+        let has_messages = self.shared.config.messages;
         // Calls would have to flush a channel that had messages, so messages take it.
-        let for_messages = had_messages.first().filter(|_| needs_one);
+        let for_messages = had_messages.first().filter(|_| has_messages);
         let rest = &had_messages[usize::from(for_messages.is_some())..];
         let mut chosen = offered(LeftoverFrames::Nothing);
         let n_clean = chosen.len();
         chosen.extend(offered(LeftoverFrames::Segments));
         chosen.extend(rest);
-        let need = n_calls + usize::from(needs_one);
+        let need = n_calls + usize::from(has_messages);
         let n_others = need - usize::from(for_messages.is_some());
         if chosen.len() < n_others {
             let have = chosen.len() + usize::from(for_messages.is_some());
@@ -405,7 +407,7 @@ impl<X: Transport> Drop for ChannelOffer<'_, X> {
 pub(crate) struct ChannelChoice {
     /// Channels of calls, then the channel of messages.
     pub(crate) channels: Vec<usize>,
-    /// Channels that the members flush first.
+    /// Channels that the members must flush before the first call.
     pub(crate) due: Vec<usize>,
 }
 

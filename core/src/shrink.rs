@@ -5,12 +5,12 @@
 //! 1. *Agreement*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent
 //!    it (`agreement.rs`).
 //! 2. *Fencing*: tag by tag, each member sends a fence to every other member, and drops what
-//!    arrives before the other's fence. Once the fences have arrived, all members have decided the
-//!    same, and no frame of a failed call is left between them (`fences.rs`).
+//!    arrives from a member before its fence. Once all fences have arrived, all members have
+//!    decided for the same group, and no frame of a failed call is left between them (`fences.rs`).
 //!
-//! Cost: n² messages of 64 + n/8 bytes, or twice that, and n² for each lane that was used. This
-//! takes a few round trips if the transport reports lost ranks. A lost rank that is silent costs
-//! one `patience` more.
+//! Cost: n² or 2n² views of 64 + n/8 bytes, and n² fences of this size for each lane that was used.
+//! This takes a few round trips if the transport reports lost ranks. If ranks are lost silently, it
+//! takes one `patience` more.
 //!
 //! Source: `MPIX_Comm_shrink` of ULFM (Bland et al., 2013). The fences are a flush as in group
 //! communication.
@@ -54,11 +54,12 @@ pub struct RunningShrink<X: Transport> {
     /// Fences of the decided view.
     fences: Fences,
     patience: Duration,
-    /// Time since members last had a reason to answer, or a fence last moved.
+    /// During agreement: time since this rank's view last changed, which all members must answer.
+    /// During fencing: time since anything moved.
     silence: Wait,
-    /// Number of changes of the view at that time.
+    /// [`Agreement::n_changes`] when `silence` was last restarted.
     n_changes: u32,
-    /// Number of times that fences did not arrive.
+    /// Number of times that fences did not arrive within `patience`.
     n_stalls: u32,
 }
 
@@ -78,9 +79,10 @@ impl<X: Transport> Communicator<X> {
     /// With [`Config::NEVER`](crate::Config::NEVER), only ranks that are known to be lost are left
     /// out.
     ///
-    /// Guaranteed: two communicators that overlap either have the same members or are told apart. A
-    /// call between two that are told apart fails with [`Error::Mismatch`], [`Error::Aborted`] or
-    /// [`Error::Stalled`], and never returns a wrong result.
+    /// Guaranteed: two new communicators with a rank in common have either the same members or
+    /// different [epochs](Self::epoch). A call between ranks of different epochs fails with
+    /// [`Error::Mismatch`], [`Error::Aborted`] or [`Error::Stalled`], and never returns a wrong
+    /// result.
     ///
     /// Not guaranteed: a network that splits in two may give two communicators, a whole one on each
     /// side. If only one may go on, check [`size`](Self::size): only one can have more than half of
@@ -234,8 +236,8 @@ impl<X: Transport> RunningShrink<X> {
         moved
     }
 
-    /// Sends this rank's view to the ranks that need it, as far as there are credit and frames.
-    /// Returns whether anything was sent.
+    /// Sends this rank's view to the ranks that need it. Ranks without credit, or for which there
+    /// is no frame, are sent it later. Returns whether anything was sent.
     fn send_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let checksum = comm.checksum();
@@ -286,18 +288,19 @@ impl<X: Transport> RunningShrink<X> {
         })
     }
 
-    /// Leaves out silent ranks. If fences do not arrive, starts a new epoch, or fails if that did
-    /// not help.
+    /// Leaves out ranks that have not answered within `patience`. If fences do not arrive in that
+    /// time, starts a new epoch; fails if that has not helped.
     fn check_time(&mut self, moved: bool) -> Result<(), Error> {
         let Some(comm) = &self.comm else { return Ok(()) };
         let now = comm.transport.now();
-        // Views of other ranks may come and go. Only answers to this rank's view count.
-        let answered = if self.agreement.is_decided() {
+        // During agreement, other ranks' messages do not restart the clock, because the members
+        // must answer this rank's view within `patience`.
+        let restarts = if self.agreement.is_decided() {
             moved
         } else {
             self.agreement.n_changes() != self.n_changes
         };
-        if answered {
+        if restarts {
             self.silence.restart(now);
             self.n_changes = self.agreement.n_changes();
         } else if self.silence.look(now, self.patience) > self.patience {
@@ -327,13 +330,13 @@ impl<X: Transport> RunningShrink<X> {
         self.comm.as_ref().and_then(|comm| comm.transport.member(rank)).unwrap_or(rank)
     }
 
-    /// Notifies the other ranks not to wait for this one, and drops the transport.
+    /// Tells the other ranks not to wait for this one, and drops the transport.
     fn leave(&mut self) {
         let Some(mut comm) = self.comm.take() else { return };
         let (checksum, farewell) = (comm.checksum(), self.agreement.farewell());
         let transport = comm.transport.whole_mut();
         for to in self.agreement.others().iter() {
-            // Best effort: a rank that does not receive it waits for its patience.
+            // Best effort: a rank that does not receive it waits until its own patience ends.
             let _ = farewell.send(transport, to, Tag::CONTROL, MessageKind::View, checksum);
         }
         let _ = transport.progress();

@@ -229,12 +229,12 @@ pub trait Transport {
     /// Returns a frame to the pool.
     fn recycle(&mut self, frame: Self::Frame);
 
-    /// Returns a rank to which a frame is in transit that needs this rank's attention to arrive;
+    /// Returns a rank to which a frame is in transit that arrives only if this rank keeps polling;
     /// `None` if there is none.
     ///
     /// A call ends only once this is `None`. Otherwise a peer could wait for a rank that has gone
-    /// back to its own work. Never return a rank that has ended: its frames need no attention, and
-    /// a call would wait for it until the time limit.
+    /// back to its own work. Never return a rank that has ended: nothing arrives there, and a call
+    /// would wait for it until the time limit.
     fn undelivered(&self) -> Option<Rank> {
         None
     }
@@ -255,10 +255,10 @@ pub trait Transport {
     /// If the transport as a whole has failed.
     fn progress(&mut self) -> Result<(), Self::Error>;
 
-    /// Same as [`progress`](Self::progress), while the rank computes. A network that moves only
-    /// when it is polled then need not wait for the end of a frame.
+    /// Same as [`progress`](Self::progress), while the rank computes. Without it, a network that
+    /// moves only when it is polled would stand still until a frame is computed.
     ///
-    /// The engine calls this after at most 8192 values that the codec has processed. It must not
+    /// The engine calls this whenever the codec has processed at most 8192 values. It must not
     /// fail: the next `progress` reports the error. A transport that progresses by itself need not
     /// implement this.
     fn nudge(&mut self) {}

@@ -1,10 +1,10 @@
 //! Time that a rank has waited without progress, while it polled the network.
 //!
-//! A rank that does something else between two polls has not waited meanwhile: messages have
-//! arrived, or arrive as soon as the network is polled again. So a wait begins with the first poll,
+//! Time that a rank spends on other work between two polls is not a wait: messages may have arrived
+//! meanwhile, or may arrive as soon as the rank polls again. So a wait begins with the first poll,
 //! not when a call or a shrink was started. A gap between two polls counts as at most a quarter of
-//! the limit. So a rank polls several times before it counts another one as silent, however rarely
-//! it is polled, but it does not wait forever.
+//! the limit. So even a rank that polls rarely does so several times before it counts another rank
+//! as silent, but it does not wait forever.
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ const GAPS_PER_LIMIT: u32 = 4;
 pub struct Limits {
     /// Longest time without any progress, from the first poll on.
     pub(crate) stall: Duration,
-    /// When it must be finished, on the transport's clock.
+    /// Time at which it must be finished, on the transport's clock.
     pub(crate) deadline: Option<Duration>,
 }
 
@@ -43,13 +43,13 @@ impl Wait {
         *self = Self { last_poll: Some(now), waited: Duration::ZERO };
     }
 
-    /// Returns how long nothing had moved at the last poll.
+    /// Returns for how long nothing had moved at the last poll.
     pub(crate) const fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Records that nothing moved. Returns how long that has been so, which exceeds `limit` after
-    /// [`GAPS_PER_LIMIT`] gaps that are long enough.
+    /// Records that nothing moved. Returns for how long nothing has moved. This exceeds `limit`
+    /// after [`GAPS_PER_LIMIT`] gaps of at least a quarter of it.
     pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {
         let gap = now.saturating_sub(self.last_poll.unwrap_or(now));
         // Rounded up, so that `GAPS_PER_LIMIT` of the longest gaps exceed the limit.
@@ -60,7 +60,7 @@ impl Wait {
     }
 }
 
-/// Returns how long to rest before the next poll, so that every gap counts in full.
+/// Returns how long to rest before the next poll. The gap is then short enough to count in full.
 pub(crate) fn rest(limit: Duration) -> Duration {
     MAX_REST.min(limit / GAPS_PER_LIMIT)
 }

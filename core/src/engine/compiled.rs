@@ -3,8 +3,8 @@
 //!
 //! A step that runs again on the same slot contents computes the same, and its messages have the
 //! same headers except for the call's number. So `Lane::replay` needs neither schedule, nor layout,
-//! nor rules. A step is compiled while it runs, because only then it is known how many ranks'
-//! values a message combines.
+//! nor rules. A step is compiled while it runs for the first time, because only then it is known
+//! how many ranks' values its messages combine.
 //!
 //! Only programs of one round, with one part in each message, are compiled.
 
@@ -48,19 +48,22 @@ pub(super) struct CompiledStep {
     pub(super) sent: Option<Sent>,
     /// Content of `Held` after the step.
     pub(super) held: Option<SlotContent>,
-    /// Number of program steps it covers: 2 if it includes a following step that only stores.
+    /// Number of program steps that it covers: 2 if a following step that only stores was merged
+    /// into it.
     pub(super) n_steps: usize,
 }
 
 impl CompiledStep {
-    /// Merges the next step into this one if that only stores, and so waits for no peer.
+    /// Merges the next step into this one if the next step only stores, and so waits for no peer.
     fn absorb(&mut self, next: &Self) {
         let &[(Primitive::Store { from, codec, over_own }, after)] = &*next.to_do else { return };
-        let talks = self.sent.is_some() || next.received.is_some() || next.sent.is_some();
-        if talks || self.n_steps > 1 || self.segment != next.segment || self.to_do.is_full() {
+        let communicates = self.sent.is_some() || next.received.is_some() || next.sent.is_some();
+        if communicates || self.n_steps > 1 || self.segment != next.segment || self.to_do.is_full()
+        {
             return;
         }
-        // A payload that is moved only to be stored can be stored from where it is.
+        // If this step moves a payload only so that the next one stores it, store it from where it
+        // is.
         let (from, after) = match *self.to_do {
             [.., (_, after), (Primitive::Move { from: place, to }, _)]
                 if to == from && next.held.is_none() =>
@@ -99,7 +102,8 @@ impl Compiled {
         self.steps.iter().any(|step| step.received.is_some())
     }
 
-    /// Adds the step with this index, which runs `to_do` on these slot contents.
+    /// Adds the step with this index, which runs the primitives `to_do` on these slot contents.
+    /// `next` is the rank from which the lane receives afterwards.
     pub(super) fn add(
         &mut self,
         program: &Program<'_>,

@@ -2,12 +2,12 @@
 //! operation and the caller's buffers. So the engine is compiled once per transport.
 //!
 //! A computation may be pending: the lane then keeps the rest of its step. Codecs of this crate
-//! finish at once. But work on other threads or on a device would not need another engine.
+//! never are. But codecs that run on other threads or on a device would need no other engine.
 //!
-//! *Not implemented: computing beside the network.* A lane carries out a whole primitive, and polls
-//! the network meanwhile ([`ProgressHook`](super::ProgressHook)). Some transports move only when
-//! they are polled. With these, other threads could carry out primitives while one thread polls.
-//! [`Compute::compute`] would then return `Pending`.
+//! *Not implemented: computing while another thread polls the network.* A lane carries out a whole
+//! primitive, and polls the network meanwhile ([`ProgressHook`](super::ProgressHook)). Some
+//! transports move only when they are polled. With these, other threads could carry out primitives
+//! while one thread polls. [`Compute::compute`] would then return `Pending`.
 
 use super::lane::misuse;
 use super::work::Coding;
@@ -23,8 +23,8 @@ pub(crate) trait Compute {
     /// Carries out a primitive on a segment of the array.
     ///
     /// `Pending` means that it is not done yet; the lane calls again with the same arguments. After
-    /// an error the target slot may contain anything. The pace receives progress while the
-    /// primitive runs.
+    /// an error the target slot may contain anything. While the primitive runs, it reports progress
+    /// to the [`Pace`].
     fn compute(
         &mut self,
         primitive: Primitive,

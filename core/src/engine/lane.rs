@@ -1,9 +1,11 @@
 //! One lane: a position in the program, and the frames that it holds.
 //!
-//! A turn first obtains everything that a step can wait for: the incoming frame, credit to send,
-//! and spare frames. If something is missing, the lane keeps what it has. The step is then a short
-//! list of primitives, which may be pending, and at most one send, which does not wait. The rest of
-//! the list and the slot contents are the lane's whole state.
+//! A [turn](Lane::turn) tries to complete the current step. It first obtains everything that the
+//! step can wait for: the incoming frame, credit to send, and empty frames. If something is
+//! missing, the lane keeps what it has obtained, and the next turn goes on from there. Otherwise
+//! the lane carries out the step's short list of primitives, and sends at most one message, which
+//! cannot block. A primitive may be pending. The lane then keeps the rest of the list for the next
+//! turn.
 
 #[cfg(feature = "alloc")]
 mod replay;
@@ -27,8 +29,8 @@ use core::ops::RangeInclusive;
 use core::task::Poll;
 use core::time::Duration;
 
-/// Steps on at least this many values are timed. Reading the clock costs as much as adding some of
-/// them.
+/// Steps on at least this many values are timed. On fewer values, reading the clock costs as much
+/// as the step.
 const TIMED_FROM: usize = 1024;
 
 const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
@@ -47,12 +49,12 @@ pub(crate) struct Lane<F> {
     step: usize,
     /// True if the last turn found no free frame.
     is_starved: bool,
-    /// Length in bytes of a message in `In` that has not been checked.
+    /// Length in bytes of the message in `In`, if a replay received it and left it to be checked.
     unchecked: Option<usize>,
     slots: Slots<F>,
     /// Rest of the current step's primitives, in reverse order, once the step has begun.
     to_do: Option<Primitives>,
-    /// Number of parts of the run for which the next primitive is done.
+    /// Number of parts of the run on which the next primitive has been carried out.
     n_done: u16,
 }
 
@@ -131,7 +133,7 @@ impl<F: FrameBuffer> Lane<F> {
             if !program.layout.skips(step.part, self.round) {
                 break step;
             }
-            // Every round has a part, so this ends after two rounds' steps.
+            // No round skips every part, so the loop ends within two rounds.
             self.next_step(program, n_lanes, transport);
         };
         let run = program.layout.run(&step, self.round);
@@ -234,8 +236,8 @@ impl<F: FrameBuffer> Lane<F> {
         })
     }
 
-    /// Makes sure that a slot has a frame, if necessary from the pool. Returns false if none is
-    /// free.
+    /// Takes a frame from the pool if the slot has none. Returns false if the pool has no free
+    /// frame.
     #[inline]
     fn has_frame<X: Transport<Frame = F>>(
         &mut self,
@@ -291,8 +293,8 @@ impl<F: FrameBuffer> Lane<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the header of the message in `Out`, or only its sender if the message is passed on.
-    /// Returns the message's length in bytes.
+    /// Writes the header of the message in `Out`. If the message is passed on as it was received,
+    /// writes only its new sender. Returns the message's length in bytes.
     fn write_header(
         &mut self,
         program: &Program<'_>,
@@ -301,6 +303,7 @@ impl<F: FrameBuffer> Lane<F> {
     ) -> Result<usize, Error> {
         let (part, round) = (step.part.0, self.round as u32);
         let (message, content) = self.slots.message()?;
+        // The header has a single number of operands for all parts.
         if content.first_operands != content.operands {
             return Err(Error::Internal);
         }
@@ -329,9 +332,9 @@ impl<F: FrameBuffer> Lane<F> {
     ) -> Result<(CodecId, u32), Error> {
         let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
         let fields = MessageFields { from: rank, part, round, n_values };
-        let need = self.operands(program, step);
+        let expected = self.operands(program, step);
         // Fast path: a peer that makes the same call usually writes exactly this header.
-        if let Some(operands) = frame::operands_of(message).filter(|n| need.contains(n))
+        if let Some(operands) = frame::operands_of(message).filter(|n| expected.contains(n))
             && let header = program.template_of(step.part).filled(&fields, operands, false)
             && header.is_of(message, program.checksum)
         {
@@ -347,18 +350,21 @@ impl<F: FrameBuffer> Lane<F> {
             MessageKind::View | MessageKind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
-            // These have their own tag, or come before calls.
+            // These come on the control tag, on a channel of messages, or before a communicator's
+            // first call.
             MessageKind::Abort | MessageKind::Call | MessageKind::Grant | MessageKind::Flush => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }
         let received_len = program.layout.received_len(step.part);
-        let is_told = received_len.is_some() && header.call.collective == program.header.collective;
-        let count = if is_told { program.header.count } else { header.call.count };
+        // Here the received count is the part's length, which is checked below.
+        let is_part_len =
+            received_len.is_some() && header.call.collective == program.header.collective;
+        let count = if is_part_len { program.header.count } else { header.call.count };
         notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
-        // Floats in a call of another codec are partial sums, and come only from ranks of the same
-        // node.
+        // If the call's codec is not raw, a payload of floats is a partial sum. It comes only from
+        // a rank of the same node.
         let call = program.call;
         let may_be_floats = call.collective.reduces() && call.is_near(program.rank, rank);
         if header.as_floats && !may_be_floats {
@@ -375,25 +381,25 @@ impl<F: FrameBuffer> Lane<F> {
                 (Field::Segment, run.n_values() as u64, u64::from(header.n_values)),
             ],
         )?;
-        if !need.contains(&header.operands) {
+        if !expected.contains(&header.operands) {
             let [ours, theirs] =
-                [*need.end(), header.operands].map(|n| Value::number(u64::from(n)));
+                [*expected.end(), header.operands].map(|n| Value::number(u64::from(n)));
             return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
         }
         let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
         Ok((codec, header.operands))
     }
 
-    /// Returns how many ranks' values are combined in this rank's operand for a step: in its first
-    /// part, and in the other parts.
+    /// Returns how many ranks' values this rank's operand for a step combines: in the first part,
+    /// and in each other part.
     fn used_operands(&self, step: &Step) -> [u32; 2] {
         let held = self.slots.content(Slot::Held).filter(|_| step.uses_held());
         let used = held.map(|held| held.last(step.n_parts).unwrap_or(held));
         used.map_or([1, 1], |used| [used.first_operands, used.operands])
     }
 
-    /// Returns how many ranks' values a message for this step can combine. A message that is stored
-    /// must complete the result.
+    /// Returns how many ranks' values a received message may combine in this step. If the step
+    /// stores its value, the message must complete the result.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = if step.store { program.n_operands() } else { program.most_operands() };
         let [first, others] = self.used_operands(step);
@@ -402,7 +408,8 @@ impl<F: FrameBuffer> Lane<F> {
         if step.store { most..=most } else { 1..=most }
     }
 
-    /// Fails unless this rank's operand combines the values of all ranks.
+    /// Fails unless this rank's operand is a complete result: it must combine the values of all
+    /// ranks that contribute to this rank's result.
     fn check_complete(&self, program: &Program<'_>, step: &Step) -> Result<(), Error> {
         let (ours, rank) = (u64::from(program.n_operands()), self.last_source(program));
         let theirs = self.used_operands(step);
@@ -417,7 +424,7 @@ impl<F: FrameBuffer> Lane<F> {
 }
 
 /// Checks that a payload from `rank` has a segment for each part of a run, each with the expected
-/// number of values. A payload that is only passed on is not decoded here.
+/// number of values. It does not decode them.
 fn check_payload(
     rank: Rank,
     run: &Run<'_>,

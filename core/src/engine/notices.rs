@@ -10,20 +10,21 @@
 //! sent everything that this call needs. Such a notice is stored, and ends the later call when this
 //! rank begins it. Each rank sends its notice once, so the notice of the earliest call counts.
 //!
-//! A stored notice ends the running call in one case: a lane that has polled for the sender's
-//! message *after* the notice still waits for it. Then the two ranks count calls differently. The
-//! same holds for a rank that has gone on to form another group. Either it has sent everything that
-//! this call needs, or nothing more will come.
+//! A stored notice ends the running call in one case: a lane still waits for a message of the
+//! notice's sender, although it has polled for it *after* the notice arrived. Then the two ranks
+//! count calls differently. The same rule applies to a rank that has gone on to form another group:
+//! it sends no more messages for this call. The call ends if a lane still waits for one.
 //!
 //! *Questions.* Ranks that make different calls may wait for each other's messages in a cycle, so
 //! that no message shows the difference. So a rank that has waited for a moment sends its call
 //! header to the ranks that it waits for. The receiver compares it with its own call of the same
 //! number. It answers with its own header, either now or when it begins that call.
 //!
-//! In a cycle of waiting ranks, all are in a call of the same number, and neighbors have compared
-//! their headers. If all make the same call, its schedule has no cycle. A link may be full of
-//! messages of an earlier call that its receiver never takes. So a question also contains its
-//! sender's earlier calls.
+//! This detects every cycle of waiting ranks. All ranks of the cycle are in a call of the same
+//! number, and each has compared its header with that of the rank that it waits for. The calls
+//! cannot all be equal, because the steps of one schedule never wait in a cycle. A rank may also
+//! wait because a link is full of messages of an earlier call, which the receiver made differently
+//! and never takes. So a question also contains its sender's earlier calls.
 //!
 //! A rank asks another rank at most once per call, and again in a later call only after an answer.
 //! So a link holds at most one question and one answer, and has space left for a notice.
@@ -83,7 +84,8 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Returns what is known, for another numbering of ranks.
+    /// Returns the notices and questions about calls that this rank has not begun, with ranks
+    /// renumbered by `number`. Ranks without a new number are dropped.
     pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
         let renumbered = |set: &RankSet| {
             let mut numbered = RankSet::EMPTY;
@@ -122,9 +124,10 @@ impl Notices {
         }
     }
 
-    /// Begins a call. Fails if a rank is known to have aborted it or an earlier one. Returns
-    /// whether a notice was received: what its sender sent before may have arrived just now. A call
-    /// that waits for a peer need not listen here.
+    /// Begins a call. Fails if a rank is known to have aborted it or an earlier one. With
+    /// `listens`, also polls the next few ranks in the rotation. Returns whether a notice was
+    /// received: messages that its sender sent before may have arrived just now. A call that will
+    /// wait for a peer need not listen here.
     pub(crate) fn begin<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -152,8 +155,9 @@ impl Notices {
         ours: &CallHeader,
         awaited: &[Rank],
     ) -> Result<bool, Error> {
-        // Check all of them before receiving anything. No lane has polled since a notice received
-        // in this pass, and several lanes may wait for one rank.
+        // Check all ranks before receiving anything. A notice that is received below must not count
+        // against its sender yet, because no lane has polled since. And a rank may be listed twice,
+        // if several lanes wait for it.
         if let Some(error) = awaited.iter().find_map(|&rank| self.departure_error(rank)) {
             return Err(error);
         }
@@ -206,8 +210,8 @@ impl Notices {
         Poll::Pending
     }
 
-    /// Asks each awaited rank once which call it makes, as far as there are credit and frames.
-    /// Leaves the `n_needed` frames that lanes may still want.
+    /// Asks each awaited rank once which call it makes. Skips ranks while credit or frames are
+    /// missing. Leaves `n_needed` free frames to the lanes.
     pub(crate) fn ask<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -237,7 +241,8 @@ impl Notices {
         self.waiting_ahead
     }
 
-    /// Answers questions about this call or an earlier one, as far as there are credit and frames.
+    /// Answers questions about this call or an earlier one. Ranks without credit, or for which
+    /// there is no frame, are answered later.
     pub(crate) fn answer<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -268,7 +273,7 @@ impl Notices {
         ours: &CallHeader,
     ) -> Result<(), Error> {
         let message = match heard {
-            // This call can finish, if the sender's messages are here.
+            // This call can finish if all of the sender's messages for it have arrived.
             ReceivedNotice::Left if RankSet::can_hold(rank) => {
                 self.left.insert(rank);
                 return Ok(());
@@ -352,9 +357,9 @@ impl Notices {
         }
     }
 
-    /// Returns the error of a call that waits for `rank`, which has aborted a later call. Only
-    /// the earliest call's notice is stored. If ranks disagreed there, that is why the others
-    /// aborted.
+    /// Returns the error of a call that waits for `rank`, which has aborted a later call. Only the
+    /// notice of the earliest aborted call is stored. If ranks disagreed in that call, it is the
+    /// reason for the later aborts too.
     fn miscount_error(&mut self, rank: Rank) -> Error {
         match self.earliest {
             Some((first, notice)) if first == rank || notice.is_disagreement() => {
@@ -373,8 +378,8 @@ impl Notices {
         if let AbortReason::Mismatch(field) = reason
             && let Some(call) = self.calls.of(notice.call.sequence)
         {
-            // Look for a disagreement with the sender, then with the culprit. Never with this rank
-            // itself, whatever others received in its name.
+            // Look for a disagreement with the sender, then with the culprit, unless that is this
+            // rank itself.
             let with_teller = call.mismatch(rank, &notice.call);
             let is_culprits =
                 self.own != Some(culprit) && call.number(field).is_some_and(|ours| ours != said);
@@ -412,7 +417,7 @@ fn is_ready<X: Transport>(transport: &mut X, to: Rank) -> bool {
     matches!(transport.poll_ready(to, Tag::CONTROL), Poll::Ready(Ok(())))
 }
 
-/// Takes a frame, if the pool holds `n_needed` more.
+/// Takes a frame if `n_needed` others stay in the pool.
 fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::Frame> {
     let mut frames = Vec::<X::Frame, { MAX_LANES * FRAMES_PER_LANE }>::new();
     let mut surplus = None;
@@ -430,8 +435,9 @@ fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::
     surplus
 }
 
-/// Sends a notice to all other ranks, because a rank that made another call waits on other links.
-/// Best effort: a rank that gets no notice, for lack of credit or frames, ends by its time limit.
+/// Sends a notice to all other ranks, because a rank that made a different call may wait for any of
+/// them. Best effort: if credit or frames are missing, a rank gets no notice, and its call ends by
+/// its time limit.
 pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &NoticeMessage, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {

@@ -2,12 +2,12 @@
 //!
 //! A codec reports its progress after each chunk ([`Pace`]). After two chunks the transport moves
 //! the network along ([`Transport::nudge`]). This is ZCCL's PIPE-fZ-light (2025), whose codec polls
-//! every 5120 values, but here the codec knows nothing of networks. A transport that progresses by
-//! itself pays for an empty call.
+//! every 5120 values, but here the codec does not know the network. For a transport that progresses
+//! by itself, this costs an empty function call.
 //!
-//! The codec makes these reports while it runs, so a primitive is never interrupted. A codec whose
-//! chunks depend on earlier chunks keeps its state on the stack, and no lane is entered twice. A
-//! nudge therefore moves only the transport, and no other calls.
+//! Reports are function calls from within the codec: a primitive is never interrupted. A codec
+//! whose chunks depend on earlier chunks keeps its state on the stack, and no lane is entered
+//! twice. A nudge therefore moves only the transport, and no other calls.
 
 use crate::codec::Pace;
 use crate::kernel::CHUNK;
@@ -21,7 +21,7 @@ pub(crate) const VALUES_PER_LOOK: usize = 2 * CHUNK;
 /// Polls the transport while a kernel computes, so that messages keep moving.
 pub(crate) struct ProgressHook<'x, X> {
     transport: RefCell<&'x mut X>,
-    /// Number of values since the last nudge.
+    /// Number of values processed since the last nudge.
     n_passed: Cell<usize>,
 }
 

@@ -1,8 +1,9 @@
 //! Replay of a call: one lane that runs a compiled program.
 //!
-//! A replay does what an [`Engine`] does while nothing goes wrong. An engine takes over from the
+//! A replay does what an [`Engine`] does while nothing goes wrong. An engine takes over at the
 //! lane's position if a message differs from the compiled one, a rank is lost, or the call waits
-//! for long. The engine knows how to wait, which rank to ask, and what is wrong.
+//! longer than [`SHORT_WAIT`]. Only the engine asks other ranks, checks time limits and finds out
+//! what is wrong.
 
 use super::watchdog::{Watchdog, ask_after};
 use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program};
@@ -25,7 +26,8 @@ pub(crate) struct Replay {
     has_begun: bool,
     /// True if the last poll found nothing to do.
     has_waited: bool,
-    /// Time of the first poll that found nothing right after another one that found nothing.
+    /// Time of the second of the last consecutive polls that found nothing; the first does not read
+    /// the clock.
     waits_since: Option<Duration>,
     started: Duration,
     pub(crate) report: Report,
@@ -39,7 +41,7 @@ pub(crate) enum Replayed {
     Moved,
     /// Rest, then poll again.
     Waiting,
-    /// An engine must continue.
+    /// An engine must continue the call, because it differs or waits too long.
     Differs,
 }
 
@@ -72,7 +74,7 @@ impl Replay {
         transport.progress().map_err(transport_error)?;
         let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
-            // A call that receives polls for notices once it waits.
+            // A call that receives messages need not poll for notices until it waits.
             if notices.begin(transport, &ours(), program.checksum, !compiled.receives())? {
                 transport.progress().map_err(transport_error)?;
             }

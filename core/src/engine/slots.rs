@@ -1,7 +1,7 @@
 //! Frames of a lane, one per [`Slot`], and their contents.
 //!
 //! A frame stays here until it is sent or recycled. Computations only borrow frames. So no frame is
-//! lost, whatever fails: they are all still here, and the lane recycles them.
+//! lost if a computation fails: all frames are still here, and the lane recycles them.
 
 use super::compute::{Computing, Payloads};
 use super::lane::misuse;
@@ -116,8 +116,8 @@ impl<F: FrameBuffer> Slots<F> {
         Ok(n_held - places.n_parts())
     }
 
-    /// Drops all contents that are not held after the step, and makes empty frames the next step's
-    /// spares. Frames beyond two spares are recycled.
+    /// Drops all contents except `held`. Moves emptied frames of `In` and `Held` to `Out` and
+    /// `Spare` for the next step, and recycles those that do not fit there.
     pub(super) fn end_step(&mut self, held: Option<SlotContent>, mut recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
@@ -133,8 +133,8 @@ impl<F: FrameBuffer> Slots<F> {
         }
     }
 
-    /// Carries out a primitive of a step on its run. `n_done` is the number of parts that are done.
-    /// After an error the frames may contain anything.
+    /// Carries out a primitive of a step on its run. `n_done` is the number of parts on which it
+    /// has been carried out so far. After an error the frames may contain anything.
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
@@ -180,9 +180,8 @@ impl<F: FrameBuffer> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Carries out primitives again on frames of one segment. Each comes with the slot contents
-    /// after it. `compute` carries out those that compute. Returns how many were done before one
-    /// was pending.
+    /// Replays primitives on frames of one segment. Each comes with the slot contents after it.
+    /// `compute` carries out those that compute. Returns how many were done before one was pending.
     #[cfg(feature = "alloc")]
     #[inline]
     pub(super) fn again(

@@ -18,16 +18,17 @@ use core::task::Poll;
 use std::vec;
 use std::vec::Vec;
 
-/// Computation that is pending twice before each primitive is done.
+/// Computation that is pending twice before each primitive is done, unless the fields say
+/// otherwise.
 #[derive(Default)]
 struct SlowCompute {
     n_asked: usize,
     done: Vec<Primitive>,
-    /// Offset in the input at which each primitive was done.
+    /// Offset in the input of each primitive's segment.
     places: Vec<usize>,
     /// True if each primitive is done at once.
     is_quick: bool,
-    /// Number of primitives that are done at once.
+    /// Number of first primitives that are done at once.
     n_quick: usize,
 }
 

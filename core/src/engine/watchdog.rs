@@ -1,6 +1,7 @@
-//! Rules of waiting, the same for calls and for messages. While nothing moves, a rank receives what
-//! other ranks report, asks which call they make, and aborts in time. If a rank is lost, it or
-//! another rank may have reported the reason before, and that report may still be in transit.
+//! Rules of waiting, the same for calls and for messages. While nothing moves, a rank receives
+//! other ranks' notices, asks which call they make, and aborts when its time limit passes. If it
+//! finds a rank lost, it waits a moment before it aborts: the lost rank or another one may have
+//! sent the reason, which may still be in transit.
 
 use super::{Notices, notices};
 use crate::error::Error;
@@ -12,11 +13,12 @@ use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 
-/// How long to wait for what a lost rank sent before, if the network does not report that nothing
+/// Longest wait for messages that a lost rank sent before, unless the network reports that nothing
 /// more will come.
 const LOST_RANK_GRACE: Duration = Duration::from_secs(1);
 
-/// Most ranks that are polled in every pass: those that lanes wait for, and one more.
+/// Most ranks that are polled in every pass: for a call, one for each lane, and one that still has
+/// to take what was sent.
 pub(crate) const MAX_AWAITED: usize = MAX_LANES + 1;
 
 /// A call or exchange that waits for other ranks.
@@ -27,12 +29,13 @@ pub(crate) trait Waiter {
     /// Returns the rank and the step that a timeout error names.
     fn blamed(&self) -> (Rank, usize);
 
-    /// Returns whether its caller polls it, so that time counts.
+    /// Returns whether its caller polls it. Waiting time counts only then.
     fn is_looked_at(&self) -> bool {
         true
     }
 
-    /// Returns how to ask the ranks that it waits for. Messages ask no rank.
+    /// Returns the interface for questions to the ranks that it waits for. `None` for exchanges of
+    /// messages, which ask no rank.
     fn question(&self) -> Option<&dyn Question> {
         None
     }
@@ -40,7 +43,7 @@ pub(crate) trait Waiter {
 
 /// A call that asks other ranks which call they make, and answers their questions.
 pub(crate) trait Question {
-    /// Returns how many free frames it lacks, which must not be spent on questions.
+    /// Returns how many free frames the call may still need. Questions must leave that many.
     fn n_needed(&self) -> usize;
 
     /// Returns whether messages need checksums.
@@ -68,10 +71,9 @@ impl Watchdog {
         self.lost.map(|loss| loss.rank)
     }
 
-    /// Records a failure. If a rank is lost, more may be known in a moment.
+    /// Records that a rank is lost. [`explain`](Self::explain) then looks for the reason.
     ///
-    /// # Errors
-    /// The error itself, if it says anything else.
+    /// # Errors The given error, if it does not say that a rank is lost.
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         match error {
             Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) } => {
@@ -82,11 +84,11 @@ impl Watchdog {
         }
     }
 
-    /// Looks for an error that says more than that a rank is lost. `take_last` receives everything
-    /// else that the rank sent, and returns whether that is all.
+    /// Looks for an error that says more than that a rank is lost. `take_last` receives what the
+    /// rank sent on tags other than the control tag, and returns whether everything has arrived.
     ///
-    /// # Errors
-    /// The error that was found. The loss of the rank, if nothing more will come, or not in time.
+    /// # Errors The error that was found. Otherwise the loss of the rank, once nothing more will
+    /// come or the time for it has passed.
     pub(crate) fn explain<X: Transport>(
         &self,
         (transport, notices): (&mut X, &mut Notices),
@@ -110,8 +112,8 @@ impl Watchdog {
         if is_over { Err(loss.error) } else { Ok(Progress::Waiting) }
     }
 
-    /// Evaluates a poll that finished nothing. `moved` says whether something moved; otherwise the
-    /// call waits.
+    /// Follows a poll that did not finish the call. If nothing `moved`, the call waits: receives
+    /// notices, asks and answers questions, and checks the time limit.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::Stalled`], and the errors that other ranks report.
@@ -163,7 +165,7 @@ impl Watchdog {
         Ok(Progress::Waiting)
     }
 
-    /// Returns how long nothing had moved at the last poll.
+    /// Returns for how long nothing had moved at the last poll.
     pub(crate) const fn waited(&self) -> Duration {
         self.wait.waited()
     }

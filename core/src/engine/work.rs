@@ -1,8 +1,8 @@
 //! Computation of a lane: the codec applied to the caller's buffers and to frames.
 //!
 //! Nothing here waits or sends. [`Buffers::own`] reads the caller's values. [`Buffers::output`]
-//! writes final results only, and partial results live in frames. So in-place calls need no copy,
-//! and ranks without a receive buffer can still take part in a reduction.
+//! receives final results only; partial results live in frames. So in-place calls need no copy, and
+//! ranks without a receive buffer can still take part in a reduction.
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
@@ -125,8 +125,9 @@ impl<T: Element> Buffers<'_, T> {
         within_mut(recv, segment.in_output())
     }
 
-    /// Returns how to write results: past the caches if they would not stay there anyway. In place,
-    /// results that overwrite input find its lines in the caches, because it was read a moment ago.
+    /// Returns how to write results: past the caches if they would not stay there anyway. But
+    /// results that overwrite input in place find its cache lines loaded, because the input was
+    /// read a moment ago (`over_own`).
     fn stores(&self, over_own: bool) -> Stores {
         let (output, in_place) = match self {
             Self::InPlace(data) => (&**data, true),
@@ -172,7 +173,7 @@ impl<T: Element> Buffers<'_, T> {
     }
 }
 
-/// Returns a range of values. Empty segments may lie outside.
+/// Returns a range of values. An empty range may lie outside them.
 fn within<T>(values: &[T], range: Range<usize>) -> Result<&[T], Error> {
     if range.is_empty() { Ok(&[]) } else { values.get(range).ok_or(Error::Internal) }
 }
@@ -181,7 +182,7 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// Codec and divisor of a call, whatever its values.
+/// Codec and divisor of a call, with the element type erased.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
     codec: ErasedCodec,
@@ -195,12 +196,13 @@ pub(crate) struct Coding {
 }
 
 impl Coding {
-    /// Moves and reduces values as they are.
+    /// Creates the coding of a call that moves and reduces uncompressed values.
     pub(crate) const fn raw(dtype: DType) -> Self {
         Self::by(ErasedCodec::raw(dtype), 1, false)
     }
 
-    /// Uses this codec, and this divisor of an average or 1.
+    /// Creates the coding with this codec. `divisor` is the number of ranks for an average,
+    /// otherwise 1.
     pub(crate) const fn by(codec: ErasedCodec, divisor: u32, is_in_place: bool) -> Self {
         Self {
             codec,
@@ -211,14 +213,14 @@ impl Coding {
         }
     }
 
-    /// Uses a codec for each of several arrays.
+    /// Creates the coding with a codec for each of several arrays. `None` if there is no array.
     #[cfg(feature = "alloc")]
     pub(crate) fn by_each(codecs: Vec<ErasedCodec>, divisor: u32) -> Option<Self> {
         let first = *codecs.first()?;
         Some(Self { codecs, ..Self::by(first, divisor, false) })
     }
 
-    /// Returns the codec of a segment.
+    /// Returns the codec of a segment, which belongs to one of the arrays that end at `ends`.
     fn codec(&self, _segment: &Segment, _ends: &[usize]) -> &ErasedCodec {
         #[cfg(feature = "alloc")]
         if let Some(last) = self.codecs.len().checked_sub(1) {
@@ -233,8 +235,8 @@ impl Coding {
         self.codec.dtype().n_bytes()
     }
 
-    /// Returns the number of values that a received payload of this codec claims to hold. Any codec
-    /// of the kind can read it.
+    /// Returns the number of values that a received payload of this codec claims to hold. With a
+    /// codec for each array, the first one can read the number for all.
     pub(super) fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
         self.codec.n_values(codec, payload)
     }
@@ -244,7 +246,8 @@ impl Coding {
 pub(crate) struct Work<'b, 's, T: Element> {
     pub(crate) op: Op<'s, T>,
     pub(crate) buffers: Buffers<'b, T>,
-    /// Residuals: the loss of each value of the local input in earlier calls, for error feedback.
+    /// Residues for error feedback: what rounding lost of each value of the local input in earlier
+    /// calls.
     pub(crate) residues: Option<&'b mut [T::Residue]>,
     /// End of each array, if there are several.
     pub(crate) ends: &'s [usize],

@@ -79,8 +79,8 @@ enum ShownValue {
     Number,
     /// The name of a choice.
     Word(&'static str),
-    /// An error bound on each operand, in the unit of the data or of their value range. It is
-    /// computed from the transmitted value, so its last digits may differ from the caller's.
+    /// An error bound on each operand, in the unit of the data or of their value range. The bound
+    /// is computed from the transmitted value, so its last digits may differ from the caller's.
     Bound(f64),
 }
 
@@ -97,13 +97,14 @@ impl Value {
         Self { number, shown: ShownValue::Bound(bound) }
     }
 
-    /// Returns the value as it travels: a number, a code, or the bits of a spacing.
+    /// Returns the value as it travels in messages: a number, a code, or the bits of a
+    /// [`CallHeader::step`](crate::frame::CallHeader::step).
     pub(crate) const fn as_number(self) -> u64 {
         self.number
     }
 
-    /// Returns the value as shown next to the other rank's. Bounds have six digits, unless those
-    /// are equal.
+    /// Returns the value as shown next to the other rank's. Bounds have six digits, or all digits
+    /// if both round to the same six.
     pub(super) fn beside(self, other: Self) -> impl fmt::Display {
         ValueBeside { value: self, exactly: self.rounded() == other.rounded() }
     }
@@ -130,6 +131,7 @@ impl fmt::Display for Value {
 
 struct ValueBeside {
     value: Value,
+    /// True to show all digits of a bound.
     exactly: bool,
 }
 

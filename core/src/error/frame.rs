@@ -12,7 +12,7 @@ pub enum FrameError {
         /// Number of bytes received.
         have: usize,
     },
-    /// The bytes do not start as a Foldwire message.
+    /// The bytes do not start like a Foldwire message.
     #[error("not a Foldwire message")]
     Magic,
     /// The message has a version that this library does not know.
@@ -21,7 +21,7 @@ pub enum FrameError {
         /// The version found.
         version: u8,
     },
-    /// A field holds a code that does not exist.
+    /// A field holds a value that no rank writes.
     #[error("the message header is damaged")]
     Damaged,
     /// The checksum does not match.

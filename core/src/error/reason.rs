@@ -4,7 +4,8 @@ use super::{Error, Field};
 use crate::transport::{Rank, TransportErrorKind};
 use core::fmt;
 
-/// Failure at the culprit of an [`Error::Aborted`], as the first rank that aborted reports it.
+/// Failure at the culprit of an [`Error::Aborted`], as the first rank that aborted reports it. In
+/// the descriptions, *it* is the culprit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AbortReason {

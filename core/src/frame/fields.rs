@@ -1,4 +1,4 @@
-//! Parameters of a call one by one, as numbers to compare and in words to show.
+//! Access to a call's parameters one by one: as numbers to compare, and in words to show.
 
 use super::{CallHeader, MESSAGE, StepQuantity};
 use crate::bound::Quantum;
@@ -10,8 +10,8 @@ use crate::pipeline;
 use crate::schedule::{self, Collective, Division};
 use crate::transport::Rank;
 
-/// Fields in the order of comparison. A rank that makes another kind of call gets an error about
-/// that, not about its count.
+/// Fields in the order of comparison. The kind of call comes first, so that ranks in different
+/// calls get an error about the call, not about its count.
 const FIELDS: [Field; 15] = [
     Field::Context,
     Field::Epoch,
@@ -58,7 +58,7 @@ impl CallHeader {
         FIELDS.into_iter().find(|&field| self.number(field) != theirs.number(field))
     }
 
-    /// Returns a number of this field in words.
+    /// Returns a value of this field, given as a number, in words.
     fn value(&self, field: Field, number: u64) -> Value {
         let code = u8::try_from(number).unwrap_or(u8::MAX);
         let word = match field {
@@ -94,7 +94,7 @@ impl CallHeader {
         word.map_or(Value::number(number), |word| Value::word(number, word))
     }
 
-    /// Returns the error for a call of another rank; `None` if it is the same call.
+    /// Returns the error for a different call of another rank; `None` if the calls are the same.
     pub(crate) fn mismatch(&self, rank: Rank, theirs: &Self) -> Option<Error> {
         let field = self.difference(theirs)?;
         Some(self.mismatch_in(field, rank, theirs.number(field)?))

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::transport::Rank;
 
-/// Offset of the part, the round and the number of values.
+/// Offset of the part. The round and the number of values follow it.
 const PART_AT: usize = 36;
 const OPERANDS_AT: usize = 52;
 
@@ -64,7 +64,8 @@ impl Template {
         self
     }
 
-    /// Returns whether a message begins with this header, with or without a checksum.
+    /// Returns whether a message begins with this header. With `checksum`, it must also contain the
+    /// correct checksum, otherwise none.
     pub(crate) fn is_of(&self, message: &[u8], checksum: bool) -> bool {
         message.split_first_chunk().is_some_and(|(head, payload)| {
             let expected = if checksum { self.summed(payload) } else { *self };

@@ -1,9 +1,10 @@
-//! A transport whose contract is checked, so that the code behind it need not trust it.
+//! A wrapper that checks a transport's contract, so that other code need not trust the transport.
 //!
 //! Rank, size and capacity must not change while a communicator lives. They are queried and checked
 //! once. Every frame that the transport returns is checked. If it is short or misaligned, it is
 //! recycled, and the call fails with [`TransportErrorKind::Misuse`]. The same holds for a message
-//! longer than its frame. A frame could still shrink later, so its bytes are accessed with `get`.
+//! longer than its frame. A frame could still shrink later, so other code accesses its bytes with
+//! `get`.
 //!
 //! Cost: a few comparisons per frame.
 
@@ -99,7 +100,7 @@ impl<X: Transport> CheckedTransport<X> {
                 })) => {
                     break held.len();
                 }
-                // The call will meet the same error, and notify the other ranks.
+                // The call will get the same error, and notify the other ranks.
                 Poll::Ready(Err(_)) => break need,
                 Poll::Pending => {}
             }
@@ -116,7 +117,7 @@ impl<X: Transport> CheckedTransport<X> {
         found
     }
 
-    /// Replaces a rank that does not exist by this one, so that something still counts as
+    /// Replaces a rank that does not exist by this rank, so that the frame still counts as
     /// undelivered.
     fn known_rank(&self, peer: Rank) -> Rank {
         if peer.index() < self.size { peer } else { self.rank }

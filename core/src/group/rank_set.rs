@@ -1,4 +1,5 @@
-//! A set of ranks of one transport: 512 bytes, no allocator. Messages contain sets in this form.
+//! A set of ranks of one transport: a bit for each rank, 512 bytes in all. Messages contain such
+//! sets.
 
 use crate::transport::Rank;
 use core::fmt;
@@ -61,7 +62,7 @@ impl RankSet {
         Self { words: core::array::from_fn(|i| self.words[i] & other.words[i]) }
     }
 
-    /// Returns the ranks in this set only.
+    /// Returns the ranks in this set that are not in `other`.
     pub(crate) fn minus(&self, other: &Self) -> Self {
         Self { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
@@ -102,19 +103,20 @@ impl RankSet {
         None
     }
 
-    /// Returns the number of bytes of an encoded set of ranks `0..size`.
+    /// Returns the number of bytes of an encoded set of ranks below `size`.
     pub(crate) const fn n_bytes(size: usize) -> usize {
         size.div_ceil(8)
     }
 
-    /// Writes the set of ranks below `8 · bytes.len()`: rank r is bit r mod 8 of byte ⌊r/8⌋.
+    /// Writes the bits of the ranks below `8 · bytes.len()`: rank r is bit r mod 8 of byte ⌊r/8⌋.
     pub(crate) fn write(&self, bytes: &mut [u8]) {
         for (at, byte) in bytes.iter_mut().enumerate() {
             *byte = self.words[at / 8].to_le_bytes()[at % 8];
         }
     }
 
-    /// Reads a set of ranks `0..size`; `None` unless the bytes hold exactly that.
+    /// Reads a set of ranks below `size`. `None` if `size` is too large, if the number of bytes is
+    /// wrong, or if a bit of another rank is set.
     pub(crate) fn read(bytes: &[u8], size: usize) -> Option<Self> {
         if size > MAX_RANKS || bytes.len() != Self::n_bytes(size) {
             return None;

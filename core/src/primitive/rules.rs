@@ -19,28 +19,30 @@ pub struct Rules {
     pub(super) exact: bool,
     /// True if payloads that are passed on are encoded again.
     pub(super) recodes: bool,
-    /// True if partial reductions are kept in the call's codec, and otherwise as floats.
+    /// True if partial reductions are kept in the call's codec; false if they are kept as floats.
     pub(super) keeps_frames: bool,
     /// True if local input is encoded before it is combined.
     pub(super) encodes_own: bool,
     /// True if the call combines values.
     pub(super) reduces: bool,
-    /// True if stored values are divided, and so differ from the received ones: an average.
+    /// True for averages: sums are divided when they are stored, so stored values differ from
+    /// received ones.
     pub(super) divides: bool,
-    /// True if a rank stores its input as other ranks decode it.
+    /// True if all ranks must get the same bits. Each rank then stores its own values as other
+    /// ranks decode them.
     pub(super) same_bits: bool,
-    /// True if nothing is stored.
+    /// True if this rank has no buffer for results, so that it stores nothing.
     pub(super) reads_only: bool,
 }
 
-/// Properties of a step's links that the rules use.
+/// Properties of a step's messages that the rules use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepLinks {
     /// Codec of the received payload, if there is one.
     pub received: Option<CodecId>,
-    /// True if it sends a partial sum to a rank of the same node.
+    /// True if the step sends a partial sum to a rank of the same node, so that floats stay floats.
     pub stays_floats: bool,
-    /// True if its value combines all ranks.
+    /// True if the step's value is a reduction over all ranks.
     pub is_complete: bool,
 }
 
@@ -82,7 +84,7 @@ impl Rules {
         }
     }
 
-    /// Returns the rules of a plan, for values that it [applies](Plan::for_values) to.
+    /// Returns the rules of a plan that is already [adapted to the element type](Plan::for_values).
     #[must_use]
     pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
         let Plan { pipeline, codec, same_bits, .. } = plan;
@@ -116,7 +118,7 @@ impl Rules {
         self.codec
     }
 
-    /// Returns what `step` computes in a lane with this held content and these links.
+    /// Returns the primitives of `step` in a lane with this held content and these links.
     #[must_use]
     pub fn primitives(
         self,
@@ -125,14 +127,14 @@ impl Rules {
         links: StepLinks,
     ) -> Primitives {
         let takes = step.takes();
-        let silent = Step { store: false, before: false, as_sent: false, ..*step };
-        let step = if self.reads_only { &silent } else { step };
+        let without_stores = Step { store: false, before: false, as_sent: false, ..*step };
+        let step = if self.reads_only { &without_stores } else { step };
         let uses_held = step.uses_held();
         let used = held.filter(|_| uses_held);
         let own_is_read = step.own && used.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
         let wire = if links.stays_floats { CodecId::Raw } else { self.codec };
-        let done = Vec::new();
+        let primitives = Vec::new();
         let is_complete = links.is_complete;
         let mut list = PrimitiveList {
             rules: self,
@@ -143,7 +145,7 @@ impl Rules {
             over_own,
             wire,
             is_complete,
-            done,
+            primitives,
         };
         match (links.received, used) {
             (None, None) => list.own(),
@@ -152,7 +154,7 @@ impl Rules {
             (Some(codec), None) => list.received_with_own(codec),
             (Some(codec), Some(held)) => list.received_with_held(codec, held.codec),
         }
-        list.done
+        list.primitives
     }
 
     /// Returns whether averages are stored as sums and then divided. If some ranks pass on what
@@ -176,17 +178,18 @@ struct PrimitiveList<'s> {
     takes: bool,
     /// True if the step uses the held content, if there is one.
     uses_held: bool,
+    /// See [`Primitive::Store`].
     over_own: bool,
     /// Codec in which floats are sent.
     wire: CodecId,
-    /// True if the value combines all ranks.
+    /// True if the step's value is a reduction over all ranks.
     is_complete: bool,
-    done: Primitives,
+    primitives: Primitives,
 }
 
 impl PrimitiveList<'_> {
     fn push(&mut self, primitive: Primitive) {
-        let pushed = self.done.push(primitive);
+        let pushed = self.primitives.push(primitive);
         debug_assert!(pushed.is_ok(), "no step has more than {MAX_PRIMITIVES} primitives");
     }
 
@@ -197,7 +200,7 @@ impl PrimitiveList<'_> {
         }
     }
 
-    /// Stores a sum that [`divide`](Self::divide) may divide afterwards.
+    /// Stores a payload. If [`divide`](Self::divide) divides averages afterwards, stores a sum.
     fn store_whole(&mut self, from: Slot, codec: CodecId) {
         let over_own = self.over_own;
         self.push(if self.rules.divides_apart() {
@@ -207,7 +210,7 @@ impl PrimitiveList<'_> {
         });
     }
 
-    /// Divides a sum that was stored undivided.
+    /// Divides a sum that [`store_whole`](Self::store_whole) stored.
     fn divide(&mut self) {
         if self.rules.divides_apart() {
             self.push(Primitive::Divide);
@@ -232,8 +235,8 @@ impl PrimitiveList<'_> {
         });
     }
 
-    /// Returns whether this rank needs what it sends again in the form that the receiver decodes.
-    /// Otherwise results would differ.
+    /// Returns whether a value that is sent must be kept as the receiver decodes it, so that the
+    /// ranks' results do not differ.
     fn keeps_decoded(&self) -> bool {
         let Rules { keeps_frames, reduces, same_bits, .. } = self.rules;
         same_bits && reduces && !keeps_frames && !self.rules.is_exact(self.wire)
@@ -379,8 +382,8 @@ impl PrimitiveList<'_> {
         self.finish(Slot::In, codec);
     }
 
-    /// Stores, sends and keeps this payload as the value of the step. Floats are sent in the wire's
-    /// codec.
+    /// Stores, sends and keeps this payload, the value of the step, as the step says. Floats are
+    /// encoded in the wire's codec before they are sent.
     fn finish(&mut self, at: Slot, codec: CodecId) {
         let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
@@ -416,11 +419,13 @@ impl PrimitiveList<'_> {
         }
     }
 
+    /// Same as [`finish`](Self::finish), for a payload that needs no encoding.
     fn finish_unchanged(&mut self, at: Slot, codec: CodecId) {
         self.store(at, codec);
         self.finish_stored(at);
     }
 
+    /// Sends and keeps this payload, which has been stored, as the step says.
     fn finish_stored(&mut self, at: Slot) {
         match (self.step.keep, self.step.to.is_some()) {
             (false, false) => {}

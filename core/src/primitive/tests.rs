@@ -204,13 +204,15 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
                     (received, true) => 1 + if received { 8 } else { 0 },
                     (_, false) => 8,
                 };
-                // Content joins several parts only if it combines the same number of ranks' values.
+                // Content can be put behind several parts only if it combines as many ranks' values
+                // as they do.
                 let is_uneven = held.is_some_and(|held| held.n_parts > 1 && held.operands != made);
                 if joins(&step, held) && is_uneven {
                     continue;
                 }
                 for links in all_links(rules, &step) {
-                    // The held content, and the content put behind it, were made in the same way.
+                    // The held content, and the content put behind it, were made in the same way
+                    // and so have the same codec.
                     let received = links.received.unwrap_or(rules.codec);
                     let reduces = rules.reduces || step.reduces();
                     let sums_are_floats = step.own && reduces && !rules.keeps_frames;
@@ -225,7 +227,8 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
                     if joins(&step, held) && held.is_some_and(|held| held.codec != made) {
                         continue;
                     }
-                    // The last of several parts of floats do not become frames.
+                    // If floats of several parts are held, a step does not encode only the last
+                    // ones.
                     let is_more = held.is_some_and(|held| held.n_parts > n_parts);
                     let was_frame = links.received.is_some_and(|codec| codec != CodecId::Raw);
                     let sums_are_frames = rules.keeps_frames && is_reduced && was_frame;

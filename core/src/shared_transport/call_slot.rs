@@ -3,7 +3,7 @@
 //! Each call slot has a channel, on which ranks learn of each other's failures. A rank that has all
 //! it needs of an aborted call goes on to the next call, on the next channel. So a rank that aborts
 //! a call notifies the other ranks on every channel of the communicator. On a channel with a
-//! running call it does so when that call is over.
+//! running call, it sends the notice after that call.
 
 #[cfg(feature = "std")]
 use super::Stopper;
@@ -32,7 +32,8 @@ pub(crate) struct CallSlot<'a, X: Transport> {
 /// State that the call slots of one communicator share.
 pub(super) struct CallSlots<'a, X: Transport> {
     pub(super) call_slots: OnceCell<Weak<[Rc<CallSlot<'a, X>>]>>,
-    /// Set once a call has failed: by this error, or because it was dropped.
+    /// The first failure of a call; `None` if no call has failed. The inner value is the error, or
+    /// `None` if the call was dropped.
     failure: Cell<Option<Option<Error>>>,
     #[cfg(feature = "std")]
     pub(super) stopper: Stopper,
@@ -50,9 +51,9 @@ impl<X: Transport> CallSlots<'_, X> {
 }
 
 impl<'a, X: Transport> CallSlot<'a, X> {
-    /// Ends the call on this call slot, whose communicator is `own`. If the call was aborted, by
-    /// this error or because it was dropped, notifies the other ranks on all call slots without a
-    /// call.
+    /// Ends the call on this call slot, whose communicator is `own`. If the call was aborted,
+    /// notifies the other ranks on all call slots without a running call. `error` is the reason;
+    /// `None` means that the call was dropped.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
         self.is_taken.set(false);
         if own.is_poisoned() && self.slots.failure.get().is_none() {
@@ -71,7 +72,8 @@ impl<'a, X: Transport> CallSlot<'a, X> {
         }
     }
 
-    /// Ends the communicator before its first call, by this error or because it was dropped.
+    /// Ends the communicator before its first call. `error` is the reason; `None` means that its
+    /// flush was dropped.
     pub(super) fn fail(&self, error: Option<&Error>) {
         if let Ok(mut comm) = self.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
@@ -98,7 +100,9 @@ impl<'a, X: Transport> CallSlot<'a, X> {
     }
 }
 
-/// Aborts the next call on a channel, by this error or by none, unless that is done.
+/// Aborts the next call on a channel, so that the other ranks receive a notice there. Does nothing
+/// if the communicator has already failed. Without an error, the notice says that a call was
+/// dropped.
 fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
     let mut call = Call::all_reduce([0_f32; 0], Op::Max);
     let (request, mut work) = call.parts(comm.rank());

@@ -8,15 +8,15 @@
 //!
 //! *Which links.* If a member reports in the split that a channel may hold segments, all its links
 //! are flushed. Otherwise a link is flushed if its two ranks have not flushed it for `WINDOW`
-//! epochs. Both ranks store the same epoch: each stores it when the other's last message has
-//! arrived. If one of them does not get that message, its flush fails. It then reports in later
-//! splits that the channel may hold segments.
+//! epochs. Both ranks store the epoch of the last flush. Each stores it when the other's last
+//! message has arrived. If one of them does not get that message, its flush fails. It then reports
+//! in later splits that the channel may hold segments.
 //!
 //! *Tags* take turns, so that one frame of credit per link is enough. The control tag comes first,
 //! because a rank that is done may make calls, and a transport may drop control messages that are
 //! not received.
 //!
-//! Cost: nine messages of 64 bytes each way per link, once in 2¹⁵ groups.
+//! Cost: one message of 64 bytes each way for each of the nine tags of a link, once in 2¹⁵ groups.
 //!
 //! Source: the flush of group communication (Birman and Joseph, 1987).
 
@@ -77,12 +77,14 @@ impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
 struct FlushedLink {
     /// Index of the call slot.
     call_slot: usize,
-    /// The peer, as a member and as a rank of the transport.
+    /// The peer's rank in the communicator.
     peer: Rank,
+    /// The peer's rank in the transport.
     outer: Rank,
-    /// Numbers of tags with which a flush was sent, and with which one has arrived. They differ by
-    /// at most one.
+    /// Number of tags with which this rank has sent its flush. It differs from `n_received` by at
+    /// most one.
     n_sent: usize,
+    /// Number of tags with which the peer's flush has arrived.
     n_received: usize,
 }
 
@@ -177,8 +179,8 @@ impl<'a, X: Transport> Flush<'a, X> {
         Ok(Progress::Waiting)
     }
 
-    /// Fails if a rank has aborted. The notice of a rank whose control link is not clear stays on
-    /// the link.
+    /// Fails if a rank has aborted. Does not receive from a rank whose control link is not clear
+    /// yet.
     fn listen(&self) -> Result<(), Error> {
         let mut comm = self.call_slots[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let Some(Communicator { transport, notices, context, epoch, .. }) = comm.as_mut() else {
@@ -210,7 +212,8 @@ impl<'a, X: Transport> Flush<'a, X> {
         if let Some(call_slot) = self.call_slots.first() {
             call_slot.fail(error);
         }
-        // Channels count as those of a failed call, even if no rank could be notified.
+        // Drop the communicators, so that their channels count as holding segments, even if no rank
+        // could be notified.
         for call_slot in self.call_slots.iter() {
             if let Ok(mut comm) = call_slot.comm.try_borrow_mut() {
                 comm.take();
@@ -243,8 +246,9 @@ impl FlushedLink {
             moved = self.send(comm, epoch)?;
         }
         for _ in 0..MESSAGES_PER_PASS {
-            // The next tag has its turn once this rank has sent with it. Both links may be full, so
-            // leftovers are taken before there is credit to send.
+            // Receive with a tag once this rank has sent with all tags before it. Do not wait until
+            // it has sent with the tag itself: both directions of the link may be full, so
+            // leftovers must be taken before there is credit to send.
             if self.n_received > self.n_sent || self.n_received == Tag::COUNT {
                 break;
             }

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
+/// One channel of a shared transport, as a transport between the members of a communicator.
 pub(crate) struct Port<'a, X: Transport> {
     shared: Rc<SharedTransport<'a, X>>,
     channel: usize,
@@ -59,7 +60,7 @@ impl<'a, X: Transport> Port<'a, X> {
         }
     }
 
-    /// Returns the failure with its peer as a member.
+    /// Returns the failure with its peer translated to a member.
     fn error(&self, failure: TransportFailure) -> TransportFailure {
         TransportFailure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }
@@ -138,8 +139,9 @@ impl<X: Transport> Transport for Port<'_, X> {
         Some(self.member(peer).unwrap_or(self.own))
     }
 
-    /// Also drives the other calls over the shared transport, unless it is driving this one. Every
-    /// call polls here before it goes on, and so finds that it was stopped.
+    /// Also drives the other calls over the shared transport, unless a pass over all calls is
+    /// driving this one. Every call polls here before it goes on, and so learns that it was
+    /// stopped.
     fn progress(&mut self) -> Result<(), TransportFailure> {
         let is_fresh = self.shared.is_fresh.replace(false);
         let passed = if is_fresh { Ok(()) } else { self.shared.pass().map(drop) };

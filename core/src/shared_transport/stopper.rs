@@ -1,8 +1,8 @@
 //! Ends the calls of a communicator from another thread, as a watchdog does.
 //!
-//! Every call polls the network through its communicator's port before it goes on, and finds there
-//! that it was stopped. It then fails as if the transport had failed, and its rank notifies the
-//! others.
+//! Every call polls the network through a port ([`Port`](super::Port)) before it goes on. The port
+//! reports a failure once the communicator was stopped. The call then fails as if the transport had
+//! failed, and its rank notifies the others.
 
 #[cfg(doc)]
 use crate::shared::SharedCommunicator;
@@ -17,7 +17,7 @@ pub struct Stopper(Arc<AtomicBool>);
 
 impl Stopper {
     /// Ends all running calls and all later ones. A call ends at its next poll of the network: at
-    /// once if it is being polled, otherwise after its current rest ([`Transport::idle`]).
+    /// once if its rank is polling, otherwise after the current rest ([`Transport::idle`]).
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }

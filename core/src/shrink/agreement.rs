@@ -1,16 +1,16 @@
 //! Agreement on the survivors: a state machine without clock and network.
 //!
 //! Each rank has a *view*: the ranks that it counts as survivors. The view starts with the whole
-//! group. A rank sends its view to all others, and leaves out what others leave out, so views only
-//! shrink. It also leaves out a rank that its transport reports lost, or that has not answered in
-//! time. A changed view is sent again. When every member of a rank's view has sent that very view,
-//! the rank *decides* it. The caller then sends a fence to each member, and waits for the members'
-//! fences.
+//! group. A rank sends its view to all others, and leaves out ranks that others leave out, so views
+//! only shrink. It also leaves out a rank that its transport reports lost, or that has not answered
+//! in time. A changed view is sent again. When every member of a rank's view has sent that very
+//! view, the rank *decides* it. The caller then sends a fence to each member, and waits for the
+//! members' fences.
 //!
 //! *Epochs.* A rank decides once per epoch, and keeps its view from then on. If something fails
 //! after that, it goes on to the next epoch, and every rank that receives its ballot follows.
-//! Epochs wrap, so a rank counts them from the epoch of the group that failed: up to [`MAX_EPOCHS`]
-//! after it are later, and all others are earlier.
+//! Epochs wrap, so a rank counts them from the epoch of the group that failed: the next
+//! [`MAX_EPOCHS`] epochs are later ones, and all others are earlier ones.
 //!
 //! *No two groups overlap.* A rank finishes epoch e with members S only after it has a fence (e, S)
 //! from each member. A member sends that fence only after it decided (e, S), and it decides once
@@ -18,9 +18,9 @@
 //! Groups of other epochs are told apart by the epoch in each header.
 //!
 //! *Ranks that leave each other out.* A rank that leaves out another is left out in return. In the
-//! end, a rank is excluded if a larger group than its own has left it out. If both groups are
-//! equally large, the one that left the other out only in return is excluded. If neither did so,
-//! the group without the lowest rank is excluded.
+//! end, a rank is excluded if a larger group than its own has left it out. It is also excluded by a
+//! group of equal size if the other group left it out first, or if its own group lacks the lowest
+//! rank of both.
 //!
 //! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure
 //! detector, and the views of group communication (Birman and Joseph, 1987).
@@ -39,7 +39,7 @@ pub(super) struct Agreement {
     context: u8,
     /// Epoch of the group that failed.
     failed: u16,
-    /// Number of epochs after that.
+    /// Number of epochs from that one to the current one.
     n_epochs: u16,
     view: View,
     is_decided: bool,
@@ -49,21 +49,24 @@ pub(super) struct Agreement {
     heard: RankSet,
     /// Ranks to which this rank's view must be sent.
     owed: RankSet,
-    /// Best group that left this rank out.
+    /// The best of the groups that left this rank out.
     excluder: Option<Excluder>,
     n_changes: u32,
 }
 
+/// A rank whose view left this rank out, and its group.
 #[derive(Clone, Copy, Debug)]
 struct Excluder {
     rank: Rank,
     n_members: usize,
-    /// True if it was in this rank's view when it left this rank out.
+    /// True if it left this rank out first: this rank's view still had it then.
     is_first: bool,
+    /// Lowest rank of its group.
     lowest: Option<Rank>,
 }
 
 impl Excluder {
+    /// Returns whether its group excludes this rank, whose group has this size and lowest rank.
     fn is_better_than(&self, n_members: usize, lowest: Option<Rank>) -> bool {
         let wins_ties = self.is_first || self.lowest < lowest;
         self.n_members > n_members || self.n_members == n_members && wins_ties
@@ -75,7 +78,7 @@ impl Excluder {
 pub(super) enum Decision {
     /// They are a group.
     Group,
-    /// A better group has left them out. This rank belongs to that group.
+    /// A better group has left this rank out. The value is a member of that group.
     Excluded(Rank),
 }
 
@@ -108,7 +111,7 @@ impl Agreement {
         self.n_epochs > MAX_EPOCHS
     }
 
-    /// Returns the fence that members are sent once the view is decided.
+    /// Returns the fence to send to the members once the view is decided.
     pub(super) const fn fence(&self) -> Ballot {
         Ballot { context: self.context, epoch: self.epoch(), view: self.view, heard: true }
     }
@@ -153,7 +156,7 @@ impl Agreement {
 
     /// Returns the ballot by which this rank leaves the others: its view has all members except
     /// itself. A rank that has decided sends it in the next epoch, because others may have finished
-    /// this one, and make calls.
+    /// the current epoch, and may be making calls.
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
         let epoch = self.epoch().wrapping_add(u16::from(self.is_decided));
@@ -172,8 +175,8 @@ impl Agreement {
             self.go_on_to(n_epochs);
         }
         if !ballot.heard {
-            // The sender may have taken this rank's view for an abort notice; see
-            // `engine/notices.rs`.
+            // The sender may have received this rank's view while it was still in a call, where a
+            // view only ends the call; see `engine/notices.rs`.
             self.owed.insert(from);
         }
         if n_epochs != self.n_epochs {
@@ -237,7 +240,8 @@ impl Agreement {
         }
     }
 
-    /// Takes all ranks to the next epoch, with the same view.
+    /// Goes on to the next epoch with the same view. Other ranks follow when they receive the
+    /// ballot.
     pub(super) fn go_on(&mut self) {
         self.go_on_to(self.n_epochs.saturating_add(1));
     }

@@ -8,7 +8,7 @@ use crate::group::RankSet;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
-/// State on which ranks must agree.
+/// A proposed group, and the tags to fence. All members must agree on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
     /// Members of the group, as ranks of the transport.
@@ -46,7 +46,8 @@ impl Ballot {
         end
     }
 
-    /// Sends the ballot if there are credit and a frame. Also `Ready` if the receiver is gone.
+    /// Sends the ballot, or returns `Pending` if credit or a frame is missing. Also `Ready` if the
+    /// ballot can never be sent, because the receiver is gone or frames are too short.
     pub(super) fn send<X: Transport>(
         &self,
         transport: &mut X,
@@ -67,7 +68,7 @@ impl Ballot {
             return Poll::Ready(());
         };
         let n_bytes = self.emit(kind, transport.rank(), size, bytes, checksum);
-        // A failure shows when no messages arrive from the receiver.
+        // If sending fails, nothing will arrive from the receiver either, and it counts as silent.
         let _ = transport.send(to, tag, frame, n_bytes);
         Poll::Ready(())
     }
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A ballot that is read from any bits is emitted again bit for bit.
+    /// If a ballot can be read from a message, it is emitted again bit for bit.
     #[test]
     fn every_flipped_bit_is_refused_or_means_something() {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
@@ -209,7 +210,7 @@ mod tests {
             let n_again = read.emit(header.kind, Rank(6), 11, &mut again, false);
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
-        // Other contexts, epochs and numbers of tags, and the flag that the receiver was heard.
+        // The bits of the context and the epoch, three of the number of tags, and the flag `heard`.
         assert_eq!(n_read, 8 + 16 + 3 + 1);
     }
 

@@ -12,12 +12,12 @@ use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
 use core::task::Poll;
 
-/// Progress of a view's fences.
+/// Progress of the fences of a decided view.
 #[derive(Clone, Copy)]
 pub(super) struct Fences {
     /// The current tag.
     tag: u8,
-    /// Members to which a fence was sent with the current tag.
+    /// Members to which this rank has sent its fence with the current tag.
     sent: RankSet,
     /// Members whose fence has arrived with the current tag.
     received: RankSet,
@@ -32,6 +32,7 @@ pub(super) struct SizeMismatch {
 }
 
 impl Fences {
+    /// Creates the state before the first fence with this tag.
     pub(super) const fn with(tag: u8) -> Self {
         Self { tag, sent: RankSet::EMPTY, received: RankSet::EMPTY }
     }
@@ -50,7 +51,7 @@ impl Fences {
         agreement.is_decided() && is_last_tag && self.received.contains(rank)
     }
 
-    /// Sends and receives fences of the decided view, as far as possible. Removes lost members from
+    /// Sends and receives fences of the decided view without waiting. Removes a lost member from
     /// the agreement. Returns whether all fences were sent, have left and have arrived, on all
     /// tags.
     pub(super) fn advance<X: Transport>(
@@ -141,7 +142,8 @@ mod tests {
         agreement
     }
 
-    /// Runs the fences with these ballots of ranks 1 and 2. Another frame comes before each ballot.
+    /// Runs the fences with these ballots of ranks 1 and 2. A frame that is no ballot comes before
+    /// each of them.
     fn advance(theirs: [&[Ballot]; 2]) -> (Result<bool, [u64; 3]>, RankSet) {
         let (mut transport, mut agreement) = (MemoryTransport::new(3, 9), decided());
         for (from, ballots) in theirs.into_iter().enumerate().map(|(at, it)| (at + 1, it)) {

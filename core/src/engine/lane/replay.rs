@@ -34,13 +34,13 @@ impl<F: FrameBuffer> Lane<F> {
         if let Some(received) = &step.received
             && self.slots.content(Slot::In).is_none()
         {
-            let come = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
-            let Poll::Ready((frame, n_bytes)) = come else { return Ok(Some(LaneTurn::Waiting)) };
+            let polled = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
+            let Poll::Ready((frame, n_bytes)) = polled else { return Ok(Some(LaneTurn::Waiting)) };
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
-            let is_like = received.header.numbered(sequence).is_of(message, checksum);
+            let has_header = received.header.numbered(sequence).is_of(message, checksum);
             let n_values = |payload| compute.coding.n_values(received.content.codec, payload);
-            if !is_like || n_values(&message[HEADER_BYTES..]) != Ok(step.segment.len) {
+            if !has_header || n_values(&message[HEADER_BYTES..]) != Ok(step.segment.len) {
                 self.unchecked = Some(n_bytes);
                 return Ok(None);
             }
@@ -68,7 +68,8 @@ impl<F: FrameBuffer> Lane<F> {
         })?;
         if let left @ [_, ..] = &step.to_do[n_done..] {
             self.to_do = Some(left.iter().rev().map(|(next, _)| *next).collect());
-            // The last of merged steps has work left. It waits for no peer.
+            // Let `turn` carry out the primitives that are left. If steps were merged, it does so
+            // in the last one, which waits for no peer.
             self.step += step.n_steps - 1;
             return Ok(None);
         }

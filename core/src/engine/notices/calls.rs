@@ -22,7 +22,7 @@ impl CallHistory {
         self.calls[place(sequence)].filter(|call| call.sequence == sequence)
     }
 
-    /// Iterates over the stored calls before the call of this number, in order.
+    /// Iterates over the stored calls before the call of this number, the oldest first.
     pub(super) fn before(&self, sequence: u32) -> impl Iterator<Item = CallHeader> {
         (1..N_CALLS as u32).rev().filter_map(move |back| self.of(sequence.wrapping_sub(back)))
     }

@@ -14,7 +14,7 @@ use core::task::Poll;
 
 /// Most irrelevant messages that are skipped in one poll of a rank.
 pub(super) const MESSAGES_PER_LOOK: usize = 16;
-/// Payload of a notice: reason, field, 0, culprit, the culprit's value.
+/// Bytes of a notice's payload: reason, field, two zeros, culprit, the culprit's value.
 const NOTICE_BYTES: usize = 16;
 
 /// Message from one rank to another about a call.
@@ -39,7 +39,7 @@ pub(crate) enum NoticeBody {
     },
     /// The sender makes the call, made these before, and requests the receiver's call.
     Asks(CallHistory),
-    /// The sender makes the call, and was asked.
+    /// The sender makes the call, and answers a question.
     Answers,
 }
 
@@ -156,19 +156,19 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<CallHistory> {
     if headers.len() >= N_CALLS {
         return None;
     }
-    let mut end = question.call.sequence.wrapping_sub(headers.len() as u32);
+    let mut expected_sequence = question.call.sequence.wrapping_sub(headers.len() as u32);
     for bytes in headers {
         let header = Header::parse(bytes, false).ok()?;
         let expected = NoticeMessage { call: header.call, content: NoticeBody::Answers };
         let is_sound = header == expected.header(question.from)
             && header.call.context == question.call.context
             && header.call.epoch == question.call.epoch
-            && header.call.sequence == end;
+            && header.call.sequence == expected_sequence;
         if !is_sound {
             return None;
         }
         calls.insert(header.call);
-        end = end.wrapping_add(1);
+        expected_sequence = expected_sequence.wrapping_add(1);
     }
     Some(calls)
 }
@@ -189,7 +189,8 @@ pub(super) fn hear<X: Transport>(
 }
 
 /// Returns the next control message of a rank. `None` if the rank is gone, and everything it sent
-/// was received. Skips views and messages of earlier groups, and the view that led to this group.
+/// was received. Skips messages of earlier groups, and the views and fences from which this group
+/// was formed.
 pub(super) fn listen<X: Transport>(
     transport: &mut X,
     from: Rank,
@@ -231,7 +232,9 @@ fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<Received
         return Err(damaged(from));
     }
     match 0.cmp(&ours.age_of(header.call.epoch)) {
+        // The message belongs to an earlier group.
         Ordering::Less => return Ok(None),
+        // The sender belongs to a later group.
         Ordering::Greater => return Ok(Some(ReceivedNotice::Left)),
         Ordering::Equal if matches!(header.kind, MessageKind::View | MessageKind::Fence) => {
             return Ok(None);
@@ -247,7 +250,8 @@ const fn damaged(rank: Rank) -> Error {
     Error::Frame { rank, error: FrameError::Damaged }
 }
 
-/// Takes an empty frame, if necessary one that an earlier notice has just released.
+/// Takes an empty frame. If there is none, makes the network progress, which may release the frame
+/// of an earlier notice, and tries again.
 pub(super) fn empty_frame<X: Transport>(transport: &mut X) -> Option<X::Frame> {
     if let Poll::Ready(frame) = transport.poll_frame() {
         return frame.ok();

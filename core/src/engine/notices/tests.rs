@@ -47,7 +47,8 @@ impl AsMut<[u8]> for Page {
     }
 }
 
-/// Rank 0's endpoint: control messages that each rank has sent to it, and the ranks it has sent to.
+/// Rank 0's endpoint: the control messages that each rank has sent to it, and the ranks to which it
+/// has sent.
 pub(crate) struct MemoryTransport {
     came: Vec<VecDeque<Vec<u8>>>,
     pub(crate) sent_to: Vec<Rank>,
@@ -56,7 +57,7 @@ pub(crate) struct MemoryTransport {
     n_under_way: usize,
     /// Number of nudges during computations.
     pub(crate) n_nudges: usize,
-    /// Time on its clock.
+    /// Time that its clock shows.
     pub(crate) now: Duration,
 }
 
@@ -230,7 +231,7 @@ fn who_waits_for_a_rank_that_went_on_to_another_group_ends_its_call_whatever_its
             let ours = header(MessageKind::Data, 2, sequence).call;
             let mut notices = Notices::default();
             let mut wait = || notices.listen(&mut transport, &ours, &[Rank(1)]);
-            // Its earlier messages may have arrived just now, so lanes poll once more.
+            // Rank 1's earlier messages may have arrived just now, so lanes poll once more.
             assert_eq!(wait(), Ok(true), "{kind:?} in call {sequence}");
             assert_eq!(wait(), aborted(AbortReason::Left, Rank(1)), "{kind:?} in call {sequence}");
         }
@@ -251,7 +252,8 @@ fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
         notices.listen_in_turn(&mut transport, &ours).expect("call 5 can be finished");
     }
     assert!(transport.came[1].is_empty(), "both were heard");
-    // A call that still waits for rank 1 is counted differently, and so is the next call.
+    // If call 5 still waits for rank 1, the two ranks count calls differently: the notice ends call
+    // 5. It also ends call 6 when this rank begins it.
     let told = aborted(AbortReason::Dropped, Rank(0));
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
     let next = CallHeader { sequence: 6, ..ours };
@@ -294,14 +296,16 @@ fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
     }
 }
 
-/// Returns the notice of a rank that disagreed on the operation with `culprit`, which makes `said`.
+/// Returns the notice of a rank that disagreed on the operation with `culprit`, whose operation is
+/// `said`.
 const fn disagreed(culprit: Rank, said: OpCode) -> NoticeBody {
     NoticeBody::GaveUp { reason: AbortReason::Mismatch(Field::Op), culprit, said: said as u64 }
 }
 
 #[test]
 fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
-    // Rank 1 makes a sum, as this rank does, and disagrees with rank 2; or the reverse.
+    // Rank 1 reports that it disagrees with rank 2. This rank's sum agrees with rank 1's call, then
+    // with rank 2's, then with neither.
     for (teller, said, with, expected) in [
         (
             OpCode::Sum,
@@ -350,7 +354,8 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
     let ours = call(OpCode::Sum);
     let mut notices = Notices::default();
     notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
-    // Both disagreed in call 6, which this rank has not begun. Rank 2's notice comes first.
+    // Ranks 1 and 2 disagreed in call 6, which this rank has not begun. Rank 2's notice comes
+    // first.
     for (rank, culprit) in [(2, Rank(1)), (1, Rank(2))] {
         let content = disagreed(culprit, OpCode::Max);
         transport.says(rank, CallHeader { sequence: 6, ..ours }, content);
@@ -394,7 +399,7 @@ fn who_asks_about_a_later_call_is_answered_when_it_comes() {
 
 #[test]
 fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
-    // This rank's first call has number 5. It has made none before.
+    // This rank's first call has number 5.
     for (asked, waits) in [(4, false), (5, false), (6, true), (7, true)] {
         let mut transport = MemoryTransport::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
@@ -410,7 +415,7 @@ fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
 
 #[test]
 fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
-    // Also where numbers wrap: no rank has asked about call 0 before.
+    // Also where call numbers wrap, so that the later call has the smaller number.
     for first in [5, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
         for asked in [[1, 2], [2, 1]] {
             let mut transport = MemoryTransport::new(3, 9);

@@ -33,7 +33,7 @@ struct SimulatedRank {
     outcome: RankOutcome,
 }
 
-/// Ranks and their links, each in order. A seed decides what happens next.
+/// Ranks, and links that keep the order of messages. A seed decides what happens next.
 struct Network {
     random: Random,
     ranks: Vec<SimulatedRank>,
@@ -66,7 +66,7 @@ impl Network {
         self.ranks[rank].outcome == RankOutcome::Busy
     }
 
-    /// Changes a rank's agreement. A new epoch makes its fences void.
+    /// Changes a rank's agreement. In a new epoch, the fences that it received no longer count.
     fn touch(&mut self, rank: usize, act: impl FnOnce(&mut Agreement)) {
         let node = &mut self.ranks[rank];
         let epoch = node.agreement.epoch();
@@ -97,8 +97,8 @@ impl Network {
         }
     }
 
-    /// Delivers the oldest ballot. If the receiver has decided for the sender, also the oldest
-    /// fence.
+    /// Delivers the oldest ballot. If the receiver has decided for a group with the sender, also
+    /// delivers the oldest fence.
     fn deliver(&mut self, from: usize, to: usize) {
         let link = from * self.size() + to;
         if let Some(ballot) = self.ballots[link].pop_front() {
@@ -126,8 +126,9 @@ impl Network {
         }
     }
 
-    /// Makes one thing happen to one rank. One time in `chaos` it dies, twice as often it runs out
-    /// of patience, and as often it believes another rank lost.
+    /// Lets a random rank send, and receive from another one. With `chaos` = n, it also has random
+    /// failures: with probability 1/n it dies, with 2/n it runs out of patience, and with 1/n it
+    /// takes a random rank for lost.
     fn step(&mut self, chaos: Option<usize>) {
         let size = self.size();
         let (rank, from) = (self.random.below(size), self.random.below(size));
@@ -229,7 +230,7 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
         for _ in 0..if dies_first { 0 } else { network.random.below(20 * size) } {
             network.step(None);
         }
-        // A rank that has finished has left properly.
+        // A rank that has finished has its group already, so its death changes nothing.
         for &rank in &lost {
             if network.is_busy(rank) {
                 network.ranks[rank].outcome = RankOutcome::Dead;
@@ -325,7 +326,8 @@ fn of_groups_that_left_a_rank_out_the_largest_counts_whoever_is_heard_first() {
 
 #[test]
 fn of_equal_groups_that_left_each_other_out_the_one_without_the_lowest_rank_is_excluded() {
-    // A rank and its group, which leaves out another rank; that rank and its group.
+    // A rank, its group, a rank that it leaves out, that rank's group, and whether the first rank
+    // is excluded.
     for (own, ours, other, theirs, is_excluded) in [
         (0, &[0][..], 1, &[1][..], false),
         (1, &[1], 0, &[0], true),
@@ -361,8 +363,8 @@ fn decided() -> Agreement {
 fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
     let mut agreement = decided();
     let two = View { members: RankSet::first(2), n_tags: 1 };
-    // Rank 1 now leaves out rank 2. So the decision does not hold, and rank 1 must say so in the
-    // next epoch.
+    // Rank 1 now leaves out rank 2. So the decision does not hold, and rank 1 must send this view
+    // again in the next epoch.
     agreement.hear(Rank(1), &Ballot { context: 0, epoch: 1, view: two, heard: true });
     assert_eq!((agreement.epoch(), *agreement.view()), (2, two));
     assert_eq!(agreement.decide(), None);
@@ -380,8 +382,8 @@ fn a_ballot_of_an_earlier_epoch_changes_nothing_but_is_answered() {
     // Rank 1 leaves out rank 2, or this rank, or leaves; or it counts more tags, or agrees.
     for members in [RankSet::first(2), all.members.without(Rank(0)), all.members.without(Rank(1))] {
         for (members, n_tags) in [(members, 1), (all.members, 8), (all.members, 1)] {
-            // Some are so early that they would count as late, if epochs were not counted from the
-            // first one.
+            // Some would count as later ones, if epochs were not counted from that of the group
+            // that failed.
             for epoch in [1, 0, u16::MAX, MAX_EPOCHS + 1] {
                 let view = View { members, n_tags };
                 let ballot = Ballot { context: 0, epoch, view, heard: true };
