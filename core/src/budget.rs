@@ -165,7 +165,7 @@ fn resolve_as<T: Float>(
 /// counting rounding. A bound on the result is divided by the number of errors that can add up.
 /// Ranks with the same requirement get the same quantum and the same error for the same value
 /// range.
-pub(crate) fn ask(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
+pub(crate) fn required_bound(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantity, f64) {
     let plan = &spec.plan;
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_value_range()));

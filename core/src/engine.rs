@@ -31,7 +31,7 @@ pub(crate) use notices::MemoryTransport;
 pub(crate) use notices::{NoticeBody, NoticeMessage, Notices, tell};
 pub(crate) use progress_hook::ProgressHook;
 #[cfg(feature = "alloc")]
-pub(crate) use replay::{Replay, Replayed};
+pub(crate) use replay::{Replay, ReplayOutcome};
 pub(crate) use slots::FrameBuffer;
 use watchdog::Question;
 pub(crate) use watchdog::{MAX_AWAITED, Waiter, Watchdog};

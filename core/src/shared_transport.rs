@@ -202,7 +202,7 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         epoch: u64,
     ) -> Result<Rc<[Rc<CallSlot<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
-        let slots = Rc::new(call_slot::CallSlots::new());
+        let slots = Rc::new(call_slot::CallSlotGroup::new());
         let call_slot = |&channel: &usize| {
             let port = Port::new(
                 Rc::clone(self),

@@ -50,14 +50,14 @@ pub const KNOWN: [&str; 33] = [
 
 /// Variable with the prefix of Foldwire that nothing reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown {
+pub struct UnknownVariable {
     /// Name of the variable.
     pub name: String,
     /// Most similar known name, without the prefix, if one is similar enough.
     pub nearest: Option<&'static str>,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnknownVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing reads the variable {}", self.name)?;
         match self.nearest {
@@ -77,7 +77,7 @@ impl fmt::Display for Unknown {
 /// let says = "nothing reads the variable FOLDWIRE_BOUNDS; do you mean FOLDWIRE_BOUND?";
 /// assert_eq!(unknown[0].to_string(), says);
 /// ```
-pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = Unknown> {
+pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = UnknownVariable> {
     names.into_iter().filter_map(|name| {
         let rest = name.strip_prefix(PREFIX)?;
         if KNOWN.contains(&rest) {
@@ -86,7 +86,7 @@ pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = 
         let near = KNOWN.into_iter().map(|known| (edit_distance(rest, known), known)).min();
         let most = (rest.len() / 3).max(1);
         let nearest = near.filter(|&(n_changes, _)| n_changes <= most).map(|(_, known)| known);
-        Some(Unknown { name, nearest })
+        Some(UnknownVariable { name, nearest })
     })
 }
 

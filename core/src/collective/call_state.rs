@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::element::Element;
 use crate::engine::Coding;
 #[cfg(feature = "alloc")]
-use crate::engine::{Computing, Replay, Replayed, Work};
+use crate::engine::{Computing, Replay, ReplayOutcome, Work};
 use crate::error::Error;
 use crate::handle::Progress;
 use crate::plan::Plan;
@@ -194,18 +194,18 @@ impl<'s> CallState<'s> {
         let on = (&resolved.program, &*compiled);
         // A replay does not watch deadlines, and one may have been set since the start.
         let replayed = if self.limits.deadline.is_some() {
-            Ok(Replayed::Differs)
+            Ok(ReplayOutcome::NeedsEngine)
         } else {
             replay.poll(on, transport, &mut state.lanes, &mut Computing { work, coding }, notices)
         };
         match replayed {
-            Ok(Replayed::Moved) => Ok(Some(Progress::Moved)),
-            Ok(Replayed::Waiting) => Ok(Some(Progress::Waiting)),
-            Ok(Replayed::Differs) => {
+            Ok(ReplayOutcome::Moved) => Ok(Some(Progress::Moved)),
+            Ok(ReplayOutcome::Waiting) => Ok(Some(Progress::Waiting)),
+            Ok(ReplayOutcome::NeedsEngine) => {
                 self.take_over();
                 Ok(None)
             }
-            Ok(Replayed::Finished) => {
+            Ok(ReplayOutcome::Finished) => {
                 request.end(comm.size(), comm.rank(), work);
                 Ok(Some(Progress::Finished))
             }

@@ -11,7 +11,7 @@ use super::resolved::Resolved;
 use super::value_range;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
-use crate::budget::{Budget, ask, resolve};
+use crate::budget::{Budget, required_bound, resolve};
 use crate::element::DType;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
@@ -228,7 +228,7 @@ impl<'s> FullCall<'s> {
             bits.copy_from_slice(&estimates);
             undecided.strides = strides;
         }
-        let (measure, quantity) = ask(&spec, sampled);
+        let (measure, quantity) = required_bound(&spec, sampled);
         let scan = spec.for_data_scan(self.n_scan_values());
         let codec = comm.sizes(&scan, Quantum::LOSSLESS);
         let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;

@@ -113,14 +113,14 @@ impl Notices {
                     self.earliest = Some((rank, message));
                 }
             }
-            NoticeBody::Asks(_) => {
+            NoticeBody::Query(_) => {
                 let (ranks, until) = self.owed.get_or_insert((RankSet::EMPTY, sequence));
                 if is_later(sequence, *until) {
                     *until = sequence;
                 }
                 ranks.insert(rank);
             }
-            NoticeBody::Answers => {}
+            NoticeBody::Reply => {}
         }
     }
 
@@ -212,7 +212,7 @@ impl Notices {
 
     /// Asks each awaited rank once which call it makes. Skips ranks while credit or frames are
     /// missing. Leaves `n_needed` free frames to the lanes.
-    pub(crate) fn ask<X: Transport>(
+    pub(crate) fn query<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
@@ -229,7 +229,7 @@ impl Notices {
                 continue;
             }
             let Some(frame) = surplus_frame(transport, n_needed) else { return };
-            let question = NoticeMessage { call: *ours, content: NoticeBody::Asks(self.calls) };
+            let question = NoticeMessage { call: *ours, content: NoticeBody::Query(self.calls) };
             question.send(transport, to, frame, checksum);
             self.asked.insert(to);
         }
@@ -237,7 +237,7 @@ impl Notices {
 
     /// Returns a rank that is known to wait for this one in a collective call that it has not
     /// begun.
-    pub(crate) const fn asked_by(&self) -> Option<Rank> {
+    pub(crate) const fn queried_by(&self) -> Option<Rank> {
         self.waiting_ahead
     }
 
@@ -258,7 +258,7 @@ impl Notices {
                 continue;
             }
             let Some(frame) = empty_frame(transport) else { break };
-            let answer = NoticeMessage { call: *ours, content: NoticeBody::Answers };
+            let answer = NoticeMessage { call: *ours, content: NoticeBody::Reply };
             answer.send(transport, to, frame, checksum);
             ranks.remove(to);
         }
@@ -286,8 +286,8 @@ impl Notices {
             // An aborted call ends itself and all later calls. Earlier ones can finish.
             NoticeBody::GaveUp { .. } if is_ahead => self.keep(rank, *message),
             NoticeBody::GaveUp { .. } => return Err(self.notice_error(rank, message)),
-            NoticeBody::Asks(_) | NoticeBody::Answers => {
-                if let NoticeBody::Asks(past) = message.content {
+            NoticeBody::Query(_) | NoticeBody::Reply => {
+                if let NoticeBody::Query(past) = message.content {
                     let sequence = message.call.sequence;
                     if !is_later(ours.sequence, sequence) && self.calls.of(sequence).is_none() {
                         self.waiting_ahead = Some(rank);
@@ -301,7 +301,7 @@ impl Notices {
                 if let Some(call) = self.calls.of(message.call.sequence) {
                     self.compare(rank, &call, &message.call)?;
                 }
-                if message.content == NoticeBody::Answers {
+                if message.content == NoticeBody::Reply {
                     self.asked.remove(rank);
                     self.answered.insert(rank);
                 }
@@ -372,7 +372,7 @@ impl Notices {
     /// Returns the error that a notice of `rank` causes. If ranks disagree, it names the rank with
     /// which this one disagrees.
     fn notice_error(&mut self, rank: Rank, notice: &NoticeMessage) -> Error {
-        let NoticeBody::GaveUp { reason, culprit, said } = notice.content else {
+        let NoticeBody::GaveUp { reason, culprit, culprit_value } = notice.content else {
             return Error::Aborted { rank, culprit: rank, reason: AbortReason::Dropped };
         };
         if let AbortReason::Mismatch(field) = reason
@@ -381,9 +381,10 @@ impl Notices {
             // Look for a disagreement with the sender, then with the culprit, unless that is this
             // rank itself.
             let with_teller = call.mismatch(rank, &notice.call);
-            let is_culprits =
-                self.own != Some(culprit) && call.number(field).is_some_and(|ours| ours != said);
-            let with_culprit = || is_culprits.then(|| call.mismatch_in(field, culprit, said));
+            let is_culprits = self.own != Some(culprit)
+                && call.number(field).is_some_and(|ours| ours != culprit_value);
+            let with_culprit =
+                || is_culprits.then(|| call.mismatch_in(field, culprit, culprit_value));
             if let Some(error) = with_teller.or_else(with_culprit) {
                 self.disputed = Some(call);
                 return error;

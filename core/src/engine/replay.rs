@@ -35,14 +35,14 @@ pub(crate) struct Replay {
 
 /// Result of a poll.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Replayed {
+pub(crate) enum ReplayOutcome {
     Finished,
     /// Poll again at once.
     Moved,
     /// Rest, then poll again.
     Waiting,
     /// An engine must continue the call, because it differs or waits too long.
-    Differs,
+    NeedsEngine,
 }
 
 impl Replay {
@@ -70,7 +70,7 @@ impl Replay {
         lanes: &mut Lanes<X::Frame>,
         compute: &mut Computing<'_>,
         notices: &mut Notices,
-    ) -> Result<Replayed, Error> {
+    ) -> Result<ReplayOutcome, Error> {
         transport.progress().map_err(transport_error)?;
         let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
@@ -84,35 +84,35 @@ impl Replay {
         let awaited = loop {
             let on = (compiled, self.sequence, program.checksum);
             match lane.replay(on, transport, compute, &mut self.report)? {
-                None => return Ok(Replayed::Differs),
+                None => return Ok(ReplayOutcome::NeedsEngine),
                 Some(LaneTurn::Stepped) => has_moved = true,
                 Some(LaneTurn::Waiting) => break lane.awaits(compiled),
                 Some(LaneTurn::Done) => match transport.undelivered() {
                     None => {
                         self.report.total = transport.now().saturating_sub(self.started);
-                        return Ok(Replayed::Finished);
+                        return Ok(ReplayOutcome::Finished);
                     }
                     awaited => break awaited,
                 },
             }
             if !is_short(&self.report) {
                 (self.has_waited, self.waits_since) = (false, None);
-                return Ok(Replayed::Moved);
+                return Ok(ReplayOutcome::Moved);
             }
         };
         let had_waited = mem::replace(&mut self.has_waited, true);
         if has_moved || !had_waited {
             self.waits_since = None;
-            return Ok(Replayed::Waiting);
+            return Ok(ReplayOutcome::Waiting);
         }
         let now = transport.now();
         if now.saturating_sub(*self.waits_since.get_or_insert(now)) > SHORT_WAIT {
-            return Ok(Replayed::Differs);
+            return Ok(ReplayOutcome::NeedsEngine);
         }
         let ours = ours();
         let heard = notices.listen(transport, &ours, awaited.as_slice())?
             || notices.listen_in_turn(transport, &ours)?;
-        Ok(if heard { Replayed::Moved } else { Replayed::Waiting })
+        Ok(if heard { ReplayOutcome::Moved } else { ReplayOutcome::Waiting })
     }
 
     /// Returns the engine that continues the call.

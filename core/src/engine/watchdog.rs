@@ -30,7 +30,7 @@ pub(crate) trait Waiter {
     fn blamed(&self) -> (Rank, usize);
 
     /// Returns whether its caller polls it. Waiting time counts only then.
-    fn is_looked_at(&self) -> bool {
+    fn is_polled(&self) -> bool {
         true
     }
 
@@ -143,7 +143,7 @@ impl Watchdog {
             return Ok(Progress::Moved);
         }
         let stall = limits.stall;
-        if waiter.is_looked_at() {
+        if waiter.is_polled() {
             self.wait.look(transport.now(), stall);
         }
         let waited = self.waited();
@@ -151,7 +151,7 @@ impl Watchdog {
             && waited >= ask_after(stall)
         {
             let (n_needed, checksum) = (question.n_needed(), question.checksum());
-            notices.ask(transport, ours, &awaited, n_needed, checksum);
+            notices.query(transport, ours, &awaited, n_needed, checksum);
         }
         // If all ranks stall together, the rank that waits for the silent one should name it. So
         // near the limit it does not listen to a third rank that was quicker to abort.

@@ -2,7 +2,7 @@
 
 use super::mailbox::Mailbox;
 use super::message_endpoint::MessageEndpoint;
-use super::pending::{BufferOwner, NodeWork};
+use super::pending::{BufferOwner, PendingWork};
 use crate::collective::Communicator;
 use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
 use crate::error::{AbortReason, Error, Field};
@@ -114,8 +114,8 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
             self.report.total = now.saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
-        let is_looked_at = self.is_awaited;
-        let waiter = PeerWaiting { rank, step, own: comm.rank(), is_looked_at };
+        let is_polled = self.is_awaited;
+        let waiter = PeerWaiting { rank, step, own: comm.rank(), is_polled };
         let Communicator { transport, notices, .. } = comm;
         let limits = self.limits;
         match self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits) {
@@ -154,7 +154,7 @@ struct PeerWaiting {
     /// Number of the segment.
     step: usize,
     own: Rank,
-    is_looked_at: bool,
+    is_polled: bool,
 }
 
 impl Waiter for PeerWaiting {
@@ -166,8 +166,8 @@ impl Waiter for PeerWaiting {
         (self.rank, self.step)
     }
 
-    fn is_looked_at(&self) -> bool {
-        self.is_looked_at
+    fn is_polled(&self) -> bool {
+        self.is_polled
     }
 }
 
@@ -215,7 +215,7 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X
     }
 }
 
-impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> NodeWork for Delivery<'a, X, E> {
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> PendingWork for Delivery<'a, X, E> {
     fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome
     }

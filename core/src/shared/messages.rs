@@ -3,7 +3,7 @@
 use super::delivery::Delivery;
 use super::mailbox::Mailbox;
 use super::message_endpoint::{ReceivingEndpoint, SendingEndpoint};
-use super::pending::NodeWork;
+use super::pending::PendingWork;
 use super::{Pending, SharedCommunicator};
 use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
 use crate::element::Element;
@@ -116,7 +116,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Report, Error> {
         let (start, own) = (self.shared.now(), self.rank);
         let mut report = Report::default();
-        let mut running: Vec<Box<dyn NodeWork + '_>> = Vec::new();
+        let mut running: Vec<Box<dyn PendingWork + '_>> = Vec::new();
         mailbox
             .with(|comm| {
                 // Reject a bad message before another one has begun.
@@ -175,7 +175,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Drives messages until all have finished, or until one has failed. A failure ends the others
     /// too.
-    fn drive(&self, running: &mut [Box<dyn NodeWork + '_>]) -> Result<(), Error> {
+    fn drive(&self, running: &mut [Box<dyn PendingWork + '_>]) -> Result<(), Error> {
         running.iter_mut().for_each(|one| one.note_wait());
         while running.iter().any(|one| !one.is_finished()) {
             let own = running.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });

@@ -54,7 +54,7 @@ pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
 }
 
 /// A call or message in progress.
-pub(super) trait NodeWork: Drive {
+pub(super) trait PendingWork: Drive {
     /// Result, once it has finished.
     fn outcome(&self) -> Option<Result<Report, Error>>;
 
@@ -69,7 +69,7 @@ pub(super) trait NodeWork: Drive {
 }
 
 /// A call or message that holds the caller's buffer.
-pub(super) trait BufferOwner<R>: NodeWork {
+pub(super) trait BufferOwner<R>: PendingWork {
     /// Returns the buffer, the first time only.
     fn give_back(&mut self) -> Option<R>;
 }
@@ -290,7 +290,7 @@ where
     }
 }
 
-impl<'a, X, T, S, R> NodeWork for PendingCall<'a, X, T, S, R>
+impl<'a, X, T, S, R> PendingWork for PendingCall<'a, X, T, S, R>
 where
     X: Transport + 'a,
     T: Element,

@@ -26,11 +26,11 @@ pub(crate) struct CallSlot<'a, X: Transport> {
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
     /// True if a call is running.
     pub(crate) is_taken: Cell<bool>,
-    pub(super) slots: Rc<CallSlots<'a, X>>,
+    pub(super) slots: Rc<CallSlotGroup<'a, X>>,
 }
 
 /// State that the call slots of one communicator share.
-pub(super) struct CallSlots<'a, X: Transport> {
+pub(super) struct CallSlotGroup<'a, X: Transport> {
     pub(super) call_slots: OnceCell<Weak<[Rc<CallSlot<'a, X>>]>>,
     /// The first failure of a call; `None` if no call has failed. The inner value is the error, or
     /// `None` if the call was dropped.
@@ -39,7 +39,7 @@ pub(super) struct CallSlots<'a, X: Transport> {
     pub(super) stopper: Stopper,
 }
 
-impl<X: Transport> CallSlots<'_, X> {
+impl<X: Transport> CallSlotGroup<'_, X> {
     pub(super) fn new() -> Self {
         Self {
             call_slots: OnceCell::new(),

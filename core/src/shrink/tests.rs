@@ -63,7 +63,11 @@ fn notices_of_the_group_that_forms_are_kept_and_no_others() {
         // Rank 1 has all it needs to go on, and aborts its first call.
         let call = CallHeader { sequence: 1, ..CallHeader::of_no_call(context, epoch) };
         let (reason, culprit) = (AbortReason::Dropped, Rank(1));
-        transport(&mut shrink).says(1, call, NoticeBody::GaveUp { reason, culprit, said: 0 });
+        transport(&mut shrink).says(
+            1,
+            call,
+            NoticeBody::GaveUp { reason, culprit, culprit_value: 0 },
+        );
         assert!(shrink.poll().is_pending());
         let mut notices = shrink.0.comm.as_ref().expect("it has not ended").notices;
         let ours = CallHeader { sequence: 1, ..CallHeader::of_no_call(0, 1) };

@@ -48,7 +48,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
         // A rank that waits for this rank in a collective call sends no further message until that
         // call ends. But an earlier message may still be in transit, so do not fail at once.
         let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
-        match self.comm.notices.asked_by().filter(is_awaited) {
+        match self.comm.notices.queried_by().filter(is_awaited) {
             Some(rank)
                 if step == Progress::Waiting
                     && self.watchdog.waited() > LATE_AFTER.min(limits.stall / 2) =>

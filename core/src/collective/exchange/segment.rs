@@ -453,7 +453,7 @@ impl<X: Transport> Communicator<X> {
             }
             Some(cause) => cause,
         };
-        let content = NoticeBody::GaveUp { reason, culprit, said: 0 };
+        let content = NoticeBody::GaveUp { reason, culprit, culprit_value: 0 };
         let notice = NoticeMessage { call: self.next_call_header::<T>(), content };
         let checksum = self.checksum();
         tell(&mut self.transport, &notice, checksum);

@@ -35,12 +35,12 @@ pub(crate) enum NoticeBody {
         /// The rank to blame.
         culprit: Rank,
         /// The culprit's value, as a [number](CallHeader::number), if the sender disagreed with it.
-        said: u64,
+        culprit_value: u64,
     },
     /// The sender makes the call, made these before, and requests the receiver's call.
-    Asks(CallHistory),
+    Query(CallHistory),
     /// The sender makes the call, and answers a question.
-    Answers,
+    Reply,
 }
 
 /// A received control message.
@@ -61,11 +61,11 @@ impl NoticeMessage {
             Some(error) => AbortReason::of(error, own),
             None => (AbortReason::Dropped, own),
         };
-        let said = match error {
+        let culprit_value = match error {
             Some(Error::Mismatch { theirs, .. }) => theirs.as_number(),
             _ => 0,
         };
-        Self { call, content: NoticeBody::GaveUp { reason, culprit, said } }
+        Self { call, content: NoticeBody::GaveUp { reason, culprit, culprit_value } }
     }
 
     /// Returns whether the sender aborted because ranks disagree.
@@ -95,16 +95,16 @@ impl NoticeMessage {
         let header = self.header(from);
         let end = HEADER_BYTES + header.n_bytes as usize;
         let payload = frame.get_mut(HEADER_BYTES..end)?;
-        if let NoticeBody::GaveUp { reason, culprit, said } = self.content {
+        if let NoticeBody::GaveUp { reason, culprit, culprit_value } = self.content {
             let (reason, field) = reason.code();
             payload[..4].copy_from_slice(&[reason, field, 0, 0]);
             payload[4..8].copy_from_slice(&culprit.0.to_le_bytes());
-            payload[8..].copy_from_slice(&said.to_le_bytes());
+            payload[8..].copy_from_slice(&culprit_value.to_le_bytes());
         }
-        if let NoticeBody::Asks(past) = self.content {
+        if let NoticeBody::Query(past) = self.content {
             let places = payload.chunks_exact_mut(HEADER_BYTES);
             for (call, place) in past.before(self.call.sequence).zip(places) {
-                Self { call, content: NoticeBody::Answers }.header(from).emit(place, false);
+                Self { call, content: NoticeBody::Reply }.header(from).emit(place, false);
             }
         }
         header.emit(frame.get_mut(..end)?, checksum);
@@ -114,11 +114,11 @@ impl NoticeMessage {
     fn header(&self, from: Rank) -> Header {
         let (kind, part, n_bytes) = match self.content {
             NoticeBody::GaveUp { .. } => (MessageKind::Abort, 0, NOTICE_BYTES as u32),
-            NoticeBody::Asks(past) => {
+            NoticeBody::Query(past) => {
                 let n_past = past.before(self.call.sequence).count();
                 (MessageKind::Call, 0, (n_past * HEADER_BYTES) as u32)
             }
-            NoticeBody::Answers => (MessageKind::Call, 1, 0),
+            NoticeBody::Reply => (MessageKind::Call, 1, 0),
         };
         let (call, as_floats) = (self.call, false);
         Header { kind, call, as_floats, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
@@ -130,17 +130,19 @@ impl NoticeMessage {
         let content = match (header.kind, header.part) {
             (MessageKind::Abort, 0) => {
                 let payload: &[u8; NOTICE_BYTES] = message.get(HEADER_BYTES..)?.try_into().ok()?;
-                let [reason, field, 0, 0, a, b, c, d, said @ ..] = *payload else { return None };
+                let [reason, field, 0, 0, a, b, c, d, culprit_value @ ..] = *payload else {
+                    return None;
+                };
                 NoticeBody::GaveUp {
                     reason: AbortReason::from_code((reason, field))?,
                     culprit: Rank(u32::from_le_bytes([a, b, c, d])),
-                    said: u64::from_le_bytes(said),
+                    culprit_value: u64::from_le_bytes(culprit_value),
                 }
             }
             (MessageKind::Call, 0) => {
-                NoticeBody::Asks(read_calls(header, message.get(HEADER_BYTES..)?)?)
+                NoticeBody::Query(read_calls(header, message.get(HEADER_BYTES..)?)?)
             }
-            (MessageKind::Call, 1) => NoticeBody::Answers,
+            (MessageKind::Call, 1) => NoticeBody::Reply,
             _ => return None,
         };
         let read = Self { call: header.call, content };
@@ -159,7 +161,7 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<CallHistory> {
     let mut expected_sequence = question.call.sequence.wrapping_sub(headers.len() as u32);
     for bytes in headers {
         let header = Header::parse(bytes, false).ok()?;
-        let expected = NoticeMessage { call: header.call, content: NoticeBody::Answers };
+        let expected = NoticeMessage { call: header.call, content: NoticeBody::Reply };
         let is_sound = header == expected.header(question.from)
             && header.call.context == question.call.context
             && header.call.epoch == question.call.epoch

@@ -297,16 +297,20 @@ fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
 }
 
 /// Returns the notice of a rank that disagreed on the operation with `culprit`, whose operation is
-/// `said`.
-const fn disagreed(culprit: Rank, said: OpCode) -> NoticeBody {
-    NoticeBody::GaveUp { reason: AbortReason::Mismatch(Field::Op), culprit, said: said as u64 }
+/// `culprit_value`.
+const fn disagreed(culprit: Rank, culprit_value: OpCode) -> NoticeBody {
+    NoticeBody::GaveUp {
+        reason: AbortReason::Mismatch(Field::Op),
+        culprit,
+        culprit_value: culprit_value as u64,
+    }
 }
 
 #[test]
 fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
     // Rank 1 reports that it disagrees with rank 2. This rank's sum agrees with rank 1's call, then
     // with rank 2's, then with neither.
-    for (teller, said, with, expected) in [
+    for (teller, culprit_value, with, expected) in [
         (
             OpCode::Sum,
             OpCode::Avg,
@@ -329,7 +333,7 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
         let mut transport = MemoryTransport::new(3, 0);
         let mut notices = Notices::default();
         notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
-        transport.says(1, call(teller), disagreed(Rank(2), said));
+        transport.says(1, call(teller), disagreed(Rank(2), culprit_value));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         assert_eq!(disagrees(found, with), expected);
     }
@@ -338,11 +342,11 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
 #[test]
 fn nobody_disagrees_with_itself_nor_with_who_said_the_same() {
     // Rank 1 makes a sum, as this rank does.
-    for (culprit, said) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
+    for (culprit, culprit_value) in [(Rank(0), OpCode::Avg), (Rank(2), OpCode::Sum)] {
         let mut transport = MemoryTransport::new(3, 0);
         let mut notices = Notices::default();
         notices.begin(&mut transport, &call(OpCode::Sum), false, true).expect("nothing has come");
-        transport.says(1, call(OpCode::Sum), disagreed(culprit, said));
+        transport.says(1, call(OpCode::Sum), disagreed(culprit, culprit_value));
         let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         assert_eq!(found, aborted(AbortReason::Mismatch(Field::Op), culprit));
     }
@@ -369,13 +373,13 @@ fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
 #[test]
 fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_answered() {
     let mut transport = MemoryTransport::new(3, 9);
-    transport.says(1, call(OpCode::Avg), NoticeBody::Asks(CallHistory::default()));
+    transport.says(1, call(OpCode::Avg), NoticeBody::Query(CallHistory::default()));
     let mut notices = Notices::default();
     let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
     assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
 
     let mut transport = MemoryTransport::new(3, 9);
-    transport.says(1, call(OpCode::Sum), NoticeBody::Asks(CallHistory::default()));
+    transport.says(1, call(OpCode::Sum), NoticeBody::Query(CallHistory::default()));
     let (mut notices, found) = sum(&mut transport);
     assert_eq!(found, Ok(false));
     assert_eq!(transport.sent_to, [Rank(1)]);
@@ -387,7 +391,7 @@ fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_ans
 fn who_asks_about_a_later_call_is_answered_when_it_comes() {
     let mut transport = MemoryTransport::new(3, 9);
     let later = CallHeader { sequence: 7, ..call(OpCode::Sum) };
-    transport.says(1, later, NoticeBody::Asks(CallHistory::default()));
+    transport.says(1, later, NoticeBody::Query(CallHistory::default()));
     let (mut notices, _) = sum(&mut transport);
     for sequence in [6, 7] {
         assert_eq!(transport.sent_to, []);
@@ -404,12 +408,12 @@ fn only_who_asks_about_a_call_that_has_not_begun_waits_for_this_rank_there() {
         let mut transport = MemoryTransport::new(2, 9);
         let (mut notices, _) = sum(&mut transport);
         let theirs = CallHeader { sequence: asked, ..call(OpCode::Sum) };
-        transport.says(1, theirs, NoticeBody::Asks(CallHistory::default()));
+        transport.says(1, theirs, NoticeBody::Query(CallHistory::default()));
         assert_eq!(notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]), Ok(true));
-        assert_eq!(notices.asked_by(), waits.then_some(Rank(1)), "call {asked}");
+        assert_eq!(notices.queried_by(), waits.then_some(Rank(1)), "call {asked}");
         let next = CallHeader { sequence: 6, ..call(OpCode::Sum) };
         notices.begin(&mut transport, &next, false, true).expect("the same call");
-        assert_eq!(notices.asked_by(), None, "it must ask again");
+        assert_eq!(notices.queried_by(), None, "it must query again");
     }
 }
 
@@ -424,7 +428,7 @@ fn of_several_questions_about_later_calls_the_latest_is_waited_for() {
             notices.begin(&mut transport, &ours, false, true).expect("nothing has come");
             for (rank, ahead) in [1, 2].into_iter().zip(asked) {
                 let later = CallHeader { sequence: first.wrapping_add(ahead), ..ours };
-                transport.says(rank, later, NoticeBody::Asks(CallHistory::default()));
+                transport.says(rank, later, NoticeBody::Query(CallHistory::default()));
                 assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
             }
             for ahead in [1, 2] {
@@ -445,7 +449,7 @@ fn a_question_with_calls_that_its_sender_cannot_have_made_before_is_damaged() {
     };
     let mut past = CallHistory::default();
     (3..5).for_each(|sequence| past.insert(CallHeader { sequence, ..call(OpCode::Sum) }));
-    let question = NoticeMessage { call: call(OpCode::Sum), content: NoticeBody::Asks(past) };
+    let question = NoticeMessage { call: call(OpCode::Sum), content: NoticeBody::Query(past) };
     let mut frame = vec![0; 3 * HEADER_BYTES];
     assert_eq!(question.emit(Rank(1), &mut frame, false), Some(3 * HEADER_BYTES));
     assert_eq!(read(&frame), Some(question));
@@ -470,7 +474,8 @@ fn nobody_beyond_the_group_is_to_blame() {
     for (culprit, is_member) in [(2, true), (3, false), (4, false)] {
         let mut transport = MemoryTransport::new(3, 0);
         let culprit = Rank::new(culprit);
-        let content = NoticeBody::GaveUp { reason: AbortReason::Dropped, culprit, said: 0 };
+        let content =
+            NoticeBody::GaveUp { reason: AbortReason::Dropped, culprit, culprit_value: 0 };
         transport.says(1, call(OpCode::Sum), content);
         let found = Notices::default().listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
         let damaged = Err(Error::Frame { rank: Rank(1), error: FrameError::Damaged });
@@ -486,7 +491,7 @@ fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
         let (mut notices, _) = sum(&mut transport);
         let next = CallHeader { sequence: 6, op: OpCode::Max, ..call(OpCode::Sum) };
         notices.begin(&mut transport, &next, false, true).expect("nothing has come");
-        transport.says(1, call(theirs), NoticeBody::Asks(CallHistory::default()));
+        transport.says(1, call(theirs), NoticeBody::Query(CallHistory::default()));
         let found = notices.listen(&mut transport, &next, &[Rank(1)]);
         assert_eq!(found.is_err(), differs, "{found:?}");
     }
@@ -497,19 +502,19 @@ fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want
     let mut transport = MemoryTransport::new(3, 5);
     let (mut notices, _) = sum(&mut transport);
     let ours = call(OpCode::Sum);
-    notices.ask(&mut transport, &ours, &[Rank(1)], 5, false);
+    notices.query(&mut transport, &ours, &[Rank(1)], 5, false);
     assert_eq!((&transport.sent_to[..], transport.n_free), (&[][..], 5));
     for _ in 0..2 {
-        notices.ask(&mut transport, &ours, &[Rank(1), Rank(0)], 4, false);
+        notices.query(&mut transport, &ours, &[Rank(1), Rank(0)], 4, false);
         assert_eq!((&transport.sent_to[..], transport.n_free), (&[Rank(1)][..], 4));
     }
-    transport.says(1, ours, NoticeBody::Answers);
+    transport.says(1, ours, NoticeBody::Reply);
     assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), Ok(true));
-    notices.ask(&mut transport, &ours, &[Rank(1)], 0, false);
+    notices.query(&mut transport, &ours, &[Rank(1)], 0, false);
     assert_eq!(transport.sent_to, [Rank(1)], "not twice in a call");
     let next = CallHeader { sequence: 6, ..ours };
     notices.begin(&mut transport, &next, false, true).expect("nothing has come");
-    notices.ask(&mut transport, &next, &[Rank(1)], 0, false);
+    notices.query(&mut transport, &next, &[Rank(1)], 0, false);
     assert_eq!(transport.sent_to, [Rank(1), Rank(1)]);
 }
 
@@ -521,11 +526,11 @@ fn a_question_tells_of_earlier_calls_as_well() {
         past.insert(CallHeader { sequence, op, ..call(OpCode::Sum) });
     }
     let mut transport = MemoryTransport::new(2, 9);
-    transport.says(1, call(OpCode::Sum), NoticeBody::Asks(past));
+    transport.says(1, call(OpCode::Sum), NoticeBody::Query(past));
     assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
     let mut notices = Notices::default();
     notices.calls.insert(CallHeader { sequence: 3, ..call(OpCode::Sum) });
     let found = notices.begin(&mut transport, &call(OpCode::Sum), false, true);
-    let said = disagrees(found, Rank(1));
-    assert_eq!(said, "rank 1 disagrees on the operation: avg there, sum here");
+    let culprit_value = disagrees(found, Rank(1));
+    assert_eq!(culprit_value, "rank 1 disagrees on the operation: avg there, sum here");
 }
