@@ -140,12 +140,12 @@ impl Connection {
         while !self.flush() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        // Some systems reset a connection that is closed with unread input, and then lose what was
-        // sent.
+        // Read all input first. Some systems reset a connection that is closed with unread input,
+        // and then lose what was sent.
         while Instant::now() < deadline && self.read() == ReadStatus::Data {
             self.inbox.clear();
         }
-        // Fails if the peer was first.
+        // Fails if the peer has already closed the connection.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }

@@ -39,7 +39,8 @@ impl Coordinator {
         }
         let parts = self.ranks.take_parts(mine);
         self.ranks.send_parts(&parts);
-        // Other ranks wait for the rest, and the caller may not call again soon.
+        // Send everything before returning: the other ranks wait for it, and the caller may not
+        // call again soon.
         while self.ranks.with_unsent().next().is_some() {
             self.wait(deadline, limit, |ranks| RankList::of(ranks.with_unsent()))?;
         }

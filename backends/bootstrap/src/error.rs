@@ -11,7 +11,7 @@ use crate::place::PlaceError;
 use crate::root::Root;
 use crate::token::NoRandomNumbers;
 
-/// Failure to join a group, or to go on in one.
+/// Failure to join a group, or failure of a group after it has joined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -194,7 +194,7 @@ impl RankList {
         list
     }
 
-    /// The list in a message of rank 0: `first` may hold fewer than `n_ranks`.
+    /// Makes the list from a message of rank 0. `first` may hold fewer than `n_ranks` ranks.
     pub(crate) fn received(n_ranks: u32, first: Vec<Rank>) -> Self {
         Self { n_ranks: n_ranks as usize, first }
     }
@@ -211,7 +211,7 @@ impl RankList {
         &self.first
     }
 
-    /// The message with which rank 0 reports these ranks as missing.
+    /// Makes the message with which rank 0 reports these ranks as missing.
     pub(crate) fn to_message(&self) -> Message<'static> {
         Message::Missing { n_missing: self.n_ranks as u32, ranks: self.first.clone() }
     }

@@ -16,7 +16,7 @@ pub trait Exchange {
     /// Number of ranks, at least 1.
     fn size(&self) -> usize;
 
-    /// Returns the inputs of all ranks, in rank order; `mine` is this rank's. Waits for all ranks.
+    /// Waits for all ranks, and returns their inputs in rank order. `mine` is this rank's input.
     ///
     /// # Errors
     /// If a rank does not take part within the time limit, or is lost.

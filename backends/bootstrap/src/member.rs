@@ -1,4 +1,5 @@
-//! A rank other than 0: it connects to rank 0 until it is admitted, and then follows rank 0.
+//! Side of a rank other than 0. It tries to connect to rank 0 until rank 0 admits it, and then
+//! exchanges messages with rank 0.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +21,7 @@ use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::root::Root;
 use crate::token;
 
-/// Pauses between attempts to connect grow from the first to the last.
+/// Pauses between attempts to connect double, from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// Time without an answer at the root after which the spare ports are tried.
@@ -123,8 +124,8 @@ impl MemberConnection {
         self.membership.take_lost()
     }
 
-    /// Deadline of a wait that starts now. It is later than rank 0's if rank 0 started to wait
-    /// before, so that this rank still receives rank 0's list of missing ranks.
+    /// Deadline of a wait that starts now. It lies [`HANDSHAKE_LIMIT`] after the time limit.
+    /// Rank 0 waits only for the limit, so its list of missing ranks arrives before the deadline.
     fn deadline(&self) -> Instant {
         Instant::now() + self.limit + HANDSHAKE_LIMIT
     }
@@ -230,7 +231,8 @@ impl RootSearch<'_> {
         self.handshake(connect(address, attempt).map_err(AttemptError::Retry)?, attempt, true)
     }
 
-    /// Tries a spare address, at which there may be no listener, or any other program.
+    /// Tries a spare address. Returns `None` if rank 0 does not listen there: there may be another
+    /// program, or none.
     fn try_spare(&self, address: SocketAddr) -> Result<Option<MemberConnection>, Error> {
         let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
         let Ok(stream) = connect(address, attempt) else { return Ok(None) };
@@ -242,8 +244,8 @@ impl RootSearch<'_> {
     }
 
     /// Proves to the listener that this process belongs to the group, and waits until all ranks
-    /// have joined. A listener that sends nothing may not be rank 0; with `tries_spares`, the spare
-    /// addresses are tried meanwhile.
+    /// have joined. A listener that sends nothing may be another program. With `tries_spares`, the
+    /// spare addresses are tried while it is silent.
     fn handshake(
         &self,
         stream: TcpStream,
@@ -287,8 +289,8 @@ impl RootSearch<'_> {
             ChallengeOutcome::Refused(Refusal::Slow) => return Err(reset()),
             ChallengeOutcome::Refused(reason) => {
                 let error = Error::Refused { root: place.root.clone(), reason };
-                let is_here = matches!(reason, Refusal::Job { .. });
-                return Err(if is_here {
+                let is_other_job = matches!(reason, Refusal::Job { .. });
+                return Err(if is_other_job {
                     AttemptError::NotRankZero(error)
                 } else {
                     AttemptError::Fatal(error)
@@ -312,8 +314,8 @@ fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
     // `connect_timeout` refuses a timeout of zero.
     let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
-    // Without a listener, the system may give a connection to a local port that same port as its
-    // source, which connects the socket to itself.
+    // If nothing listens at a local port, the system may choose that port as the socket's own port.
+    // Then the socket is connected to itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }

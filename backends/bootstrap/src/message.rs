@@ -47,7 +47,7 @@ pub const MAX_GIVEN_BYTES: usize = 64 * 1024;
 pub const HEAD_BYTES: usize = 5;
 /// Most bytes of a message.
 pub const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 + MAX_GIVEN_BYTES;
-/// Most bytes of a message of the handshake.
+/// Most bytes of a message of the handshake. A hello of another version may be longer than ours.
 pub const MAX_HANDSHAKE_BYTES: usize = HEAD_BYTES + 4 * HELLO_BYTES;
 /// Most ranks listed in [`Message::Missing`].
 pub const MAX_NAMED: usize = 32;
@@ -68,9 +68,9 @@ pub enum Message<'a> {
         job: [u8; JOB_BYTES],
         /// The sender's nonce.
         nonce: Nonce,
-        /// The sender's first proof, made without rank 0's nonce. Rank 0 waits only for senders
-        /// that know the token. A replay of this proof is not enough to join, since the answer
-        /// needs a new proof.
+        /// The sender's first proof, made without rank 0's nonce. It lets rank 0 reject at once a
+        /// sender that does not know the token. A replay of this proof is not enough to join, since
+        /// the answer needs a new proof.
         proof: Proof,
     },
     /// From rank 0: request for a proof over both nonces.
@@ -96,9 +96,10 @@ pub enum Message<'a> {
         /// The first missing ranks, at most [`MAX_NAMED`].
         ranks: Vec<Rank>,
     },
-    /// From rank 0: it no longer waits, since it refused this rank. The connection ends.
+    /// From rank 0: it no longer waits, since it refused the process of another rank. The
+    /// connection ends.
     Unfit {
-        /// The rank.
+        /// The refused rank.
         rank: Rank,
         /// Reason for the refusal.
         reason: Refusal,
@@ -112,9 +113,9 @@ pub enum Message<'a> {
         /// The input.
         bytes: &'a [u8],
     },
-    /// From rank 0: this rank has ended without a goodbye.
+    /// From rank 0: the named rank has ended without a goodbye.
     Lost(Rank),
-    /// From rank 0: this rank has said goodbye while other ranks wait for it.
+    /// From rank 0: the named rank has said goodbye while other ranks wait for it.
     Left(Rank),
     /// The sender leaves and sends nothing more.
     Goodbye,
@@ -193,7 +194,7 @@ pub enum Refusal {
     },
 }
 
-/// Bytes are not a valid message.
+/// Reason for which bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -280,7 +281,8 @@ pub fn parse_within(
 /// Returns the shortest and longest body of a kind, in bytes.
 fn body_bytes(kind: u8) -> Option<(usize, usize)> {
     Some(match kind {
-        // A hello of another version may have another length. It is parsed far enough to answer it.
+        // A hello of another version may have another length. Accept it here, so that the sender
+        // gets an answer about its version.
         kind::HELLO => (MAGIC.len() + 2, 4 * HELLO_BYTES),
         kind::CHALLENGE => (NONCE_BYTES + PROOF_BYTES, NONCE_BYTES + PROOF_BYTES),
         kind::ANSWER => (PROOF_BYTES, PROOF_BYTES),

@@ -107,16 +107,17 @@ impl fmt::Display for Launcher {
 /// The environment variables of a launcher.
 struct LauncherVariables {
     launcher: Launcher,
-    /// Rank of this process. The launcher is used if this variable,
+    /// Variable with the rank of this process.
     rank: &'static str,
-    /// this one, if any, and a size are set.
+    /// Another variable that the launcher always sets. If it is not set, the process has another
+    /// launcher.
     also: Option<&'static str>,
-    /// Number of ranks: the first of these variables that is set.
+    /// Variables with the number of ranks. The first one that is set counts.
     size: &'static [&'static str],
     /// True if no other program uses the rank's variable, so that a missing size is an error.
     is_own_name: bool,
     nodes: SingleNodeTest,
-    /// Host of rank 0.
+    /// Variable with the host of rank 0.
     host: Option<&'static str>,
     /// Variables that name the job. At least one must be set.
     job: &'static [&'static str],
@@ -126,15 +127,15 @@ struct LauncherVariables {
     ancestor: Option<&'static str>,
 }
 
-/// Test whether all ranks are on one machine.
+/// Test for whether all ranks are on one machine.
 enum SingleNodeTest {
-    /// They are, unless a root is set.
+    /// Assume that they are. For ranks on several machines the user sets a root.
     Assumed,
-    /// They are if this variable, the number of ranks on this machine, is the size.
+    /// This variable holds the number of ranks on this machine. Compare it with the size.
     LocalRanks(&'static str),
-    /// They are if the first of these variables that is set, a number of nodes, is 1.
+    /// The first of these variables that is set holds the number of nodes. Compare it with 1.
     NodeCount(&'static [&'static str]),
-    /// The launcher has no variable for it.
+    /// The launcher sets no such variable. Assume that they are not.
     Unknown,
 }
 
@@ -247,7 +248,7 @@ const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 const NODE_LISTS: [&str; 2] = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
 
 impl Place {
-    /// A single process.
+    /// Returns the place of a single process: rank 0 of 1.
     #[must_use]
     pub fn alone() -> Self {
         Self {
@@ -260,7 +261,8 @@ impl Place {
         }
     }
 
-    /// Addresses at which rank 0 may listen if it does not listen at `addresses` of its root.
+    /// Addresses at which rank 0 may listen if another program uses `addresses`, which are those
+    /// that the root resolves to.
     pub(crate) fn spare_addresses<'a>(
         &'a self,
         addresses: &'a [SocketAddr],
@@ -305,7 +307,8 @@ impl Place {
         Self::detect_below(lookup, |_| None)
     }
 
-    /// Like [`detect`](Self::detect); `ancestor` returns the ancestor process with a name.
+    /// Like [`detect`](Self::detect). `ancestor` returns a text that identifies this process's
+    /// ancestor with the given name.
     fn detect_below(
         lookup: impl Fn(&str) -> Option<OsString>,
         ancestor: impl Fn(&str) -> Option<String>,
@@ -380,7 +383,7 @@ impl Environment<'_> {
         }
     }
 
-    /// Returns name and value of the first of `variables` that is set.
+    /// Returns the first of `variables` that is set, with its value.
     fn first_number(
         &self,
         variables: &'static [&'static str],
@@ -393,7 +396,7 @@ impl Environment<'_> {
         Ok(None)
     }
 
-    /// Address of rank 0, and the job.
+    /// Returns the address of rank 0 and the job.
     fn root_and_job(
         &self,
         source: &LauncherVariables,
@@ -429,7 +432,7 @@ impl Environment<'_> {
         Ok((Root::new(host, job.port()), job))
     }
 
-    /// Host of rank 0 if the ranks are on several machines.
+    /// Returns the host of rank 0, for ranks on several machines.
     fn host(&self, source: &LauncherVariables) -> Result<String, PlaceError> {
         if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
             return Ok(host);
@@ -445,7 +448,7 @@ impl Environment<'_> {
         Err(PlaceError::RootUnknown { launcher: source.launcher })
     }
 
-    /// The job, if a variable or an ancestor names it.
+    /// Returns the job, if a variable or an ancestor names it.
     fn job(
         &self,
         source: &LauncherVariables,

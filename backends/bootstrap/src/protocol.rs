@@ -5,7 +5,7 @@
 //!       Admission     rank 0, for a connecting process   ──▶ AdmissionVerdict
 //!       MemberState   rank 0, for an admitted rank       ──▶ Departure
 //!       JoinRequest   a connecting rank                  ──▶ ChallengeOutcome
-//!       Membership    an admitted rank                   ──▶ its fields
+//!       Membership    an admitted rank                   ──▶ inputs, losses, GroupFailure
 //! ```
 //!
 //! `acceptor`, `rank_connections` and `member` move bytes between these types and the sockets.

@@ -112,7 +112,7 @@ impl RankConnections {
         }
     }
 
-    /// Takes the inputs of all ranks for an all-gather; `mine` is rank 0's.
+    /// Takes the inputs of all ranks for an all-gather. `mine` is rank 0's input.
     pub(crate) fn take_parts(&mut self, mine: &[u8]) -> Vec<Vec<u8>> {
         let parts = self.ranks.iter_mut().map(|state| match state {
             RankConnection::Open { member_state, .. } => {
@@ -189,7 +189,7 @@ impl Drop for RankConnections {
         if thread::panicking() || process::id() != self.owner_pid {
             return;
         }
-        // Forwards losses that this rank has not yet noticed.
+        // Detect losses that this rank has not noticed yet, and report them to the other ranks.
         for index in 0..self.ranks.len() {
             self.receive(index);
         }

@@ -1,4 +1,4 @@
-//! Joining a group: settings, and the choice between rank 0's part and a member's.
+//! Joining a group: settings, and the choice between the roles of rank 0 and of the other ranks.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 /// Longest time limit: a year. A longer limit could overflow the clock of some systems.
 const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Time in which a connection must prove that it is a rank's.
+/// Time in which a connection must prove that a rank has opened it.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Settings with which a rank joins its group.
@@ -38,13 +38,13 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Joins as the rank that `place` describes.
+    /// Prepares to join as the rank that `place` describes.
     #[must_use]
     pub fn new(place: Place) -> Self {
         Self { place, limit: DEFAULT_LIMIT, listener: None }
     }
 
-    /// Joins as the rank that the environment describes ([`Place::from_env`]).
+    /// Prepares to join as the rank that the environment describes ([`Place::from_env`]).
     ///
     /// # Errors
     /// If the environment is incomplete or inconsistent.
@@ -70,7 +70,7 @@ impl Rendezvous {
         self
     }
 
-    /// Waits for all ranks. A single rank opens no socket.
+    /// Joins, and waits until all ranks have joined. A single rank opens no socket.
     ///
     /// # Errors
     /// If ranks are missing at the time limit, or this rank or another cannot take part.

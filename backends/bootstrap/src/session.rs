@@ -21,7 +21,7 @@ use crate::message::MAX_GIVEN_BYTES;
 /// [`all_gather`](Exchange::all_gather), or drops its session. After rank 0 has left, the other
 /// ranks learn of no further losses.
 ///
-/// Only the process that joined can use a session. In a fork of it, all-gathers fail with
+/// Only the process that joined can use a session. In a forked child, all-gathers fail with
 /// [`Error::OtherProcess`], and dropping the session sends nothing.
 #[derive(Debug)]
 pub struct Session {

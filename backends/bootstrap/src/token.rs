@@ -122,7 +122,8 @@ impl Transcript<'_> {
         self.mac(kind).verify_slice(proof).is_ok()
     }
 
-    /// All fields have fixed lengths, so no two transcripts have the same bytes.
+    /// Returns the HMAC over a proof's kind and the transcript. All fields have fixed lengths, so
+    /// no two transcripts have the same bytes.
     fn mac(&self, kind: ProofKind) -> Hmac<Sha256> {
         let key = self.token.map_or("", Token::reveal);
         let mut mac = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");

@@ -9,8 +9,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = std::env::args().nth(1).map_or(Ok(1 << 20), |count| count.parse())?;
     let mut data: Vec<f32> = (0..count).map(|i| (i as f32 * 1e-4).sin()).collect();
 
-    let party = Rendezvous::from_env()?.join()?;
-    let mut comm = Communicator::new(foldwire_libfabric::join(&Settings::from_env()?, party)?)?;
+    let session = Rendezvous::from_env()?.join()?;
+    let mut comm = Communicator::new(foldwire_libfabric::join(&Settings::from_env()?, session)?)?;
     let report = comm.all_reduce(&mut data, Op::Sum, &Plan::foldwire(Bound::Relative(1e-4)))?;
 
     println!("rank {} of {}: {report}", comm.rank(), comm.size());

@@ -1,14 +1,14 @@
-//! Compares all-reduces that compress between nodes only with all-reduces among all ranks in one
-//! call.
+//! Compares all-reduces on two levels, which compress only between nodes, with all-reduces among
+//! all ranks in one call.
 //!
 //!     cargo build --release -p foldwire-libfabric --example two_levels
 //!     cargo xtask cluster up -n 2 --rate 1gbit
 //!     cargo xtask cluster run -n 4 --per-node 2 --node-counters -- \
 //!         target/release/examples/two_levels field.f32
 //!
-//! The argument is a file of little-endian `f32`, repeated to 64 MiB. Without it, the values are a
-//! sine. A second argument runs only `flat`, `ring` or `levels`, so that the counters show the
-//! traffic of that variant.
+//! The first argument is a file of little-endian `f32`, repeated to 64 MiB. Without it, or with
+//! `-`, the values are a sine. A second argument, `flat`, `ring` or `levels`, runs only that
+//! variant, so that the counters show its traffic.
 
 use foldwire as fw;
 use foldwire::schedule::Ring;

@@ -2,10 +2,10 @@
 //! receive.
 //!
 //! libfabric has a flag for such sends, `FI_MATCH_COMPLETE`, but hardly any provider accepts it.
-//! `FI_DELIVERY_COMPLETE` does not suffice: it is satisfied once the message is in the provider's
-//! memory. So a matched message requests an acknowledgement in its mark, and its receiver sends
-//! back an empty message. The buffer is released when the provider is done with it and the
-//! acknowledgement has arrived. The cost is one small message for each matched send.
+//! `FI_DELIVERY_COMPLETE` does not suffice: such a send completes once the message is in the memory
+//! of the receiver's provider. So the mark of a matched message requests an acknowledgement, and
+//! the receiver sends back an empty message. The buffer is released when the provider is done with
+//! it and the acknowledgement has arrived. The cost is one small message for each matched send.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -20,7 +20,7 @@ pub(crate) const PLAIN: u8 = 0;
 /// Mark of a message whose sender requests an acknowledgement.
 pub(crate) const WANTS_ACK: u8 = 1;
 
-/// Messages on one link that request an acknowledgement.
+/// State of the messages on one link that request an acknowledgement.
 #[derive(Default)]
 struct LinkAcks {
     /// Posted receives for acknowledgements.
@@ -34,8 +34,8 @@ struct LinkAcks {
 }
 
 impl LinkAcks {
-    /// Takes a buffer whose message is both sent and acknowledged. Any buffer will do, because all
-    /// on a link are alike.
+    /// Takes a buffer if a message is both sent and acknowledged. Acknowledgements of a link are
+    /// not told apart, so any sent buffer of the link will do.
     fn settle(&mut self) -> Option<MessageBuffer> {
         if self.n_unclaimed == 0 {
             return None;
@@ -50,6 +50,7 @@ impl LinkAcks {
 #[derive(Default)]
 pub(crate) struct Acks {
     links: HashMap<(Rank, Tag), LinkAcks>,
+    /// Acknowledgements to send: receiver and tag.
     queued: VecDeque<(Rank, Tag)>,
     /// Receiver of each acknowledgement that the provider is sending.
     sending: Vec<Rank>,
@@ -60,8 +61,8 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// Posts a receive for one more acknowledgement on a link, unless a posted receive is still
-    /// free.
+    /// Posts a receive for one more acknowledgement on a link, unless more receives are posted than
+    /// messages wait for an acknowledgement.
     pub(crate) fn post_receive(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
@@ -155,17 +156,18 @@ impl Acks {
         !self.queued.is_empty() || !self.sending.is_empty()
     }
 
-    /// Sends queued acknowledgements as far as the network has space. A rank without space, perhaps
-    /// for ever, does not delay the others. On failure, returns the rank concerned.
+    /// Sends the queued acknowledgements that the network accepts now. If it accepts none for one
+    /// rank, perhaps for ever, that does not delay the other ranks. On failure, returns the
+    /// receiver of the acknowledgement.
     pub(crate) fn send_queued(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
         me: Rank,
     ) -> Result<(), (Rank, Errno)> {
-        let mut full: Vec<Rank> = Vec::new();
+        let mut busy: Vec<Rank> = Vec::new();
         for _ in 0..self.queued.len() {
             let Some((to, tag)) = self.queued.pop_front() else { return Ok(()) };
-            if full.contains(&to) {
+            if busy.contains(&to) {
                 self.queued.push_back((to, tag));
                 continue;
             }
@@ -181,7 +183,7 @@ impl Acks {
                 Ok(()) => self.sending.push(to),
                 Err((buffer, Errno::AGAIN)) => {
                     self.spare.push(buffer);
-                    full.push(to);
+                    busy.push(to);
                     self.queued.push_back((to, tag));
                 }
                 Err((buffer, errno)) => {
@@ -198,6 +200,6 @@ fn take_buffer(
     spare: &mut Vec<MessageBuffer>,
     rdm: &mut RdmEndpoint<FabricRequest>,
 ) -> Result<MessageBuffer, Errno> {
-    // An acknowledgement consists of its mark.
+    // An acknowledgement has no bytes besides its mark.
     spare.pop().map_or_else(|| rdm.allocate(0), Ok)
 }

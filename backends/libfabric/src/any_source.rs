@@ -17,7 +17,7 @@ pub(crate) type DeliveredNotice = (Rank, Tag, MessageBuffer, usize);
 /// Receives for notices. They are posted once the endpoint has asked for a first notice.
 #[derive(Default)]
 pub(crate) struct AnySourceReceive {
-    /// Tag, and length of the first buffer that the endpoint passed.
+    /// Tag and buffer length in bytes of the endpoint's first request.
     first: Option<(Tag, usize)>,
     /// The endpoint's buffer, while it waits for a notice.
     user_buffer: Option<MessageBuffer>,
@@ -29,7 +29,7 @@ pub(crate) struct AnySourceReceive {
 
 impl AnySourceReceive {
     /// Requests a notice of any of `peers`, which are the same each time. Returns the buffer if a
-    /// request is pending already.
+    /// request is pending already, or if the first request had another tag.
     pub(crate) fn post(
         &mut self,
         tag: Tag,
@@ -47,8 +47,8 @@ impl AnySourceReceive {
         Ok(())
     }
 
-    /// Posts missing receives as far as the network has space. On failure, returns the rank
-    /// concerned. Its receive is tried again after all others.
+    /// Posts missing receives until the network accepts no more. On failure, returns the rank that
+    /// the receive was for. That receive is tried again after all others.
     pub(crate) fn post_missing(
         &mut self,
         rdm: &mut RdmEndpoint<FabricRequest>,
@@ -122,7 +122,7 @@ mod tests {
         let mut notices = AnySourceReceive::default();
         let buffer = rdm.allocate(64).unwrap();
         notices.post(Tag::CONTROL, buffer, [1, 2].map(Rank).into_iter()).unwrap();
-        // The endpoint refuses the buffer of another each time.
+        // The endpoint refuses a buffer of another endpoint each time.
         notices.unposted[0].1 = Some(other.allocate(64).unwrap());
         for _ in 0..3 {
             assert_eq!(notices.post_missing(&mut rdm), Err((Rank(1), Errno::INVALID)));

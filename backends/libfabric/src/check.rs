@@ -16,8 +16,8 @@ pub(crate) const AUTOMATIC: [&str; 8] =
     ["cxi", "psm3", "psm2", "opx", "efa", "verbs", SHARED_MEMORY, "tcp"];
 /// Providers that are used only if the user names them.
 const OTHERS: [&str; 2] = ["sockets", "udp"];
-/// Providers that listen on IP addresses: on the loopback interface, unless the settings name
-/// another.
+/// Providers that listen on IP addresses. They use the loopback interface unless the settings name
+/// another one.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
 /// Forerunner of the `tcp` of libfabric 1.18. With 1.17, receives that are posted after their
 /// message arrived may never complete, even with few messages: the delivery tests hang.
@@ -182,7 +182,7 @@ fn built_in() -> Result<Vec<(String, Version)>, Errno> {
     Ok(all.iter().map(|description| (description.provider(), description.version())).collect())
 }
 
-/// Compares provider names like libfabric, which ignores case; 1.11 spells `UDP`.
+/// Compares provider names without regard to case, like libfabric. (Version 1.11 spells `UDP`.)
 fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
@@ -275,7 +275,7 @@ fn explain(name: &str, settings: &Settings) -> Missing {
     Missing::NoManualProgress
 }
 
-/// Names what a provider lacks that satisfied the query for `last` but refused `requirements`.
+/// Returns what a provider lacks. It refused `requirements`; the query before gave `last`.
 fn lacking(requirements: Requirements, last: &Description) -> Missing {
     match requirements {
         Requirements::Nothing => Missing::NoInterface,

@@ -1,10 +1,10 @@
 //! The message layer: turns libfabric's completions into events of messages between ranks.
 //!
-//! *Lost ranks.* Providers report little. `tcp` fails a send that is made just when the connection
-//! breaks, and reports later sends as busy for ever. `sockets` fails those too. `shm` reports
-//! nothing. A receive waits for ever. So the layer polls the exchange by which the ranks joined
-//! every [`CHECK_INTERVAL`], and relies on its reports. The provider keeps pending sends to a lost
-//! rank until the endpoint is closed.
+//! *Lost ranks.* Providers report little. With `tcp`, a send fails if it is made just when the
+//! connection breaks, and later sends are refused as busy for ever. With `sockets`, later sends
+//! fail too. `shm` reports nothing. With all of them, a receive from a lost rank stays pending for
+//! ever. So the layer relies on the exchange by which the ranks joined, and polls it every
+//! [`CHECK_INTERVAL`]. The provider keeps pending sends to a lost rank until the endpoint closes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,8 +61,8 @@ pub(crate) struct GroupInfo {
 pub struct Fabric {
     /// Id of the process that made the endpoint.
     creator: u32,
-    // Closed before `group`: the exchange in its `poll_lost` may tell the other ranks that this one
-    // has ended well.
+    // Declared before `group`, so that the endpoint closes first. When `group` is dropped, the
+    // exchange in its `poll_lost` may report to the other ranks that this one ended in good order.
     rdm: RdmEndpoint<FabricRequest>,
     group: GroupInfo,
     acks: Acks,
@@ -88,8 +88,8 @@ impl Fabric {
         }
     }
 
-    /// Joins the ranks as a message layer only, without frames and credit. [`join`](crate::join)
-    /// makes a transport.
+    /// Joins the ranks, and returns only the message layer, without frames and credit. For a
+    /// transport see [`join`](crate::join).
     ///
     /// # Errors
     /// As [`join`](crate::join).
@@ -336,8 +336,8 @@ impl Net for Fabric {
         Ok(event)
     }
 
-    /// The system fills and empties sockets. Polling them takes several system calls, which cost
-    /// more than an earlier look gains (`docs/algorithms.md`).
+    /// The system moves the bytes of sockets by itself. A poll takes several system calls, which
+    /// cost more than the poll gains while this rank computes (`docs/algorithms.md`).
     fn moves_by_itself(&self) -> bool {
         self.group.is_on_ip
     }

@@ -8,9 +8,10 @@
 //! | `contexts.rs` | the `fi_context2` of each request, fixed in memory |
 //! | `rdm.rs` | endpoint, address vector, completion queue, and pending requests |
 //!
-//! **Closing.** libfabric refuses to close objects that others still use. An [`RdmEndpoint`] closes
-//! its endpoint first, and only then releases the buffers of pending requests. Slabs close their
-//! registration before they free memory. They hold the domain, which holds the fabric.
+//! **Closing.** libfabric refuses to close an object that another object still uses. An
+//! [`RdmEndpoint`] closes its endpoint first, and only then releases the buffers of pending
+//! requests. Slabs close their registration before they free memory. Slabs keep the domain open,
+//! and the domain keeps the fabric open.
 //!
 //! **Threads.** Nothing here is `Send`: a domain and all objects in it belong to one thread.
 //! `FI_THREAD_DOMAIN` announces this to the provider.
@@ -35,7 +36,8 @@ pub(crate) use info::{
 pub use memory::MessageBuffer;
 pub(crate) use rdm::{CompletedRequest, RdmEndpoint};
 
-/// Requested interface version: the oldest that suffices, so that every library behaves alike.
+/// Requested interface version, 1.11: the oldest that suffices, so that every library behaves
+/// alike.
 const API_VERSION: u32 = (1 << 16) | 11;
 
 /// Error number of libfabric: one of the system's, or one from 256 on.
@@ -203,5 +205,5 @@ impl<T: Object> Drop for FidHandle<T> {
     }
 }
 
-/// No context for an object.
+/// Value for the context argument of functions that open objects. Foldwire uses no such context.
 const NO_CONTEXT: *mut c_void = ptr::null_mut();

@@ -20,7 +20,9 @@ const READY: &[u8] = b"ready";
 /// First message of a rank to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RankOffer {
+    /// Text that is equal on ranks that can share memory ([`host::identity`]).
     host: String,
+    /// Text that is equal on ranks between which no network lies ([`foldwire_bootstrap::node`]).
     node: String,
     process: u32,
     is_on_loopback: bool,
@@ -98,7 +100,7 @@ pub(crate) fn join<X: Exchange>(
     let added = addresses.iter().zip(0..).try_for_each(|(address, rank)| {
         rdm.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
     });
-    // No rank sends before all have all addresses.
+    // No rank may send before every rank has all addresses.
     let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] })?;
     added?;
     if let Some(rank) = first_empty(&ready) {
@@ -167,8 +169,8 @@ fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
         return Err(JoinError::FramesDiffer { rank, there, here });
     }
     let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
-    // Within one process, libfabric 1.17 lets endpoints access each other's memory directly, even
-    // after its owner has unmapped it.
+    // Within one process, the `shm` of libfabric 1.17 accesses the memory of another endpoint
+    // directly, even after its owner has unmapped it.
     let shares_process = |offer: &RankOffer| {
         let same = |other: &&RankOffer| other.host == offer.host && other.process == offer.process;
         offers.iter().filter(same).count() > 1

@@ -59,10 +59,11 @@ pub use settings::{Settings, SettingsError};
 
 use foldwire_bootstrap::Exchange;
 
-/// Environment variable that libfabric reads when it is first used, and a value that suits frames.
-/// Launchers should set it for all ranks, unless the user has set it. `tcp;ofi_rxm` sends longer
-/// messages in pieces or after a round trip. With its default of 16 KiB, an all-reduce of 64 MiB
-/// over four nodes at 10 Gbit/s takes 1.8 times as long. `foldwire launch` sets it.
+/// Environment variable that libfabric reads when it is first used, with the recommended value in
+/// bytes. `tcp;ofi_rxm` sends messages above that size in pieces or after a round trip. With its
+/// default of 16 KiB, an all-reduce of 64 MiB over four nodes at 10 Gbit/s takes 1.8 times as long.
+/// Launchers should set the variable for all ranks, unless the user has set it. `foldwire launch`
+/// does.
 pub const RECOMMENDED_ENVIRONMENT: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 /// The transport over libfabric.

@@ -20,8 +20,8 @@ pub struct Settings {
     /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Any
     /// process that can reach it can send messages in any rank's name, so use a private network.
     pub interface: Option<String>,
-    /// Address of this host to send from and listen on. See [`interface`](Self::interface) for
-    /// access.
+    /// Address of this host to send from and listen on. Any process that can reach it can send
+    /// messages in any rank's name.
     pub address: Option<IpAddr>,
     /// Frames and credit.
     pub options: Options,
@@ -107,7 +107,8 @@ impl Settings {
         }
     }
 
-    /// Returns whether only ranks on this host can reach such a provider.
+    /// Returns whether a provider that listens on IP addresses uses the loopback address, so that
+    /// only ranks on this host can reach it.
     pub(crate) fn is_on_loopback(&self) -> bool {
         self.ip_address().is_some_and(|address| address.is_loopback())
     }

@@ -9,7 +9,8 @@ use foldwire::transport::{FRAME_ALIGN, Rank, Tag};
 use foldwire_libfabric::Error;
 use foldwire_messaging::{Net, Refused, Source};
 
-/// Content of message number `n` of a link. Its lengths lie around every limit that providers have.
+/// Content of message number `n` of a link. The lengths lie below and above every limit that
+/// providers have.
 fn content(from: Rank, tag: Tag, n: usize) -> Vec<u8> {
     let length = [8, 64, 1000, 5000, 17_000, 70_000, 150_000][n % 7] + n;
     let mut bytes = vec![(from.0 as u8) ^ tag.0 as u8 ^ n as u8; length];
@@ -90,7 +91,8 @@ fn full_networks_recover<const N: usize, const N_BYTES: usize>(test: Test) {
     });
 }
 
-/// A message that does not fit is an error that names the sender. The buffer comes back.
+/// A message that does not fit its receive is an error that names the sender. The receive's buffer
+/// comes back.
 fn long_messages_are_refused(test: Test) {
     test.run(2, |mut driver| match driver.net.rank() {
         Rank(0) => {
@@ -142,7 +144,7 @@ fn any_rank_can_be_heard(test: Test) {
             driver.until(|driver| driver.n_released == 1);
             return;
         }
-        // All are unexpected.
+        // All notices arrive before a receive for them is posted.
         driver.linger(Duration::from_millis(50));
         for n in 1..=3 {
             driver.post(Source::Any, Tag::CONTROL, 1024);

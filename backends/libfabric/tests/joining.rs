@@ -145,8 +145,8 @@ fn frames_of_other_sizes_are_refused() {
     }
 }
 
-/// libfabric's shared memory allows one rank in each process. Without a name, the ranks find
-/// another provider.
+/// libfabric's shared memory allows one rank in each process. If no provider is named, the ranks
+/// find another one.
 #[test]
 fn threads_do_not_share_memory_by_libfabric() {
     if missing("shm").is_none() {

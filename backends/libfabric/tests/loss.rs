@@ -17,8 +17,8 @@ fn crash() -> ! {
     process::exit(3);
 }
 
-/// The exchange reports a crash. The endpoint reports it once, refuses sends, and releases messages
-/// that waited for an acknowledgement.
+/// The exchange reports a crash to the layer. The layer reports it once, refuses sends, and
+/// releases messages that waited for an acknowledgement.
 fn crashes_are_told(test: Test) {
     test.run(3, |mut driver| {
         let me = driver.net.rank();
@@ -118,7 +118,7 @@ fn broken_connections_are_found(test: Test) {
 fn the_unreachable_hold_up_nobody(test: Test) {
     test.run_with(3, WithoutLosses, |mut driver| match driver.net.rank() {
         Rank(0) => {
-            // Wait until the connection of rank 1 has broken, with a message of it still unread.
+            // Wait until the connection of rank 1 has broken, before its message is received.
             driver.linger(Duration::from_millis(300));
             assert_eq!(driver.receive(Rank(1), Tag(0), 64), b"answer me");
             assert_eq!(driver.receive(Rank(2), Tag(0), 64), b"me too");

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 const N_SPINS: u32 = 64;
 /// Time to yield before the first sleep.
 const YIELDING: Duration = Duration::from_micros(50);
-/// A sleep lasts at most the wait so far divided by this…
+/// A sleep lasts at most the wait so far, divided by this number.
 const SHARE: u32 = 20;
-/// … and at most this long.
+/// Longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Spins, then yields, then sleeps longer and longer.
 #[derive(Debug, Default)]
 pub struct Backoff {
+    /// Number of spins so far.
     n_rests: u32,
     /// Time at which spinning ended.
     since: Option<Instant>,

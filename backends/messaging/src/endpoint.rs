@@ -1,13 +1,14 @@
 //! The transport: frames, credit and receives over a [`Net`].
 //!
-//! *Credit.* A link has at most `link_depth` frames in the network. Networks complete small sends
-//! before anybody receives them, so every `link_depth`-th frame is sent `matched`. It comes back
-//! only when its receiver has posted the receive, and the next matched frame waits for that. So no
-//! sender is more than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
+//! *Credit.* A link (sender, receiver and tag) has at most `link_depth` frames that the network has
+//! not released. Networks release small frames before the receiver takes them, so every
+//! `link_depth`-th frame is sent `matched`. The network releases it only after the receiver has
+//! posted the receive, and the next matched frame waits for that. So no sender is more than
+//! 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
-//! *Receives* are posted one ahead on each link that the engine waits on, or announces by
-//! [`Transport::expect`], so that messages land in frames. The endpoint never posts a receive on a
-//! guess, so no posted receive becomes stale.
+//! *Receives.* On each link, one receive is posted while the engine waits for a frame or has
+//! announced one by [`Transport::expect`], so that messages arrive directly in frames. The endpoint
+//! posts no other receives, so every posted receive has a message to come.
 //!
 //! *Abort notices* may come from any rank at any time. One wildcard receive with a small buffer
 //! waits for the notices of all channels. Their headers hold the channel.
@@ -18,8 +19,8 @@
 //! *The end.* Dropping an endpoint first waits until its messages are delivered. While all is well
 //! it waits up to `linger`, like `MPI_Finalize`. Once a peer is lost or a call was aborted, it
 //! waits for `grace` only. Notices get ten times `grace`, since a rank that misses one waits for
-//! its time limit. (libfabric's `shm` accepts no message to a peer that has not answered the first
-//! one, which takes long on a busy machine.)
+//! its time limit. (libfabric's `shm` sends a first message, and accepts no other one until the
+//! peer has answered. That takes long on a busy machine.)
 
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
@@ -163,7 +164,8 @@ impl<N: Net> Endpoint<N> {
         Ok(())
     }
 
-    /// Records a failure: the loss of its peer, or else an error of the whole layer.
+    /// Records an error: the loss of a peer if the error reports one, or else a failure of the
+    /// whole layer.
     fn record_failure(&mut self, error: N::Error) {
         match error.peer() {
             Some(peer) if error.kind() == foldwire::transport::TransportErrorKind::PeerLost => {
@@ -251,7 +253,7 @@ impl<N: Net> Endpoint<N> {
         self.notices.push_back(notice);
     }
 
-    /// Handles events until none is left, or [`EVENTS_PER_PASS`]. Returns whether there was one.
+    /// Handles at most [`EVENTS_PER_PASS`] events. Returns whether there was an event or an error.
     fn take_events(&mut self) -> bool {
         for n_taken in 0..EVENTS_PER_PASS {
             match self.net.poll() {
@@ -266,13 +268,13 @@ impl<N: Net> Endpoint<N> {
         true
     }
 
-    /// Sends waiting frames as far as the network accepts them. Frames to the same peer stay in
-    /// order.
+    /// Sends the frames that the network accepts now, and keeps the others in the outbox. Frames to
+    /// the same peer stay in order.
     fn flush_outbox(&mut self) {
-        let mut full: Vec<Rank> = Vec::new();
+        let mut busy: Vec<Rank> = Vec::new();
         for _ in 0..self.outbox.len() {
             let Some(outgoing) = self.outbox.pop_front() else { return };
-            if full.contains(&outgoing.to) {
+            if busy.contains(&outgoing.to) {
                 self.outbox.push_back(outgoing);
                 continue;
             }
@@ -280,7 +282,7 @@ impl<N: Net> Endpoint<N> {
             match self.net.send(to, tag, buffer, n_bytes, matched) {
                 Ok(()) => {}
                 Err(Refused::Busy(buffer)) => {
-                    full.push(to);
+                    busy.push(to);
                     self.outbox.push_back(QueuedSend { to, tag, buffer, n_bytes, matched });
                 }
                 Err(Refused::Failed(buffer, error)) => {
@@ -327,8 +329,9 @@ impl<N: Net> Endpoint<N> {
     fn undelivered_on(&self, channel: Option<usize>) -> Option<Rank> {
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
-        // An undelivered question can be ignored: no rank depends on it, and its receiver may have
-        // ended. An abort notice must arrive.
+        // Control messages count only after an abort, since abort notices must arrive. Without an
+        // abort they are questions about calls. No rank depends on those, and the receiver may have
+        // ended.
         let in_flight = |peer| self.peers.n_in_flight(peer, channel, self.has_aborted);
         others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
     }
@@ -470,7 +473,7 @@ impl<N: Net> Transport for Endpoint<N> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Keeps a failure for the next `progress`.
+    /// The next `progress` reports a failure.
     fn nudge(&mut self) {
         if !self.net.moves_by_itself() {
             let _ = self.progress();

@@ -1,5 +1,5 @@
-//! Number of cores, and number of forks on the way to this process. The C library counts forks; it
-//! misses processes made by system calls alone (`clone`).
+//! Number of cores, and number of forks that led to this process. A fork handler of the C library
+//! counts forks. It does not run in processes that a program makes by the system call `clone`.
 #![cfg_attr(unix, allow(unsafe_code, reason = "calls the C library"))]
 
 pub(crate) mod requests;

@@ -12,7 +12,8 @@ pub struct MessageFrame(pub(crate) FrameMemory);
 /// Location of a frame's bytes.
 pub(crate) enum FrameMemory {
     Heap(HeapFrame),
-    /// Memory that other ranks of the node map too. Only this rank may touch it for now.
+    /// Memory that other ranks of the node map too. Only this rank may touch it, until the frame is
+    /// sent.
     Shared(SharedFrame),
 }
 

@@ -15,10 +15,11 @@ use crate::frame::{FrameMemory, MessageFrame};
 use crate::shared_memory::SharedMemory;
 use crate::{Backoff, Event, Net, Refused, Source, on_wire};
 
-/// While only a notice can come from the library, it is tested in one of this many polls. A test
+/// While only a notice can come from the library, one poll in this many tests the library. A test
 /// costs more than a check of shared memory.
 const POLLS_PER_TEST: u32 = 16;
-/// Checks of shared memory in one [`Net::idle`] where each rank has a core: about a microsecond.
+/// Checks of shared memory in one [`Net::idle`] if each rank of the node has its own core. They
+/// take about a microsecond.
 const CHECKS_PER_WAIT: usize = 16;
 
 /// Message layer over a library's [`Requests`].
@@ -26,10 +27,11 @@ pub struct Messages<R: Requests> {
     library: R,
     pending: PendingRequests<R, RequestInfo>,
     events: VecDeque<Event<MessageFrame>>,
-    /// The last event was returned, so the next poll returns `None` without another test. So one
-    /// pass tests the library once.
+    /// The queue's last event was returned. The next poll returns `None` without a test, so that a
+    /// caller that polls until `None` tests the library only once.
     must_report_none: bool,
-    /// Some queued events come from a send or receive. The next poll must still check for arrivals.
+    /// A `send` or `recv` has queued events. The next poll must check for arrivals although the
+    /// queue is not empty.
     has_queued: bool,
     backoff: Backoff,
     /// Memory shared with other ranks of the node.
@@ -99,15 +101,15 @@ impl<R: Requests> Messages<R> {
         self.events.extend(event);
     }
 
-    /// Returns whether this poll must test the library. Polls skip tests while only a notice can
-    /// arrive from it.
+    /// Returns whether this poll must test the library. Most polls skip the test while the only
+    /// pending request is the receive for notices.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
         let is_quiet = self.shared_memory.is_some() && self.pending.n() <= 1 && !self.is_ending;
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
-    /// Collects completed requests. Returns the first error only after all are collected.
+    /// Queues the events of all completed requests, and then returns the first error.
     fn test(&mut self) -> Result<(), R::Error> {
         let Self { library, pending, events, .. } = self;
         let mut failed = None;

@@ -65,7 +65,7 @@ pub trait Net {
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
     /// Advances the network by a bounded amount of work, and returns one event if there is any. The
-    /// caller repeats it until it returns `None`.
+    /// caller polls again until there is none.
     ///
     /// # Errors
     /// The layer as a whole failed, or a message did not fit its buffer.
@@ -87,7 +87,7 @@ pub trait Net {
     fn cancel_receives(&mut self);
 
     /// Announces that this rank exchanges no more messages with `peer`. The layer must stop waiting
-    /// for it, for example for acknowledgements. The default does nothing.
+    /// for anything from `peer`, such as acknowledgements. The default does nothing.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }
@@ -145,7 +145,7 @@ pub enum Source {
 /// Result of an operation, or news of a peer.
 #[derive(Debug)]
 pub enum Event<B> {
-    /// The network no longer needs a sent buffer, or its receiver is lost.
+    /// The network no longer needs a sent buffer, or the receiver of the message is lost.
     Released {
         /// The receiver.
         to: Rank,
@@ -172,8 +172,8 @@ pub enum Event<B> {
         /// The receive's buffer.
         buffer: B,
     },
-    /// A rank has ended, in disorder as far as known. Messages that it sent before may still
-    /// arrive.
+    /// A rank has ended, and is not known to have ended in good order. Messages that the rank sent
+    /// before may still arrive.
     Lost {
         /// The rank.
         peer: Rank,

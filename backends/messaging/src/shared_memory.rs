@@ -1,8 +1,8 @@
 //! Frames between ranks of one node, in memory that they share.
 //!
 //! A message names the slot of its frame, so no bytes are copied. In exchange, the receiver sends
-//! back the slot that it had ready to receive into. So frames move between ranks, and each rank
-//! keeps the same number.
+//! back the slot of the frame with which it posted the receive. So frames move between ranks, and
+//! each rank keeps the same number of frames.
 //!
 //! ```text
 //!   sender                 ring of the receiver             receiver
@@ -10,12 +10,13 @@
 //!   gets slot 8       ◀──  «returned: slot 8»          ◀──  by the ring of the sender
 //! ```
 //!
-//! A send that is not `matched` completes at once: the sender continues with a free frame until the
-//! other slot comes back. A matched send completes when the receiver has posted the receive, as
-//! with `MPI_Issend`. So no rank waits for another to poll, and credit works as over other layers.
+//! A send that is not `matched` completes at once, and returns a free frame in place of the sent
+//! one. (If there is no free frame, the send completes when the receiver's slot comes back.) A
+//! matched send completes when the receiver has posted the receive, as with `MPI_Issend`. So no
+//! rank waits for another to poll, and credit works as over other layers.
 //!
-//! Abort notices travel by the message layer, and so does everything where ranks cannot share
-//! memory.
+//! Abort notices travel by the message layer, and so do all messages between ranks that cannot
+//! share memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,8 +32,8 @@ use crate::ffi::shared::{
 };
 use crate::frame::{FrameMemory, MessageFrame};
 
-/// Flag in a message, beside its tag: the sender waits for the returned slot before its send
-/// completes.
+/// Flag in a message's word, above the bits of the tag: the send completes only when a slot comes
+/// back.
 const NOTIFY: u32 = 1 << 16;
 /// Flag: the frame was sent `matched`.
 const MATCHED: u32 = 1 << 17;
@@ -69,9 +70,9 @@ struct NodePeer {
     posted: Vec<(Tag, MessageFrame)>,
     /// Frames that arrived before their receive was posted.
     arrived: VecDeque<ArrivedFrame>,
-    /// Messages to it that wait for space in its ring.
+    /// Messages to the peer that wait for space in the ring.
     unsent: VecDeque<RingMessage>,
-    /// Words of sent messages whose slot has not been returned.
+    /// Words (flags and tag) of sent messages for which the peer has not returned a slot.
     unreturned: Vec<u32>,
     is_lost: bool,
 }
@@ -87,7 +88,7 @@ struct ArrivedFrame {
 /// Version of the memory layout and of the messages.
 const FORMAT: u64 = 1;
 
-/// Location of a rank's memory, and parameters that must match those of the other ranks.
+/// Location of a rank's memory, and parameters that must be equal on all ranks.
 struct RegionDescriptor {
     format: u64,
     frame_bytes: u64,
@@ -103,7 +104,8 @@ impl RegionDescriptor {
         [numbers.as_flattened(), location.as_flattened(), &self.token].concat()
     }
 
-    /// Returns `None` for a rank that shares no memory.
+    /// Returns `None` for invalid bytes, such as the empty message of a rank that cannot share
+    /// memory.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (format, rest) = bytes.split_first_chunk()?;
         let (frame_bytes, rest) = rest.split_first_chunk()?;
@@ -146,8 +148,8 @@ impl SharedMemory {
             Self::open_peers(own, layout, region, of_node)
         });
         let all = all_gather(&[u8::from(shared.is_some())])?;
-        let mut others = all.iter().enumerate().filter(|&(rank, _)| on_this_node(rank));
-        if !others.all(|(_, can)| *can == [1]) {
+        let mut of_node = all.iter().enumerate().filter(|&(rank, _)| on_this_node(rank));
+        if !of_node.all(|(_, can_share)| *can_share == [1]) {
             shared = None;
         }
         // By now every rank that could open the file has done so.
@@ -156,7 +158,7 @@ impl SharedMemory {
     }
 
     /// Opens the memory of the other ranks of the node (`of_node` includes this rank). Returns
-    /// `None` unless all of it can be opened.
+    /// `None` if the memory of one of them cannot be opened.
     fn open_peers(
         own: Rank,
         layout: RegionLayout,
@@ -224,7 +226,7 @@ impl SharedMemory {
     }
 
     /// Sends a frame. Returns an event if the send is complete already, or gives the frame back if
-    /// there is no space.
+    /// the peer's ring is full or shared memory for a copy is missing.
     pub(crate) fn send(
         &mut self,
         to: Rank,
@@ -248,7 +250,7 @@ impl SharedMemory {
                 (copy, (!matched).then_some(frame))
             }
         };
-        // Without a spare frame, the send completes when the other slot comes back.
+        // Without a spare frame, the send completes when the peer returns a slot.
         let notify = if spare.is_some() { 0 } else { NOTIFY };
         let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
         let message = RingMessage { slot: sent.id, n_bytes: n_bytes as u64, word };
@@ -294,7 +296,7 @@ impl SharedMemory {
                 let Some(message) = peer.receiver.pop() else { break };
                 let arrived = decode(regions, layout, message);
                 let Some(arrived) = arrived.filter(|arrived| peer.accept(arrived)) else {
-                    // Invalid message, which no rank of this library sends.
+                    // The message is invalid. No correct rank sends such a message.
                     peer.is_lost = true;
                     events.push_back(Event::Lost { peer: peer.rank });
                     break;
@@ -326,7 +328,7 @@ impl SharedMemory {
         events.extend(posted.map(|(_, buffer)| Event::Returned { buffer }));
     }
 
-    /// Ignores further messages of this rank.
+    /// Ignores further messages of `peer`.
     pub(crate) fn forget(&mut self, peer: Rank) {
         if let Some(peer) = self.peer(peer) {
             peer.is_lost = true;
@@ -335,8 +337,8 @@ impl SharedMemory {
 }
 
 impl NodePeer {
-    /// Returns whether this message is valid from the peer: it may return a slot only once for each
-    /// message sent to it.
+    /// Returns whether the peer may send this message. It may return one slot for each message
+    /// that this rank has sent to it.
     fn accept(&mut self, arrived: &ArrivedFrame) -> bool {
         if arrived.flags & RETURNED == 0 {
             return true;
@@ -346,8 +348,9 @@ impl NodePeer {
         at.map(|at| self.unreturned.swap_remove(at)).is_some()
     }
 
-    /// Completes a receive that had posted `buffer`. The sender gets that buffer's slot in
-    /// exchange.
+    /// Completes a receive that was posted with `buffer`. The sender gets that buffer's slot in
+    /// exchange. A buffer on the heap has no slot: the bytes are copied, and the sender gets the
+    /// arrived slot back.
     fn receive(&mut self, arrived: ArrivedFrame, buffer: MessageFrame) -> Event<MessageFrame> {
         let ArrivedFrame { frame, n_bytes, tag, flags } = arrived;
         let (buffer, slot) = match buffer {
@@ -365,7 +368,7 @@ impl NodePeer {
         Event::Received { from: self.rank, tag, buffer, n_bytes }
     }
 
-    /// Sends waiting messages as far as the ring has space.
+    /// Sends the waiting messages that the ring has space for.
     #[inline]
     fn send_unsent(&mut self) {
         while let Some(&message) = self.unsent.front()
@@ -393,8 +396,8 @@ fn decode(
     Some(ArrivedFrame { frame, n_bytes, tag, flags })
 }
 
-/// Makes a random token. It detects another process with the same process id, on a machine that was
-/// only taken for this one.
+/// Makes a random token. A rank that opens a peer's file compares tokens. They differ if the file
+/// belongs to another process with the same id, because the peer is on another machine.
 fn token(own: Rank) -> RegionToken {
     use std::hash::{BuildHasher, RandomState};
 

@@ -80,7 +80,8 @@ impl FakeNetwork {
         for (from, tag) in matched {
             let sender = &mut self.nodes[from.index()];
             let is_it = |&(to, t, _): &(Rank, Tag, HeapFrame)| to == rank && t == tag;
-            // Release the oldest matched send: earlier ones are released already.
+            // A link has at most one matched send in flight. Its receive is posted once no message
+            // of the link is left among the unexpected ones.
             if let Some(at) = sender.unmatched.iter().position(is_it)
                 && !self.nodes[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
             {
@@ -170,7 +171,8 @@ impl Net for FakeNet {
         if events.is_empty() || pause {
             return Ok(None);
         }
-        // The order across links is free: the endpoint has one receive posted on a link.
+        // Events of different links come in random order. Each link has at most one posted receive,
+        // so the messages of a link stay in order.
         let at = pick % events.len();
         Ok(Some(events.swap_remove(at)))
     }
@@ -271,8 +273,8 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
             }
             drop(comms);
             assert!(network.borrow().nodes.iter().all(|node| node.posted.is_empty()));
-            // A rank that waited long enough to query its peers has sent messages that may never be
-            // read.
+            // A rank that waited long enough to query its peers has sent control messages. They may
+            // never be read, so the rank must abandon the layer.
             assert!(
                 network.borrow().nodes.iter().all(|node| node.abandoned == node.has_sent_control)
             );
@@ -346,8 +348,8 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
     assert!(network.borrow().nodes[0].abandoned && !network.borrow().nodes[1].abandoned);
 }
 
-/// Nothing can be sent to that rank, but the other ranks receive their messages, however long that
-/// takes.
+/// Sends to the rank fail. After an orderly end, a dropped endpoint still waits for `linger` until
+/// the other ranks have received their messages. After a loss it waits for `grace` only.
 #[test]
 fn a_rank_that_left_in_good_order_hurries_nobody() {
     for in_order in [true, false] {
@@ -465,7 +467,8 @@ fn drive_all(
     results.into_iter().flatten().collect()
 }
 
-/// Frames of an aborted call fill links that are used again, and the layer refuses calls at random.
+/// The survivors reuse links that hold frames of an aborted call. In half of the cases the layer
+/// also refuses calls at random.
 #[test]
 fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
     for is_reported in [true, false] {
@@ -532,8 +535,8 @@ fn of_many_notices_the_newest_are_kept() {
     assert_eq!(kept, [16, 17, 18, 19]);
 }
 
-/// A rank that misses a notice waits for its time limit, so delivery of notices is worth a longer
-/// wait.
+/// A rank that misses an abort notice waits until its time limit, so the sender waits longer to
+/// deliver notices.
 #[test]
 fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
     let grace = options(MIN_FRAME_BYTES).grace;

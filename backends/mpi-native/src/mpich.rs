@@ -6,9 +6,9 @@
 //! is no power of two), MPICH silently uses its default. So a name states the request, not the
 //! algorithm that ran.
 //!
-//! MPICH 4.0.2 has a bug here, with every algorithm: `MPI_Reduce` with `MPI_IN_PLACE`, three or
-//! more ranks on a node, and a root that is not that node's first rank reads address −1 above some
-//! hundred bytes.
+//! MPICH 4.0.2 has a bug in `MPI_Reduce` with `MPI_IN_PLACE`, with every algorithm. If a node has
+//! three or more ranks, the root is not the first of them, and the array has more than some hundred
+//! bytes, `MPI_Reduce` reads from address −1.
 
 use crate::ffi::tool::Variable;
 use crate::variant::CollectiveVariant;
@@ -78,6 +78,8 @@ fn described(description: &str) -> Vec<String> {
         let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let word_at = before.rfind(|c| !is_part(c)).map_or(0, |at| at + 1);
         let word = &before[word_at..];
+        // A word that does not start a line may follow other text without a separator. Then the
+        // name is the longest known one at the end of the word.
         let is_glued = !before[..word_at].ends_with('\n');
         let known = NAMES.iter().filter(|name| is_glued && word.ends_with(**name));
         known.max_by_key(|name| name.len()).map_or(word, |name| name).to_owned()

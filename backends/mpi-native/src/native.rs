@@ -11,7 +11,8 @@ use mpi::topology::{Communicator, SimpleCommunicator};
 use crate::ffi::{self, CallMemory};
 use crate::{BufferSide, Error};
 
-/// Function of a pair: for equal shares, or for shares of any length.
+/// Choice between MPI's two functions for a collective: one for equal shares, and one for shares of
+/// any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionForm {
     /// Function for shares of the same length, such as `MPI_Allgather` and
@@ -97,17 +98,16 @@ impl Call {
         Ok(Self { form: FunctionForm::Counts, counts, starts, ..call })
     }
 
-    /// Selects the function of this form, one of [`forms`](Self::forms). A function for equal
-    /// shares would write beyond the buffers of unequal ones.
+    /// Selects the function of this form, one of [`forms`](Self::forms). With unequal shares, the
+    /// function for equal shares would write beyond buffers, so it is not among the forms.
     ///
     /// # Errors
     /// [`Error::NoSuchCall`] for a form that the call does not have.
     pub fn with_form(self, form: FunctionForm) -> Result<Self, Error> {
         let (collective, size) = (self.collective, self.counts.len());
-        // Equal shares come from a count that divides evenly, such as 0. Unequal ones come from one
-        // that does not, such as 1.
-        let like = usize::from(!self.is_equal());
-        if Self::forms(collective, like, size).contains(&form) {
+        // `forms` derives from a count whether shares are equal. 0 divides evenly, and 1 does not.
+        let example_count = usize::from(!self.is_equal());
+        if Self::forms(collective, example_count, size).contains(&form) {
             Ok(Self { form, ..self })
         } else {
             Err(Error::NoSuchCall { collective })
@@ -188,7 +188,8 @@ pub struct Native {
 }
 
 impl Native {
-    /// Duplicates `communicator`. The duplicate returns errors. All ranks call it together.
+    /// Duplicates `communicator`. Calls on the duplicate return errors instead of aborting the job.
+    /// All ranks call this function together.
     ///
     /// # Errors
     /// MPI's errors.
@@ -219,7 +220,7 @@ impl Native {
             Buffers::Split { .. } if collective == Collective::Broadcast => {
                 return Err(Error::NoSuchCall { collective });
             }
-            // In place, received values must fit the space of sent ones.
+            // In place, a rank must send to each rank as many values as it receives from it.
             Buffers::InPlace(_) if collective == Collective::AllToAll && !call.is_equal() => {
                 return Err(Error::NoSuchCall { collective });
             }

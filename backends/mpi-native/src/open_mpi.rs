@@ -1,8 +1,8 @@
 //! Open MPI's component `tuned`: `coll_tuned_<function>_algorithm` and its segment size.
 //!
-//! A communicator reads the variables when it is made, if dynamic rules are enabled. An algorithm
-//! of 0 selects the fixed rules, which are the default. All communicators made at other times have
-//! that.
+//! Open MPI reads the variables when a communicator is made, if dynamic rules are enabled. An
+//! algorithm of 0 selects the fixed rules, which are the default. Communicators that are made while
+//! no algorithm is set use the fixed rules.
 
 use crate::ffi::tool::Variable;
 use crate::variant::CollectiveVariant;

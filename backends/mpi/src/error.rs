@@ -18,7 +18,7 @@ impl Error {
         Self { code, peer }
     }
 
-    /// Makes an error from MPI's code that concerns no other rank.
+    /// Makes an error of a call that concerns no other rank, from MPI's error code.
     #[must_use]
     pub const fn of_code(code: i32) -> Self {
         Self::new(code, None)

@@ -52,7 +52,7 @@ fn a_forked_process_disturbs_nobody() {
     let mut command = Command::new(launcher.next().expect("a launcher"));
     command.args(launcher).args(["-n", "2"]).arg(env::current_exe().unwrap());
     command.args(["--exact", "as_a_rank", "--nocapture", "--test-threads=1"]).env(AS_A_RANK, "1");
-    // Containers run as root.
+    // Containers run tests as root, which Open MPI refuses by default.
     let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
     command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -1,4 +1,4 @@
-//! Sums an array over all ranks within a bound:
+//! Sums an array over all ranks within an error bound:
 //! `foldwire launch -n 4 -- target/release/examples/sum [VALUES]`.
 
 use foldwire::{Bound, Communicator, Op, Plan};

@@ -95,7 +95,7 @@ impl ByteStream {
 
     /// Closes the sending direction.
     pub(crate) fn finish(&mut self) {
-        // Fails if the peer was first.
+        // Fails if the peer has already closed the connection.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }

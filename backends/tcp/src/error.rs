@@ -207,7 +207,7 @@ pub enum JoinError {
         rank: Rank,
         /// The time limit.
         limit: Duration,
-        /// Number of connections that did not prove to be a rank's.
+        /// Number of connections that did not prove that a rank had opened them.
         n_refused: usize,
     },
     /// Another rank could not join.

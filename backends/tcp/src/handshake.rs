@@ -7,12 +7,14 @@
 //! proof (or an empty record)       ──▶
 //! ```
 //!
-//! The alternatives in parentheses are those of an encrypted connection. All messages have fixed
-//! lengths. The hello names both ranks and the stream; proofs and keys authenticate it (modules
-//! `secret`, `noise`). The first proof (or key) shows the secret without a nonce of the acceptor. A
-//! process that replays a rank's message can send it too, but no other process without the secret
-//! can keep an acceptor waiting. A connection that breaks the order, or whose proof is wrong, is
-//! untrusted and is closed.
+//! An encrypted connection uses the alternatives in parentheses. All messages have fixed lengths.
+//! The hello names both ranks and the stream; proofs and keys authenticate it (modules `secret`,
+//! `noise`).
+//!
+//! The connector's first proof (or key) depends on the secret, but on no nonce of the acceptor. So
+//! a process without the secret can only replay a rank's first message, and then keep the acceptor
+//! waiting. Any other first message without the secret is rejected at once. A connection that
+//! breaks the order, or whose proof is wrong, is untrusted and is closed.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -69,9 +71,10 @@ pub(crate) enum HandshakeError {
     Untrusted,
 }
 
-/// Method by which one side authenticates, and its state.
+/// Authentication method of one side, with its state.
 enum Authentication {
     Hmac {
+        /// This side's nonce.
         own: Nonce,
     },
     #[cfg(feature = "noise")]
@@ -80,12 +83,15 @@ enum Authentication {
 
 /// The event that a side waits for.
 enum HandshakeStage {
-    /// The start, on the connector.
+    /// Connector: the start.
     Begin(Hello),
+    /// Acceptor: the connector's first message.
     Hello,
+    /// Connector: the acceptor's reply.
     Reply(Hello, Authentication),
+    /// Acceptor: the connector's answer. Holds the first message without its hello.
     Answer(Hello, Authentication, Vec<u8>),
-    /// The end of sending the last message.
+    /// The system must still take this side's last message.
     Done(Hello, ConnectionSecurity),
 }
 
@@ -113,7 +119,7 @@ impl HandshakeSide {
     }
 
     /// Length in bytes of the next message to receive, or `None` after the last one. `encrypts`
-    /// must match the hello of an accepted connection.
+    /// tells whether this session encrypts its connections.
     pub(crate) const fn n_needed(&self, encrypts: bool) -> Option<usize> {
         match &self.stage {
             Some(HandshakeStage::Begin(_)) => Some(0),
@@ -124,7 +130,8 @@ impl HandshakeSide {
         }
     }
 
-    /// Processes a message of that length, and appends the reply to `outbox`.
+    /// Processes a message of [`n_needed`](Self::n_needed) bytes, and appends this side's next
+    /// message to `outbox`. Rejects a hello that does not match `encrypts`.
     pub(crate) fn receive(
         &mut self,
         received: &[u8],
@@ -164,7 +171,7 @@ impl HandshakeSide {
         Ok(())
     }
 
-    /// Takes the result, once both sides have proven to know the secret.
+    /// Takes the result, once both sides have proven that they know the secret.
     pub(crate) fn take_end(&mut self) -> Option<(Hello, ConnectionSecurity)> {
         match self.stage.take() {
             Some(HandshakeStage::Done(hello, security)) => Some((hello, security)),
@@ -181,6 +188,7 @@ pub(crate) struct PendingHandshake {
     socket: Option<TcpStream>,
     side: HandshakeSide,
     inbox: [u8; MAX_BYTES],
+    /// Bytes of the next message that are in `inbox`.
     n_here: usize,
 }
 
@@ -205,7 +213,8 @@ impl PendingHandshake {
     }
 
     /// Advances as far as possible without waiting. Returns the connection once both sides have
-    /// proven to know the secret. `encrypts` must match the hello of an accepted connection.
+    /// proven that they know the secret. `encrypts` tells whether this session encrypts its
+    /// connections.
     pub(crate) fn advance(
         &mut self,
         secret: &SessionSecret,
@@ -280,7 +289,7 @@ fn is_connected(socket: Option<&TcpStream>) -> Result<bool, HandshakeError> {
     }
 }
 
-/// Bytes after the hello, of the reply, and of the answer.
+/// Lengths in bytes of the three messages: the first one without its hello, the reply, the answer.
 const fn lengths(encrypts: bool) -> [usize; 3] {
     #[cfg(feature = "noise")]
     if encrypts {
@@ -308,7 +317,7 @@ impl Authentication {
         Ok(Self::Hmac { own })
     }
 
-    /// The connector's message after its hello.
+    /// Returns the part of the connector's first message that follows the hello.
     fn opening(&mut self, hello: Hello, secret: &SessionSecret) -> Result<Vec<u8>, HandshakeError> {
         match self {
             Self::Hmac { own } => {
@@ -319,7 +328,7 @@ impl Authentication {
         }
     }
 
-    /// The acceptor's reply to that.
+    /// Checks the opening, and returns the acceptor's reply.
     fn reply(
         &mut self,
         hello: Hello,
@@ -328,11 +337,11 @@ impl Authentication {
     ) -> Result<Vec<u8>, HandshakeError> {
         match self {
             Self::Hmac { own } => {
-                let (theirs, about) = (nonce_of(opening)?, hello.encode());
-                if !secret.accepts_hello_proof(&opening[NONCE_BYTES..], &about, &theirs) {
+                let (peer, about) = (nonce_of(opening)?, hello.encode());
+                if !secret.accepts_hello_proof(&opening[NONCE_BYTES..], &about, &peer) {
                     return Err(HandshakeError::Untrusted);
                 }
-                let proof = secret.proof(ConnectionProof::AcceptorReply, &about, [&theirs, &*own]);
+                let proof = secret.proof(ConnectionProof::AcceptorReply, &about, [&peer, &*own]);
                 Ok([*own, proof].concat())
             }
             #[cfg(feature = "noise")]
@@ -343,7 +352,7 @@ impl Authentication {
         }
     }
 
-    /// The connector's answer to the reply.
+    /// Checks the reply, and returns the connector's answer.
     fn answer(
         self,
         hello: Hello,
@@ -376,7 +385,7 @@ impl Authentication {
         }
     }
 
-    /// Checks the answer, on the acceptor.
+    /// Checks the connector's answer, on the acceptor.
     fn accept(
         self,
         hello: Hello,

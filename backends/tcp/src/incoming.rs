@@ -1,7 +1,7 @@
 //! Messages received from all peers, and the events that result.
 //!
-//! Bytes are read into frames of this layer. When a message meets its receive, the user gets the
-//! frame, and this layer keeps the receive's buffer in exchange.
+//! Bytes are read into frames of this layer. When a message has arrived and its receive is posted,
+//! the endpoint gets the frame, and this layer keeps the receive's buffer in exchange.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::header::{MessageHeader, ProtocolViolation};
 use crate::link::{PeerLinks, ReceivedMessage};
 use crate::reader::MessageSink;
 
-/// Notices kept for each rank: more than an endpoint processes on all its channels.
+/// Most undelivered notices kept for each rank. After that, the oldest is dropped.
 const NOTICES_PER_RANK: usize = 1024;
 /// Most spare frames kept for later messages.
 const MAX_SPARE: usize = 32;
@@ -23,7 +23,7 @@ const MAX_SPARE: usize = 32;
 pub(crate) struct IncomingMessages {
     pub(crate) links: Vec<PeerLinks>,
     pub(crate) events: VecDeque<Event<HeapFrame>>,
-    /// Matched messages that have met their receives and must be answered.
+    /// Matched messages that were delivered to their receives and must be answered.
     pub(crate) to_answer: Vec<(Rank, Tag)>,
     notices: VecDeque<(Rank, HeapFrame, usize)>,
     /// The posted receive for a notice.
@@ -135,7 +135,7 @@ impl IncomingMessages {
         if let (Some(buffer), Some(_)) = (&mut self.notice_buffer, self.notices.front())
             && let Some((from, frame, n_bytes)) = self.notices.pop_front()
         {
-            // The user may post a shorter buffer to receive only the start of a notice.
+            // The endpoint may post a shorter buffer, to receive only the start of a notice.
             let n_bytes = n_bytes.min(buffer.as_ref().len());
             buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
             let buffer = self.notice_buffer.take();

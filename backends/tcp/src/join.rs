@@ -4,8 +4,8 @@
 //! Every rank takes part in both exchanges, even after a failure, so that no rank waits forever. A
 //! rank that has failed sends an empty message.
 //!
-//! Other programs may connect too. The number of such connections is limited. Each has some seconds
-//! to prove that it is a rank's, and delays no rank.
+//! Other programs may connect too. The number of such connections is limited. A connection that
+//! does not prove within seconds that a rank has opened it is closed. It delays no rank.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,13 +27,14 @@ use crate::{JoinError, MAX_STREAMS};
 
 /// Message of a rank that is connected to all other ranks.
 const READY: &[u8] = b"ready";
-/// Time in which a connection must prove that it is a rank's.
+/// Time in which a connection must prove that a rank has opened it.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-/// Most pending connections beyond those of ranks.
+/// Most accepted connections with a pending handshake, beyond the number of connections that this
+/// rank needs.
 const MAX_UNPROVEN: usize = 64;
 /// Most connections to accept before the pending ones are served again.
 const ACCEPTS_PER_PASS: usize = 32;
-/// Pause before the next attempt to connect.
+/// Pause between two attempts to make the same connection.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Pause between two passes over all connections, while nothing happens.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -181,7 +182,8 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, TcpOffer), J
 
 /// Decodes the offers of all ranks and checks that they fit together.
 ///
-/// All ranks get the same result, except that an error names another rank, not the rank itself.
+/// It succeeds on all ranks or fails on all. If settings or tokens differ, the error names a rank
+/// that differs from this one.
 pub(crate) fn agree(
     mine: &TcpOffer,
     token: Option<&Token>,
@@ -199,7 +201,8 @@ pub(crate) fn agree(
         let (there, here) = (offers[rank].shared.text(), mine.shared.text());
         return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
     }
-    // Otherwise only one side of a connection would detect it, and the other would wait.
+    // Compare tokens here. A handshake would detect a difference on one side only, and the other
+    // side would wait.
     if let Some(rank) = first(&|offer| !accepts_offer(token, &offer.nonce, &offer.proof)) {
         return Err(JoinError::TokenDiffers { rank: Rank::new(rank) });
     }
@@ -212,8 +215,8 @@ pub(crate) fn agree(
 
 /// Accepts some of the waiting connections, and returns the number of connections refused.
 ///
-/// If there are more than `room`, closes the oldest one that has not proven to know the secret. If
-/// all have, closes the newest one.
+/// With `room` connections pending, another one replaces the oldest one without a valid hello. If
+/// all have a valid hello, the new one is closed.
 fn accept(
     listener: &TcpListener,
     incoming: &mut VecDeque<(Instant, PendingHandshake)>,
@@ -246,6 +249,7 @@ struct OutgoingConnection {
     handshake: Option<PendingHandshake>,
     /// Error of the last attempt.
     fault: Option<io::Error>,
+    /// Earliest time of the next attempt.
     rests_until: Instant,
 }
 
@@ -289,7 +293,7 @@ impl ConnectionSetup<'_> {
                     impostor = Some(outgoing.hello.to);
                     false
                 }
-                // The peer may have closed it because of too many connections, so try again.
+                // The peer may have closed the connection because it had too many, so try again.
                 Err(HandshakeError::Io(source)) => {
                     outgoing.fault = Some(source);
                     outgoing.handshake = None;
@@ -322,8 +326,8 @@ impl ConnectionSetup<'_> {
                     }
                     let is_missing = |&peer: &Rank| {
                         let first = self.slot(peer, 0);
-                        let due = &connections[first..first + self.n_connections(peer)];
-                        due.iter().any(Option::is_none)
+                        let of_peer = &connections[first..first + self.n_connections(peer)];
+                        of_peer.iter().any(Option::is_none)
                     };
                     let rank = ranks.clone().find(is_missing).unwrap_or(Rank(0));
                     return Err(JoinError::Missing { rank, limit, n_refused });
@@ -334,7 +338,7 @@ impl ConnectionSetup<'_> {
         Ok(connections)
     }
 
-    /// The connections to lower ranks.
+    /// Lists the connections to lower ranks, which this rank makes.
     fn outgoing(&self) -> impl Iterator<Item = OutgoingConnection> {
         let encrypts = self.shared.encrypts;
         let lower = self.offers.iter().zip((0..).map(Rank)).take(self.rank.index());

@@ -17,8 +17,9 @@
 //!
 //! *Transfer.* Each pair of ranks has 1 to 16 connections and distributes its frames over them.
 //! Frames are sent without copies and received into frames. A receiver always reads, and senders
-//! keep to the credit of their links. Messages progress when the caller polls, and meanwhile in the
-//! system's sockets. A thread that only watches the sockets wakes futures (on Unix).
+//! keep to the credit of their links. Messages progress when the caller polls. Between polls, the
+//! system moves the bytes that its sockets hold. A thread that only watches the sockets wakes
+//! futures (on Unix).
 //!
 //! *Authentication.* Both ends of each connection prove that they know the session's secret, which
 //! is derived from the token. Sockets listen on loopback unless an address or interface is set, and
@@ -28,8 +29,8 @@
 //!
 //! *Lost ranks.* A connection ends when the peer's process ends. If a machine vanishes, keep-alive
 //! detects it after 25 s; ranks on different machines have one more connection for that, which is
-//! always idle. Otherwise calls end by their time limit. A rank that violates the protocol is
-//! disconnected. [`Tcp::loss`] returns the reason for a loss.
+//! always idle. If a process neither ends nor continues, calls end by their time limit. A rank that
+//! violates the protocol is disconnected. [`Tcp::loss`] returns the reason for a loss.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! One connection between two ranks: a queue of messages to send, and a parser of received bytes
 //! (`reader`).
 //!
-//! One system call sends several headers and frames without copies. The user gets a frame back when
-//! the system has taken all of it.
+//! One system call sends several headers and frames without copies. The owner of the stream gets a
+//! frame back when the system has taken all of its bytes.
 //!
 //! `mio` reports readiness once for each change, so a stream remembers it until a call would block.
 
@@ -115,8 +115,8 @@ impl MessageStream {
         self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
     }
 
-    /// Queues a header and its message; with `first`, before messages that have not started to
-    /// leave.
+    /// Queues a header and its message. With `first`, they pass ordinary messages that the stream
+    /// has not begun to send.
     pub(crate) fn push(
         &mut self,
         header: MessageHeader,
@@ -140,8 +140,8 @@ impl MessageStream {
         self.queue.insert(at, outgoing);
     }
 
-    /// Sends as much as the system takes, and passes completely sent messages to `left`.
-    pub(crate) fn write(&mut self, mut left: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
+    /// Sends as much as the system takes, and passes completely sent messages to `on_sent`.
+    pub(crate) fn write(&mut self, mut on_sent: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
         while self.is_writable && !self.is_flushed() {
             let written = match self.queue.is_empty() {
                 true => self.connection.flush().map(|()| 0),
@@ -154,7 +154,7 @@ impl MessageStream {
                 Err(error) => return Err(PeerLoss::Broken(error.kind())),
             }
             if self.connection.is_flushed() {
-                self.handed_on.drain(..).for_each(&mut left);
+                self.handed_on.drain(..).for_each(&mut on_sent);
             }
         }
         Ok(())

@@ -1,15 +1,17 @@
 //! The message layer: it sends messages over several connections to each peer, and reports events.
 //!
 //! *Choice of a connection.* A message takes the connection to its peer with the fewest queued
-//! bytes. Its number within its link restores the order. All notices take the first connection, and
-//! pass messages there that have not started to leave.
+//! bytes. Messages of a link are numbered, and the receiver restores their order. All notices take
+//! the first connection, ahead of messages that it has not begun to send.
 //!
 //! *Backpressure.* All input is always read, so that one link does not block another. The senders'
-//! credit bounds the amount of input. A matched message is answered when it meets its receive.
-//! Memory for a message is allocated only after its header was checked against the credit.
+//! credit bounds the amount of input. The receiver answers a matched message once it has arrived
+//! and its receive is posted. Memory for a message is allocated only after its header was checked
+//! against the credit.
 //!
 //! *Lost ranks.* A peer is lost if a connection ends without a goodbye, or if the peer violates the
-//! protocol. Input on its other connections is still read after a loss, but not after a violation.
+//! protocol. After a violation, nothing more is read from the peer. Otherwise its other connections
+//! are still read.
 //!
 //! If a machine vanishes, no connection ends by itself. On idle connections, the system detects it
 //! by keep-alive probes (`byte_stream`). With data on its way, the system gives up only after many
@@ -43,8 +45,8 @@ use crate::waker_thread::WakerThread;
 const YIELD_LIMIT: Duration = Duration::from_micros(50);
 /// Shortest sleep, since `poll` counts its timeout in milliseconds.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
-/// Longest wait on drop until the peers have closed their side. A socket that is closed with unread
-/// input discards what it has not yet sent.
+/// Longest wait on drop until the peers have closed their side. A socket that is closed too early
+/// may have unread input, and then it discards the bytes that it has not sent yet.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
 /// Results of [`join`](crate::join).
@@ -72,8 +74,8 @@ pub struct Tcp {
     poll: Poll,
     ready: Events,
     setup: TcpSetup,
-    /// By rank and number, the idle connection last. `None` for this rank itself, for the idle
-    /// connection within a node, and for ended connections.
+    /// Connections of each rank, by slot: first its data connections, then the idle one. `None` for
+    /// this rank itself, for the idle connection within a node, and for ended connections.
     streams: Vec<Option<MessageStream>>,
     /// Indices of streams to serve.
     to_serve: VecDeque<usize>,
@@ -121,7 +123,7 @@ impl Tcp {
         })
     }
 
-    /// Reason for which a rank was lost, if it was.
+    /// Returns the reason for which a rank was lost, if it was.
     #[must_use]
     pub fn loss(&self, peer: Rank) -> Option<PeerLoss> {
         self.peers.get(peer.index())?.loss
@@ -150,7 +152,7 @@ impl Tcp {
     }
 
     /// Chooses the connection for the next message to a peer: the one with the fewest queued bytes,
-    /// and among equals the next in turn.
+    /// and among equals the next one after the last choice.
     fn choose_stream(&mut self, peer: Rank) -> Option<usize> {
         let (range, n) = (self.streams_of(peer), self.setup.n_streams);
         let first = self.peers[peer.index()].next_stream;
@@ -232,15 +234,17 @@ impl Tcp {
         })
     }
 
-    /// Sends on a chosen connection, or a notice on the first one.
+    /// Queues a message, or an answer, which is a header without a message. Then sends what the
+    /// connection takes. Answers and notices pass queued messages. Notices keep their order on the
+    /// first connection.
     fn push(&mut self, to: Rank, header: MessageHeader, message: Option<QueuedMessage>) {
-        let first = message.as_ref().is_none_or(|message| message.tag.is_control());
-        let is_notice = first && message.is_some();
+        let is_urgent = message.as_ref().is_none_or(|message| message.tag.is_control());
+        let is_notice = is_urgent && message.is_some();
         let at = if is_notice { Some(self.streams_of(to).start) } else { self.choose_stream(to) };
         let Some((at, mut stream)) = at.and_then(|at| Some((at, self.streams[at].take()?))) else {
             return self.release(to, message.into_iter());
         };
-        stream.push(header, message, first);
+        stream.push(header, message, is_urgent);
         let written = self.write(to, &mut stream);
         self.streams[at] = Some(stream);
         if let Err(loss) = written {
@@ -401,7 +405,7 @@ impl Net for Tcp {
         if budget < LEAST_SLEEP || since.elapsed() < YIELD_LIMIT {
             return thread::yield_now();
         }
-        // The next poll reports an error too.
+        // An error is ignored here. The next `poll` returns it.
         let _ = self.poll_system(budget);
     }
 
@@ -412,7 +416,7 @@ impl Net for Tcp {
         }
         let Some(waker_thread) = &self.waker_thread else { return false };
         waker_thread.register(waker);
-        // The thread does not report again what this rank already knows.
+        // The thread reports only new readiness, so wake for what is already queued.
         if !self.incoming.events.is_empty() || !self.to_serve.is_empty() {
             waker.wake_by_ref();
         }

@@ -2,9 +2,9 @@
 //! `NNpsk0_25519_AESGCM_SHA256`, keyed by the session's secret, through the crate `snow`.
 //!
 //! Each side draws a key for this connection only, so recorded data stays secret even if the token
-//! becomes known later. A third message shows that the connector does not replay a recording. Then
-//! records follow: two bytes of length (big-endian), and that many bytes of ciphertext. Its last 16
-//! bytes are the authentication tag.
+//! becomes known later. A third message proves that the connector does not replay a recording. Then
+//! records follow: two bytes of length (big-endian), and that many bytes of ciphertext. The last 16
+//! bytes of the ciphertext are the authentication tag.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
@@ -29,8 +29,7 @@ pub(crate) const ANSWER_BYTES: usize = TAG_BYTES;
 pub(crate) struct NoiseHandshake(HandshakeState);
 
 impl NoiseHandshake {
-    /// Starts a handshake. `about` is the purpose of the connection, which must be equal on both
-    /// sides.
+    /// Starts a handshake. `about` describes the connection, and must be equal on both sides.
     pub(crate) fn new(
         connects: bool,
         secret: &SessionSecret,
@@ -115,7 +114,8 @@ impl NoiseChannel {
         Ok(())
     }
 
-    /// Writes as much as one record holds, once the last record was sent.
+    /// Sends the rest of the previous record, and then writes one record with as many bytes of
+    /// `from` as it can hold. Returns their number.
     pub(crate) fn write(&mut self, to: &mut impl Write, from: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(to)?;
         self.gathered.clear();
@@ -189,8 +189,8 @@ impl NoiseChannel {
         Ok(true)
     }
 
-    /// Reads some bytes after those of an incomplete record. At the end of the connection, discards
-    /// the incomplete record.
+    /// Appends received bytes to the incomplete record in `inbox`. At the end of the connection,
+    /// discards the incomplete record.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
         self.inbox.drain(..self.start);
         self.start = 0;

@@ -42,7 +42,7 @@ pub(crate) struct MessageReader {
 }
 
 impl MessageReader {
-    /// Creates a parser for a peer whose frames have `frame_bytes`.
+    /// Creates a parser for messages of at most `frame_bytes`.
     pub(crate) fn new(frame_bytes: usize) -> Self {
         Self {
             short_buffer: Box::new([0; SHORT_BUFFER_BYTES]),
@@ -53,8 +53,8 @@ impl MessageReader {
         }
     }
 
-    /// Reads once, after all earlier bytes were [parsed](Self::parse). Returns the number of bytes,
-    /// and whether they filled the buffers.
+    /// Calls `read` once. All bytes of earlier reads must have been [parsed](Self::parse). Returns
+    /// the number of bytes read, and whether they filled the buffers.
     pub(crate) fn fill(
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,

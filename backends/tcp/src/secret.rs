@@ -76,8 +76,8 @@ impl SessionSecret {
         self.proof_mac(role, about, nonces).finalize().into_bytes().into()
     }
 
-    /// Makes the proof of a connector's hello, as long as the authentication tag of an encrypted
-    /// hello.
+    /// Makes the proof of a connector's hello. It is as long as the authentication tag in the first
+    /// message of an encrypted connection.
     pub(crate) fn hello_proof(&self, about: &[u8], own: &Nonce) -> [u8; HELLO_PROOF_BYTES] {
         let proof = self.proof(ConnectionProof::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
         let mut hello_proof = [0; HELLO_PROOF_BYTES];
@@ -108,7 +108,8 @@ impl SessionSecret {
         self.proof_mac(role, about, nonces).verify_slice(proof).is_ok()
     }
 
-    /// All fields have fixed lengths, so no two transcripts have the same bytes.
+    /// Returns the HMAC over the role, the purpose of the connection and both nonces. All fields
+    /// have fixed lengths, so no two connections have the same bytes.
     fn proof_mac(&self, role: ConnectionProof, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         let mut mac = mac(&self.0);
         mac.update(match role {

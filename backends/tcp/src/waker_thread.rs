@@ -40,13 +40,13 @@ impl WakerThread {
         poll.registry().register(&mut SourceFd(&source), NETWORK, Interest::READABLE)?;
         let end = mio::Waker::new(poll.registry(), END)?;
         let shared = Arc::new(WakerState::default());
-        let theirs = Arc::clone(&shared);
+        let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("foldwire-tcp".to_owned());
-        let thread = Some(thread.spawn(move || run(poll, &theirs))?);
+        let thread = Some(thread.spawn(move || run(poll, &for_thread))?);
         Ok(Self { shared, end, thread })
     }
 
-    /// Sets the waker to wake at the next event, in place of an earlier one.
+    /// Sets the waker to wake at the next event or tick, in place of an earlier one.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut slot = self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *slot {

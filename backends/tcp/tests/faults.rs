@@ -70,7 +70,8 @@ fn check_fault(settings: &Settings, fault: ProxyFault, n_bytes: usize) {
     assert!(start.elapsed() < 8 * TIMEOUT, "{context}");
 }
 
-/// Byte counts of faults: in a header, in the middle of a frame, and in a later call.
+/// Numbers of bytes after which a fault occurs: in a header, in the middle of a frame, and in a
+/// later call.
 const PLACES: [usize; 3] = [300, 9_000, 1_234_567];
 
 #[test]
@@ -99,7 +100,7 @@ fn a_connection_that_pauses_and_goes_on_is_waited_for() {
     });
 }
 
-/// The other ranks send as far as their credit allows, which fills the sockets, and wait.
+/// The other ranks fill the sockets, until they have no credit left, and wait.
 #[test]
 fn a_rank_that_is_late_gets_all_that_was_sent_meanwhile() {
     const N_CALLS: u8 = 12;
@@ -143,7 +144,8 @@ fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() 
     }
 }
 
-/// Some connections send nothing, some send garbage, and some close at once.
+/// Strangers connect before the rank does. Some send nothing, some send garbage, and some close at
+/// once.
 #[test]
 fn strangers_at_the_door_stop_nobody() {
     for settings in variants() {
@@ -177,8 +179,8 @@ fn strangers_at_the_door_stop_nobody() {
     }
 }
 
-/// Connections that send nothing, garbage, half a hello, or a whole one with a wrong proof. They
-/// are closed when the ranks have joined. After that, the listener is gone.
+/// Strangers send nothing, garbage, half a hello, or a whole one of an older version. Their
+/// connections are closed when the ranks have joined. After that, the listener is gone.
 #[test]
 fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     let greeting = |stream: u8, encrypts: u8| {
@@ -229,7 +231,7 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     }
 }
 
-/// All ranks detect it from their offers, long before the time limit of connections.
+/// All ranks detect the other token from the offers, long before the time limit of connections.
 #[test]
 fn who_has_another_token_does_not_get_in() {
     for settings in variants() {

@@ -89,8 +89,8 @@ impl Wake for Alarm {
     }
 }
 
-/// A rank that awaits a call sleeps until messages arrive, except for regular ticks, and wakes soon
-/// when they do.
+/// A rank that awaits a call sleeps. It wakes soon after messages arrive. Otherwise only regular
+/// ticks wake it.
 #[test]
 fn a_future_sleeps_until_the_network_wakes_it() {
     const AWAY: Duration = Duration::from_millis(400);

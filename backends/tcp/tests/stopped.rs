@@ -85,7 +85,8 @@ fn a_process_that_is_stopped_and_goes_on_in_time_is_waited_for() {
     }
 }
 
-/// The stopped rank finds the other's connection closed, or has received its abort notice.
+/// The other rank reaches its time limit. When the stopped rank continues, it finds the other's
+/// abort notice, or is past its own time limit.
 #[test]
 fn a_process_that_is_stopped_for_longer_is_given_up_by_both() {
     for text in stopped(Duration::from_millis(300), Duration::from_millis(900)) {

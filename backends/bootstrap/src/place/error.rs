@@ -11,7 +11,7 @@ pub enum PlaceError {
     /// A variable is not UTF-8.
     #[error("{variable} is not valid UTF-8; unset it, or set it to a valid value")]
     NotText {
-        /// Its name.
+        /// Name of the variable.
         variable: &'static str,
     },
     /// A variable is not a number.
@@ -84,22 +84,22 @@ pub enum PlaceError {
     /// No variable identifies the job.
     #[error("{launcher} does not identify this job, so two jobs that run at the same time could \
         mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an \
-        address that no other job has, the same on every rank{}", name(*launcher))]
+        address that no other job has, the same on every rank{}", job_advice(*launcher))]
     JobUnknown {
         /// Launcher of the ranks.
         launcher: Launcher,
     },
     /// The ranks may be on several machines, and no variable gives the address of rank 0.
     #[error("{launcher} does not give the address of rank 0; set FOLDWIRE_ROOT=HOST:PORT, the \
-        address of rank 0, on every rank{}", how(*launcher))]
+        address of rank 0, on every rank{}", root_advice(*launcher))]
     RootUnknown {
         /// Launcher of the ranks.
         launcher: Launcher,
     },
 }
 
-/// Advice how to set `FOLDWIRE_ROOT` on every rank.
-fn how(launcher: Launcher) -> &'static str {
+/// Returns the launcher's options that set `FOLDWIRE_ROOT` on every rank.
+fn root_advice(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",
         Launcher::Hydra => " (mpiexec -genv FOLDWIRE_ROOT HOST:PORT -genvlist FOLDWIRE_TOKEN …)",
@@ -107,8 +107,8 @@ fn how(launcher: Launcher) -> &'static str {
     }
 }
 
-/// Advice how to set `FOLDWIRE_JOB` on every rank.
-fn name(launcher: Launcher) -> &'static str {
+/// Returns the launcher's options that set `FOLDWIRE_JOB` on every rank.
+fn job_advice(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::Foldwire => " (FOLDWIRE_JOB=$$ in a shell that starts them all)",
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_JOB=$$ …)",

@@ -33,7 +33,7 @@ pub enum AdmissionVerdict {
         /// Rank 0's proof.
         proof: Proof,
     },
-    /// The process is this rank.
+    /// Admit the process as this rank.
     Admit(Rank),
     /// Send the reason and close the connection.
     TurnAway(Refusal),
@@ -87,12 +87,12 @@ impl Admission {
                 AdmissionStage::AwaitingHello,
                 Message::Hello { rank, size: theirs, nonce, proof, .. },
             ) => {
-                let is_other = rank.0 > 0 && rank.0 < size;
-                self.claim = is_other.then_some(rank);
+                let is_valid_rank = rank.0 > 0 && rank.0 < size;
+                self.claim = is_valid_rank.then_some(rank);
                 if theirs != size {
                     return Ok(AdmissionVerdict::TurnAway(Refusal::Size { theirs, ours: size }));
                 }
-                if !is_other {
+                if !is_valid_rank {
                     return Ok(AdmissionVerdict::TurnAway(Refusal::Rank { rank: rank.0, size }));
                 }
                 if !transcript(rank, [0; NONCE_BYTES], nonce)
@@ -114,7 +114,8 @@ impl Admission {
                 {
                     AdmissionVerdict::TurnAway(Refusal::Token)
                 } else if is_taken(rank) {
-                    // Checked only now: others must not learn which ranks have joined.
+                    // Checked only now: a process without the token must not learn which ranks have
+                    // joined.
                     AdmissionVerdict::TurnAway(Refusal::Duplicate { rank: rank.0 })
                 } else {
                     AdmissionVerdict::Admit(rank)

@@ -5,6 +5,7 @@ use crate::message::{Malformed, Message};
 /// State of an admitted rank.
 #[derive(Debug, Default)]
 pub struct MemberState {
+    /// Input of the next all-gather, once it has arrived.
     given: Option<Vec<u8>>,
 }
 

@@ -26,9 +26,9 @@ pub struct Membership {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GroupFailure {
-    /// Rank 0 refused this rank after it had proven itself.
+    /// Rank 0 refused this rank after the rank had answered the challenge.
     Refused(Refusal),
-    /// These ranks did not come before rank 0's time limit.
+    /// These ranks did not join, or did not take part in an all-gather, before rank 0's time limit.
     Missing(RankList),
     /// Rank 0 refused the named rank for this reason, and waits no longer for it.
     Unfit(Rank, Refusal),

@@ -1,4 +1,4 @@
-//! Ranks that do not join, end, leave, or send nothing.
+//! Ranks that are missing, crash, leave, or send nothing.
 
 use std::net::UdpSocket;
 use std::panic::{self, AssertUnwindSafe};

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use foldwire::Rank;
 use foldwire_bootstrap::{Error, Exchange, Job, Launcher, Place, Rendezvous, Root, Session, Token};
 
-/// Time limit that a loaded machine keeps; no passing test waits for it.
+/// Time limit that is long enough for a loaded machine. No passing test waits until it ends.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Time limit of tests that wait for it.
+/// Time limit of tests that wait until it ends.
 const SHORT: Duration = Duration::from_millis(500);
 
 /// A listener for rank 0, and its address.

@@ -31,7 +31,7 @@ fn hello_of(rank: u32, size: u32, job: Job) -> Vec<u8> {
     bytes
 }
 
-/// Hello of a rank, or of a process that replays it.
+/// Valid hello: a rank sends it, and another process may replay it.
 fn true_hello(place: &Place) -> Vec<u8> {
     let mut bytes = Vec::new();
     JoinRequest::new(place, [8; NONCE_BYTES]).hello().emit(&mut bytes);

@@ -80,6 +80,8 @@ fn is_in_use(reason: &Refusal) -> bool {
     io::Error::from_raw_os_error(os_error).kind() == io::ErrorKind::AddrInUse
 }
 
+/// Joins three ranks at an address where rank 0 cannot listen. With `early`, the other ranks start
+/// before rank 0.
 fn cannot_listen(at: &Root, early: bool) {
     let ranks = || [1, 2].map(|rank| member(place(rank, 3, at), LIMIT));
     let rank_0 = || {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use libfabric_sys as sys;
 
-/// Contexts allocated together.
+/// Number of contexts in one allocation.
 const PER_CHUNK: usize = 128;
 
 type ContextChunk = [sys::fi_context2; PER_CHUNK];

@@ -4,8 +4,8 @@
 //! Buffers go in by [`RdmEndpoint::send`] and [`RdmEndpoint::recv`], and come out by
 //! [`RdmEndpoint::poll`]. In between, the provider may read or write them at any time, and this
 //! module does not access them. Dropping an `RdmEndpoint` closes libfabric's endpoint first, which
-//! ends all requests. If the provider refuses, buffers and contexts are leaked, because it may
-//! still use them.
+//! ends all requests. If the provider refuses to close it, buffers and contexts are leaked, because
+//! the provider may still use them.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -379,8 +379,8 @@ mod tests {
         Some(endpoints)
     }
 
-    /// Messages pass between registered slabs, each registered once. Slabs outlive the endpoint as
-    /// long as buffers do.
+    /// Messages pass between registered slabs, each registered once. A slab lives as long as its
+    /// buffers, even after the endpoint is dropped.
     #[test]
     fn registered_memory_carries_messages() {
         for provider in ["tcp", "sockets"] {

@@ -26,9 +26,9 @@ pub struct Test {
 }
 
 impl Test {
-    /// Runs `program` as each of `size` ranks, each a process that runs this test, joined over the
-    /// provider. All ranks must succeed, except ranks reported as lost. Without the provider,
-    /// prints a note and does nothing.
+    /// Runs `program` on `size` ranks that are joined over the provider. Each rank is a process
+    /// that runs this test. All ranks must succeed, except ranks reported as lost. Without the
+    /// provider, prints a note and does nothing.
     ///
     /// The ranks are processes, because libfabric's shared memory allows one rank in each.
     pub fn run(self, size: u32, program: impl Fn(Driver)) {

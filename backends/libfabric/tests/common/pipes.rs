@@ -56,7 +56,8 @@ impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // A killed rank leaves this file, which would hinder a process that gets the same id.
+        // A killed rank leaves this file of libfabric's `shm`. It would hinder a later process with
+        // the same id.
         let _ = fs::remove_file(format!("/dev/shm/{}:0:0", self.0.id()));
     }
 }
@@ -107,8 +108,8 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Joins, in a child. Otherwise starts this program again with these arguments as ranks 1 …
-    /// `size` − 1.
+    /// In a child, opens its pipe to rank 0. Otherwise this process is rank 0: it starts this
+    /// program again with these arguments as ranks 1 … `size` − 1.
     pub fn open(size: u32, args: &[&str]) -> io::Result<Self> {
         if let Ok(child) = env::var(CHILD) {
             let bad = || io::Error::other("unexpected environment");

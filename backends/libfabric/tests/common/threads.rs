@@ -44,7 +44,7 @@ impl Exchange for InMemory {
     }
 }
 
-/// Runs `program` as each of `size` ranks, and passes each its exchange.
+/// Runs `program` on `size` ranks, each with its own exchange.
 pub fn ranks<T: Send>(size: usize, program: impl Fn(InMemory) -> T + Sync) -> Vec<T> {
     let board = Arc::new(SharedBoard { barrier: Barrier::new(size), messages: Mutex::default() });
     thread::scope(|scope| {

@@ -16,7 +16,7 @@ use crate::MessageFrame;
 pub type Completion = Result<Option<(Rank, usize)>, i32>;
 
 /// A group of ranks in a library that represents messages as requests, as MPI does. Messages of the
-/// group never match receives of another.
+/// group never match receives of another group.
 ///
 /// # Safety
 /// [`test`](Self::test) must not report a request before the library is done with its memory.
@@ -163,10 +163,10 @@ impl<R: Requests, N: Copy> PendingRequests<R, N> {
         library.test(&mut self.requests, &mut self.done)?;
         // Remove from the last index to the first: a removal then moves no request that is still to
         // be removed.
-        self.done.sort_unstable_by_key(|&(place, _)| std::cmp::Reverse(place));
-        for (place, completion) in self.done.drain(..) {
-            self.requests.swap_remove(place);
-            let (info, memory) = self.infos.swap_remove(place);
+        self.done.sort_unstable_by_key(|&(index, _)| std::cmp::Reverse(index));
+        for (index, completion) in self.done.drain(..) {
+            self.requests.swap_remove(index);
+            let (info, memory) = self.infos.swap_remove(index);
             each(info, memory, completion);
         }
         Ok(())

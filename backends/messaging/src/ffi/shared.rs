@@ -6,9 +6,9 @@
 //!
 //! *Access.* A slot belongs to one process at a time. The process that takes its [`SharedFrame`]
 //! from a message owns the slot until it sends the slot in another message. Rings consist of atomic
-//! numbers, and every value read from one is checked before use. Ranks trust each other only not to
-//! touch a slot that they have given away, as ranks that share memory below MPI do. A process of
-//! another user cannot open any of the files.
+//! numbers, and every value read from one is checked before use. A rank trusts the others in one
+//! point: they do not touch a slot that they have given away. MPI libraries that use shared memory
+//! rely on the same. A process of another user cannot open any of the files.
 //!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.
@@ -85,7 +85,7 @@ impl Drop for Mapping {
 /// Layout of the files of a group, the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLayout {
-    /// Number of ranks. Each file has a ring for each rank.
+    /// Number of ranks in the group. Each file has a ring for each rank.
     pub(crate) size: usize,
     pub(crate) frame_bytes: usize,
 }
@@ -242,32 +242,32 @@ impl Region {
     /// Returns the frame of a slot that now belongs to this process, if the slot exists.
     pub(crate) fn frame(&self, index: u32) -> Option<SharedFrame> {
         let Self { layout, memory, owner, .. } = self;
-        let slot = (index as usize) < layout.n_slots();
-        let slot = slot.then_some(index as usize)?;
+        let exists = (index as usize) < layout.n_slots();
+        let slot = exists.then_some(index as usize)?;
         let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
         let (start, _memory) = (memory.at(at, n_bytes)?, Arc::clone(memory));
         Some(SharedFrame { start, n_bytes, id, _memory })
     }
 
-    /// Returns the ring for messages from a rank.
+    /// Returns this file's ring for messages from a rank.
     fn ring(&self, from: usize) -> Option<RingRef> {
         let at = self.memory.at(RegionLayout::ring_at(from), mem::size_of::<MessageRing>())?;
         Some(RingRef { at: at.cast(), _memory: Arc::clone(&self.memory) })
     }
 
-    /// Returns the sending end of this rank's ring in the owner's file.
+    /// Returns the sending end of the ring for messages from this rank, in a peer's file.
     pub(crate) fn sender(&self, own_rank: usize) -> Option<RingSender> {
         Some(RingSender { ring: self.ring(own_rank)?, tail: 0, head: 0 })
     }
 
-    /// Returns the end from which this rank, the file's owner, receives messages of another.
+    /// Returns the receiving end of the ring for messages from rank `from`, in this rank's file.
     pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver> {
         Some(RingReceiver { ring: self.ring(from)?, head: 0 })
     }
 }
 
-/// Message about a frame.
+/// Message that passes a slot to another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingMessage {
     pub(crate) slot: SlotId,
@@ -276,10 +276,11 @@ pub(crate) struct RingMessage {
     pub(crate) word: u32,
 }
 
-/// Place of one message in a ring.
+/// Memory of one message in a ring. Messages are numbered from 0, modulo 2³².
 #[repr(C, align(32))]
 struct RingEntry {
-    /// One more than the number of the message in this entry; less if that is an older message.
+    /// One more than the number of the message in this entry. The receiver waits until it is one
+    /// more than the number of the next message.
     turn: AtomicU32,
     word: AtomicU32,
     slot: AtomicU64,
@@ -324,8 +325,9 @@ impl RingRef {
 /// Sending end of a ring.
 pub(crate) struct RingSender {
     ring: RingRef,
+    /// Number of messages sent.
     tail: u32,
-    /// Number of messages taken, when last read from the ring.
+    /// Number of messages that the receiver has taken, as last read from the ring.
     head: u32,
 }
 
@@ -361,6 +363,7 @@ impl RingSender {
 /// Receiving end of a ring.
 pub(crate) struct RingReceiver {
     ring: RingRef,
+    /// Number of messages taken.
     head: u32,
 }
 

@@ -212,7 +212,8 @@ fn all_ranks_of_a_node_share_memory_or_none() {
             assert_eq!(has, peer != rank && node == other, "rank {rank} and {peer}");
         }
     }
-    // Rank 4 has another format, memory that cannot be found or belongs to another, or none.
+    // Change one field of rank 4's descriptor (format, frame size, process, file descriptor,
+    // token), or cut it off, or send none.
     const CHANGES: [fn(&mut Vec<u8>); 7] = [
         |bytes| bytes[0] = 2,
         |bytes| bytes[8] ^= 1,

@@ -1,4 +1,4 @@
-//! Replacement for `shared_memory` on systems without files in memory: ranks share none.
+//! Replacement for `shared_memory` on systems without files in memory. Ranks share no memory there.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! For fuzzing: both ends of an encrypted connection.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
@@ -26,7 +26,8 @@ impl EncryptedEnd {
         Ok([connector, other.accept(&answer)?].map(Self))
     }
 
-    /// Writes like a [`Tcp`](crate::Tcp): as much as one record holds, once the last one was sent.
+    /// Sends the rest of the last record, and then writes one record with as many bytes as it can
+    /// hold, like a [`Tcp`](crate::Tcp). Returns the number of bytes.
     ///
     /// # Errors
     /// If `to` fails.

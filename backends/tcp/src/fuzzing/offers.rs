@@ -1,4 +1,4 @@
-//! Offers, and connections that a rank expects.
+//! For fuzzing: offers, and connections that a rank expects.
 
 use std::net::SocketAddr;
 
@@ -15,8 +15,8 @@ use crate::secret::{NONCE_BYTES, SessionSecret, offer_proof};
 pub struct OpaqueOffer(TcpOffer);
 
 impl OpaqueOffer {
-    /// Creates the offer of a rank without a token. `numbers` are bytes of a frame, frames of a
-    /// link, and streams.
+    /// Creates the offer of a rank without a token. `numbers` are the frame size in bytes, the
+    /// credit of a link in frames, and the number of streams.
     #[must_use]
     pub fn new(
         node: &str,

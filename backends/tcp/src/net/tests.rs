@@ -21,7 +21,8 @@ fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
     connected(n_streams, n_streams)
 }
 
-/// The same with `n_connections`. A connection beyond `n_streams` is the idle one.
+/// Like [`rank`], with `n_connections` instead of `n_streams` connections. The one beyond
+/// `n_streams` is the idle connection.
 fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut options = Options::default();
@@ -199,7 +200,8 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     );
 }
 
-/// The system would detect a dead connection with data on its way only after many minutes.
+/// The system detects soon that an idle connection has died. With data on its way, it would take
+/// many minutes, so nothing may be sent on the idle connection.
 #[test]
 fn on_the_quiet_connection_nothing_travels_and_its_end_is_a_loss() {
     let (mut tcp, mut theirs) = connected(2, 3);
@@ -262,8 +264,8 @@ fn one_message_fills_all_connections_before_anything_is_answered() {
     }
 }
 
-/// With any single byte changed, a header is rejected and its sender is lost. Changes of a payload
-/// pass, since frames have their own checksums.
+/// A header with any bit changed is rejected, and its sender is lost. A changed payload is
+/// accepted, since frames have their own checksums.
 #[test]
 fn one_wrong_byte_is_found_out_or_is_the_payloads() {
     let tag = Tag(1);

@@ -63,8 +63,8 @@ fn read_all(
     }
 }
 
-/// Expected result of reading `bytes`: the plaintext of the unchanged records at their start. Then
-/// an error, if a length and that many bytes follow.
+/// Expected result of reading `bytes`: the plaintext of the unchanged records with which `bytes`
+/// begins. Then an error if a complete record follows, and success if not.
 fn expected(
     records: &[Vec<u8>],
     plains: &[Vec<u8>],

@@ -73,7 +73,9 @@ pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
 }
 
 struct ProxyState {
+    /// Bytes from the connector that are forwarded before the fault.
     left: AtomicUsize,
+    /// The fault was injected.
     is_done: AtomicBool,
     fault: ProxyFault,
 }
