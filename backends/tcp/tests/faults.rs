@@ -16,6 +16,7 @@ use common::{
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
 use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::Exchange;
+use foldwire_tcp::fuzzing::hello;
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -156,12 +157,13 @@ fn strangers_at_the_door_stop_nobody() {
                 let [_, address, _] = address_in(&all[0]);
                 let address: SocketAddr = address.parse().unwrap();
                 let mut crowd = Vec::new();
+                let hello = hello(Rank(1), Rank(0), 0, false);
                 for i in 0..100 {
                     let mut stranger = TcpStream::connect(address).unwrap();
                     let said = match i % 4 {
                         0 => &b""[..],
                         1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: all\r\n\r\n",
-                        2 => b"fwtcp\0\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0",
+                        2 => &hello,
                         _ => &[0xff; 400],
                     };
                     let _ = stranger.write_all(said);
@@ -179,17 +181,14 @@ fn strangers_at_the_door_stop_nobody() {
     }
 }
 
-/// Strangers send nothing, garbage, half a hello, or a whole one of an older version. Their
-/// connections are closed when the ranks have joined. After that, the listener is gone.
+/// Strangers send nothing, garbage, half a hello, a hello with half a proof, or a hello with a wrong
+/// proof. Their connections are closed when the ranks have joined. After that, the listener is gone.
 #[test]
 fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
-    let greeting = |stream: u8, encrypts: u8| {
-        let to_and_stream = [0, 0, 0, 0, stream, 0, encrypts, 0];
-        [&b"fwtcp\0\0\x02\x02\0\0\0"[..], &to_and_stream, &[0x5a; 64]].concat()
-    };
     for settings in variants() {
         let settings = settings.token(token("0123456789abcdef"));
-        let whole = greeting(0, settings.encrypt.into());
+        let hello = hello(Rank(2), Rank(0), 0, settings.encrypt);
+        let whole = [&hello[..], &[0x5a; 64]].concat();
         let said = [&b""[..], &[0xff; 400], &whole[..10], &whole[..30], &whole];
         ranks(3, |inner| {
             let (mut crowd, mut door) = (Vec::new(), None);
